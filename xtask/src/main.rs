@@ -1,0 +1,3 @@
+//! The house's scripts.
+
+fn main() {}
