@@ -1,3 +1,50 @@
-//! The house's scripts.
+//! The house's scripts: one command line for what a contributor, `make` and CI run.
+//!
+//! `layers` decides who may import whom, `steps` what a check consists of, `tools` what the machine must bring.
 
-fn main() {}
+mod layers;
+mod steps;
+mod tools;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask check         format, lints, layers, tests with 200 model histories
+cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md
+cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills
+cargo xtask test-long     the full counts, long sets, then the benches
+cargo xtask bench [ARGS]  the bench program, built for release";
+
+/// A script goes on, or stops with a sentence for the person in front of it.
+type Done = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match enter_root().and_then(|()| run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Done {
+    match arguments {
+        ["check"] => steps::check(),
+        ["layers"] => steps::layers(),
+        ["test"] => steps::test(),
+        ["test-long"] => steps::test_long(),
+        ["bench", rest @ ..] => steps::bench(rest),
+        _ => Err(format!("which script?\n{USAGE}")),
+    }
+}
+
+/// Makes the workspace root the working directory, so that `cargo xtask` works from any room.
+fn enter_root() -> Done {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask has no directory above it")?;
+    env::set_current_dir(root).map_err(|error| format!("cannot enter {}: {error}", root.display()))
+}

@@ -1,0 +1,14 @@
+# Thin on purpose: what each target consists of is written in xtask/src/steps.rs.
+
+.PHONY: check test test-long bench
+
+check test test-long: cargo
+	@cargo xtask $@
+
+# make bench ARGS="…" hands its arguments to the bench program.
+bench: cargo
+	@cargo xtask bench $(ARGS)
+
+.PHONY: cargo
+cargo:
+	@command -v cargo >/dev/null || { echo "MISSING  cargo: install the Rust toolchain from https://rustup.rs" >&2; exit 1; }

@@ -1,0 +1,102 @@
+//! What `check`, `test`, `test-long` and `bench` consist of.
+//!
+//! The three test runs are the same steps; only the counts differ, and the counts are environment variables that
+//! the tests read (docs/testing.md). A variable that is already set wins, so one run can be made smaller or larger.
+
+use crate::{Done, layers, tools};
+use std::env;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+type Counts = &'static [(&'static str, &'static str)];
+
+const CHECK: Counts = &[("KEW_MODEL_HISTORIES", "200")];
+const TEST: Counts = &[("KEW_MODEL_HISTORIES", "2000"), ("KEW_CRASH", "every"), ("KEW_KILLS", "20")];
+const LONG: Counts =
+    &[("KEW_MODEL_HISTORIES", "20000"), ("KEW_CRASH", "every"), ("KEW_KILLS", "200"), ("KEW_LONG", "1")];
+
+/// Format, lints, layers, then every test with small counts.
+pub fn check() -> Done {
+    house()?;
+    tests(CHECK)
+}
+
+/// What CI runs: says what the machine brings, then a check with larger counts.
+pub fn test() -> Done {
+    tools::report()?;
+    house()?;
+    tests(TEST)
+}
+
+/// The full counts, then the benches.
+pub fn test_long() -> Done {
+    tools::report()?;
+    house()?;
+    tests(LONG)?;
+    bench(&[])
+}
+
+/// Compares the manifests with the table of layers.
+pub fn layers() -> Done {
+    let output = cargo(&["metadata", "--format-version", "1", "--no-deps"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("cargo metadata failed".to_owned());
+    }
+    let metadata = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cannot read what cargo metadata says: {error}"))?;
+    let findings = layers::compare(&metadata)?;
+    if findings.violations.is_empty() {
+        println!("layers: {} edges, each in the table", findings.edges);
+        return Ok(());
+    }
+    Err(format!("layers:\n  {}", findings.violations.join("\n  ")))
+}
+
+/// Builds the bench program for release and runs it.
+pub fn bench(arguments: &[&str]) -> Done {
+    let mut command = cargo(&["run", "--release", "--package", "kew-bench", "--"]);
+    step("bench", command.args(arguments))
+}
+
+fn house() -> Done {
+    step("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    step(
+        "lints",
+        &mut cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    )?;
+    println!("\n== layers");
+    layers()
+}
+
+/// Examples in documents come first, so that a run ends with the tests themselves.
+fn tests(counts: Counts) -> Done {
+    let counts: Vec<(&str, String)> =
+        counts.iter().map(|&(name, value)| (name, chosen(name, value))).collect();
+    step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
+    let said: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    step(&format!("tests with {}", said.join(" ")), command.envs(counts))
+}
+
+fn chosen(name: &str, value: &str) -> String {
+    env::var(name).unwrap_or_else(|_| value.to_owned())
+}
+
+/// The cargo that runs this script, else the one on the path.
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs one step in the open and stops the script when it fails.
+fn step(name: &str, command: &mut Command) -> Done {
+    println!("\n== {name}");
+    let start = Instant::now();
+    let status = command.status().map_err(|error| format!("{name}: cannot start: {error}"))?;
+    let seconds = start.elapsed().as_secs();
+    if status.success() { Ok(()) } else { Err(format!("{name} failed after {seconds} s ({status})")) }
+}

@@ -1,0 +1,81 @@
+//! What the machine must bring for a test run, said aloud before it starts.
+//!
+//! A missing tool is named together with what it is for and where it comes from, not discovered halfway through.
+
+use crate::Done;
+use std::process::{Command, Stdio};
+
+struct Tool {
+    /// The command that prints the tool's version.
+    version: &'static [&'static str],
+    purpose: &'static str,
+    origin: &'static str,
+}
+
+const NEEDED: &[Tool] = &[
+    Tool { version: &["rustc", "--version"], purpose: "compiles Kew", origin: "https://rustup.rs" },
+    Tool { version: &["cargo", "--version"], purpose: "builds and tests", origin: "https://rustup.rs" },
+    Tool {
+        version: &["cargo", "fmt", "--version"],
+        purpose: "checks the format",
+        origin: "rustup component add rustfmt",
+    },
+    Tool {
+        version: &["cargo", "clippy", "--version"],
+        purpose: "checks the lints",
+        origin: "rustup component add clippy",
+    },
+];
+
+/// Prints what is installed and what is missing; fails when something needed is missing.
+pub fn report() -> Done {
+    println!("== What this run finds on the machine");
+    let missing = NEEDED.iter().filter(|tool| !tool.report()).count();
+    if missing == 0 {
+        Ok(())
+    } else {
+        Err(format!("{missing} of {} tools are missing, see above", NEEDED.len()))
+    }
+}
+
+impl Tool {
+    fn report(&self) -> bool {
+        let found = self.installed_version();
+        match &found {
+            Some(version) => println!("  found    {version} ({})", self.purpose),
+            None => println!("  MISSING  {} ({}): {}", self.name(), self.purpose, self.origin),
+        }
+        found.is_some()
+    }
+
+    fn name(&self) -> String {
+        let words = self.version.iter().filter(|word| !word.starts_with('-'));
+        words.copied().collect::<Vec<_>>().join(" ")
+    }
+
+    fn installed_version(&self) -> Option<String> {
+        let (program, arguments) = self.version.split_first()?;
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (output.status.success() && !said.is_empty()).then_some(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_does_not_exist_is_reported_missing() {
+        let tool =
+            Tool { version: &["kew-no-such-tool", "--version"], purpose: "nothing", origin: "nowhere" };
+        assert_eq!(tool.installed_version(), None);
+        assert_eq!(tool.name(), "kew-no-such-tool");
+        assert!(!tool.report());
+    }
+
+    #[test]
+    fn the_compiler_that_built_this_test_is_found() {
+        assert!(NEEDED[1].installed_version().unwrap().starts_with("cargo"));
+    }
+}
