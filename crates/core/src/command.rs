@@ -1,0 +1,320 @@
+//! What may be asked of a store: each command is one atomic step.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::event::Tag;
+use crate::{
+    AccountId, Content, DocumentKey, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId, QueueKey,
+    ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
+};
+
+/// One atomic step. Everything in it happens, or nothing.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Makes a queue; refused with the one that has the name already.
+    CreateQueue(CreateQueue),
+    /// Changes a queue's settings, documents or name.
+    UpdateQueue(UpdateQueue),
+    /// Deletes a queue and everything in it.
+    DeleteQueue(DeleteQueue),
+    /// Adds messages, in order, all or none.
+    Send(Send),
+    /// Claims messages.
+    Lease(Lease),
+    /// Undoes leases whose taker went away before they were committed.
+    Withdraw(Withdraw),
+    /// Deletes messages by their receipts, each for itself.
+    Ack(Ack),
+    /// Gives leases another end, each for itself.
+    Extend(Extend),
+    /// Gives leases up, each for itself.
+    Release(Release),
+    /// Releases every endless lease of owners other than this one.
+    ReleaseOwners(ReleaseOwners),
+    /// Shows messages without touching them.
+    Peek(Peek),
+    /// Deletes everything in a queue, and its deduplication ids.
+    Purge(Purge),
+    /// Counts a queue's messages.
+    Counts(QueueId),
+    /// Starts emptying a queue.
+    StartMove(StartMove),
+    /// Moves the next messages of a running task.
+    ContinueMove(ContinueMove),
+    /// Stops a task.
+    CancelMove(TaskId),
+    /// Lists tasks, newest first.
+    ListMoves(ListMoves),
+    /// Moves messages a person chose.
+    MoveChosen(MoveChosen),
+    /// Does what has become due.
+    Due,
+    /// Lists all queues.
+    Queues,
+    /// Writes an account's documents.
+    PutDocuments(PutDocuments),
+    /// Reads an account's documents of one owner.
+    Documents(Documents),
+    /// What happened to one message.
+    History(History),
+}
+
+/// See [`Command::CreateQueue`].
+#[derive(Clone, Debug)]
+pub struct CreateQueue {
+    /// Its name.
+    pub key: QueueKey,
+    /// Its settings.
+    pub policy: Policy,
+    /// Its first documents.
+    pub documents: Vec<(DocumentKey, Bytes)>,
+}
+
+/// See [`Command::UpdateQueue`].
+#[derive(Clone, Debug)]
+pub struct UpdateQueue {
+    /// Which queue.
+    pub queue: QueueId,
+    /// Refuse when its version is another one.
+    pub if_version: Option<u64>,
+    /// New settings. Its kind (standard or FIFO) stays.
+    pub policy: Option<Policy>,
+    /// Documents to write, or to remove.
+    pub documents: Vec<(DocumentKey, Option<Bytes>)>,
+    /// A new name; rules that name the old one follow in the same step.
+    pub rename: Option<QueueKey>,
+}
+
+/// See [`Command::DeleteQueue`].
+#[derive(Clone, Debug)]
+pub struct DeleteQueue {
+    /// Which queue.
+    pub queue: QueueId,
+    /// Refuse when its version is another one.
+    pub if_version: Option<u64>,
+}
+
+/// See [`Command::Send`].
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// To which queue.
+    pub queue: QueueId,
+    /// The messages, in order.
+    pub messages: Vec<NewMessage>,
+}
+
+/// What a lease does when as many messages are in flight as allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverLimit {
+    /// Refuses.
+    Refuse,
+    /// Finds nothing.
+    FindNothing,
+}
+
+/// See [`Command::Lease`].
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// From which queue.
+    pub queue: QueueId,
+    /// At most so many messages.
+    pub max: u32,
+    /// At most so many bytes of bodies; the first message always fits.
+    pub body_bytes_max: u64,
+    /// On which terms.
+    pub terms: LeaseTerms,
+    /// When the request arrived: what the cap counts from.
+    pub received_at: Timestamp,
+    /// A retry of the same receive (FIFO): the same messages again.
+    pub attempt: Option<Text>,
+    /// Who keeps the lease without an end; `None` is a lease that ends by itself.
+    pub owner: Option<OwnerId>,
+    /// At most so many leases in the queue at once.
+    pub in_flight_max: u32,
+    /// What to do beyond that.
+    pub over_limit: OverLimit,
+    /// Who asks, for the history.
+    pub by: Tag,
+}
+
+impl Lease {
+    /// A plain lease of up to `max` messages.
+    pub fn of(queue: QueueId, max: u32, received_at: Timestamp) -> Self {
+        Self {
+            queue,
+            max,
+            body_bytes_max: 8 << 20,
+            terms: LeaseTerms::default(),
+            received_at,
+            attempt: None,
+            owner: None,
+            in_flight_max: 120_000,
+            over_limit: OverLimit::FindNothing,
+            by: Tag::default(),
+        }
+    }
+}
+
+/// See [`Command::Withdraw`].
+#[derive(Clone, Debug)]
+pub struct Withdraw {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The leases.
+    pub tokens: Vec<LeaseToken>,
+}
+
+/// See [`Command::Ack`].
+#[derive(Clone, Debug)]
+pub struct Ack {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which receipts count.
+    pub receipt: ReceiptRule,
+    /// The receipts.
+    pub tokens: Vec<LeaseToken>,
+}
+
+/// See [`Command::Extend`].
+#[derive(Clone, Debug)]
+pub struct Extend {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which receipts count.
+    pub receipt: ReceiptRule,
+    /// What happens to a message that is not leased now.
+    pub when_free: WhenFree,
+    /// Whether each message gets a new receipt that voids the old ones.
+    pub renew: bool,
+    /// The leases.
+    pub entries: Vec<Extension>,
+}
+
+/// One lease to be given another end.
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// Its receipt.
+    pub token: LeaseToken,
+    /// How long from now; zero ends it.
+    pub length: Duration,
+    /// A new content to take the place of the old one.
+    pub content: Option<Content>,
+}
+
+/// See [`Command::Release`].
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which receipts count.
+    pub receipt: ReceiptRule,
+    /// The leases, each with how long its message stays hidden.
+    pub entries: Vec<(LeaseToken, Duration)>,
+}
+
+/// See [`Command::ReleaseOwners`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseOwners {
+    /// The owner that lives.
+    pub except: OwnerId,
+}
+
+/// Which messages a look is after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum View {
+    /// Those a lease could take, in the order it would.
+    Ready,
+    /// Those hidden by a delay, by when they show.
+    Delayed,
+    /// Those leased, by when their leases end.
+    Leased,
+}
+
+/// See [`Command::Peek`].
+#[derive(Clone, Debug)]
+pub struct Peek {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which messages.
+    pub view: View,
+    /// Leave out so many first.
+    pub skip: u64,
+    /// At most so many.
+    pub max: u32,
+    /// At most so many bytes of bodies; the first message always fits.
+    pub body_bytes_max: u64,
+}
+
+/// See [`Command::Purge`].
+#[derive(Clone, Copy, Debug)]
+pub struct Purge {
+    /// Which queue.
+    pub queue: QueueId,
+}
+
+/// See [`Command::StartMove`].
+#[derive(Clone, Debug)]
+pub struct StartMove {
+    /// The queue to empty.
+    pub source: QueueId,
+    /// Where to; `None` returns each message to its origin.
+    pub destination: Option<QueueKey>,
+    /// Messages a second; `None` is as fast as possible.
+    pub rate_max: Option<u32>,
+}
+
+/// See [`Command::ContinueMove`].
+#[derive(Clone, Copy, Debug)]
+pub struct ContinueMove {
+    /// Which task.
+    pub task: TaskId,
+    /// At most so many messages in this step.
+    pub max: u32,
+}
+
+/// See [`Command::ListMoves`].
+#[derive(Clone, Copy, Debug)]
+pub struct ListMoves {
+    /// Of this queue only.
+    pub source: Option<QueueId>,
+}
+
+/// See [`Command::MoveChosen`].
+#[derive(Clone, Debug)]
+pub struct MoveChosen {
+    /// The queue they are in.
+    pub source: QueueId,
+    /// Where to; `None` returns each to its origin.
+    pub destination: Option<QueueKey>,
+    /// Receipts, as a look gives them.
+    pub tokens: Vec<LeaseToken>,
+}
+
+/// See [`Command::PutDocuments`].
+#[derive(Clone, Debug)]
+pub struct PutDocuments {
+    /// Whose documents.
+    pub account: AccountId,
+    /// Documents to write, or to remove.
+    pub documents: Vec<(DocumentKey, Option<Bytes>)>,
+}
+
+/// See [`Command::Documents`].
+#[derive(Clone, Debug)]
+pub struct Documents {
+    /// Whose documents.
+    pub account: AccountId,
+    /// Of which owner.
+    pub owner: std::sync::Arc<str>,
+}
+
+/// See [`Command::History`].
+#[derive(Clone, Copy, Debug)]
+pub struct History {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Which message.
+    pub sequence: Sequence,
+}

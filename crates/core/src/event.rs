@@ -1,0 +1,118 @@
+//! What happened to a message, for whoever asks "why was this redelivered?".
+//!
+//! Events are of one size and kept in a ring: the history is best effort, newest first to stay.
+
+use crate::{MessageId, QueueId, Sequence, Timestamp};
+
+/// Who took a lease, in sixteen bytes: enough for a person to recognise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tag(pub [u8; 16]);
+
+impl Tag {
+    /// The beginning of `text`, cut at a character's end.
+    pub fn new(text: &str) -> Self {
+        let mut end = text.len().min(16);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut bytes = [0; 16];
+        for (slot, byte) in bytes.iter_mut().zip(text.bytes().take(end)) {
+            *slot = byte;
+        }
+        Self(bytes)
+    }
+
+    /// The text it holds.
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(self.0.get(..end).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+/// One thing that happened to one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// In which queue.
+    pub queue: QueueId,
+    /// To which message there.
+    pub sequence: Sequence,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// It was sent, to become visible then.
+    Sent {
+        /// Its name.
+        id: MessageId,
+        /// The end of its delay.
+        visible_at: Timestamp,
+    },
+    /// It was leased.
+    Leased {
+        /// By whom.
+        by: Tag,
+        /// Until when.
+        until: Timestamp,
+        /// For the how-manieth time.
+        attempts: u32,
+    },
+    /// Its lease ended by itself.
+    Lapsed,
+    /// Its lease was given another end.
+    Extended {
+        /// The new end.
+        until: Timestamp,
+    },
+    /// Its lease was given up.
+    Released {
+        /// When it may be leased again.
+        visible_at: Timestamp,
+    },
+    /// Its body was replaced.
+    Rewritten,
+    /// It was deleted by a receipt.
+    Acked,
+    /// Its time was over.
+    Expired,
+    /// It went with everything else in its queue.
+    Purged,
+    /// It was leased too often and went to another queue.
+    DeadLettered {
+        /// To which.
+        to: QueueId,
+        /// As which message there.
+        sequence: Sequence,
+    },
+    /// It was leased too often and was deleted.
+    Dropped,
+    /// A move task or a person moved it.
+    Redriven {
+        /// To which queue.
+        to: QueueId,
+        /// As which message there.
+        sequence: Sequence,
+    },
+    /// It came from another queue.
+    Arrived {
+        /// From which.
+        from: QueueId,
+        /// As which message there.
+        sequence: Sequence,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_keeps_whole_characters() {
+        assert_eq!(Tag::new("consumer").as_str(), "consumer");
+        assert_eq!(Tag::new("0123456789abcdeé").as_str(), "0123456789abcde");
+    }
+}

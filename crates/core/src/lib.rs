@@ -1,0 +1,35 @@
+//! Kew's laws: what a queue is, what may be asked of it, and what it must answer.
+//!
+//! Everything here is a pure function of its arguments. Time and chance are handed in, so the same
+//! commands at the same instants always give the same outcomes; that is what lets the reference
+//! [`model`] judge every store. Nothing here knows a service by name: where services differ, the
+//! difference is a named rule (`ReceiptRule`, `WhenFree`, `Return`…) that a caller chooses.
+
+pub mod command;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod lease;
+pub mod message;
+pub mod model;
+pub mod outcome;
+pub mod queue;
+pub mod rules;
+pub mod task;
+pub mod time;
+
+pub use command::Command;
+pub use error::RuleError;
+pub use event::{Event, EventKind};
+pub use id::{
+    AccountId, DeduplicationId, GroupId, MessageId, OwnerId, QueueId, QueueKey, Sequence, TaskId, Text,
+};
+pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
+pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};
+pub use outcome::Outcome;
+pub use queue::{
+    Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy, Queue,
+    QueueKind,
+};
+pub use task::{MoveTask, TaskFailure, TaskState};
+pub use time::{Clock, Entropy, Timestamp};

@@ -1,0 +1,149 @@
+//! A message as it is sent, and as it is seen.
+
+use bytes::Bytes;
+
+use crate::{DeduplicationId, GroupId, MessageId, QueueId, QueueKey, Return, Sequence, Timestamp};
+use std::time::Duration;
+
+/// How a body is to be read by whoever receives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ContentType {
+    /// Plain text.
+    #[default]
+    Text,
+    /// A JSON value.
+    Json,
+    /// Raw bytes.
+    Bytes,
+    /// A serialised JavaScript value.
+    V8,
+}
+
+/// What a message carries.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Content {
+    /// How to read the body.
+    pub content_type: ContentType,
+    /// The body, byte for byte.
+    pub body: Bytes,
+    /// What a front-end wants back with the message; no law looks inside.
+    pub annotations: Bytes,
+}
+
+/// When a message dies unread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Expiry {
+    /// With the queue's retention, whatever it is when it matters.
+    #[default]
+    ByQueue,
+    /// So many whole seconds after it was sent, whatever the queue says. Below `u32::MAX`.
+    After {
+        /// The message's own time to live.
+        seconds: u32,
+    },
+    /// Never.
+    Never,
+}
+
+/// A message on its way in.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// Its name, made by the caller.
+    pub id: MessageId,
+    /// What it carries.
+    pub content: Content,
+    /// Its group: required on FIFO queues, a fair-dispatch tenant on standard ones.
+    pub group: Option<GroupId>,
+    /// The sender's own word for "the same send" (FIFO).
+    pub deduplication: Option<DeduplicationId>,
+    /// A hash of the body to use instead, where the queue allows it (FIFO).
+    pub content_hash: Option<DeduplicationId>,
+    /// How long to hide it first; `None` means the queue's delay.
+    pub delay: Option<Duration>,
+    /// Where it takes its place once the delay has ended.
+    pub returns: Return,
+    /// When it dies unread.
+    pub expiry: Expiry,
+}
+
+impl NewMessage {
+    /// A plain text message with nothing special about it.
+    pub fn text(id: MessageId, body: impl Into<Bytes>) -> Self {
+        Self {
+            id,
+            content: Content { body: body.into(), ..Content::default() },
+            group: None,
+            deduplication: None,
+            content_hash: None,
+            delay: None,
+            returns: Return::InPlace,
+            expiry: Expiry::ByQueue,
+        }
+    }
+}
+
+/// Why a message came from another queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveReason {
+    /// It was leased as often as its queue allows.
+    AttemptsExhausted,
+    /// A move task or a person took it back.
+    Redriven,
+}
+
+/// Where a moved message came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The queue it was in.
+    pub queue: QueueKey,
+    /// Why it left.
+    pub reason: MoveReason,
+    /// When it left.
+    pub at: Timestamp,
+}
+
+/// What a stored message is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// May be leased now.
+    Ready,
+    /// Hidden by a delay until that instant.
+    Delayed {
+        /// The first instant it may be leased.
+        until: Timestamp,
+    },
+    /// Leased until that instant; `NEVER` while an owner holds it.
+    Leased {
+        /// The first instant it may be leased again.
+        until: Timestamp,
+    },
+}
+
+/// A stored message, as a lease or a look shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The queue it is in.
+    pub queue: QueueId,
+    /// Its place in that queue's sends.
+    pub sequence: Sequence,
+    /// Its name.
+    pub id: MessageId,
+    /// What it carries.
+    pub content: Content,
+    /// Its group.
+    pub group: Option<GroupId>,
+    /// The id it was deduplicated by.
+    pub deduplication: Option<DeduplicationId>,
+    /// When it was sent: what retention counts from.
+    pub sent_at: Timestamp,
+    /// When it dies; `None` is never.
+    pub expires_at: Option<Timestamp>,
+    /// How often it was leased.
+    pub attempts: u32,
+    /// When it was first leased.
+    pub first_leased_at: Option<Timestamp>,
+    /// Where it came from, when it was moved.
+    pub origin: Option<Origin>,
+    /// What it is doing.
+    pub state: State,
+}
