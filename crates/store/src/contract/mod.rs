@@ -1,0 +1,1 @@
+//! The behaviour every store must show (being written).

@@ -1,0 +1,1 @@
+//! The book of all queues in memory (being written).

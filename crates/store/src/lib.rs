@@ -1,0 +1,40 @@
+//! The one contract every store keeps, and what the embedded stores share.
+//!
+//! [`Store`] is a single atomic step in Kew's own words. [`ledger`] is the book of all queues in memory: it applies the
+//! laws, says what changed, and can be rebuilt from those changes. The in-memory store is the ledger alone; the log
+//! store is the ledger with a journal under it. `contract` is the suite all stores pass.
+
+#[cfg(feature = "contract")]
+pub mod contract;
+pub mod error;
+pub mod ledger;
+pub mod memory;
+pub mod submission;
+pub mod token;
+
+use kew_core::{Command, Timestamp};
+
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use submission::{Gate, Submission};
+
+/// A place that keeps queues and their messages.
+///
+/// A step is applied in the order of calls. Its answer may be used once its [`Submission`] resolves: then everything
+/// it tells is as durable as it must be (sends, deletes and settings synced; leases written).
+pub trait Store: Send + Sync {
+    /// Applies one command, all of it or nothing.
+    fn step(&self, now: Timestamp, command: Command) -> Submission;
+
+    /// The next instant at which something becomes due by itself, or an earlier one.
+    fn next_due(&self) -> Option<Timestamp>;
+
+    /// The newest instant recorded: engine time goes on from here after a restart.
+    fn newest_instant(&self) -> Timestamp;
+
+    /// Writes and syncs what was applied so far, on this thread. Stores that do so by themselves have nothing to do.
+    /// True when something was waiting.
+    fn commit(&self) -> bool {
+        false
+    }
+}

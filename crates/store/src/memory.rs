@@ -1,0 +1,4 @@
+//! The in-memory store (being written).
+/// Placeholder.
+#[derive(Debug)]
+pub struct MemoryStore;
