@@ -1,1 +1,0 @@
-//! The whole of a store as plain vectors and loops: slow, obviously right, the reference.

@@ -1,0 +1,96 @@
+//! What happens by itself: messages die, leases and delays end, exhausted messages leave.
+//!
+//! The next thing is always the earliest one; at one instant the queue made first; there the dying before the waking
+//! before the leaving; and then the message sent first. After each one everything is looked at again, because a
+//! message that leaves may make something due elsewhere.
+
+use super::Model;
+use super::queue::{Held, Join, ModelQueue};
+use crate::rules::{delay, redrive, retry};
+use crate::{EventKind, QueueId, Sequence, State, Timestamp};
+
+/// One thing that happens by itself. The order of the fields is the order of things.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Item {
+    pub at: Timestamp,
+    pub queue: QueueId,
+    pub phase: Phase,
+    pub sequence: Sequence,
+}
+
+/// What happens first at one instant in one queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Phase {
+    Expiry,
+    Wake,
+    Departure,
+}
+
+impl ModelQueue {
+    /// What will happen to a message by itself.
+    pub fn items_of(&self, held: &Held) -> impl Iterator<Item = Item> {
+        let wakes_at = match held.state {
+            State::Ready => None,
+            State::Delayed { until } | State::Leased { until } => {
+                Some(until).filter(|at| *at != Timestamp::NEVER)
+            }
+        };
+        let (queue, sequence) = (self.id(), held.sequence);
+        let item = move |phase| move |at| Item { at, queue, phase, sequence };
+        let expiry = self.expires_at(held).map(item(Phase::Expiry));
+        let wake = wakes_at.map(item(Phase::Wake));
+        let departure = held.leaves_at.map(item(Phase::Departure));
+        [expiry, wake, departure].into_iter().flatten()
+    }
+}
+
+impl Model {
+    pub(super) fn next_item(&self) -> Option<Item> {
+        let of_queue = |queue: &ModelQueue| queue.messages.iter().flat_map(|held| queue.items_of(held)).min();
+        self.queues.iter().filter_map(of_queue).min()
+    }
+
+    pub(super) fn do_due(&mut self, now: Timestamp) {
+        while let Some(item) = self.next_item().filter(|item| item.at <= now) {
+            let index = self.index(item.queue).expect("the queue of a due message exists");
+            match item.phase {
+                Phase::Expiry => self.expire(index, item),
+                Phase::Wake => self.wake(index, item),
+                Phase::Departure => self.leave(index, item),
+            }
+        }
+    }
+
+    fn expire(&mut self, index: usize, item: Item) {
+        self.note(item.at, index, item.sequence, EventKind::Expired);
+        self.remove(index, item.sequence);
+    }
+
+    fn wake(&mut self, index: usize, item: Item) {
+        let queue = &mut self.queues[index];
+        let held = queue.held(item.sequence);
+        let lapsed = matches!(held.state, State::Leased { .. });
+        held.state = State::Ready;
+        if lapsed {
+            let terms = held.terms.as_ref().expect("a leased message has terms");
+            let visible_at = retry::after_lapse(item.at, terms.lapse_delay);
+            held.rank = delay::rank(terms.returns, held.rank, visible_at);
+            held.show_at(visible_at, item.at);
+            held.before = None;
+            let attempts = held.attempts;
+            let exhausted = redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_ref());
+            queue.held(item.sequence).leaves_at = exhausted.then(|| redrive::leaves_at(item.at));
+            queue.forget_attempt_of(item.sequence);
+        }
+        let group = queue.held(item.sequence).group.clone();
+        queue.settle_group(group.as_ref(), Join::Back);
+        if lapsed {
+            self.note(item.at, index, item.sequence, EventKind::Lapsed);
+        }
+    }
+
+    fn leave(&mut self, index: usize, item: Item) {
+        self.queues[index].held(item.sequence).leaves_at = None;
+        self.depart_if_exhausted(index, item.sequence, item.at);
+    }
+}

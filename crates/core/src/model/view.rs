@@ -1,0 +1,51 @@
+//! Looking without touching: peeks and histories.
+
+use super::Model;
+use super::queue::{Held, ModelQueue};
+use crate::command::{History, Peek, View};
+use crate::rules::batching;
+use crate::{Event, Outcome, RuleError, Sequence, State, Timestamp};
+
+impl Model {
+    pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, RuleError> {
+        let queue = &self.queues[self.index(peek.queue)?];
+        let wanted = match peek.view {
+            View::Ready => queue.in_lease_order(),
+            View::Delayed => queue.by_instant(|held| match held.state {
+                State::Delayed { until } => Some(until),
+                State::Ready | State::Leased { .. } => None,
+            }),
+            View::Leased => queue.by_instant(|held| match held.state {
+                State::Leased { until } => Some(until),
+                State::Ready | State::Delayed { .. } => None,
+            }),
+        };
+        let skip = usize::try_from(peek.skip).unwrap_or(usize::MAX);
+        let mut seen = Vec::new();
+        let mut taken_bytes = 0;
+        for sequence in wanted.into_iter().skip(skip).take(peek.max as usize) {
+            let held = queue.find(sequence).expect("the message is stored");
+            if !batching::fits(seen.len(), taken_bytes, held.body_bytes(), peek.body_bytes_max) {
+                break;
+            }
+            taken_bytes += held.body_bytes();
+            seen.push((queue.message(held), queue.token(held)));
+        }
+        Ok(Outcome::Peeked(seen))
+    }
+
+    pub(super) fn history(&self, wanted: History) -> Vec<Event> {
+        let of_message = |event: &&Event| (event.queue, event.sequence) == (wanted.queue, wanted.sequence);
+        self.events.iter().filter(of_message).copied().collect()
+    }
+}
+
+impl ModelQueue {
+    /// The messages that have such an instant, the earliest first, and of equal ones the one sent first.
+    fn by_instant(&self, instant: impl Fn(&Held) -> Option<Timestamp>) -> Vec<Sequence> {
+        let mut found: Vec<_> =
+            self.messages.iter().filter_map(|held| Some((instant(held)?, held.sequence))).collect();
+        found.sort();
+        found.into_iter().map(|(_, sequence)| sequence).collect()
+    }
+}
