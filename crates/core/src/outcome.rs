@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, RuleError, Sequence, Timestamp,
+    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, RuleError, Sequence,
+    Timestamp,
 };
 
 /// The answer to a [`crate::Command`] of the same place.

@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn own_id_wins_over_the_hash() -> Result<(), RuleError> {
         let kind = fifo(DeduplicationScope::Queue, true);
-        let found = identity(kind, &message(Some("g"), Some("own"), Some("hash")))?.map(|identity| identity.id);
+        let found =
+            identity(kind, &message(Some("g"), Some("own"), Some("hash")))?.map(|identity| identity.id);
         assert_eq!(found, Some(DeduplicationId(Text::from("own"))));
         let found = identity(kind, &message(Some("g"), None, Some("hash")))?.map(|identity| identity.id);
         assert_eq!(found, Some(DeduplicationId(Text::from("hash"))));

@@ -40,13 +40,20 @@ pub struct Receipts {
 }
 
 /// Whether a genuine receipt with this `nonce` still counts.
-pub fn check_receipt(rule: ReceiptRule, nonce: u64, known: Receipts, now: Timestamp) -> Result<(), RuleError> {
+pub fn check_receipt(
+    rule: ReceiptRule,
+    nonce: u64,
+    known: Receipts,
+    now: Timestamp,
+) -> Result<(), RuleError> {
     match rule {
         ReceiptRule::Any => Ok(()),
         ReceiptRule::Current if nonce == known.newest => Ok(()),
         ReceiptRule::Current => Err(RuleError::TokenStale),
         // The last instant still counts: a consumer that acks in that very millisecond was in time.
-        ReceiptRule::Unexpired if nonce == known.newest && known.lease_end.is_some_and(|end| now <= end) => Ok(()),
+        ReceiptRule::Unexpired if nonce == known.newest && known.lease_end.is_some_and(|end| now <= end) => {
+            Ok(())
+        }
         ReceiptRule::Unexpired => Err(RuleError::LeaseEnded),
     }
 }
