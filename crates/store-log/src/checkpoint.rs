@@ -1,0 +1,263 @@
+//! Checkpoints: the state of the store in slices, so that replay is short whatever the store holds.
+//!
+//! A checkpoint writes the slices that changed to a new generation file and refers to the others where they lie. The
+//! manifest, replaced in one step, makes it count. Steps: [`CheckpointWriter::put`] and [`CheckpointWriter::keep`]
+//! (between batches, as slowly as one likes), [`CheckpointWriter::seal`], [`SealedCheckpoint::install`],
+//! [`Manifest::sweep`]; between any two the power may go.
+//!
+//! A generation file that is mostly dead, and the smallest ones when there are many, are written again: their keys
+//! are reported by [`CheckpointWriter::must_put`].
+
+use crate::disk::{Disk, DiskFile, read_exact_at, remove_if_there};
+use crate::error::{Doing, LogError};
+use crate::frame::{u32_at, u64_at};
+use crate::identity::check_envelope;
+use crate::manifest::{Manifest, ManifestFields, SliceRef, missing};
+use crate::segment::{FORMAT_VERSION, parse_name};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The folder of all generation files.
+pub const CHECKPOINTS_FOLDER: &str = "checkpoints";
+
+pub(crate) const SLICE_HEADER_BYTES: u64 = 24;
+
+const MAGIC: [u8; 8] = *b"KewChkpt";
+const HEADER_BYTES: usize = 24;
+const BUFFER: usize = 256 << 10;
+/// Generation files beyond which the smallest are merged into the next checkpoint.
+const FILES_MAX: usize = 16;
+
+/// A checkpoint being written. Dropped before it is installed, it leaves a file that the next sweep removes.
+pub struct CheckpointWriter {
+    disk: Arc<dyn Disk>,
+    generation: u64,
+    /// Made with the first slice.
+    file: Option<Arc<dyn DiskFile>>,
+    buffer: Vec<u8>,
+    written: u64,
+    slices: BTreeMap<u64, SliceRef>,
+    previous: BTreeMap<u64, SliceRef>,
+    /// Files whose slices must be written again.
+    outworn: BTreeSet<u64>,
+}
+
+impl CheckpointWriter {
+    /// Starts a checkpoint that follows the one in `previous`.
+    pub fn start(disk: Arc<dyn Disk>, previous: Option<&Manifest>) -> Result<Self, LogError> {
+        disk.create_dir(CHECKPOINTS_FOLDER).doing("making", CHECKPOINTS_FOLDER)?;
+        let names = disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)?;
+        let newest = names.iter().filter_map(|name| parse_name(name)).map(|(number, _)| number).max();
+        let generation = newest.max(previous.map(Manifest::generation)).unwrap_or(0).saturating_add(1);
+        let previous = previous.map(|manifest| manifest.slices.clone()).unwrap_or_default();
+        let outworn = outworn(&*disk, &previous)?;
+        Ok(Self {
+            disk,
+            generation,
+            file: None,
+            buffer: Vec::new(),
+            written: 0,
+            slices: BTreeMap::new(),
+            previous,
+            outworn,
+        })
+    }
+
+    /// Writes a slice that reflects all batches up to `reflects`. A key put twice keeps the last.
+    pub fn put(&mut self, key: u64, reflects: u64, bytes: &[u8]) -> Result<(), LogError> {
+        let Ok(len) = u32::try_from(bytes.len()) else {
+            return Err(LogError::NoSpace { what: format!("a checkpoint slice of {} bytes", bytes.len()) });
+        };
+        if self.file.is_none() {
+            self.begin_file()?;
+        }
+        let offset = self.written + self.buffer.len() as u64;
+        let mut header = [0; SLICE_HEADER_BYTES as usize];
+        header[4..8].copy_from_slice(&len.to_le_bytes());
+        header[8..16].copy_from_slice(&key.to_le_bytes());
+        header[16..24].copy_from_slice(&reflects.to_le_bytes());
+        let sum = slice_sum(self.generation, &header, bytes);
+        header[..4].copy_from_slice(&sum.to_le_bytes());
+        self.buffer.extend_from_slice(&header);
+        if bytes.len() >= BUFFER {
+            // Large slices go past the buffer: they are not held twice.
+            self.flush()?;
+            self.write(bytes)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        if self.buffer.len() >= BUFFER {
+            self.flush()?;
+        }
+        self.slices.insert(key, SliceRef { generation: self.generation, offset, bytes: len, reflects });
+        Ok(())
+    }
+
+    /// Refers to the slice that the previous checkpoint has for a key, which is unchanged and so reflects all batches
+    /// up to `reflects`. False when there is none, or it must be put.
+    #[must_use]
+    pub fn keep(&mut self, key: u64, reflects: u64) -> bool {
+        let Some(slice) = self.previous.get(&key).filter(|slice| !self.outworn.contains(&slice.generation))
+        else {
+            return false;
+        };
+        self.slices.insert(key, SliceRef { reflects: reflects.max(slice.reflects), ..*slice });
+        true
+    }
+
+    /// True when the previous checkpoint has a slice for the key that may not be kept, because its file is outworn.
+    pub fn must_put(&self, key: u64) -> bool {
+        self.previous.get(&key).is_some_and(|slice| self.outworn.contains(&slice.generation))
+    }
+
+    /// Bytes written to the generation file so far.
+    pub fn bytes(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Makes the slices durable. They count only after the manifest is installed.
+    pub fn seal(mut self) -> Result<SealedCheckpoint, LogError> {
+        if self.file.is_some() {
+            self.flush()?;
+        }
+        if let Some(file) = &self.file {
+            file.sync_all().doing("syncing", &generation_name(self.generation))?;
+            self.disk.sync_dir(CHECKPOINTS_FOLDER).doing("syncing", CHECKPOINTS_FOLDER)?;
+        }
+        Ok(SealedCheckpoint { disk: self.disk, generation: self.generation, slices: self.slices })
+    }
+
+    /// Gives the checkpoint up and frees its space.
+    pub fn abandon(self) -> Result<(), LogError> {
+        let name = generation_name(self.generation);
+        remove_if_there(&*self.disk, &name).doing("removing", &name)
+    }
+
+    fn begin_file(&mut self) -> Result<(), LogError> {
+        let name = generation_name(self.generation);
+        self.file = Some(self.disk.create(&name).doing("making", &name)?);
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&MAGIC);
+        header[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        let sum = crc32c::crc32c(&header[12..]);
+        header[8..12].copy_from_slice(&sum.to_le_bytes());
+        self.buffer.extend_from_slice(&header);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), LogError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.write(&buffer)?;
+        self.buffer = buffer;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        let file = self.file.as_ref().expect("the file was made before the first byte was buffered");
+        file.write_at(self.written, bytes).doing("writing", &generation_name(self.generation))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// A checkpoint whose slices are durable, and that waits for every batch it reflects to be so too.
+pub struct SealedCheckpoint {
+    disk: Arc<dyn Disk>,
+    generation: u64,
+    slices: BTreeMap<u64, SliceRef>,
+}
+
+impl SealedCheckpoint {
+    /// The newest batch that any slice reflects. It must be synced before the manifest is installed.
+    pub fn reflects(&self) -> u64 {
+        self.slices.values().map(|slice| slice.reflects).max().unwrap_or(0)
+    }
+
+    /// Makes the checkpoint count, in one step. After an error either checkpoint may be found at the next start; so
+    /// nothing that the old one needs may be freed until a later one is installed, and this one's file stays.
+    pub fn install(self, fields: ManifestFields) -> Result<Manifest, LogError> {
+        let manifest = Manifest { generation: self.generation, slices: self.slices, fields };
+        manifest.install(&*self.disk)?;
+        Ok(manifest)
+    }
+}
+
+/// An open generation file.
+pub(crate) struct GenerationFile {
+    pub generation: u64,
+    pub bytes: u64,
+    name: String,
+    file: Arc<dyn DiskFile>,
+}
+
+impl GenerationFile {
+    pub fn open(disk: &dyn Disk, generation: u64) -> Result<Self, LogError> {
+        let name = generation_name(generation);
+        let file = disk.open(&name).map_err(|error| missing(&name, &error))?;
+        let bytes = file.len().doing("measuring", &name)?;
+        if bytes < HEADER_BYTES as u64 {
+            return Err(LogError::damage(name, bytes, "the file ends within its header"));
+        }
+        let header = read_exact_at(&*file, 0, HEADER_BYTES).doing("reading", &name)?;
+        check_envelope(&header, MAGIC, &name)?;
+        if u64_at(&header, 16) != generation {
+            return Err(LogError::damage(name, 16, "the generation in the header"));
+        }
+        Ok(Self { generation, bytes, name, file })
+    }
+}
+
+/// Reads and verifies the slice that the manifest says is there.
+pub(crate) fn read_slice(file: &GenerationFile, key: u64, slice: &SliceRef) -> Result<Bytes, LogError> {
+    let damage = |what: &str| LogError::damage(&file.name, slice.offset, format!("{what} of slice {key:#x}"));
+    if slice.end() > file.bytes {
+        return Err(damage("the length"));
+    }
+    let bytes =
+        read_exact_at(&*file.file, slice.offset, slice.file_bytes() as usize).doing("reading", &file.name)?;
+    let (header, body) = bytes.split_at(SLICE_HEADER_BYTES as usize);
+    if u32_at(header, 4) != slice.bytes || u64_at(header, 8) != key {
+        return Err(damage("the header"));
+    }
+    if slice_sum(file.generation, header, body) != u32_at(header, 0) {
+        return Err(damage("the checksum"));
+    }
+    Ok(Bytes::from(bytes).slice(SLICE_HEADER_BYTES as usize..))
+}
+
+/// The checksum of a slice covers its header behind the checksum, its bytes, and the file it belongs to.
+fn slice_sum(generation: u64, header: &[u8], bytes: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(&generation.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(sum, &header[4..]), bytes)
+}
+
+/// Files that should be written again: less than half alive, or the smallest of too many.
+fn outworn(disk: &dyn Disk, slices: &BTreeMap<u64, SliceRef>) -> Result<BTreeSet<u64>, LogError> {
+    let mut alive: BTreeMap<u64, u64> = BTreeMap::new();
+    for slice in slices.values() {
+        *alive.entry(slice.generation).or_default() += slice.file_bytes();
+    }
+    let mut outworn = BTreeSet::new();
+    let mut sound = Vec::new();
+    for (generation, alive) in alive {
+        let bytes = GenerationFile::open(disk, generation)?.bytes;
+        if (alive + HEADER_BYTES as u64) * 2 < bytes {
+            outworn.insert(generation);
+        } else {
+            sound.push((alive, generation));
+        }
+    }
+    // The new file is one more.
+    if sound.len() >= FILES_MAX {
+        sound.sort_unstable();
+        outworn.extend(sound.iter().take(sound.len() / 2).map(|(_, generation)| *generation));
+    }
+    Ok(outworn)
+}
+
+pub(crate) fn generation_name(generation: u64) -> String {
+    format!("{CHECKPOINTS_FOLDER}/{generation:016x}.ckp")
+}

@@ -1,0 +1,158 @@
+//! Who a store is, and who holds it: the file `STORE`, written once, and the directory lock.
+
+use crate::disk::{Disk, DiskLock, folder_of, read_whole, replace_whole};
+use crate::error::{Doing, LogError};
+use crate::frame::{Checksums, u32_at, u64_at};
+use crate::segment::FORMAT_VERSION;
+use std::io;
+
+/// The file that names a store.
+pub const IDENTITY_FILE: &str = "STORE";
+
+const MAGIC: [u8; 8] = *b"KewStore";
+const FILE_BYTES: usize = 56;
+
+/// A store's identity: made with it, kept through backup, export and migration.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Tells this store from all others.
+    pub store_id: [u8; 16],
+    /// Key of the lease tokens' MACs. Never leaves the store except in a backup of it.
+    pub mac_key: [u8; 16],
+    /// When it was made, in milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+impl Identity {
+    /// Reads the identity; `None` in a directory that holds no store yet.
+    pub fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
+        let file = match disk.open(IDENTITY_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.doing("opening", IDENTITY_FILE)?,
+        };
+        let bytes = match read_whole(&*file, 4096) {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()));
+            }
+            bytes => bytes.doing("reading", IDENTITY_FILE)?,
+        };
+        Self::decode(&bytes).map(Some)
+    }
+
+    /// Writes the identity of a new store, wholly or not at all.
+    pub fn create(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        debug_assert!(folder_of(IDENTITY_FILE).is_empty());
+        replace_whole(disk, IDENTITY_FILE, &self.encode()).doing("writing", IDENTITY_FILE)
+    }
+
+    /// The checksums of this store's frames. They start from a secret, so that no client can make bytes that look
+    /// like the journal's.
+    pub fn checksums(&self) -> Checksums {
+        Checksums::new(crc32c::crc32c(&self.mac_key))
+    }
+
+    fn encode(&self) -> [u8; FILE_BYTES] {
+        let mut bytes = [0; FILE_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.store_id);
+        bytes[32..48].copy_from_slice(&self.mac_key);
+        bytes[48..].copy_from_slice(&self.created_ms.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, LogError> {
+        check_envelope(bytes, MAGIC, IDENTITY_FILE)?;
+        if bytes.len() != FILE_BYTES {
+            return Err(LogError::damage(IDENTITY_FILE, bytes.len() as u64, "the file's length"));
+        }
+        let mut identity = Self { store_id: [0; 16], mac_key: [0; 16], created_ms: u64_at(bytes, 48) };
+        identity.store_id.copy_from_slice(&bytes[16..32]);
+        identity.mac_key.copy_from_slice(&bytes[32..48]);
+        Ok(identity)
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("created_ms", &self.created_ms).finish_non_exhaustive()
+    }
+}
+
+/// Takes the directory for this process until the answer is dropped.
+pub fn lock_store(disk: &dyn Disk) -> Result<DiskLock, LogError> {
+    disk.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => LogError::Locked { holder: error.to_string() },
+        _ => LogError::from_io("locking the store's directory", &error),
+    })
+}
+
+/// Checks `magic | crc32c of the rest | version`, which every whole-file format begins with, in every version.
+pub(crate) fn check_envelope(bytes: &[u8], magic: [u8; 8], file: &str) -> Result<(), LogError> {
+    if bytes.len() < 16 || bytes[..8] != magic {
+        return Err(LogError::damage(file, 0, "not the expected kind of file"));
+    }
+    if crc32c::crc32c(&bytes[12..]) != u32_at(bytes, 8) {
+        return Err(LogError::damage(file, 8, "the file's checksum"));
+    }
+    match u32_at(bytes, 12) {
+        FORMAT_VERSION => Ok(()),
+        found => {
+            Err(LogError::UnsupportedVersion { file: file.to_owned(), found, supported: FORMAT_VERSION })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Found, SimDisk};
+
+    const IDENTITY: Identity = Identity { store_id: [1; 16], mac_key: [2; 16], created_ms: 3 };
+
+    #[test]
+    fn an_identity_is_there_wholly_or_not_at_all() {
+        let disk = SimDisk::new();
+        assert_eq!(Identity::load(&disk).unwrap(), None);
+        disk.record_snapshots();
+        IDENTITY.create(&disk).unwrap();
+        for (point, before) in disk.take_snapshots() {
+            for seed in 0..20 {
+                let found = Identity::load(&before.reopen(seed, Found::Torn)).unwrap();
+                assert!(found.is_none() || found == Some(IDENTITY), "point {point} seed {seed}");
+            }
+        }
+        assert_eq!(Identity::load(&disk.reopen(0, Found::Lost)).unwrap(), Some(IDENTITY));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_refused_and_a_newer_version_named() {
+        let good = IDENTITY.encode();
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut bad = good;
+                bad[at] ^= 1 << bit;
+                assert!(matches!(Identity::decode(&bad), Err(LogError::Damage { .. })));
+            }
+        }
+        let mut newer = good;
+        newer[12] = 9;
+        let sum = crc32c::crc32c(&newer[12..]);
+        newer[8..12].copy_from_slice(&sum.to_le_bytes());
+        assert!(matches!(Identity::decode(&newer), Err(LogError::UnsupportedVersion { found: 9, .. })));
+    }
+
+    #[test]
+    fn the_mac_key_is_never_printed() {
+        assert!(!format!("{IDENTITY:?}").contains('2'));
+    }
+
+    #[test]
+    fn a_second_holder_is_told_who_has_the_store() {
+        let disk = SimDisk::new();
+        let _held = lock_store(&disk).unwrap();
+        assert!(matches!(lock_store(&disk), Err(LogError::Locked { .. })));
+    }
+}

@@ -1,0 +1,36 @@
+//! Kew's embedded store: a purpose-made segmented log, where the log is the database.
+//!
+//! The lower half of this crate is a byte layer that knows nothing of queues: a disk ([`Disk`]), segment files
+//! ([`Segments`]), a journal of framed batches ([`Journal`]), survivors copied out of nearly dead segments
+//! ([`SurvivorWriter`]), single reads ([`Reader`]), checkpoints ([`CheckpointWriter`], [`Manifest`]) and the store's
+//! identity ([`Identity`]). Every byte it writes is described in `docs/storage-format.md`.
+
+mod batch;
+mod checkpoint;
+mod disk;
+mod error;
+mod frame;
+mod identity;
+mod journal;
+mod manifest;
+mod reader;
+mod scan;
+mod segment;
+mod segments;
+mod survivor;
+
+pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
+pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
+pub use disk::{Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats};
+pub use error::LogError;
+pub use frame::{
+    Address, Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER, SURVIVOR_SPACE,
+};
+pub use identity::{IDENTITY_FILE, Identity, lock_store};
+pub use journal::{Appended, Journal, Recovery, SyncTarget};
+pub use manifest::{MANIFEST_FILE, Manifest, ManifestFields, SegmentUse, Sidecar, SliceRef};
+pub use reader::Reader;
+pub use scan::{ReplayStart, ScanEnd, TailReport, is_survivor, scan_frames, scan_journal};
+pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentKind};
+pub use segments::{Room, SegmentOptions, Segments};
+pub use survivor::SurvivorWriter;
