@@ -175,6 +175,9 @@ impl Manifest {
     /// Removes checkpoint files that it does not need. Call only for the manifest that was loaded at start, or after
     /// [`crate::SealedCheckpoint::install`] returned it.
     pub fn sweep(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        // A manifest loaded at start may have been renamed but never synced by a process that died: without this, a
+        // power cut could bring back the old one after its files are gone.
+        disk.sync_dir("").doing("syncing", "the store's directory")?;
         let needed = self.generations();
         for name in disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)? {
             if let Some((generation, "ckp")) = parse_name(&name)

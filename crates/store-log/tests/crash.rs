@@ -1,6 +1,8 @@
 //! A small store is cut, torn and failed at every single point of its history, and opened again: everything that was
 //! acknowledged as synced is there, nothing that was dropped comes back, and it goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
 mod common;
 
 use common::{SMALL, Tiny};
@@ -64,6 +66,12 @@ fn check(disk: &SimDisk, acked: Acked, what: &str) {
         acked.durable
     );
     tiny.check_alive();
+    for found in [Found::Lost, Found::Torn] {
+        let at_once = Tiny::open(&disk.reopen(acked.point, found), 3, SMALL)
+            .unwrap_or_else(|error| panic!("{what}, {found:?} right after opening: {error}"));
+        assert!(at_once.journal.written_through() >= last, "{what}, {found:?} right after opening");
+        at_once.check_alive();
+    }
     for _ in 0..7 {
         assert!(tiny.append().unwrap_or_else(|error| panic!("{what}: {error}")));
     }

@@ -1,6 +1,7 @@
 //! A small store on the byte layer, just enough to live through everything: batches, live records that are kept for
 //! ever, checkpoints, copy-forward, recycling. Its contents are computed, so that any disk can be checked.
 #![allow(dead_code, reason = "each test program uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use kew_store_log::{
     Address, CheckpointWriter, Disk, Identity, Journal, LogError, Manifest, ManifestFields, Reader, Recovery,
@@ -34,7 +35,7 @@ pub struct Tiny {
 /// The bytes of a record. Sizes differ from batch to batch, some longer than a segment.
 pub fn payload((batch, index, run): Record) -> Vec<u8> {
     let text = format!("batch {batch} record {index} run {run} ");
-    let len = if batch % 23 == 0 { 9000 } else { 40 + (batch * 37 + u64::from(index) * 101) % 400 };
+    let len = if batch.is_multiple_of(23) { 9000 } else { 40 + (batch * 37 + u64::from(index) * 101) % 400 };
     text.bytes().cycle().take(len as usize).collect()
 }
 
@@ -89,7 +90,7 @@ impl Tiny {
                 let record = parse(bytes);
                 assert_eq!((record.0, record.1, kind), (view.number(), index as u32, index as u8));
                 runs.insert(record.0, record.2);
-                if record.0 % 3 == 0 && index == 0 {
+                if record.0.is_multiple_of(3) && index == 0 {
                     alive.insert(record.0, (record.2, address));
                 }
             }
@@ -140,7 +141,7 @@ impl Tiny {
         let mut alive = None;
         for index in 0..records(number) {
             let address = batch.push(index as u8, &[&payload((number, index, self.run))]);
-            if number % 3 == 0 && index == 0 {
+            if number.is_multiple_of(3) && index == 0 {
                 alive = Some(address);
             }
         }
@@ -228,7 +229,7 @@ impl Tiny {
     pub fn check_alive(&self) {
         let mut reader = self.reader();
         let expected: Vec<u64> =
-            (1..self.journal.next_batch()).filter(|b| b % 3 == 0 && records(*b) > 0).collect();
+            (1..self.journal.next_batch()).filter(|b| b.is_multiple_of(3) && records(*b) > 0).collect();
         let marks: Vec<u64> =
             expected.iter().copied().filter(|batch| !self.alive.contains_key(batch)).collect();
         // A batch that was the mark of a clean stop has no records.
