@@ -5,7 +5,7 @@
 use std::io;
 
 /// What went wrong in the log, by what the caller does about it.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// Space could not be allocated; nothing has changed. Refuse sends, go on with acks and reads.
     #[error("no space left for {what}")]
