@@ -1,4 +1,119 @@
-//! The in-memory store (being written).
-/// Placeholder.
-#[derive(Debug)]
-pub struct MemoryStore;
+//! The in-memory store: the ledger alone. Everything is forgotten at the end; nothing waits for a disk.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, Timestamp};
+use parking_lot::Mutex;
+
+use crate::ledger::change::Change;
+use crate::ledger::{Address, Bounds, Ledger, Shelf, Stored};
+use crate::token::TokenKey;
+use crate::{Store, StoreError, Submission};
+
+/// A store that forgets everything when it is dropped.
+pub struct MemoryStore {
+    /// Guards the whole book: a step is short and never waits.
+    ledger: Mutex<Ledger<MemoryShelf>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(entropy: Arc<dyn Entropy>) -> Self {
+        Self::with_bounds(entropy, Bounds::default())
+    }
+
+    /// An empty store with bounds of its own.
+    pub fn with_bounds(entropy: Arc<dyn Entropy>, bounds: Bounds) -> Self {
+        let key = TokenKey(entropy.wide_bits().to_be_bytes());
+        Self { ledger: Mutex::new(Ledger::new(MemoryShelf::default(), key, entropy, bounds)) }
+    }
+}
+
+impl Store for MemoryStore {
+    fn step(&self, now: Timestamp, command: Command) -> Submission {
+        let mut ledger = self.ledger.lock();
+        let result = ledger.step(now, command);
+        let freed = ledger.take_freed();
+        drop(ledger);
+        Submission::settled(result).freeing(freed)
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.ledger.lock().next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.ledger.lock().newest_instant()
+    }
+}
+
+/// Contents in memory, counted by the messages that rest on them.
+#[derive(Default)]
+struct MemoryShelf {
+    contents: HashMap<Address, (Stored, u32)>,
+    last: u64,
+}
+
+impl MemoryShelf {
+    fn keep(
+        &mut self,
+        id: MessageId,
+        content: &Content,
+        group: Option<&GroupId>,
+        deduplication: Option<&DeduplicationId>,
+    ) -> Address {
+        // Copied: a slice would keep the whole buffer it was read into.
+        let content = Content {
+            content_type: content.content_type,
+            body: Bytes::copy_from_slice(&content.body),
+            annotations: Bytes::copy_from_slice(&content.annotations),
+        };
+        let stored = Stored {
+            id,
+            content,
+            group: group.map(|group| GroupId(group.0.detached())),
+            deduplication: deduplication.map(|id| DeduplicationId(id.0.detached())),
+        };
+        self.last += 1;
+        self.contents.insert(Address(self.last), (stored, 0));
+        Address(self.last)
+    }
+}
+
+impl Shelf for MemoryShelf {
+    fn room(&mut self, _bytes: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn record(&mut self, _at: Timestamp, change: &Change<'_>) -> Address {
+        match change {
+            Change::Sent(sent) => self.keep(sent.id, sent.content, sent.group, sent.deduplication),
+            Change::Extended(extended) => extended.content.as_ref().map_or(Address::default(), |new| {
+                self.keep(new.id, new.content, new.group, new.deduplication)
+            }),
+            _ => Address::default(),
+        }
+    }
+
+    fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
+        let kept = self.contents.get(&address).map(|(stored, _)| stored.clone());
+        kept.ok_or_else(|| StoreError::Damaged { what: format!("no content at {}", address.0) })
+    }
+
+    fn occupy(&mut self, address: Address, _body_bytes: u32) {
+        if let Some((_, messages)) = self.contents.get_mut(&address) {
+            *messages += 1;
+        }
+    }
+
+    fn vacate(&mut self, address: Address, _body_bytes: u32) {
+        if let Some((_, messages)) = self.contents.get_mut(&address) {
+            *messages -= 1;
+            if *messages == 0 {
+                self.contents.remove(&address);
+            }
+        }
+    }
+}

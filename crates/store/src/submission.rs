@@ -67,7 +67,9 @@ impl Future for Submission {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.stage {
-            Stage::Settled(result) => Poll::Ready(result.take().expect("a submission is polled to its end once")),
+            Stage::Settled(result) => {
+                Poll::Ready(result.take().expect("a submission is polled to its end once"))
+            }
             Stage::Applied { outcome, batch, gate } => match gate.poll_open(*batch, cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

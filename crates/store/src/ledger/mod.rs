@@ -1,1 +1,233 @@
-//! The book of all queues in memory (being written).
+//! The book of all queues in memory, shared by the embedded stores.
+//!
+//! A step decides by the laws of `kew_core::rules`, tells the [`Shelf`] what it [`Change`]d, and applies that change.
+//! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the book comes
+//! out the same, to the order of groups in a rotation. What happens by itself (lapses, delays, expiry) needs no
+//! change: it follows from the time, which replay passes through too.
+
+mod apply;
+mod block;
+mod book;
+pub mod change;
+pub mod codec;
+mod dedup;
+mod far;
+mod fifo;
+mod groups;
+mod history;
+mod item;
+mod lane;
+mod ready;
+pub mod shelf;
+mod slice;
+mod steps;
+pub mod varint;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use kew_core::{
+    AccountId, Command, DocumentKey, Entropy, MoveTask, Outcome, QueueId, QueueKey, RuleError, TaskId,
+    Timestamp,
+};
+use smallvec::SmallVec;
+
+pub use change::Change;
+pub use shelf::{Address, Shelf, Stored};
+
+use crate::StoreError;
+use crate::token::TokenKey;
+use book::Book;
+use dedup::Sends;
+use history::Ring;
+
+/// Deduplication ids, history events and tasks: what may grow, and how far.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Deduplication ids remembered at once.
+    pub deduplication_ids: usize,
+    /// Events kept for the history.
+    pub events: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { deduplication_ids: 4_000_000, events: 1 << 20 }
+    }
+}
+
+/// The book of all queues.
+pub struct Ledger<S> {
+    /// Where changes and contents go.
+    pub shelf: S,
+    key: TokenKey,
+    entropy: Arc<dyn Entropy>,
+    bounds: Bounds,
+    books: HashMap<QueueId, Box<Book>>,
+    names: HashMap<QueueKey, QueueId>,
+    next_queue: u64,
+    next_task: u64,
+    /// Running tasks, and the newest finished ones.
+    tasks: BTreeMap<TaskId, Arc<MoveTask>>,
+    documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
+    sends: Sends,
+    /// Queues by the next instant something happens in them by itself, or an earlier one.
+    due: BTreeSet<(Timestamp, QueueId)>,
+    newest: Timestamp,
+    freed: SmallVec<[QueueId; 2]>,
+    history: Ring,
+    /// Queues changed since they were last written to a checkpoint.
+    dirty: BTreeSet<QueueId>,
+    /// Queues deleted since the last checkpoint was begun.
+    dropped: VecDeque<QueueId>,
+    replaying: bool,
+}
+
+impl<S: Shelf> Ledger<S> {
+    /// An empty book.
+    pub fn new(shelf: S, key: TokenKey, entropy: Arc<dyn Entropy>, bounds: Bounds) -> Self {
+        Self {
+            shelf,
+            key,
+            entropy,
+            bounds,
+            books: HashMap::new(),
+            names: HashMap::new(),
+            next_queue: 1,
+            next_task: 1,
+            tasks: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            sends: Sends::default(),
+            due: BTreeSet::new(),
+            newest: Timestamp::ZERO,
+            freed: SmallVec::new(),
+            history: Ring::new(bounds.events),
+            dirty: BTreeSet::new(),
+            dropped: VecDeque::new(),
+            replaying: false,
+        }
+    }
+
+    /// Applies one command. The time never runs back: an earlier `now` counts as the newest.
+    pub fn step(&mut self, now: Timestamp, command: Command) -> Result<Outcome, StoreError> {
+        let now = now.max(self.newest);
+        self.newest = now;
+        self.run_due(now);
+        match command {
+            Command::CreateQueue(command) => self.create_queue(now, command),
+            Command::UpdateQueue(command) => self.update_queue(now, command),
+            Command::DeleteQueue(command) => self.delete_queue(now, &command),
+            Command::Send(command) => self.send(now, &command),
+            Command::Lease(command) => self.lease(now, &command),
+            Command::Withdraw(command) => self.withdraw(now, &command),
+            Command::Ack(command) => self.ack(now, &command),
+            Command::Extend(command) => self.extend(now, &command),
+            Command::Release(command) => self.release(now, &command),
+            Command::ReleaseOwners(command) => self.release_owners(now, command),
+            Command::Peek(command) => self.peek(now, &command),
+            Command::Purge(command) => self.purge(now, command),
+            Command::Counts(queue) => Ok(Outcome::Counts(self.counts(queue)?)),
+            Command::StartMove(command) => self.start_move(now, &command),
+            Command::ContinueMove(command) => self.continue_move(now, command),
+            Command::CancelMove(task) => self.cancel_move(now, task),
+            Command::ListMoves(command) => Ok(self.list_moves(command)),
+            Command::MoveChosen(command) => self.move_chosen(now, &command),
+            Command::Due => Ok(Outcome::Done),
+            Command::Queues => Ok(self.queues()),
+            Command::PutDocuments(command) => self.put_documents(now, &command),
+            Command::Documents(command) => Ok(self.documents(&command)),
+            Command::History(command) => {
+                Ok(Outcome::History(self.history.of(command.queue, command.sequence)))
+            }
+        }
+    }
+
+    /// The queues in which something may be leased since this was last asked.
+    pub fn take_freed(&mut self) -> SmallVec<[QueueId; 2]> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// The next instant something is due, or an earlier one.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The newest instant seen.
+    pub fn newest_instant(&self) -> Timestamp {
+        self.newest
+    }
+
+    /// Goes on from `now` at the earliest.
+    pub fn advance_newest(&mut self, now: Timestamp) {
+        self.newest = self.newest.max(now);
+    }
+
+    fn book(&self, queue: QueueId) -> Result<&Book, RuleError> {
+        self.books.get(&queue).map(Box::as_ref).ok_or(RuleError::QueueNotFound)
+    }
+
+    fn book_mut(&mut self, queue: QueueId) -> Result<&mut Book, RuleError> {
+        self.books.get_mut(&queue).map(Box::as_mut).ok_or(RuleError::QueueNotFound)
+    }
+
+    fn free(&mut self, queue: QueueId) {
+        if !self.replaying && !self.freed.contains(&queue) {
+            self.freed.push(queue);
+        }
+    }
+
+    /// Lists a queue under its next instant.
+    fn register(&mut self, queue: QueueId) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        let next = book.next_instant();
+        if next < book.registered {
+            if book.registered != Timestamp::NEVER {
+                self.due.remove(&(book.registered, queue));
+            }
+            book.registered = next;
+            self.due.insert((next, queue));
+        }
+    }
+
+    /// Does everything that became due up to `now`, in the order of instants and queues.
+    fn run_due(&mut self, now: Timestamp) {
+        self.run_due_through(now, QueueId(u64::MAX));
+    }
+
+    fn run_due_through(&mut self, now: Timestamp, queue: QueueId) {
+        while let Some((at, queue)) = self.due.first().copied().filter(|due| *due <= (now, queue)) {
+            self.due.pop_first();
+            let Some(book) = self.books.get_mut(&queue) else { continue };
+            book.registered = Timestamp::NEVER;
+            // The list may know an earlier instant than the queue does by now.
+            if book.next_instant() <= at {
+                self.pass(queue, at);
+            }
+            self.register(queue);
+        }
+    }
+
+    fn pass(&mut self, queue: QueueId, at: Timestamp) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        let happened = book.pass(at);
+        self.dirty.insert(queue);
+        for item in &happened.expired {
+            self.shelf.vacate(item.address, item.body_bytes);
+            self.history.expired(at, queue, item.sequence);
+        }
+        for sequence in &happened.lapsed {
+            self.history.lapsed(at, queue, *sequence);
+        }
+        if happened.freed {
+            self.free(queue);
+        }
+        if self.replaying {
+            return;
+        }
+        for sequence in happened.departing {
+            self.depart_when_due(at, queue, sequence);
+        }
+    }
+}

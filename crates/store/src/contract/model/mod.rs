@@ -1,0 +1,243 @@
+//! Random histories: a store and the reference model are driven side by side and must say the same.
+//!
+//! A history is made up from a seed: 200 to 400 steps over a few queues, with jumps of the clock to the very instants at
+//! which something ends, receipts of every age, several steps per commit, and restarts. A difference is shrunk to the
+//! steps that matter and told with the seed. `KEW_MODEL_HISTORIES` says how many to run, `KEW_MODEL_SEED` runs one.
+
+mod generate;
+mod pairs;
+pub mod random;
+mod run;
+mod shrink;
+pub mod subject;
+mod trace;
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use generate::Generator;
+pub use random::{Random, SeededEntropy};
+use run::{Mismatch, Run};
+pub use subject::{Answer, ModelSubject, StoreSubject, Subject};
+use trace::Step;
+
+use super::Factory;
+
+/// Histories run when nothing says how many.
+const HISTORIES: u64 = 100;
+
+/// Runs the histories the environment asks for against stores of this factory, and panics at the first difference.
+pub fn histories(factory: &dyn Factory) {
+    for seed in seeds() {
+        if let Err(difference) = history(seed, &|_| Box::new(StoreSubject::new(factory))) {
+            panic!("{difference}");
+        }
+    }
+}
+
+/// The seeds the environment asks for.
+pub fn seeds() -> std::ops::RangeInclusive<u64> {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text}: a number is expected")))
+    };
+    match number("KEW_MODEL_SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=number("KEW_MODEL_HISTORIES").unwrap_or(HISTORIES),
+    }
+}
+
+/// Makes a subject for one run of the history of this seed.
+pub type MakeSubject<'a> = dyn Fn(u64) -> Box<dyn Subject + 'a> + 'a;
+
+/// Runs one history. A difference is shrunk, and told.
+pub fn history(seed: u64, make: &MakeSubject<'_>) -> Result<(), String> {
+    let Err((steps, first)) = invent(seed, make) else { return Ok(()) };
+    let small = shrink::shrink(steps, |steps| replay(seed, make, steps).is_err());
+    let last = replay(seed, make, &small).err().unwrap_or_else(|| first.clone());
+    let mut told = format!("a history differs from the model; KEW_MODEL_SEED={seed} runs it again\n");
+    for step in &small {
+        let _ = writeln!(told, "  {step:?}");
+    }
+    let _ = writeln!(told, "{last:?}");
+    if first.number != last.number {
+        let _ = writeln!(told, "(unshrunk: {first:?})");
+    }
+    Err(told)
+}
+
+/// Whether the history of this seed shows a difference; quicker than [`history`], which goes on to explain it.
+pub fn differs(seed: u64, make: &MakeSubject<'_>) -> bool {
+    invent(seed, make).is_err()
+}
+
+/// Makes up a history while running it. A failure comes with the steps so far.
+fn invent(seed: u64, make: &MakeSubject<'_>) -> Result<(), (Vec<Step>, Mismatch)> {
+    let mut steps = Vec::new();
+    let result = guarded(|| {
+        let mut subject = make(seed);
+        let mut run = Run::new(seed, subject.as_mut());
+        let mut generator = Generator::new(seed);
+        for _ in 0..generator.length() {
+            let step = generator.next(&run);
+            steps.push(step.clone());
+            run.step(&step)?;
+        }
+        run.finish(u32::MAX)
+    });
+    result.map_err(|mismatch| (steps, mismatch))
+}
+
+/// Runs a history that is written down.
+fn replay(seed: u64, make: &MakeSubject<'_>, steps: &[Step]) -> Result<(), Mismatch> {
+    guarded(|| {
+        let mut subject = make(seed);
+        let mut run = Run::new(seed, subject.as_mut());
+        steps.iter().try_for_each(|step| run.step(step))?;
+        run.finish(u32::MAX)
+    })
+}
+
+/// A panic is a difference too: the model has none.
+fn guarded(run: impl FnOnce() -> Result<(), Mismatch>) -> Result<(), Mismatch> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Err(Mismatch { number: u32::MAX, what: format!("panicked: {}", text.unwrap_or_default()) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+
+    use kew_core::outcome::Extended;
+    use kew_core::{Command, Event, EventKind, Outcome, RuleError, State, Timestamp};
+
+    use super::*;
+    use crate::StoreError;
+    use crate::contract::Ending;
+
+    #[test]
+    fn model_agrees_with_itself() {
+        for seed in seeds() {
+            if let Err(difference) = history(seed, &|seed| Box::new(ModelSubject::new(seed))) {
+                panic!("{difference}");
+            }
+        }
+    }
+
+    type Tally = Rc<RefCell<BTreeMap<String, u64>>>;
+
+    /// Notes what the histories lead to.
+    struct Tallied {
+        inner: ModelSubject,
+        tally: Tally,
+        events_seen: BTreeMap<(kew_core::QueueId, kew_core::Sequence), usize>,
+    }
+
+    impl Subject for Tallied {
+        fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
+            let asked: Vec<_> = batch.iter().map(|(_, command)| command.clone()).collect();
+            let answers = self.inner.steps(batch);
+            for (asked, answer) in asked.iter().zip(&answers) {
+                for what in self.words(asked, &answer.result) {
+                    *self.tally.borrow_mut().entry(what).or_default() += 1;
+                }
+            }
+            answers
+        }
+
+        fn restart(&mut self, ending: Ending) -> bool {
+            self.inner.restart(ending)
+        }
+
+        fn next_due(&self) -> Option<Option<Timestamp>> {
+            self.inner.next_due()
+        }
+    }
+
+    impl Tallied {
+        fn words(&mut self, asked: &Command, result: &Result<Outcome, StoreError>) -> Vec<String> {
+            let entry = |name: &str, error: &RuleError| format!("{name} {}", first_word(error));
+            match result {
+                Err(StoreError::Rule(error)) => vec![format!("{} {}", first_word(asked), first_word(error))],
+                Err(error) => vec![first_word(error)],
+                Ok(Outcome::Sent(sent)) => {
+                    sent.iter().map(|sent| format!("Sent duplicate {}", sent.duplicate)).collect()
+                }
+                Ok(Outcome::Leased(leased)) => leased
+                    .iter()
+                    .map(|leased| format!("Leased attempts {}", leased.message.attempts.min(5)))
+                    .collect(),
+                Ok(Outcome::Withdrawn(count)) => vec![format!("Withdrawn {}", count.min(&2))],
+                Ok(Outcome::Acked(entries)) => entries
+                    .iter()
+                    .map(|entry_| {
+                        entry_.as_ref().map_or_else(|error| entry("Ack", error), |()| "Acked".into())
+                    })
+                    .collect(),
+                Ok(Outcome::Extended(entries)) => entries
+                    .iter()
+                    .map(|each| match each {
+                        Ok(Extended::Free) => "Extended Free".into(),
+                        Ok(Extended::Until { .. }) => "Extended Until".into(),
+                        Err(error) => entry("Extend", error),
+                    })
+                    .collect(),
+                Ok(Outcome::Released(entries)) => entries
+                    .iter()
+                    .map(|each| {
+                        each.as_ref().map_or_else(|error| entry("Release", error), |_| "Released".into())
+                    })
+                    .collect(),
+                Ok(Outcome::MovedChosen(entries)) => entries
+                    .iter()
+                    .map(|each| {
+                        each.as_ref().map_or_else(|error| entry("MoveChosen", error), |_| "Moved".into())
+                    })
+                    .collect(),
+                Ok(Outcome::Move(task)) => vec![format!("Move {:?}", task.state)],
+                Ok(Outcome::Peeked(seen)) => {
+                    seen.iter().map(|(message, _)| format!("Peeked {}", state_word(message.state))).collect()
+                }
+                Ok(Outcome::History(events)) => events.iter().map(|event| event_word(event)).collect(),
+                Ok(outcome) => vec![first_word(outcome)],
+            }
+        }
+    }
+
+    fn first_word(debug: &impl std::fmt::Debug) -> String {
+        let text = format!("{debug:?}");
+        text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    }
+
+    fn state_word(state: State) -> String {
+        first_word(&state)
+    }
+
+    fn event_word(event: &Event) -> String {
+        match event.kind {
+            EventKind::Leased { attempts, .. } => format!("event Leased {}", attempts.min(4)),
+            kind => format!("event {}", first_word(&kind)),
+        }
+    }
+
+    #[test]
+    fn tally() {
+        let tally = Tally::default();
+        for seed in seeds() {
+            let make = |seed| {
+                let inner = ModelSubject::new(seed);
+                Box::new(Tallied { inner, tally: tally.clone(), events_seen: BTreeMap::new() })
+                    as Box<dyn Subject>
+            };
+            assert!(!differs(seed, &make));
+        }
+        for (what, count) in tally.borrow().iter() {
+            println!("{count:8} {what}");
+        }
+    }
+}

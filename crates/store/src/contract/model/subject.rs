@@ -1,0 +1,129 @@
+//! What is compared with the model: any store, or another model.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use kew_core::model::Model;
+use kew_core::{Command, Outcome, QueueId, Timestamp};
+
+use super::random::SeededEntropy;
+use crate::contract::{Ending, Factory};
+use crate::{Store, StoreError};
+
+/// Keeps the second model's chance apart from all others.
+const CHANCE_OF_SUBJECT: u64 = 0x7375_626a_6563_7400;
+
+/// What a subject says to one step.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its outcome.
+    pub result: Result<Outcome, StoreError>,
+    /// The queues it says may offer more than before; `None` when it does not say.
+    pub freed: Option<Vec<QueueId>>,
+}
+
+/// Something that claims to behave like the model.
+pub trait Subject {
+    /// Applies all these steps, then commits them together.
+    fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer>;
+
+    /// Is ended and opened again. False when it cannot be.
+    fn restart(&mut self, ending: Ending) -> bool;
+
+    /// The next instant it says something happens by itself; the outer `None` when it does not say.
+    fn next_due(&self) -> Option<Option<Timestamp>>;
+}
+
+/// A store from a factory.
+pub struct StoreSubject<'a> {
+    factory: &'a dyn Factory,
+    /// Taken out only while it is reopened.
+    store: Option<Arc<dyn Store>>,
+}
+
+impl<'a> StoreSubject<'a> {
+    /// A new, empty store.
+    pub fn new(factory: &'a dyn Factory) -> Self {
+        Self { factory, store: Some(factory.open()) }
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.store.as_deref().expect("the store is open between two calls")
+    }
+}
+
+impl Subject for StoreSubject<'_> {
+    fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
+        let store = self.store();
+        let submissions: Vec<_> = batch.into_iter().map(|(now, command)| store.step(now, command)).collect();
+        store.commit();
+        let answer = |submission: crate::Submission| {
+            let freed = Some(submission.freed.to_vec());
+            Answer { result: block_on(submission), freed }
+        };
+        submissions.into_iter().map(answer).collect()
+    }
+
+    fn restart(&mut self, ending: Ending) -> bool {
+        if self.factory.remembers() {
+            self.store = self.store.take().map(|store| self.factory.reopen(store, ending));
+        }
+        self.factory.remembers()
+    }
+
+    fn next_due(&self) -> Option<Option<Timestamp>> {
+        Some(self.store().next_due())
+    }
+}
+
+/// A second model with chance of its own: it shows that the comparison itself is sound.
+#[derive(Debug)]
+pub struct ModelSubject {
+    model: Model,
+}
+
+impl ModelSubject {
+    /// An empty one.
+    pub fn new(seed: u64) -> Self {
+        Self { model: Model::new(Box::new(SeededEntropy::new(seed ^ CHANCE_OF_SUBJECT))) }
+    }
+}
+
+impl Subject for ModelSubject {
+    fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
+        let mut step = |(now, command)| {
+            let result = self.model.step(now, command).map_err(StoreError::from);
+            Answer { result, freed: None }
+        };
+        batch.into_iter().map(&mut step).collect()
+    }
+
+    fn restart(&mut self, _ending: Ending) -> bool {
+        false
+    }
+
+    fn next_due(&self) -> Option<Option<Timestamp>> {
+        Some(self.model.next_due())
+    }
+}
+
+/// Waits on this thread for an answer.
+pub fn block_on<T>(answer: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut answer = pin!(answer);
+    loop {
+        match answer.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

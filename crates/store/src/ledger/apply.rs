@@ -1,0 +1,329 @@
+//! Applies changes to the book: the same code when a step makes them and when a journal brings them back.
+
+use kew_core::{EventKind, MoveReason, QueueId, Sequence, TaskState, Timestamp};
+
+use super::Ledger;
+use super::book::Book;
+use super::change::{Change, DeadLettered, Extended, Leased, Sent};
+use super::dedup::First;
+use super::item::{Item, Lease, NO_INSTANT};
+use super::shelf::{Address, Shelf};
+
+/// Finished tasks that are remembered.
+const FINISHED_TASKS: usize = 100;
+
+/// Which halves of a change an older checkpoint of a queue already holds.
+pub type Known<'a> = &'a dyn Fn(QueueId) -> bool;
+
+impl<S: Shelf> Ledger<S> {
+    /// Applies a change made at `at` again. Queues for which `known` says so have it already.
+    pub fn replay(&mut self, at: Timestamp, change: &Change<'_>, address: Address, known: Known<'_>) {
+        self.replaying = true;
+        self.newest = self.newest.max(at);
+        let through = match change {
+            Change::DeadLettered(moved) if moved.due => moved.from,
+            _ => QueueId(u64::MAX),
+        };
+        self.run_due_through(at, through);
+        self.apply(at, change, address, known);
+        self.replaying = false;
+    }
+
+    fn apply(&mut self, at: Timestamp, change: &Change<'_>, address: Address, known: Known<'_>) {
+        if let Change::DeadLettered(moved) = change {
+            if !known(moved.to) {
+                self.apply_arrived(at, moved);
+            }
+            if !known(moved.from) {
+                self.apply_left(at, moved);
+            }
+            return;
+        }
+        if change.queues().into_iter().flatten().any(known) {
+            return;
+        }
+        match change {
+            Change::QueueSet(queue) => self.apply_queue_set(at, queue.clone()),
+            Change::QueueDeleted(queue) => {
+                self.apply_queue_deleted(*queue);
+            }
+            Change::Sent(sent) => self.apply_sent(at, sent, address),
+            Change::Leased(leased) => self.apply_leased(at, leased),
+            Change::Repeated { queue, until, sequences } => self.apply_repeated(*queue, *until, sequences),
+            Change::Withdrawn { queue, sequences } => self.apply_withdrawn(*queue, sequences),
+            Change::Acked { queue, sequences } => {
+                for sequence in *sequences {
+                    self.apply_removed(at, *queue, *sequence, EventKind::Acked);
+                }
+            }
+            Change::Extended(extended) => self.apply_extended(at, extended, address),
+            Change::Released { queue, sequence, visible_at } => {
+                self.apply_released(at, *queue, *sequence, *visible_at);
+            }
+            Change::Dropped { queue, sequence } => {
+                self.apply_removed(at, *queue, *sequence, EventKind::Dropped);
+            }
+            Change::Redriven { queue, sequence, to, as_sequence } => {
+                let kind = EventKind::Redriven { to: *to, sequence: *as_sequence };
+                self.apply_removed(at, *queue, *sequence, kind);
+            }
+            Change::Purged(queue) => {
+                self.apply_purged(*queue);
+            }
+            Change::TaskSet(task) => self.apply_task(task.clone()),
+            Change::DocumentSet { account, key, bytes } => {
+                let place = (*account, key.clone());
+                match bytes {
+                    Some(bytes) => self.documents.insert(place, bytes.clone()),
+                    None => self.documents.remove(&place),
+                };
+            }
+            Change::DeadLettered(_) => {}
+        }
+    }
+
+    pub(super) fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<kew_core::Queue>) {
+        let id = queue.id;
+        self.next_queue = self.next_queue.max(id.0 + 1);
+        match self.books.get_mut(&id) {
+            Some(book) => {
+                self.names.remove(&book.queue.key);
+                book.set_queue(queue.clone(), at);
+            }
+            None => {
+                self.books.insert(id, Box::new(Book::new(queue.clone())));
+            }
+        }
+        self.names.insert(queue.key.clone(), id);
+        self.dirty.insert(id);
+        self.register(id);
+        self.free(id);
+    }
+
+    pub(super) fn apply_queue_deleted(&mut self, queue: QueueId) -> u64 {
+        let messages = self.empty(queue);
+        if let Some(book) = self.books.remove(&queue) {
+            self.names.remove(&book.queue.key);
+            self.due.remove(&(book.registered, queue));
+        }
+        self.dirty.remove(&queue);
+        self.dropped.push_back(queue);
+        self.free(queue);
+        messages
+    }
+
+    pub(super) fn apply_purged(&mut self, queue: QueueId) -> u64 {
+        let purged = self.empty(queue);
+        self.changed(queue);
+        purged
+    }
+
+    fn empty(&mut self, queue: QueueId) -> u64 {
+        let Some(book) = self.books.get_mut(&queue) else { return 0 };
+        let shelf = &mut self.shelf;
+        book.clear(|item| shelf.vacate(item.address, item.body_bytes))
+    }
+
+    /// Notes that a queue changed: the next checkpoint writes it, and its next instant may be another.
+    fn changed(&mut self, queue: QueueId) {
+        self.dirty.insert(queue);
+        self.register(queue);
+    }
+
+    pub(super) fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, address: Address) {
+        let Some(book) = self.books.get_mut(&sent.queue) else { return };
+        let body_bytes = u32::try_from(sent.content.body.len()).unwrap_or(u32::MAX);
+        let item = Item {
+            sequence: sent.sequence,
+            address,
+            body_bytes,
+            sent_at: at,
+            rank: sent.rank,
+            visible_at: sent.visible_at,
+            expiry: sent.expiry,
+            group: book.group(sent.group),
+            attempts: 0,
+            first_leased_at: NO_INSTANT,
+            nonce: 0,
+            lease_end: NO_INSTANT,
+            origin: sent.origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
+        };
+        book.enter(item, at);
+        if let Some(identity) = sent.identity {
+            let first = First { at, id: sent.id, sequence: sent.sequence };
+            self.sends.remember(identity, first);
+        }
+        self.shelf.occupy(address, body_bytes);
+        let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
+        self.history.push(at, sent.queue, sent.sequence, kind);
+        self.free(sent.queue);
+        self.changed(sent.queue);
+    }
+
+    fn apply_leased(&mut self, at: Timestamp, leased: &Leased<'_>) {
+        for (sequence, nonce) in leased.taken {
+            self.lease_one(at, leased, *sequence, *nonce);
+        }
+        self.end_lease(at, leased);
+    }
+
+    /// Leases one message of several taken together.
+    pub(super) fn lease_one(
+        &mut self,
+        at: Timestamp,
+        terms: &Leased<'_>,
+        sequence: Sequence,
+        nonce: u64,
+    ) -> Option<Item> {
+        let lease = Lease {
+            until: terms.until,
+            received_at: terms.received_at,
+            cap: terms.cap,
+            lapse_delay: terms.lapse_delay,
+            returns: terms.returns,
+            owner: terms.owner,
+            attempt: None,
+            before: None,
+        };
+        let item = self.books.get_mut(&terms.queue)?.lease(sequence, nonce, at, lease)?;
+        let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };
+        self.history.push(at, terms.queue, sequence, kind);
+        Some(item)
+    }
+
+    /// All messages taken together are leased.
+    pub(super) fn end_lease(&mut self, at: Timestamp, leased: &Leased<'_>) {
+        let Some(book) = self.books.get_mut(&leased.queue) else { return };
+        if let Some(attempt) = leased.attempt {
+            book.remember_attempt(attempt, at, leased.taken.iter().map(|(sequence, _)| *sequence).collect());
+        }
+        self.changed(leased.queue);
+    }
+
+    pub(super) fn apply_repeated(&mut self, queue: QueueId, until: Timestamp, sequences: &[Sequence]) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        for sequence in sequences {
+            book.repeat(*sequence, until);
+        }
+        self.changed(queue);
+    }
+
+    pub(super) fn apply_withdrawn(&mut self, queue: QueueId, sequences: &[Sequence]) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        for sequence in sequences {
+            book.withdraw(*sequence);
+        }
+        self.free(queue);
+        self.changed(queue);
+    }
+
+    /// A message leaves its queue for good.
+    pub(super) fn apply_removed(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        kind: EventKind,
+    ) -> Option<Item> {
+        let item = self.take_out(queue, sequence)?;
+        self.shelf.vacate(item.address, item.body_bytes);
+        self.history.push(at, queue, sequence, kind);
+        self.changed(queue);
+        Some(item)
+    }
+
+    fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Item> {
+        let book = self.books.get_mut(&queue)?;
+        let item = book.leave(sequence)?;
+        // A group's next message may have become its head; a lease may have made room for another.
+        let frees = book.queue.policy.kind.is_fifo() || std::mem::take(&mut book.limited);
+        if frees {
+            self.free(queue);
+        }
+        Some(item)
+    }
+
+    pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, address: Address) {
+        let Some(book) = self.books.get_mut(&extended.queue) else { return };
+        book.extend(extended.sequence, at, extended.until, extended.nonce, extended.returns);
+        self.history.push(
+            at,
+            extended.queue,
+            extended.sequence,
+            EventKind::Extended { until: extended.until },
+        );
+        if let Some(content) = &extended.content {
+            let body_bytes = u32::try_from(content.content.body.len()).unwrap_or(u32::MAX);
+            if let Some((old, old_bytes)) = book.rewrite(extended.sequence, address, body_bytes) {
+                self.shelf.vacate(old, old_bytes);
+                self.shelf.occupy(address, body_bytes);
+            }
+            self.history.push(at, extended.queue, extended.sequence, EventKind::Rewritten);
+        }
+        self.changed(extended.queue);
+    }
+
+    pub(super) fn apply_released(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        visible_at: Timestamp,
+    ) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        book.release(sequence, at, visible_at, at);
+        self.history.push(at, queue, sequence, EventKind::Released { visible_at });
+        self.free(queue);
+        self.changed(queue);
+    }
+
+    pub(super) fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
+        // Its content stays where it lies; the arrival goes on with it.
+        if self.take_out(moved.from, moved.sequence).is_some() {
+            self.shelf.vacate(moved.address, moved.body_bytes);
+        }
+        let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
+        self.history.push(at, moved.from, moved.sequence, kind);
+        self.changed(moved.from);
+    }
+
+    pub(super) fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {
+        let Some(book) = self.books.get_mut(&moved.to) else { return };
+        let item = Item {
+            sequence: moved.as_sequence,
+            address: moved.address,
+            body_bytes: moved.body_bytes,
+            sent_at: moved.sent_at,
+            rank: at,
+            visible_at: if moved.delayed { moved.visible_at } else { Timestamp::ZERO },
+            expiry: moved.expiry,
+            group: book.group(moved.group.as_ref()),
+            attempts: moved.attempts,
+            first_leased_at: moved.first_leased_at.unwrap_or(NO_INSTANT),
+            nonce: 0,
+            lease_end: NO_INSTANT,
+            origin: book.origin(&moved.origin, MoveReason::AttemptsExhausted),
+            moved_at: at,
+        };
+        book.enter(item, at);
+        self.shelf.occupy(moved.address, moved.body_bytes);
+        let kind = EventKind::Arrived { from: moved.from, sequence: moved.sequence };
+        self.history.push(at, moved.to, moved.as_sequence, kind);
+        self.free(moved.to);
+        self.changed(moved.to);
+    }
+
+    pub(super) fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {
+        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.tasks.insert(task.id, task);
+        let finished = |task: &kew_core::MoveTask| task.state != TaskState::Running;
+        let mut surplus =
+            self.tasks.values().filter(|task| finished(task)).count().saturating_sub(FINISHED_TASKS);
+        self.tasks.retain(|_, task| {
+            let forgotten = surplus > 0 && finished(task);
+            surplus -= usize::from(forgotten);
+            !forgotten
+        });
+    }
+}

@@ -1,0 +1,803 @@
+//! One queue's messages, and every way one of them can change.
+//!
+//! A message is in exactly one place: ready in [`Ready`], hidden for long in [`Far`], at rest in [`Fifo`], or, when it
+//! is leased, hidden for a short while or back from either on a FIFO queue, an [`Entry`] with one alarm. Nothing here
+//! decides a law; the steps do, and tell the book what became of a message.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use kew_core::time::millis;
+use kew_core::{
+    Counts, Expiry, GroupId, MoveReason, Queue, QueueKey, Return, Sequence, Text, Timestamp, rules,
+};
+
+use super::far::Far;
+use super::fifo::{End, Fifo, Stand};
+use super::groups::Groups;
+use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use super::ready::Ready;
+use super::shelf::Address;
+
+/// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
+const HIDDEN_AT_HAND: u64 = 1_024;
+
+/// A receive that may be repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    /// When it was first answered.
+    pub first_at: Timestamp,
+    /// The messages it took.
+    pub sequences: Vec<Sequence>,
+}
+
+/// What happened at one instant.
+#[derive(Default, Debug)]
+pub(crate) struct Instant {
+    /// Messages whose time was over.
+    pub expired: Vec<Item>,
+    /// Messages whose lease ended by itself.
+    pub lapsed: Vec<Sequence>,
+    /// Messages that may have been tried too often.
+    pub departing: Vec<Sequence>,
+    /// Whether something may be leased now that could not before.
+    pub freed: bool,
+}
+
+/// One queue's messages.
+#[derive(Debug)]
+pub(crate) struct Book {
+    /// The queue's definition.
+    pub queue: Arc<Queue>,
+    /// The place of the next message that enters.
+    pub next_sequence: u64,
+    /// Raised when deduplication ids are forgotten.
+    pub epoch: u32,
+    /// The instant this queue stands under in the list of what is due.
+    pub registered: Timestamp,
+    /// Whether a lease found less than it could because too many were running.
+    pub limited: bool,
+    stored: u64,
+    in_flight: u64,
+    delayed: u64,
+    body_bytes: u64,
+    entries: HashMap<Sequence, Entry>,
+    alarms: BTreeSet<(Timestamp, Sequence)>,
+    departures: BTreeSet<(Timestamp, Sequence)>,
+    ready: Ready,
+    far: Far,
+    groups: Groups,
+    fifo: Option<Box<Fifo>>,
+    attempts: HashMap<Text, Attempt>,
+    origins: Vec<(QueueKey, MoveReason)>,
+}
+
+impl Book {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        let fifo = queue.policy.kind.is_fifo().then(Box::default);
+        Self {
+            queue,
+            next_sequence: 1,
+            epoch: 0,
+            registered: NO_INSTANT,
+            limited: false,
+            stored: 0,
+            in_flight: 0,
+            delayed: 0,
+            body_bytes: 0,
+            entries: HashMap::new(),
+            alarms: BTreeSet::new(),
+            departures: BTreeSet::new(),
+            ready: Ready::default(),
+            far: Far::default(),
+            groups: Groups::default(),
+            fifo,
+            attempts: HashMap::new(),
+            origins: Vec::new(),
+        }
+    }
+
+    fn retention(&self) -> Duration {
+        self.queue.policy.retention
+    }
+
+    /// Messages stored, in any state.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Leases running.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// The figures.
+    pub(crate) fn counts(&self) -> Counts {
+        let delayed = self.delayed + self.far.len() + self.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+        Counts {
+            visible: self.stored - self.in_flight - delayed,
+            in_flight: self.in_flight,
+            delayed,
+            body_bytes: self.body_bytes,
+            oldest_sent_at: None,
+        }
+    }
+
+    /// The slot of a group, plus one, as [`Item::group`] has it.
+    pub(crate) fn group(&mut self, group: Option<&GroupId>) -> u32 {
+        group.map_or(0, |group| self.groups.slot(group) + 1)
+    }
+
+    /// The slot of an origin, plus one, as [`Item::origin`] has it.
+    pub(crate) fn origin(&mut self, queue: &QueueKey, reason: MoveReason) -> u32 {
+        let known = self.origins.iter().position(|(key, why)| key == queue && *why == reason);
+        let slot = known.unwrap_or_else(|| {
+            self.origins.push((queue.clone(), reason));
+            self.origins.len() - 1
+        });
+        slot as u32 + 1
+    }
+
+    /// The origin in a slot.
+    pub(crate) fn origin_of(&self, item: &Item) -> Option<&(QueueKey, MoveReason)> {
+        self.origins.get((item.origin as usize).checked_sub(1)?)
+    }
+
+    /// Leases running in the group of this slot.
+    pub(crate) fn leased_in_group(&self, group: u32) -> u64 {
+        self.groups.get(group.wrapping_sub(1)).map_or(0, |group| u64::from(group.leased))
+    }
+
+    // --- Entering and leaving ---
+
+    /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
+    pub(crate) fn enter(&mut self, item: Item, now: Timestamp) {
+        self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
+        self.stored += 1;
+        self.body_bytes += u64::from(item.body_bytes);
+        if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
+            group.messages += 1;
+        }
+        let hidden = item.visible_at > now;
+        match &mut self.fifo {
+            Some(fifo) => {
+                let rests = item.expiry == Expiry::ByQueue
+                    && item.visible_at != Timestamp::ZERO
+                    && item.attempts == 0;
+                if rests {
+                    fifo.push_rest(&mut self.groups, &item, hidden);
+                } else {
+                    let stand = if hidden { Stand::Held } else { Stand::Ready };
+                    let node = fifo.push_touched(&mut self.groups, &item, stand);
+                    self.add_entry(item, hidden, node);
+                }
+                self.regroup(item.group - 1, End::Back);
+            }
+            None if hidden => {
+                let put = if self.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
+                if let Some(item) = put {
+                    self.add_entry(item, true, 0);
+                }
+            }
+            None => self.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention),
+        }
+    }
+
+    fn put_away(&mut self, item: Item, now: Timestamp) -> Option<Item> {
+        self.far.put(item, now, self.queue.policy.retention)
+    }
+
+    fn add_entry(&mut self, item: Item, hidden: bool, node: u32) {
+        let hold = if hidden { Hold::Delayed } else { Hold::Ready };
+        self.delayed += u64::from(hidden);
+        let entry = Entry { item, hold, alarm: NO_INSTANT, node };
+        self.entries.insert(item.sequence, entry);
+        self.set_alarm(item.sequence);
+    }
+
+    /// A message leaves for good.
+    pub(crate) fn leave(&mut self, sequence: Sequence) -> Option<Item> {
+        let item = match self.entries.remove(&sequence) {
+            Some(entry) => {
+                self.alarms.remove(&(entry.alarm, sequence));
+                self.note_hold_ended(&entry.item, entry.hold);
+                if let Some(fifo) = &mut self.fifo {
+                    fifo.remove(&mut self.groups, entry.node);
+                }
+                entry.item
+            }
+            None => match &mut self.fifo {
+                Some(fifo) => {
+                    let node = fifo.find_rest(sequence)?;
+                    let item = fifo.item(node);
+                    fifo.remove(&mut self.groups, node);
+                    item
+                }
+                None => self.ready.take(sequence).or_else(|| self.far.take(sequence))?,
+            },
+        };
+        self.note_left(&item);
+        Some(item)
+    }
+
+    fn note_left(&mut self, item: &Item) {
+        self.stored -= 1;
+        self.body_bytes -= u64::from(item.body_bytes);
+        let Some(slot) = item.group.checked_sub(1) else { return };
+        if let Some(group) = self.groups.get_mut(slot) {
+            group.messages -= 1;
+        }
+        self.regroup(slot, End::Back);
+        self.groups.forget_empty(slot);
+    }
+
+    fn note_hold_ended(&mut self, item: &Item, hold: Hold) {
+        match hold {
+            Hold::Ready => {}
+            Hold::Delayed => self.delayed -= 1,
+            Hold::Leased(lease) => {
+                self.in_flight -= 1;
+                if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
+                    group.leased -= 1;
+                }
+                self.forget_attempt(lease.attempt.as_ref());
+            }
+        }
+    }
+
+    fn regroup(&mut self, group: u32, end: End) -> bool {
+        let Some(fifo) = &mut self.fifo else { return false };
+        fifo.regroup(&mut self.groups, group, end)
+    }
+
+    /// Everything leaves at once. Returns how many there were; their places are told one by one.
+    pub(crate) fn clear(&mut self, mut gone: impl FnMut(&Item)) -> u64 {
+        self.each_item(&mut gone);
+        let stored = self.stored;
+        let fresh = Self::new(self.queue.clone());
+        let kept = Self {
+            next_sequence: self.next_sequence,
+            epoch: self.epoch + 1,
+            registered: self.registered,
+            ..fresh
+        };
+        *self = kept;
+        stored
+    }
+
+    /// Every message, in no particular order.
+    pub(crate) fn each_item(&self, mut see: impl FnMut(&Item)) {
+        self.entries.values().for_each(|entry| see(&entry.item));
+        self.ready.iter_unordered().for_each(|item| see(&item));
+        self.far.iter().for_each(|item| see(&item));
+        self.each_rest(&mut see);
+    }
+
+    fn each_rest(&self, see: &mut impl FnMut(&Item)) {
+        let Some(fifo) = &self.fifo else { return };
+        let mut next = fifo.oldest().map(|(node, _)| node);
+        while let Some(node) = next {
+            see(&fifo.item(node));
+            next = fifo.next_by_age(node);
+        }
+    }
+
+    // --- Finding ---
+
+    /// A message, and its entry if it has one.
+    pub(crate) fn find(&self, sequence: Sequence) -> Option<(Item, Option<&Entry>)> {
+        if let Some(entry) = self.entries.get(&sequence) {
+            return Some((entry.item, Some(entry)));
+        }
+        let item = match &self.fifo {
+            Some(fifo) => fifo.item(fifo.find_rest(sequence)?),
+            None => self.ready.get(sequence).or_else(|| self.far.get(sequence))?,
+        };
+        Some((item, None))
+    }
+
+    /// Whether a lease of this message is running.
+    pub(crate) fn is_leased(&self, sequence: Sequence) -> bool {
+        self.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Leased(_)))
+    }
+
+    /// The name of a message's group.
+    pub(crate) fn group_name(&self, item: &Item) -> Option<&str> {
+        self.groups.get(item.group.checked_sub(1)?).map(|group| &*group.name)
+    }
+
+    /// Whether a message may be leased, apart from what stands before it in its group.
+    pub(crate) fn is_ready(&self, sequence: Sequence) -> bool {
+        match (self.entries.get(&sequence), &self.fifo) {
+            (Some(entry), _) => matches!(entry.hold, Hold::Ready),
+            (None, None) => self.ready.get(sequence).is_some(),
+            (None, Some(fifo)) => {
+                let first_delayed = fifo.first_delayed().map(|(node, _)| fifo.sequence_of(node));
+                fifo.find_rest(sequence).is_some() && first_delayed.is_none_or(|first| sequence < first)
+            }
+        }
+    }
+
+    /// The message a standard queue offers next.
+    pub(crate) fn front(&mut self) -> Option<Item> {
+        self.ready.front()
+    }
+
+    /// The messages a standard queue offers, in order.
+    pub(crate) fn ready_items(&self) -> impl Iterator<Item = Item> + '_ {
+        self.ready.iter()
+    }
+
+    /// The group whose turn it is.
+    pub(crate) fn first_turn(&self) -> Option<u32> {
+        self.fifo.as_ref()?.first_turn()
+    }
+
+    /// The first message a group offers.
+    pub(crate) fn head_of(&self, group: u32) -> Option<Item> {
+        let fifo = self.fifo.as_ref()?;
+        let node = fifo.head(&self.groups, group)?;
+        Some(self.item_of(fifo, node))
+    }
+
+    fn item_of(&self, fifo: &Fifo, node: u32) -> Item {
+        match fifo.stand(node) {
+            Stand::Rest => fifo.item(node),
+            Stand::Ready | Stand::Held => {
+                self.entries.get(&fifo.sequence_of(node)).map_or_else(|| fifo.item(node), |entry| entry.item)
+            }
+        }
+    }
+
+    /// The messages a group offers, in order, up to so many.
+    pub(crate) fn offered_by(&self, group: u32, max: usize) -> Vec<Item> {
+        let Some(fifo) = &self.fifo else { return Vec::new() };
+        fifo.offered(&self.groups, group).take(max).map(|node| self.item_of(fifo, node)).collect()
+    }
+
+    /// The messages a FIFO queue offers, group by group in the order of the rotation.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = Item> + '_ {
+        self.fifo.iter().flat_map(|fifo| {
+            let groups = fifo.rotation(&self.groups);
+            groups.flat_map(|group| fifo.offered(&self.groups, group)).map(|node| self.item_of(fifo, node))
+        })
+    }
+
+    /// Messages with an entry that stand so, with the instant they are listed by.
+    pub(crate) fn held(&self, leased: bool) -> Vec<(Timestamp, Item)> {
+        let listed = |entry: &Entry| {
+            matches!(entry.hold, Hold::Leased(_)) == leased && !matches!(entry.hold, Hold::Ready)
+        };
+        let mut found: Vec<(Timestamp, Item)> = self
+            .entries
+            .values()
+            .filter(|entry| listed(entry))
+            .map(|entry| (entry.visible_at(), entry.item))
+            .collect();
+        if !leased {
+            found.extend(self.far.iter().map(|item| (item.visible_at, item)));
+            if let Some(fifo) = &self.fifo {
+                let mut next = fifo.first_delayed().map(|(node, _)| node);
+                while let Some(node) = next {
+                    found.push((fifo.item(node).sent_at.plus(self.queue.policy.delay), fifo.item(node)));
+                    next = fifo.next_by_age(node);
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(at, item)| (*at, item.sequence));
+        found
+    }
+
+    /// Leases kept by owners, in order.
+    pub(crate) fn owned(&self) -> Vec<(Sequence, Lease)> {
+        let mut owned: Vec<(Sequence, Lease)> = self
+            .entries
+            .values()
+            .filter_map(|entry| match &entry.hold {
+                Hold::Leased(lease) if lease.owner.is_some() => Some((entry.item.sequence, lease.clone())),
+                _ => None,
+            })
+            .collect();
+        owned.sort_unstable_by_key(|(sequence, _)| *sequence);
+        owned
+    }
+
+    // --- Leasing ---
+
+    /// Gives a message an entry, wherever it was.
+    fn lift(&mut self, sequence: Sequence) -> Option<&mut Entry> {
+        if !self.entries.contains_key(&sequence) {
+            let delay = self.queue.policy.delay;
+            let entry = match &mut self.fifo {
+                Some(fifo) => {
+                    let node = fifo.find_rest(sequence)?;
+                    let item = fifo.item(node);
+                    let hidden =
+                        fifo.first_delayed().is_some_and(|(first, _)| fifo.sequence_of(first) <= sequence);
+                    fifo.touch(node, if hidden { Stand::Held } else { Stand::Ready });
+                    let hold = if hidden { Hold::Delayed } else { Hold::Ready };
+                    self.delayed += u64::from(hidden);
+                    let visible_at = item.sent_at.plus(delay);
+                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT, node }
+                }
+                None => match self.ready.take(sequence) {
+                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT, node: 0 },
+                    None => {
+                        let item = self.far.take(sequence)?;
+                        self.delayed += 1;
+                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT, node: 0 }
+                    }
+                },
+            };
+            self.entries.insert(sequence, entry);
+        }
+        self.entries.get_mut(&sequence)
+    }
+
+    /// A message is leased: its attempt is counted here, for a consumer that dies never reports.
+    pub(crate) fn lease(
+        &mut self,
+        sequence: Sequence,
+        nonce: u64,
+        now: Timestamp,
+        mut lease: Lease,
+    ) -> Option<Item> {
+        let entry = self.lift(sequence)?;
+        let item = &mut entry.item;
+        lease.before = Some(Before {
+            nonce: item.nonce,
+            first_leased_at: item.first_leased_at,
+            lease_end: item.lease_end,
+        });
+        item.attempts = item.attempts.saturating_add(1);
+        if item.first_leased_at == NO_INSTANT {
+            item.first_leased_at = now;
+        }
+        item.nonce = nonce;
+        let item = *item;
+        self.hold(sequence, Hold::Leased(lease), End::Back);
+        Some(item)
+    }
+
+    /// Sets what a message with an entry is doing, and everything that follows from it.
+    fn hold(&mut self, sequence: Sequence, hold: Hold, end: End) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let item = entry.item;
+        let (node, stand) =
+            (entry.node, if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held });
+        let old = std::mem::replace(&mut entry.hold, hold);
+        match &entry.hold {
+            Hold::Ready => {}
+            Hold::Delayed => self.delayed += 1,
+            Hold::Leased(_) => {
+                self.in_flight += 1;
+                if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
+                    group.leased += 1;
+                }
+            }
+        }
+        self.note_hold_ended(&item, old);
+        if let Some(fifo) = &mut self.fifo {
+            fifo.set_stand(node, stand);
+            fifo.regroup(&mut self.groups, item.group - 1, end);
+        } else if stand == Stand::Ready {
+            self.put_down(sequence);
+            return;
+        }
+        self.set_alarm(sequence);
+    }
+
+    /// A standard message that may be leased needs no entry.
+    fn put_down(&mut self, sequence: Sequence) {
+        if let Some(entry) = self.entries.remove(&sequence) {
+            self.alarms.remove(&(entry.alarm, sequence));
+            self.ready.put(Item { visible_at: Timestamp::ZERO, ..entry.item }, self.queue.policy.retention);
+        }
+    }
+
+    fn set_alarm(&mut self, sequence: Sequence) {
+        let retention = self.retention();
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let expires_at = entry.item.expires_at(retention);
+        let alarm = match &entry.hold {
+            Hold::Ready => expires_at,
+            Hold::Delayed | Hold::Leased(_) => expires_at.min(entry.visible_at()),
+        };
+        if alarm == entry.alarm {
+            return;
+        }
+        if entry.alarm != NO_INSTANT {
+            self.alarms.remove(&(entry.alarm, sequence));
+        }
+        entry.alarm = alarm;
+        if alarm != NO_INSTANT {
+            self.alarms.insert((alarm, sequence));
+        }
+    }
+
+    /// A lease is undone as if it had never been.
+    pub(crate) fn withdraw(&mut self, sequence: Sequence) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Hold::Leased(Lease { before: Some(before), .. }) = &entry.hold else { return };
+        let before = *before;
+        let item = &mut entry.item;
+        item.attempts = item.attempts.saturating_sub(1);
+        (item.nonce, item.first_leased_at, item.lease_end) =
+            (before.nonce, before.first_leased_at, before.lease_end);
+        self.hold(sequence, Hold::Ready, End::Front);
+    }
+
+    /// A lease is given up, or ends, at `end`; the message shows at `visible_at`.
+    pub(crate) fn release(
+        &mut self,
+        sequence: Sequence,
+        end: Timestamp,
+        visible_at: Timestamp,
+        now: Timestamp,
+    ) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Hold::Leased(lease) = &entry.hold else { return };
+        let item = &mut entry.item;
+        item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
+        item.lease_end = end;
+        item.visible_at = visible_at;
+        let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
+        self.hold(sequence, hold, End::Back);
+    }
+
+    /// A message is hidden until another instant than before: its lease is changed, or it is leased without an attempt.
+    pub(crate) fn extend(
+        &mut self,
+        sequence: Sequence,
+        now: Timestamp,
+        until: Timestamp,
+        nonce: Option<u64>,
+        returns: Return,
+    ) {
+        let Some(entry) = self.lift(sequence) else { return };
+        if let Some(nonce) = nonce {
+            entry.item.nonce = nonce;
+        }
+        if let Hold::Leased(lease) = &mut entry.hold {
+            lease.until = until;
+            lease.before = None;
+            let attempt = lease.attempt.take();
+            self.forget_attempt(attempt.as_ref());
+            self.set_alarm(sequence);
+            return;
+        }
+        let lease = Lease {
+            until,
+            received_at: now,
+            cap: None,
+            lapse_delay: Duration::ZERO,
+            returns,
+            owner: None,
+            attempt: None,
+            before: None,
+        };
+        self.hold(sequence, Hold::Leased(lease), End::Back);
+    }
+
+    /// A message's content lies elsewhere now. Returns where it lay and how long its body was.
+    pub(crate) fn rewrite(
+        &mut self,
+        sequence: Sequence,
+        address: Address,
+        body_bytes: u32,
+    ) -> Option<(Address, u32)> {
+        let entry = self.entries.get_mut(&sequence)?;
+        let old = (entry.item.address, entry.item.body_bytes);
+        (entry.item.address, entry.item.body_bytes) = (address, body_bytes);
+        self.body_bytes = self.body_bytes - u64::from(old.1) + u64::from(body_bytes);
+        Some(old)
+    }
+
+    // --- Repeated receives ---
+
+    /// The messages of a receive that may be repeated.
+    pub(crate) fn attempt(&self, id: &Text, now: Timestamp) -> Option<Vec<Sequence>> {
+        let attempt = self.attempts.get(id)?;
+        rules::replay::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
+    }
+
+    /// Remembers a receive so that it may be repeated.
+    pub(crate) fn remember_attempt(&mut self, id: &Text, first_at: Timestamp, sequences: Vec<Sequence>) {
+        self.forget_attempt(Some(id));
+        let id = id.detached();
+        for sequence in &sequences {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(sequence) {
+                lease.attempt = Some(id.clone());
+            }
+        }
+        self.attempts.insert(id, Attempt { first_at, sequences });
+    }
+
+    fn forget_attempt(&mut self, id: Option<&Text>) {
+        let Some(attempt) = id.and_then(|id| self.attempts.remove(id)) else { return };
+        for sequence in attempt.sequences {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+                lease.attempt = None;
+            }
+        }
+    }
+
+    /// A repeated receive: its leases run until then.
+    pub(crate) fn repeat(&mut self, sequence: Sequence, until: Timestamp) {
+        if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+            lease.until = until;
+            self.set_alarm(sequence);
+        }
+    }
+
+    // --- Time ---
+
+    /// The next instant something happens here by itself, or an earlier one.
+    pub(crate) fn next_instant(&self) -> Timestamp {
+        let first = |set: &BTreeSet<(Timestamp, Sequence)>| set.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let mut next = first(&self.alarms).min(first(&self.departures));
+        match &self.fifo {
+            Some(fifo) => {
+                let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
+                let shows = fifo
+                    .first_delayed()
+                    .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
+                next = next.min(expires).min(shows);
+            }
+            None => next = next.min(self.ready.next_expiry(self.retention())).min(self.far.next_instant()),
+        }
+        next
+    }
+
+    /// Does what happens here by itself at `at`. Nothing earlier is left to do.
+    pub(crate) fn pass(&mut self, at: Timestamp) -> Instant {
+        let mut happened = Instant::default();
+        self.deal_far(at);
+        self.expire(at, &mut happened);
+        self.wake(at, &mut happened);
+        while let Some((_, sequence)) = self.departures.first().copied().filter(|(due, _)| *due <= at) {
+            self.departures.pop_first();
+            happened.departing.push(sequence);
+        }
+        happened
+    }
+
+    fn deal_far(&mut self, at: Timestamp) {
+        if self.far.len() == 0 {
+            return;
+        }
+        let mut near = Vec::new();
+        self.far.deal(at, self.queue.policy.retention, |item| near.push(item));
+        for item in near {
+            self.add_entry(item, true, 0);
+        }
+    }
+
+    fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
+        let retention = self.retention();
+        let mut expired: Vec<Item> = Vec::new();
+        self.ready.expire(at, retention, |item| expired.push(item));
+        self.far.expire(at, retention, |item| expired.push(item));
+        for item in &expired {
+            self.note_left(item);
+        }
+        let mut leaving: Vec<Sequence> = self
+            .alarms
+            .range(..=(at, Sequence(u64::MAX)))
+            .map(|(_, sequence)| *sequence)
+            .filter(|sequence| {
+                self.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
+            })
+            .collect();
+        if let Some(fifo) = &self.fifo {
+            let mut next = fifo.oldest();
+            while let Some((node, _)) = next.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
+                leaving.push(fifo.sequence_of(node));
+                next = fifo.next_by_age(node).map(|node| (node, fifo.item(node).sent_at));
+            }
+        }
+        leaving.sort_unstable();
+        expired.extend(leaving.into_iter().filter_map(|sequence| self.leave(sequence)));
+        expired.sort_unstable_by_key(|item| item.sequence);
+        // A group's next message may have become its head.
+        happened.freed |= self.fifo.is_some() && !expired.is_empty();
+        happened.expired = expired;
+    }
+
+    fn wake(&mut self, at: Timestamp, happened: &mut Instant) {
+        let mut waking: Vec<Sequence> =
+            self.alarms.range(..=(at, Sequence(u64::MAX))).map(|(_, sequence)| *sequence).collect();
+        let shown = self.show_rested(at, &mut waking);
+        waking.sort_unstable();
+        happened.freed |= !waking.is_empty();
+        for sequence in waking {
+            match shown.binary_search_by_key(&sequence, |(shown, _)| *shown) {
+                Ok(place) => {
+                    self.regroup(shown[place].1, End::Back);
+                }
+                Err(_) => self.wake_entry(sequence, at, happened),
+            }
+        }
+    }
+
+    /// Messages at rest whose delay ends: they are shown now, and their groups enter the rotation in their turn.
+    fn show_rested(&mut self, at: Timestamp, waking: &mut Vec<Sequence>) -> Vec<(Sequence, u32)> {
+        let mut shown = Vec::new();
+        let delay = self.queue.policy.delay;
+        let Some(fifo) = &mut self.fifo else { return shown };
+        while let Some((node, sent_at)) = fifo.first_delayed()
+            && sent_at.plus(delay) <= at
+        {
+            shown.push((fifo.sequence_of(node), fifo.group_of(node)));
+            waking.push(fifo.sequence_of(node));
+            fifo.show_first_delayed();
+        }
+        shown
+    }
+
+    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
+        let Some(entry) = self.entries.get(&sequence) else { return };
+        match &entry.hold {
+            Hold::Ready => self.set_alarm(sequence),
+            Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
+            Hold::Leased(lease) => {
+                let (until, visible_at) =
+                    (lease.until, rules::retry::after_lapse(lease.until, lease.lapse_delay));
+                let attempts = entry.item.attempts;
+                happened.lapsed.push(sequence);
+                self.release(sequence, until, visible_at, at);
+                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_ref()) {
+                    self.departures.insert((rules::redrive::leaves_at(until), sequence));
+                }
+            }
+        }
+    }
+
+    /// New settings take hold. What was due under the old ones has been done.
+    pub(crate) fn set_queue(&mut self, queue: Arc<Queue>, now: Timestamp) {
+        let old = std::mem::replace(&mut self.queue, queue);
+        if old.policy.retention != self.queue.policy.retention {
+            let retention = self.retention();
+            self.ready.review_expiry(retention);
+            self.far.review_expiry(retention);
+            let all: Vec<Sequence> = self.entries.keys().copied().collect();
+            for sequence in all {
+                self.set_alarm(sequence);
+            }
+        }
+        if old.policy.delay != self.queue.policy.delay && self.fifo.is_some() {
+            self.review_delay(now);
+        }
+    }
+
+    /// The delay of a FIFO queue changed: it moves messages already there, both ways, unless they were ever touched.
+    fn review_delay(&mut self, now: Timestamp) {
+        let delay = self.queue.policy.delay;
+        let Some(fifo) = &mut self.fifo else { return };
+        let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
+        let mut changed = fifo.redraw_delay(shown_through);
+        let follows: Vec<Sequence> = self
+            .entries
+            .values()
+            .filter(|entry| {
+                !entry.item.is_touched()
+                    && entry.item.visible_at != Timestamp::ZERO
+                    && entry.item.attempts == 0
+            })
+            .filter(|entry| !matches!(entry.hold, Hold::Leased(_)))
+            .map(|entry| entry.item.sequence)
+            .collect();
+        for sequence in follows {
+            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
+            entry.item.visible_at = entry.item.sent_at.plus(delay);
+            let hidden = entry.item.visible_at > now;
+            changed.push(entry.item.group - 1);
+            self.hold(sequence, if hidden { Hold::Delayed } else { Hold::Ready }, End::Back);
+        }
+        for group in changed {
+            self.regroup(group, End::Back);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a step changed: enough to do it again, from the journal, without deciding anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_core::event::Tag;
+use kew_core::{
+    AccountId, Content, DeduplicationId, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId,
+    Queue, QueueId, QueueKey, Return, Sequence, Text, Timestamp,
+};
+
+/// One change to the book.
+#[derive(Clone, Debug)]
+pub enum Change<'a> {
+    /// A queue as it is from now on.
+    QueueSet(Arc<Queue>),
+    /// A queue is gone, with everything in it.
+    QueueDeleted(QueueId),
+    /// A message entered.
+    Sent(Sent<'a>),
+    /// Messages were leased together.
+    Leased(Leased<'a>),
+    /// A repeated receive gave the same leases a fresh end.
+    Repeated {
+        /// In which queue.
+        queue: QueueId,
+        /// The new end.
+        until: Timestamp,
+        /// The messages.
+        sequences: &'a [Sequence],
+    },
+    /// Leases were undone.
+    Withdrawn {
+        /// In which queue.
+        queue: QueueId,
+        /// The messages.
+        sequences: &'a [Sequence],
+    },
+    /// Messages were deleted by receipt.
+    Acked {
+        /// In which queue.
+        queue: QueueId,
+        /// The messages.
+        sequences: &'a [Sequence],
+    },
+    /// A lease was given another end, or a free message was hidden.
+    Extended(Extended<'a>),
+    /// A lease was given up.
+    Released {
+        /// In which queue.
+        queue: QueueId,
+        /// The message.
+        sequence: Sequence,
+        /// When it shows again.
+        visible_at: Timestamp,
+    },
+    /// A message went to another queue as it is.
+    DeadLettered(DeadLettered),
+    /// A message was leased too often and is deleted.
+    Dropped {
+        /// In which queue.
+        queue: QueueId,
+        /// The message.
+        sequence: Sequence,
+    },
+    /// A message left for another queue, where it was sent as a new one.
+    Redriven {
+        /// In which queue.
+        queue: QueueId,
+        /// The message.
+        sequence: Sequence,
+        /// Where it went.
+        to: QueueId,
+        /// As which message there.
+        as_sequence: Sequence,
+    },
+    /// A queue was emptied.
+    Purged(QueueId),
+    /// A move task as it is from now on.
+    TaskSet(Arc<MoveTask>),
+    /// An account's document as it is from now on, or gone.
+    DocumentSet {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        key: DocumentKey,
+        /// Its bytes.
+        bytes: Option<Bytes>,
+    },
+}
+
+/// A message that entered.
+#[derive(Clone, Debug)]
+pub struct Sent<'a> {
+    /// Into which queue.
+    pub queue: QueueId,
+    /// As which.
+    pub sequence: Sequence,
+    /// Its name.
+    pub id: MessageId,
+    /// What it carries.
+    pub content: &'a Content,
+    /// Its group.
+    pub group: Option<&'a GroupId>,
+    /// What it was deduplicated by.
+    pub deduplication: Option<&'a DeduplicationId>,
+    /// The hash its deduplication is remembered under.
+    pub identity: Option<u128>,
+    /// When it shows. On a FIFO queue this follows the queue's delay and is not looked at.
+    pub visible_at: Timestamp,
+    /// Its place among the ready ones.
+    pub rank: Timestamp,
+    /// How it expires.
+    pub expiry: Expiry,
+    /// Where it was moved from.
+    pub origin: Option<&'a Origin>,
+}
+
+/// Messages leased together.
+#[derive(Clone, Debug)]
+pub struct Leased<'a> {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The leases' end.
+    pub until: Timestamp,
+    /// When the request arrived.
+    pub received_at: Timestamp,
+    /// The longest they may last from there.
+    pub cap: Option<Duration>,
+    /// How long a message stays hidden if its lease ends by itself.
+    pub lapse_delay: Duration,
+    /// Where they return to.
+    pub returns: Return,
+    /// Who keeps them without an end.
+    pub owner: Option<OwnerId>,
+    /// The receive attempt they belong to.
+    pub attempt: Option<&'a Text>,
+    /// Who asked.
+    pub by: Tag,
+    /// The messages with their new nonces.
+    pub taken: &'a [(Sequence, u64)],
+}
+
+/// A lease given another end.
+#[derive(Clone, Debug)]
+pub struct Extended<'a> {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The message.
+    pub sequence: Sequence,
+    /// The new end.
+    pub until: Timestamp,
+    /// A new receipt.
+    pub nonce: Option<u64>,
+    /// Where the message returns to, if it was free before.
+    pub returns: Return,
+    /// A content in place of the old one, under the same name.
+    pub content: Option<Rewritten<'a>>,
+}
+
+/// A content that takes another's place.
+#[derive(Clone, Debug)]
+pub struct Rewritten<'a> {
+    /// The message's name.
+    pub id: MessageId,
+    /// What it carries now.
+    pub content: &'a Content,
+    /// Its group, as before.
+    pub group: Option<&'a GroupId>,
+    /// What it was deduplicated by, as before.
+    pub deduplication: Option<&'a DeduplicationId>,
+}
+
+/// A message that went to another queue as it is. Its content stays where it lies.
+#[derive(Clone, Debug)]
+pub struct DeadLettered {
+    /// From which queue.
+    pub from: QueueId,
+    /// As which message there.
+    pub sequence: Sequence,
+    /// To which queue.
+    pub to: QueueId,
+    /// As which message there.
+    pub as_sequence: Sequence,
+    /// Where its content lies.
+    pub address: super::shelf::Address,
+    /// The length of its body.
+    pub body_bytes: u32,
+    /// Its group.
+    pub group: Option<GroupId>,
+    /// What retention counts from there.
+    pub sent_at: Timestamp,
+    /// How it expires.
+    pub expiry: Expiry,
+    /// Its attempts there.
+    pub attempts: u32,
+    /// When it was first leased, if that is kept.
+    pub first_leased_at: Option<Timestamp>,
+    /// When it shows there.
+    pub visible_at: Timestamp,
+    /// Whether the target's own delay applies, as to a fresh send.
+    pub delayed: bool,
+    /// The queue it came from, by name.
+    pub origin: QueueKey,
+    /// Whether it left by itself at the end of a lease, rather than in a step.
+    pub due: bool,
+}
+
+impl Change<'_> {
+    /// The queues whose books this change touches.
+    pub fn queues(&self) -> [Option<QueueId>; 2] {
+        match self {
+            Change::QueueSet(queue) => [Some(queue.id), None],
+            Change::QueueDeleted(queue) | Change::Purged(queue) => [Some(*queue), None],
+            Change::Sent(sent) => [Some(sent.queue), None],
+            Change::Leased(leased) => [Some(leased.queue), None],
+            Change::Extended(extended) => [Some(extended.queue), None],
+            Change::DeadLettered(moved) => [Some(moved.from), Some(moved.to)],
+            Change::Repeated { queue, .. }
+            | Change::Withdrawn { queue, .. }
+            | Change::Acked { queue, .. }
+            | Change::Released { queue, .. }
+            | Change::Dropped { queue, .. }
+            | Change::Redriven { queue, .. } => [Some(*queue), None],
+            Change::TaskSet(_) | Change::DocumentSet { .. } => [None, None],
+        }
+    }
+}

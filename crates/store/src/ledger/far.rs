@@ -1,0 +1,223 @@
+//! Messages of a standard queue hidden for long, in buckets of time.
+//!
+//! A queue may hold millions of messages that show in some minutes or hours. They wait packed, in buckets that are
+//! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, and the narrowest
+//! hands its messages to the queue, which wakes each at its instant.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kew_core::{Sequence, Timestamp};
+
+use super::block::Block;
+use super::item::{Item, NO_INSTANT};
+use super::varint::{self, Reader};
+
+/// Widths of buckets as powers of two of milliseconds: a quarter of a second, a minute, an hour.
+const WIDTHS: [u32; 3] = [8, 16, 22];
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Far {
+    /// Blocks by the bucket's first instant and its width.
+    buckets: BTreeMap<(Timestamp, u32), Vec<Block>>,
+    live: u64,
+    /// The earliest expiry, or earlier; meaningless when nothing is here.
+    expiry: Timestamp,
+}
+
+impl Far {
+    pub(crate) fn len(&self) -> u64 {
+        self.live
+    }
+
+    /// Puts a delayed message away, or gives it back when it shows too soon for that.
+    pub(crate) fn put(&mut self, item: Item, now: Timestamp, retention: Duration) -> Option<Item> {
+        let wait = item.visible_at.0.saturating_sub(now.0);
+        let Some(width) = WIDTHS.iter().rev().find(|width| wait >= 8 << **width) else { return Some(item) };
+        let start = Timestamp(item.visible_at.0 >> width << width);
+        let blocks = self.buckets.entry((start, *width)).or_default();
+        if blocks.last().is_none_or(Block::is_full) {
+            if let Some(full) = blocks.last_mut() {
+                full.pack();
+            }
+            blocks.push(Block::new());
+        }
+        if let Some(block) = blocks.last_mut() {
+            block.push(item);
+        }
+        let expires_at = item.expires_at(retention);
+        self.expiry = if self.live == 0 { expires_at } else { self.expiry.min(expires_at) };
+        self.live += 1;
+        None
+    }
+
+    /// The next instant something here must be looked at.
+    pub(crate) fn next_instant(&self) -> Timestamp {
+        if self.live == 0 {
+            return NO_INSTANT;
+        }
+        let bucket = self.buckets.first_key_value().map_or(NO_INSTANT, |((start, _), _)| *start);
+        bucket.min(self.expiry)
+    }
+
+    /// Deals out every bucket that has begun at `now`; what shows soon is handed over.
+    pub(crate) fn deal(&mut self, now: Timestamp, retention: Duration, mut near: impl FnMut(Item)) {
+        while let Some((key, _)) = self.buckets.first_key_value().filter(|((start, _), _)| *start <= now) {
+            let key = *key;
+            let Some(blocks) = self.buckets.remove(&key) else { return };
+            for (_, item) in blocks.iter().flat_map(Block::live_items) {
+                self.live -= 1;
+                if let Some(item) = self.put(item, now, retention) {
+                    near(item);
+                }
+            }
+        }
+    }
+
+    /// Takes message `sequence` out.
+    pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
+        let blocks = self.buckets.values_mut().flatten();
+        let item = blocks.filter(|block| block.live() > 0).find_map(|block| block.take(sequence))?;
+        self.live -= 1;
+        Some(item)
+    }
+
+    /// Message `sequence`, if it is here.
+    pub(crate) fn get(&self, sequence: Sequence) -> Option<Item> {
+        self.buckets.values().flatten().find_map(|block| block.get(sequence))
+    }
+
+    /// Takes out every message that has expired at `now`.
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
+        if self.live == 0 || self.expiry > now {
+            return;
+        }
+        for block in self.buckets.values_mut().flatten() {
+            if block.oldest_by_queue.plus(retention).min(block.earliest_own) > now {
+                continue;
+            }
+            let before = block.live();
+            block.sweep(|item| {
+                let expired = item.expires_at(retention) <= now;
+                if expired {
+                    gone(*item);
+                }
+                expired
+            });
+            self.live -= (before - block.live()) as u64;
+        }
+        self.review_expiry(retention);
+    }
+
+    /// Finds the earliest expiry anew, for this retention.
+    pub(crate) fn review_expiry(&mut self, retention: Duration) {
+        let blocks = self.buckets.values().flatten().filter(|block| block.live() > 0);
+        self.expiry = blocks
+            .map(|block| block.oldest_by_queue.plus(retention).min(block.earliest_own))
+            .min()
+            .unwrap_or(NO_INSTANT);
+    }
+
+    /// All messages here, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Item> + '_ {
+        self.buckets.values().flatten().flat_map(|block| block.live_items().map(|(_, item)| item))
+    }
+
+    /// All blocks, to change where contents lie.
+    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.buckets.values_mut().flatten()
+    }
+
+    /// Bytes held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.buckets.values().flatten().map(|block| block.heap_bytes() + size_of::<Block>()).sum()
+    }
+
+    /// Writes everything for a checkpoint.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        varint::put(out, self.buckets.len() as u64);
+        for ((start, width), blocks) in &self.buckets {
+            varint::put(out, start.0);
+            varint::put(out, u64::from(*width));
+            varint::put(out, blocks.len() as u64);
+            for block in blocks {
+                block.write(out);
+            }
+        }
+    }
+
+    /// Reads everything back.
+    pub(crate) fn read(from: &mut Reader<'_>, retention: Duration) -> Option<Self> {
+        let mut far = Self::default();
+        for _ in 0..from.number()? {
+            let start = Timestamp(from.number()?);
+            let width = u32::try_from(from.number()?).ok()?;
+            let mut blocks = Vec::new();
+            for _ in 0..from.number()? {
+                let block = Block::read(from)?;
+                far.live += block.live() as u64;
+                blocks.push(block);
+            }
+            far.buckets.insert((start, width), blocks);
+        }
+        far.review_expiry(retention);
+        Some(far)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::item;
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn hidden(sequence: u64, visible_at: u64) -> Item {
+        Item {
+            visible_at: Timestamp(visible_at),
+            sent_at: Timestamp(0),
+            rank: Timestamp(0),
+            ..item(sequence)
+        }
+    }
+
+    #[test]
+    fn message_is_handed_over_before_it_shows_and_never_after() {
+        let mut far = Far::default();
+        let delays = [2_048, 5_000, 70_000, 900_000, 50_000_000, 80_000_000];
+        for (sequence, delay) in (1..).zip(delays) {
+            assert!(far.put(hidden(sequence, delay), Timestamp(0), DAY).is_none());
+        }
+        assert_eq!(far.put(hidden(9, 2_047), Timestamp(0), DAY), Some(hidden(9, 2_047)));
+        let mut seen = Vec::new();
+        while far.len() > 0 {
+            let now = far.next_instant();
+            far.deal(now, DAY, |item| {
+                assert!(now <= item.visible_at && item.visible_at.since(now) < Duration::from_millis(2_304));
+                seen.push(item.visible_at.0);
+            });
+        }
+        assert_eq!(seen, delays);
+    }
+
+    #[test]
+    fn hidden_messages_are_found_and_expire() {
+        let mut far = Far::default();
+        for sequence in 1..=1_000 {
+            far.put(hidden(sequence, 1_000_000 + sequence * 1_000), Timestamp(0), DAY);
+        }
+        assert!(far.get(Sequence(500)).is_some());
+        assert!(far.take(Sequence(500)).is_some());
+        assert!(far.take(Sequence(500)).is_none());
+        let mut bytes = Vec::new();
+        far.write(&mut bytes);
+        let mut far = Far::read(&mut Reader::new(&bytes), DAY).expect("just written");
+        assert_eq!(far.len(), 999);
+        let mut gone = 0;
+        far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
+        assert_eq!((gone, far.len()), (0, 999));
+        far.review_expiry(Duration::from_secs(60));
+        far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
+        assert_eq!((gone, far.len()), (999, 0));
+    }
+}

@@ -1,0 +1,135 @@
+//! A message as the ledger keeps it: where its content lies, and the few facts the laws need.
+
+use std::time::Duration;
+
+use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
+
+use super::shelf::Address;
+
+/// "None" in the fields of [`Item`] that may hold no instant.
+pub(crate) const NO_INSTANT: Timestamp = Timestamp::NEVER;
+
+/// A message at rest. Small and copied about; its content stays on the shelf.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Item {
+    /// Its place in the order of sends.
+    pub sequence: Sequence,
+    /// Where its content lies.
+    pub address: Address,
+    /// The length of its body.
+    pub body_bytes: u32,
+    /// What retention counts from.
+    pub sent_at: Timestamp,
+    /// Ready messages are offered by (rank, sequence).
+    pub rank: Timestamp,
+    /// When it shows; looked at only while it is delayed.
+    pub visible_at: Timestamp,
+    /// How it expires.
+    pub expiry: Expiry,
+    /// Its group's slot in the queue's table, plus one; zero is no group.
+    pub group: u32,
+    /// How often it was leased.
+    pub attempts: u32,
+    /// When it was first leased, or `NEVER`.
+    pub first_leased_at: Timestamp,
+    /// Its newest receipt's nonce; zero is its send's own receipt.
+    pub nonce: u64,
+    /// When its last lease ended, or `NEVER`.
+    pub lease_end: Timestamp,
+    /// Where it came from: a slot in the queue's table of origins, plus one; zero is nowhere.
+    pub origin: u32,
+    /// When it came, if it was moved.
+    pub moved_at: Timestamp,
+}
+
+impl Item {
+    /// Its place among the ready ones.
+    pub fn key(&self) -> (Timestamp, Sequence) {
+        (self.rank, self.sequence)
+    }
+
+    /// When it dies under this retention; `NEVER` is never.
+    pub fn expires_at(&self, retention: Duration) -> Timestamp {
+        rules::retention::expires_at(self.sent_at, self.expiry, retention).unwrap_or(Timestamp::NEVER)
+    }
+
+    /// Whether it was ever leased, or hidden by a receipt.
+    pub fn is_touched(&self) -> bool {
+        self.nonce != 0
+    }
+}
+
+/// What a message that is not simply at rest is doing.
+#[derive(Clone, Debug)]
+pub enum Hold {
+    /// Nothing: it may be leased.
+    Ready,
+    /// Hidden until its `visible_at`.
+    Delayed,
+    /// Leased.
+    Leased(Lease),
+}
+
+/// A running lease, with the terms it was taken on and what it took the place of.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// Its end; `NEVER` while an owner keeps it.
+    pub until: Timestamp,
+    /// When the request that took it arrived.
+    pub received_at: Timestamp,
+    /// The longest it may last from there.
+    pub cap: Option<Duration>,
+    /// How long the message stays hidden if the lease ends by itself.
+    pub lapse_delay: Duration,
+    /// Where the message returns to.
+    pub returns: Return,
+    /// Who keeps it without an end.
+    pub owner: Option<OwnerId>,
+    /// The receive attempt it belongs to, while that may be repeated.
+    pub attempt: Option<Text>,
+    /// What to restore if the lease is withdrawn; `None` once it was changed.
+    pub before: Option<Before>,
+}
+
+/// The facts a lease overwrote.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// The newest nonce before.
+    pub nonce: u64,
+    /// The first lease before.
+    pub first_leased_at: Timestamp,
+    /// The last lease's end before.
+    pub lease_end: Timestamp,
+}
+
+/// A message that is leased, hidden for a short while, or back from either.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The message.
+    pub item: Item,
+    /// What it is doing.
+    pub hold: Hold,
+    /// Its one alarm: the next instant its state changes by itself, or `NEVER`.
+    pub alarm: Timestamp,
+    /// Its node among the groups of a FIFO queue.
+    pub node: u32,
+}
+
+impl Entry {
+    /// When the message may next be offered, as things stand.
+    pub fn visible_at(&self) -> Timestamp {
+        match &self.hold {
+            Hold::Ready => Timestamp::ZERO,
+            Hold::Delayed => self.item.visible_at,
+            Hold::Leased(lease) => lease.until,
+        }
+    }
+
+    /// The end of its newest lease, running or over.
+    pub fn lease_end(&self) -> Option<Timestamp> {
+        match &self.hold {
+            Hold::Leased(lease) => Some(lease.until),
+            Hold::Ready | Hold::Delayed => (self.item.lease_end != NO_INSTANT).then_some(self.item.lease_end),
+        }
+    }
+}

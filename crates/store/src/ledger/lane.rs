@@ -1,0 +1,257 @@
+//! A backlog: messages in order, as a run of blocks of which only the first and the last are open.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use kew_core::{Sequence, Timestamp};
+
+use super::block::Block;
+use super::item::{Item, NO_INSTANT};
+use super::varint::{self, Reader};
+
+/// Messages in the order of (rank, sequence).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lane {
+    blocks: VecDeque<Block>,
+    /// The number of the first block; numbers only grow, so the sets below may hold dropped ones.
+    first_block: u64,
+    live: usize,
+    last_key: (Timestamp, Sequence),
+    /// Blocks by the earliest send of a message that expires with the queue's retention.
+    by_age: BTreeSet<(Timestamp, u64)>,
+    /// Blocks by the earliest expiry of a message with a life of its own.
+    by_own: BTreeSet<(Timestamp, u64)>,
+}
+
+impl Lane {
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether `item` belongs behind everything here, in the order of keys and in that of sends.
+    pub(crate) fn takes(&self, item: &Item) -> bool {
+        self.live == 0 || (item.key() > self.last_key && item.sequence > self.last_key.1)
+    }
+
+    /// Adds a message at the end. Its key is above every other.
+    pub(crate) fn push(&mut self, item: Item) {
+        if self.blocks.back().is_none_or(Block::is_full) {
+            if self.blocks.len() > 1
+                && let Some(full) = self.blocks.back_mut()
+            {
+                full.pack();
+            }
+            self.blocks.push_back(Block::new());
+        }
+        let number = self.first_block + self.blocks.len() as u64 - 1;
+        let Some(block) = self.blocks.back_mut() else { return };
+        let (age, own) = (block.oldest_by_queue, block.earliest_own);
+        block.push(item);
+        let (new_age, new_own) = (block.oldest_by_queue, block.earliest_own);
+        reindex(&mut self.by_age, number, age, new_age);
+        reindex(&mut self.by_own, number, own, new_own);
+        self.live += 1;
+        self.last_key = item.key();
+    }
+
+    /// The first message.
+    pub(crate) fn front(&mut self) -> Option<&Item> {
+        if self.live == 0 {
+            return None;
+        }
+        self.drop_empty_front();
+        let block = self.blocks.front_mut()?;
+        block.open();
+        block.front()
+    }
+
+    /// Takes the first message out.
+    pub(crate) fn pop_front(&mut self) -> Option<Item> {
+        self.front()?;
+        let item = self.blocks.front_mut()?.pop_front()?;
+        self.live -= 1;
+        self.drop_empty_front();
+        Some(item)
+    }
+
+    /// Takes message `sequence` out, wherever it stands.
+    pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
+        if self.live == 0 {
+            return None;
+        }
+        let item = self.holding(sequence).find_map(|place| self.blocks.get_mut(place)?.take(sequence))?;
+        self.live -= 1;
+        self.drop_empty_front();
+        Some(item)
+    }
+
+    /// Message `sequence`, if it is here.
+    pub(crate) fn get(&self, sequence: Sequence) -> Option<Item> {
+        self.holding(sequence).find_map(|place| self.blocks.get(place)?.get(sequence))
+    }
+
+    /// The blocks that may hold `sequence`. Blocks follow the order of sends: a lane only takes what keeps it.
+    fn holding(&self, sequence: Sequence) -> std::ops::Range<usize> {
+        let place = self.blocks.partition_point(|block| block.sequences.1 < sequence);
+        place..(place + 1).min(self.blocks.len())
+    }
+
+    fn drop_empty_front(&mut self) {
+        while let Some(block) = self.blocks.front()
+            && block.live() == 0
+            && (self.blocks.len() > 1 || block.is_full())
+        {
+            let (age, own) = (block.oldest_by_queue, block.earliest_own);
+            reindex(&mut self.by_age, self.first_block, age, NO_INSTANT);
+            reindex(&mut self.by_own, self.first_block, own, NO_INSTANT);
+            self.blocks.pop_front();
+            self.first_block += 1;
+        }
+    }
+
+    /// The next instant at which a message here may expire, or an earlier one.
+    pub(crate) fn next_expiry(&self, retention: Duration) -> Timestamp {
+        let by_age = self.by_age.first().map_or(NO_INSTANT, |(sent_at, _)| sent_at.plus(retention));
+        let by_own = self.by_own.first().map_or(NO_INSTANT, |(at, _)| *at);
+        by_age.min(by_own)
+    }
+
+    /// Takes out every message that has expired at `now`, in no particular order.
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
+        while self.next_expiry(retention) <= now {
+            let by_age = self.by_age.first().filter(|(sent_at, _)| sent_at.plus(retention) <= now);
+            let Some((_, number)) = by_age.or_else(|| self.by_own.first()).copied() else { return };
+            let place = usize::try_from(number.wrapping_sub(self.first_block)).unwrap_or(usize::MAX);
+            let Some(block) = self.blocks.get_mut(place) else { return };
+            let (age, own) = (block.oldest_by_queue, block.earliest_own);
+            let before = block.live();
+            block.sweep(|item| {
+                let expired = item.expires_at(retention) <= now;
+                if expired {
+                    gone(*item);
+                }
+                expired
+            });
+            self.live -= before - block.live();
+            reindex(&mut self.by_age, number, age, block.oldest_by_queue);
+            reindex(&mut self.by_own, number, own, block.earliest_own);
+        }
+        self.drop_empty_front();
+    }
+
+    /// All messages, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Item> + '_ {
+        self.blocks.iter().flat_map(|block| block.live_items().map(|(_, item)| item))
+    }
+
+    /// All blocks, to change where contents lie.
+    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut()
+    }
+
+    /// Bytes this lane holds.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.blocks.iter().map(Block::heap_bytes).sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
+    }
+
+    /// Writes the lane for a checkpoint.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        varint::put(out, self.blocks.iter().filter(|block| block.live() > 0).count() as u64);
+        for block in self.blocks.iter().filter(|block| block.live() > 0) {
+            block.write(out);
+        }
+    }
+
+    /// Reads a lane back.
+    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let mut lane = Self::default();
+        for _ in 0..from.number()? {
+            let block = Block::read(from)?;
+            let number = lane.blocks.len() as u64;
+            reindex(&mut lane.by_age, number, NO_INSTANT, block.oldest_by_queue);
+            reindex(&mut lane.by_own, number, NO_INSTANT, block.earliest_own);
+            lane.live += block.live();
+            lane.blocks.push_back(block);
+        }
+        if let Some(last) = lane.blocks.back().and_then(|block| block.live_items().last()) {
+            lane.last_key = last.1.key();
+        }
+        Some(lane)
+    }
+}
+
+fn reindex(index: &mut BTreeSet<(Timestamp, u64)>, number: u64, old: Timestamp, new: Timestamp) {
+    if old == new {
+        return;
+    }
+    if old != NO_INSTANT {
+        index.remove(&(old, number));
+    }
+    if new != NO_INSTANT {
+        index.insert((new, number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::item;
+    use super::*;
+
+    fn lane(sequences: std::ops::RangeInclusive<u64>) -> Lane {
+        let mut lane = Lane::default();
+        for sequence in sequences {
+            lane.push(item(sequence));
+        }
+        lane
+    }
+
+    #[test]
+    fn messages_come_out_in_order_over_many_blocks() {
+        let mut lane = lane(1..=2_000);
+        assert!(lane.take(Sequence(700)).is_some());
+        assert!(lane.get(Sequence(700)).is_none());
+        assert_eq!(lane.get(Sequence(701)), Some(item(701)));
+        let out: Vec<u64> = std::iter::from_fn(|| lane.pop_front()).map(|item| item.sequence.0).collect();
+        assert!(out.iter().copied().eq((1..=2_000).filter(|n| *n != 700)));
+        assert_eq!(lane.len(), 0);
+    }
+
+    #[test]
+    fn deep_lane_is_packed() {
+        let lane = lane(1..=100_000);
+        assert!(lane.heap_bytes() < 100_000 * 8, "{}", lane.heap_bytes());
+    }
+
+    #[test]
+    fn messages_expire_from_the_instant() {
+        let mut lane = lane(1..=600);
+        let retention = Duration::from_secs(1);
+        let at = item(300).sent_at.plus(retention);
+        let mut gone = Vec::new();
+        lane.expire(at, retention, |item| gone.push(item.sequence.0));
+        assert_eq!(gone, (1..=302).collect::<Vec<_>>());
+        assert_eq!(lane.len(), 298);
+        assert_eq!(lane.next_expiry(retention), item(303).sent_at.plus(retention));
+        lane.expire(Timestamp::NEVER, retention, |_| {});
+        assert_eq!(lane.len(), 0);
+        lane.push(item(601));
+        assert_eq!(lane.pop_front(), Some(item(601)));
+    }
+
+    #[test]
+    fn lane_survives_its_bytes() {
+        let mut lane = lane(1..=1_000);
+        for sequence in 1..=300 {
+            lane.take(Sequence(sequence));
+        }
+        let mut bytes = Vec::new();
+        lane.write(&mut bytes);
+        let mut again = Lane::read(&mut Reader::new(&bytes)).expect("just written");
+        assert!(again.iter().eq(lane.iter()));
+        assert_eq!(again.len(), 700);
+        assert!(again.takes(&item(1_001)));
+        assert!(!again.takes(&item(999)));
+        again.push(item(1_001));
+        assert_eq!(again.front(), Some(&item(301)));
+    }
+}

@@ -1,0 +1,344 @@
+//! The ready messages of a standard queue, offered by (rank, sequence).
+//!
+//! Nearly all stand in one lane in the order they were sent. Those that came back from a lease or delay stand aside in
+//! an ordered set; when that grows it is folded into a lane of its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kew_core::{Sequence, Timestamp};
+
+use super::block::Block;
+use super::item::{Item, NO_INSTANT};
+use super::lane::Lane;
+use super::varint::{self, Reader};
+
+/// Messages that stand aside before they are folded into a lane.
+const ASIDE_MAX: usize = 4_096;
+
+type Key = (Timestamp, Sequence);
+
+/// Ready messages in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    lane: Lane,
+    aside: BTreeMap<Key, Item>,
+    /// Keys aside by sequence, for receipts of messages nobody holds.
+    aside_keys: BTreeMap<Sequence, Timestamp>,
+    /// Lanes folded from what stood aside, in the order of their first key.
+    folded: BTreeMap<Key, Lane>,
+    folded_live: usize,
+    /// The earliest expiry among those aside and folded, or earlier.
+    side_expiry: Timestamp,
+}
+
+#[derive(Clone, Copy)]
+enum Front {
+    Lane,
+    Aside(Key),
+    Folded(Key),
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self {
+            lane: Lane::default(),
+            aside: BTreeMap::new(),
+            aside_keys: BTreeMap::new(),
+            folded: BTreeMap::new(),
+            folded_live: 0,
+            side_expiry: NO_INSTANT,
+        }
+    }
+}
+
+impl Ready {
+    pub(crate) fn len(&self) -> usize {
+        self.lane.len() + self.aside.len() + self.folded_live
+    }
+
+    /// Adds a message to a queue that keeps messages so long.
+    pub(crate) fn put(&mut self, item: Item, retention: Duration) {
+        if self.lane.takes(&item) {
+            self.lane.push(item);
+            return;
+        }
+        self.side_expiry = self.side_expiry.min(item.expires_at(retention));
+        self.aside.insert(item.key(), item);
+        self.aside_keys.insert(item.sequence, item.rank);
+        if self.aside.len() >= ASIDE_MAX {
+            self.fold();
+        }
+    }
+
+    /// Folds what stands aside into lanes. A lane keeps the order of sends too, so one fold may make several.
+    fn fold(&mut self) {
+        self.aside_keys.clear();
+        let mut lanes: Vec<Lane> = Vec::new();
+        for item in std::mem::take(&mut self.aside).into_values() {
+            self.folded_live += 1;
+            match lanes.last_mut().filter(|lane| lane.takes(&item)) {
+                Some(lane) => lane.push(item),
+                None => {
+                    let mut lane = Lane::default();
+                    lane.push(item);
+                    lanes.push(lane);
+                }
+            }
+        }
+        for lane in lanes {
+            self.keep_folded(lane);
+        }
+    }
+
+    fn keep_folded(&mut self, mut lane: Lane) {
+        if let Some(key) = lane.front().map(Item::key) {
+            self.folded.insert(key, lane);
+        }
+    }
+
+    fn first(&mut self) -> Option<(Key, Front)> {
+        let lane = self.lane.front().map(|item| (item.key(), Front::Lane));
+        let aside = self.aside.first_key_value().map(|(key, _)| (*key, Front::Aside(*key)));
+        let folded = self.folded.first_key_value().map(|(key, _)| (*key, Front::Folded(*key)));
+        [lane, aside, folded].into_iter().flatten().min_by_key(|(key, _)| *key)
+    }
+
+    /// The message that is offered next.
+    pub(crate) fn front(&mut self) -> Option<Item> {
+        if self.aside.is_empty() && self.folded.is_empty() {
+            return self.lane.front().copied();
+        }
+        match self.first()?.1 {
+            Front::Lane => self.lane.front().copied(),
+            Front::Aside(key) => self.aside.get(&key).copied(),
+            Front::Folded(key) => self.folded.get_mut(&key)?.front().copied(),
+        }
+    }
+
+    /// Takes the next message out.
+    pub(crate) fn pop_front(&mut self) -> Option<Item> {
+        if self.aside.is_empty() && self.folded.is_empty() {
+            return self.lane.pop_front();
+        }
+        match self.first()?.1 {
+            Front::Lane => self.lane.pop_front(),
+            Front::Aside(key) => self.take_aside(key),
+            Front::Folded(key) => self.take_folded(key, Lane::pop_front),
+        }
+    }
+
+    fn take_aside(&mut self, key: Key) -> Option<Item> {
+        self.aside_keys.remove(&key.1);
+        self.aside.remove(&key)
+    }
+
+    fn take_folded(&mut self, key: Key, take: impl FnOnce(&mut Lane) -> Option<Item>) -> Option<Item> {
+        let mut lane = self.folded.remove(&key)?;
+        let item = take(&mut lane);
+        if item.is_some() {
+            self.folded_live -= 1;
+        }
+        self.keep_folded(lane);
+        item
+    }
+
+    /// Takes message `sequence` out, wherever it stands.
+    pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
+        if self.front().is_some_and(|item| item.sequence == sequence) {
+            return self.pop_front();
+        }
+        if let Some(rank) = self.aside_keys.get(&sequence) {
+            return self.take_aside((*rank, sequence));
+        }
+        if let Some(item) = self.lane.take(sequence) {
+            return Some(item);
+        }
+        let key = self.folded.iter().find(|(_, lane)| lane.get(sequence).is_some()).map(|(key, _)| *key)?;
+        self.take_folded(key, |lane| lane.take(sequence))
+    }
+
+    /// Message `sequence`, if it is ready.
+    pub(crate) fn get(&self, sequence: Sequence) -> Option<Item> {
+        if let Some(rank) = self.aside_keys.get(&sequence) {
+            return self.aside.get(&(*rank, sequence)).copied();
+        }
+        self.lane.get(sequence).or_else(|| self.folded.values().find_map(|lane| lane.get(sequence)))
+    }
+
+    /// All ready messages, in the order they are offered.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Item> + '_ {
+        let lanes = std::iter::once(&self.lane).chain(self.folded.values());
+        let mut heads: Vec<std::iter::Peekable<Box<dyn Iterator<Item = Item> + '_>>> = lanes
+            .map(|lane| (Box::new(lane.iter()) as Box<dyn Iterator<Item = Item> + '_>).peekable())
+            .collect();
+        heads
+            .push((Box::new(self.aside.values().copied()) as Box<dyn Iterator<Item = Item> + '_>).peekable());
+        std::iter::from_fn(move || {
+            let next =
+                heads.iter_mut().enumerate().filter_map(|(at, head)| Some((head.peek()?.key(), at))).min()?;
+            heads.get_mut(next.1)?.next()
+        })
+    }
+
+    /// All ready messages, in no particular order.
+    pub(crate) fn iter_unordered(&self) -> impl Iterator<Item = Item> + '_ {
+        let lanes = std::iter::once(&self.lane).chain(self.folded.values());
+        lanes.flat_map(Lane::iter).chain(self.aside.values().copied())
+    }
+
+    /// The next instant at which a message may expire, or an earlier one.
+    pub(crate) fn next_expiry(&self, retention: Duration) -> Timestamp {
+        self.side_expiry.min(self.lane.next_expiry(retention))
+    }
+
+    /// Finds the earliest expiry beside the main lane anew, for this retention.
+    pub(crate) fn review_expiry(&mut self, retention: Duration) {
+        let aside = self.aside.values().map(|item| item.expires_at(retention)).min().unwrap_or(NO_INSTANT);
+        let folded = self.folded.values().map(|lane| lane.next_expiry(retention)).min().unwrap_or(NO_INSTANT);
+        self.side_expiry = aside.min(folded);
+    }
+
+    /// Takes out every message that has expired at `now`.
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
+        self.lane.expire(now, retention, &mut gone);
+        if self.side_expiry > now {
+            return;
+        }
+        let aside: Vec<Key> = self
+            .aside
+            .iter()
+            .filter(|(_, item)| item.expires_at(retention) <= now)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in aside {
+            if let Some(item) = self.take_aside(key) {
+                gone(item);
+            }
+        }
+        if self.folded.values().any(|lane| lane.next_expiry(retention) <= now) {
+            for mut lane in std::mem::take(&mut self.folded).into_values() {
+                let before = lane.len();
+                lane.expire(now, retention, &mut gone);
+                self.folded_live -= before - lane.len();
+                self.keep_folded(lane);
+            }
+        }
+        self.review_expiry(retention);
+    }
+
+    /// All blocks, and all single messages, to change where contents lie.
+    pub(crate) fn relocate(&mut self, blocks: impl Fn(&mut Block), single: impl Fn(&mut Item)) {
+        self.lane.blocks_mut().chain(self.folded.values_mut().flat_map(Lane::blocks_mut)).for_each(blocks);
+        self.aside.values_mut().for_each(single);
+    }
+
+    /// Bytes held.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let folded: usize = self.folded.values().map(|lane| lane.heap_bytes() + size_of::<Lane>()).sum();
+        self.lane.heap_bytes() + folded + self.aside.len() * (size_of::<Item>() + 64)
+    }
+
+    /// Writes everything for a checkpoint.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let mut aside: Vec<Block> = Vec::new();
+        for item in self.aside.values() {
+            if aside.last().is_none_or(Block::is_full) {
+                aside.push(Block::new());
+            }
+            if let Some(block) = aside.last_mut() {
+                block.push(*item);
+            }
+        }
+        self.lane.write(out);
+        varint::put(out, self.folded.len() as u64);
+        for lane in self.folded.values() {
+            lane.write(out);
+        }
+        varint::put(out, aside.len() as u64);
+        for block in &aside {
+            block.write(out);
+        }
+    }
+
+    /// Reads everything back.
+    pub(crate) fn read(from: &mut Reader<'_>, retention: Duration) -> Option<Self> {
+        let mut ready = Self { lane: Lane::read(from)?, ..Self::default() };
+        for _ in 0..from.number()? {
+            let lane = Lane::read(from)?;
+            ready.folded_live += lane.len();
+            ready.keep_folded(lane);
+        }
+        for _ in 0..from.number()? {
+            for (_, item) in Block::read(from)?.live_items() {
+                ready.aside.insert(item.key(), item);
+                ready.aside_keys.insert(item.sequence, item.rank);
+            }
+        }
+        ready.review_expiry(retention);
+        Some(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::tests::item;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn back(sequence: u64, rank: u64) -> Item {
+        Item { rank: Timestamp(rank), nonce: 1, ..item(sequence) }
+    }
+
+    #[test]
+    fn returned_messages_are_merged_into_the_order() {
+        let mut ready = Ready::default();
+        for sequence in [2, 4, 6] {
+            ready.put(item(sequence), DAY);
+        }
+        ready.put(item(5), DAY);
+        ready.put(item(1), DAY);
+        let order: Vec<u64> = ready.iter().map(|item| item.sequence.0).collect();
+        assert_eq!(order, [1, 2, 4, 5, 6]);
+        assert_eq!(ready.take(Sequence(5)), Some(item(5)));
+        let out: Vec<u64> = std::iter::from_fn(|| ready.pop_front()).map(|item| item.sequence.0).collect();
+        assert_eq!(out, [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn many_returned_messages_are_folded_and_still_found() {
+        let mut ready = Ready::default();
+        ready.put(item(100_000), DAY);
+        for sequence in (1..=20_000).rev() {
+            ready.put(back(sequence, sequence % 7), DAY);
+        }
+        assert_eq!(ready.len(), 20_001);
+        assert!(ready.folded.len() > 1);
+        assert_eq!(ready.get(Sequence(9_999)).map(|item| item.rank), Some(Timestamp(9_999 % 7)));
+        assert!(ready.take(Sequence(9_999)).is_some());
+        assert!(ready.get(Sequence(9_999)).is_none());
+        let order: Vec<Key> = ready.iter().map(|item| item.key()).collect();
+        assert!(order.is_sorted());
+        assert_eq!(order.len(), 20_000);
+        let mut bytes = Vec::new();
+        ready.write(&mut bytes);
+        let mut again = Ready::read(&mut Reader::new(&bytes), DAY).expect("just written");
+        let out: Vec<Key> = std::iter::from_fn(|| again.pop_front()).map(|item| item.key()).collect();
+        assert_eq!(out, order);
+    }
+
+    #[test]
+    fn messages_expire_wherever_they_stand() {
+        let mut ready = Ready::default();
+        ready.put(item(50), SECOND);
+        for sequence in (1..=20).rev() {
+            ready.put(back(sequence, 1), SECOND);
+        }
+        let mut gone = 0;
+        ready.expire(item(20).sent_at.plus(SECOND), SECOND, |_| gone += 1);
+        assert_eq!(gone, 20);
+        assert_eq!(ready.len(), 1);
+    }
+}

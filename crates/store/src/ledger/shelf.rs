@@ -1,0 +1,41 @@
+//! Where contents lie and changes are kept: the one thing embedded stores differ in.
+
+use kew_core::{Content, DeduplicationId, GroupId, MessageId, Timestamp};
+
+use super::change::Change;
+use crate::StoreError;
+
+/// A place on the shelf.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Address(pub u64);
+
+/// A message's content, as it comes back from the shelf.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stored {
+    /// The message's name.
+    pub id: MessageId,
+    /// What it carries.
+    pub content: Content,
+    /// Its group.
+    pub group: Option<GroupId>,
+    /// What it was deduplicated by.
+    pub deduplication: Option<DeduplicationId>,
+}
+
+/// Keeps changes and contents.
+pub trait Shelf {
+    /// Makes sure that so many bytes of new messages can be kept.
+    fn room(&mut self, bytes: u64) -> Result<(), StoreError>;
+
+    /// Keeps a change made at `at`. The address is where the content lies, if the change brings one.
+    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address;
+
+    /// Reads a content back.
+    fn read(&mut self, address: Address) -> Result<Stored, StoreError>;
+
+    /// A message with a body of so many bytes rests at `address` now.
+    fn occupy(&mut self, address: Address, body_bytes: u32);
+
+    /// It no longer does.
+    fn vacate(&mut self, address: Address, body_bytes: u32);
+}

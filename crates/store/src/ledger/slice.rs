@@ -1,0 +1,1 @@
+//! A queue's part of a checkpoint, and the part that belongs to none.

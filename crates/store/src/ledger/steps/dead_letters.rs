@@ -1,0 +1,103 @@
+//! Dead letters: a message leased as often as its queue allows goes elsewhere, in the same step.
+
+use std::sync::Arc;
+
+use kew_core::rules::redrive;
+use kew_core::{DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, Sequence, Text, Timestamp};
+
+use crate::ledger::Ledger;
+use crate::ledger::change::{Change, DeadLettered};
+use crate::ledger::item::{Item, NO_INSTANT};
+use crate::ledger::shelf::Shelf;
+
+/// Whether a departure happens by itself at the end of a lease, or in a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Because {
+    Due,
+    Step,
+}
+
+impl<S: Shelf> Ledger<S> {
+    /// A lease has ended by itself: the message leaves if nobody leased it again meanwhile.
+    pub(in crate::ledger) fn depart_when_due(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
+        if self.books.get(&queue).is_some_and(|book| !book.is_leased(sequence)) {
+            self.depart(at, queue, sequence, Because::Due);
+        }
+    }
+
+    /// Sends a message where dead letters go, if it was tried often enough. A missing target leaves it where it is.
+    pub(in crate::ledger) fn depart_if_exhausted(
+        &mut self,
+        now: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+    ) -> bool {
+        self.depart(now, queue, sequence, Because::Step)
+    }
+
+    fn depart(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, because: Because) -> bool {
+        let Some(book) = self.books.get(&queue) else { return false };
+        let source = book.queue.clone();
+        let Some(rule) = &source.policy.dead_letters else { return false };
+        let Some((item, _)) = book.find(sequence) else { return false };
+        if !redrive::is_exhausted(item.attempts, Some(rule)) {
+            return false;
+        }
+        match &rule.then {
+            DeadLetterAction::Drop => {
+                self.record(at, &Change::Dropped { queue, sequence });
+                self.apply_removed(at, queue, sequence, EventKind::Dropped);
+                true
+            }
+            DeadLetterAction::MoveTo(key) => match self.target(&source, key) {
+                Some(target) => {
+                    self.dead_letter(at, &source, &target, &item, because);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// The queue of this name, if messages of `source` may go there.
+    fn target(&self, source: &Queue, key: &QueueKey) -> Option<Arc<Queue>> {
+        let target = &self.books.get(self.names.get(key)?)?.queue;
+        let fits = target.id != source.id && target.policy.kind.is_fifo() == source.policy.kind.is_fifo();
+        fits.then(|| target.clone())
+    }
+
+    fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Queue, item: &Item, because: Because) {
+        let Some(rule) = &source.policy.dead_letters else { return };
+        let first_leased_at = (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at);
+        let arrival = redrive::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
+        let delay = if arrival.delayed { target.policy.delay } else { std::time::Duration::ZERO };
+        let moved = DeadLettered {
+            from: source.id,
+            sequence: item.sequence,
+            to: target.id,
+            as_sequence: self.next_sequence(target),
+            address: item.address,
+            body_bytes: item.body_bytes,
+            group: self
+                .books
+                .get(&source.id)
+                .and_then(|book| book.group_name(item))
+                .map(|name| GroupId(Text::from(name))),
+            sent_at: arrival.sent_at,
+            expiry: item.expiry,
+            attempts: arrival.attempts,
+            first_leased_at: arrival.first_leased_at,
+            visible_at: at.plus(delay),
+            delayed: arrival.delayed,
+            origin: source.key.clone(),
+            due: because == Because::Due,
+        };
+        let change = Change::DeadLettered(moved);
+        self.record(at, &change);
+        if let Change::DeadLettered(moved) = &change {
+            // It arrives before it leaves: its content is never without a message.
+            self.apply_arrived(at, moved);
+            self.apply_left(at, moved);
+        }
+    }
+}

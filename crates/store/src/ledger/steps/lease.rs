@@ -1,0 +1,228 @@
+//! Leasing: choosing messages, and claiming them.
+
+use kew_core::command::{Lease, OverLimit};
+use kew_core::outcome;
+use kew_core::rules::{batching, fairness, visibility};
+use kew_core::{LeaseToken, Outcome, QueueId, RuleError, Sequence, State, Text, Timestamp};
+
+use super::{shown, state_of};
+use crate::StoreError;
+use crate::ledger::Ledger;
+use crate::ledger::book::Book;
+use crate::ledger::change::{Change, Leased};
+use crate::ledger::item::Item;
+use crate::ledger::shelf::{Shelf, Stored};
+
+/// What a lease has taken so far.
+struct Taking<'a> {
+    command: &'a Lease,
+    terms: Leased<'a>,
+    room: usize,
+    body_bytes: u64,
+    leased: Vec<outcome::Leased>,
+}
+
+/// Whether the taking goes on after one message was looked at.
+#[derive(PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl<S: Shelf> Ledger<S> {
+    pub(in crate::ledger) fn lease(
+        &mut self,
+        now: Timestamp,
+        command: &Lease,
+    ) -> Result<Outcome, StoreError> {
+        let book = self.book(command.queue)?;
+        let is_fifo = book.queue.policy.kind.is_fifo();
+        let attempt = command.attempt.as_ref().filter(|_| is_fifo);
+        if let Some(sequences) = attempt.and_then(|id| book.attempt(id, now)) {
+            return self.repeat(now, command, &sequences);
+        }
+        let running = book.in_flight();
+        let Some(mut taking) = self.begin(now, command, attempt, running)? else {
+            return Ok(Outcome::Leased(Vec::new()));
+        };
+        if is_fifo {
+            self.take_from_groups(now, &mut taking)?;
+        } else {
+            self.take_in_order(now, &mut taking)?;
+        }
+        if taking.leased.is_empty() {
+            return Ok(Outcome::Leased(Vec::new()));
+        }
+        let taken: Vec<(Sequence, u64)> =
+            taking.leased.iter().map(|leased| (leased.message.sequence, leased.token.nonce)).collect();
+        let leased = Leased { taken: &taken, ..taking.terms };
+        self.end_lease(now, &leased);
+        self.record(now, &Change::Leased(leased));
+        Ok(Outcome::Leased(taking.leased))
+    }
+
+    /// The terms and bounds of a lease; `None` when too many run already and the caller wants silence.
+    fn begin<'a>(
+        &mut self,
+        now: Timestamp,
+        command: &'a Lease,
+        attempt: Option<&'a Text>,
+        running: u64,
+    ) -> Result<Option<Taking<'a>>, StoreError> {
+        let room = u64::from(command.in_flight_max).saturating_sub(running);
+        let wanted = u64::from(command.max);
+        let book = self.book_mut(command.queue)?;
+        book.limited |= room < wanted;
+        if room == 0 {
+            return match command.over_limit {
+                OverLimit::Refuse => Err(RuleError::TooManyInFlight.into()),
+                OverLimit::FindNothing => Ok(None),
+            };
+        }
+        let length = command.terms.length.unwrap_or(book.queue.policy.lease_length);
+        let until = match command.owner {
+            Some(_) => Timestamp::NEVER,
+            None => visibility::lease_until(now, length),
+        };
+        let terms = Leased {
+            queue: command.queue,
+            until,
+            received_at: command.received_at,
+            cap: command.terms.cap,
+            lapse_delay: command.terms.lapse_delay,
+            returns: command.terms.returns,
+            owner: command.owner,
+            attempt,
+            by: command.by,
+            taken: &[],
+        };
+        let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
+        Ok(Some(Taking { command, terms, room, body_bytes: 0, leased: Vec::new() }))
+    }
+
+    fn take_in_order(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
+        while taking.leased.len() < taking.room {
+            let Some(item) = choose(self.book_mut(taking.command.queue)?) else { break };
+            if self.take_or_depart(now, taking, &item)? == Next::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_from_groups(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
+        while taking.leased.len() < taking.room {
+            let Some(group) = self.book(taking.command.queue)?.first_turn() else { break };
+            if self.take_from_group(now, taking, group)? == Next::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what one group offers. Its first leased message blocks it, so what it offers is read once.
+    fn take_from_group(
+        &mut self,
+        now: Timestamp,
+        taking: &mut Taking<'_>,
+        group: u32,
+    ) -> Result<Next, StoreError> {
+        let offered = self.book(taking.command.queue)?.offered_by(group, taking.room - taking.leased.len());
+        for item in &offered {
+            if self.take_or_depart(now, taking, item)? == Next::Stop {
+                return Ok(Next::Stop);
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Claims one message, or lets it go where dead letters go.
+    fn take_or_depart(
+        &mut self,
+        now: Timestamp,
+        taking: &mut Taking<'_>,
+        item: &Item,
+    ) -> Result<Next, StoreError> {
+        let queue = taking.command.queue;
+        if self.depart_if_exhausted(now, queue, item.sequence) {
+            return Ok(Next::GoOn);
+        }
+        let bytes = u64::from(item.body_bytes);
+        if !batching::fits(taking.leased.len(), taking.body_bytes, bytes, taking.command.body_bytes_max) {
+            return Ok(Next::Stop);
+        }
+        let stored = match self.shelf.read(item.address) {
+            Ok(stored) => stored,
+            // What was claimed before stays claimed and is answered; the next lease meets the damage first.
+            Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
+            Err(error) => return Err(error),
+        };
+        let nonce = self.new_nonce();
+        let Some(item) = self.lease_one(now, &taking.terms, item.sequence, nonce) else {
+            return Ok(Next::Stop);
+        };
+        taking.body_bytes += bytes;
+        taking.leased.push(self.leased_in(queue, &item, stored, taking.terms.until)?);
+        Ok(Next::GoOn)
+    }
+
+    /// The same messages again, with the same receipts and a fresh end.
+    fn repeat(
+        &mut self,
+        now: Timestamp,
+        command: &Lease,
+        sequences: &[Sequence],
+    ) -> Result<Outcome, StoreError> {
+        let book = self.book(command.queue)?;
+        let until =
+            visibility::lease_until(now, command.terms.length.unwrap_or(book.queue.policy.lease_length));
+        let items: Vec<Item> =
+            sequences.iter().filter_map(|sequence| Some(book.find(*sequence)?.0)).collect();
+        let mut leased = Vec::with_capacity(items.len());
+        for item in &items {
+            let stored = self.shelf.read(item.address)?;
+            leased.push(self.leased_in(command.queue, item, stored, until)?);
+        }
+        self.record(now, &Change::Repeated { queue: command.queue, until, sequences });
+        self.apply_repeated(command.queue, until, sequences);
+        Ok(Outcome::Leased(leased))
+    }
+
+    fn leased_in(
+        &self,
+        queue: QueueId,
+        item: &Item,
+        stored: Stored,
+        until: Timestamp,
+    ) -> Result<outcome::Leased, StoreError> {
+        let book = self.book(queue)?;
+        let message = shown(book, item, stored, State::Leased { until });
+        Ok(outcome::Leased { message, token: self.token(queue, item), until })
+    }
+
+    /// The newest receipt of a message.
+    pub(super) fn token(&self, queue: QueueId, item: &Item) -> LeaseToken {
+        self.key.seal(queue, item.sequence, self.newest_nonce(queue, item))
+    }
+
+    /// What a message is doing, by its entry if it has one.
+    pub(super) fn state(book: &Book, sequence: Sequence) -> State {
+        match book.find(sequence) {
+            Some((_, Some(entry))) => state_of(entry),
+            _ => State::Ready,
+        }
+    }
+}
+
+/// The message a standard queue gives next: the first, unless its group holds most of the leases and another waits.
+fn choose(book: &mut Book) -> Option<Item> {
+    let first = book.front()?;
+    let is_noisy = |book: &Book, item: &Item| {
+        item.group != 0 && fairness::is_noisy(book.leased_in_group(item.group), book.in_flight())
+    };
+    if !is_noisy(book, &first) {
+        return Some(first);
+    }
+    let quiet = book.ready_items().take(fairness::LOOK_AHEAD).find(|item| !is_noisy(book, item));
+    Some(quiet.unwrap_or(first))
+}

@@ -1,0 +1,62 @@
+//! Looking: what is there, without touching it.
+
+use kew_core::command::{Peek, Purge, View};
+use kew_core::rules::batching;
+use kew_core::{Counts, Outcome, QueueId, State, Timestamp};
+
+use super::shown;
+use crate::StoreError;
+use crate::ledger::Ledger;
+use crate::ledger::book::Book;
+use crate::ledger::change::Change;
+use crate::ledger::item::Item;
+use crate::ledger::shelf::Shelf;
+
+impl<S: Shelf> Ledger<S> {
+    pub(in crate::ledger) fn counts(&self, queue: QueueId) -> Result<Counts, StoreError> {
+        Ok(self.book(queue)?.counts())
+    }
+
+    pub(in crate::ledger) fn peek(&mut self, _now: Timestamp, command: &Peek) -> Result<Outcome, StoreError> {
+        let found = seen(self.book(command.queue)?, command);
+        let mut messages = Vec::with_capacity(found.len());
+        let mut bytes = 0;
+        for (item, state) in found {
+            if !batching::fits(messages.len(), bytes, u64::from(item.body_bytes), command.body_bytes_max) {
+                break;
+            }
+            bytes += u64::from(item.body_bytes);
+            let stored = self.shelf.read(item.address)?;
+            let token = self.token(command.queue, &item);
+            messages.push((shown(self.book(command.queue)?, &item, stored, state), token));
+        }
+        Ok(Outcome::Peeked(messages))
+    }
+
+    pub(in crate::ledger) fn purge(&mut self, now: Timestamp, command: Purge) -> Result<Outcome, StoreError> {
+        self.book(command.queue)?;
+        self.record(now, &Change::Purged(command.queue));
+        Ok(Outcome::Purged(self.apply_purged(command.queue)))
+    }
+}
+
+/// The messages a look is after, with what each is doing.
+fn seen(book: &Book, command: &Peek) -> Vec<(Item, State)> {
+    let skip = usize::try_from(command.skip).unwrap_or(usize::MAX);
+    let max = usize::try_from(command.max).unwrap_or(usize::MAX);
+    let is_fifo = book.queue.policy.kind.is_fifo();
+    match command.view {
+        View::Ready if is_fifo => {
+            book.offered().skip(skip).take(max).map(|item| (item, State::Ready)).collect()
+        }
+        View::Ready => book.ready_items().skip(skip).take(max).map(|item| (item, State::Ready)).collect(),
+        View::Delayed => {
+            let held = book.held(false).into_iter().skip(skip).take(max);
+            held.map(|(until, item)| (item, State::Delayed { until })).collect()
+        }
+        View::Leased => {
+            let held = book.held(true).into_iter().skip(skip).take(max);
+            held.map(|(until, item)| (item, State::Leased { until })).collect()
+        }
+    }
+}

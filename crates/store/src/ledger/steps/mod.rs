@@ -1,0 +1,73 @@
+//! The steps: each checks what was asked by the laws, then tells the shelf and the book what changed.
+
+mod dead_letters;
+mod lease;
+mod look;
+mod queues;
+mod receipts;
+mod redrive;
+mod send;
+
+use kew_core::{DeduplicationId, Message, MoveReason, Origin, QueueId, State, Text, Timestamp};
+
+use super::Ledger;
+use super::book::Book;
+use super::change::Change;
+use super::item::{Entry, Hold, Item, NO_INSTANT};
+use super::shelf::{Address, Shelf, Stored};
+
+impl<S: Shelf> Ledger<S> {
+    /// Keeps a change on the shelf.
+    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address {
+        self.shelf.record(at, change)
+    }
+
+    /// The nonce of a message's newest receipt.
+    fn newest_nonce(&self, queue: QueueId, item: &Item) -> u64 {
+        if item.is_touched() { item.nonce } else { self.key.first_nonce(queue, item.sequence) }
+    }
+
+    /// A nonce nobody can foresee; zero is kept for "never leased".
+    fn new_nonce(&self) -> u64 {
+        self.entropy.bits().max(1)
+    }
+}
+
+/// A message as it is shown.
+fn shown(book: &Book, item: &Item, stored: Stored, state: State) -> Message {
+    let origin = book.origin_of(item).map(|(queue, reason)| Origin {
+        queue: queue.clone(),
+        reason: *reason,
+        at: item.moved_at,
+    });
+    let died = origin.as_ref().is_some_and(|origin| origin.reason == MoveReason::AttemptsExhausted);
+    // A dead letter is deduplicated by its own name, so that nothing sent there can swallow it.
+    let deduplication = match stored.deduplication {
+        Some(_) if died => Some(DeduplicationId(Text::from(stored.id.to_string()))),
+        other => other,
+    };
+    let expires_at = item.expires_at(book.queue.policy.retention);
+    Message {
+        queue: book.queue.id,
+        sequence: item.sequence,
+        id: stored.id,
+        content: stored.content,
+        group: stored.group,
+        deduplication,
+        sent_at: item.sent_at,
+        expires_at: (expires_at != Timestamp::NEVER).then_some(expires_at),
+        attempts: item.attempts,
+        first_leased_at: (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at),
+        origin,
+        state,
+    }
+}
+
+/// What a message with an entry is doing.
+fn state_of(entry: &Entry) -> State {
+    match &entry.hold {
+        Hold::Ready => State::Ready,
+        Hold::Delayed => State::Delayed { until: entry.item.visible_at },
+        Hold::Leased(lease) => State::Leased { until: lease.until },
+    }
+}

@@ -1,0 +1,222 @@
+//! What a receipt can do: delete a message, give its lease another end, give it up, or undo it.
+
+use kew_core::command::{Ack, Extend, Extension, Release, ReleaseOwners, Withdraw};
+use kew_core::outcome::Extended;
+use kew_core::rules::retry;
+use kew_core::rules::visibility::{self, Receipts};
+use kew_core::{
+    EventKind, LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp, WhenFree,
+};
+use std::time::Duration;
+
+use super::send::MESSAGE_BYTES;
+use crate::StoreError;
+use crate::ledger::Ledger;
+use crate::ledger::change::{self, Change, Rewritten};
+use crate::ledger::item::{Hold, Item};
+use crate::ledger::shelf::Shelf;
+
+/// A message whose receipt was accepted.
+struct Accepted {
+    item: Item,
+    /// Its lease, if one is running: when the request arrived, how long it may last, and where it returns to.
+    lease: Option<(Timestamp, Option<Duration>)>,
+}
+
+impl<S: Shelf> Ledger<S> {
+    /// Checks a receipt: genuine, of this queue, of a live message, and still good by the caller's rule.
+    fn accept(
+        &self,
+        now: Timestamp,
+        queue: QueueId,
+        rule: ReceiptRule,
+        token: &LeaseToken,
+    ) -> Result<Accepted, RuleError> {
+        self.key.verify(token)?;
+        if token.queue != queue {
+            return Err(RuleError::TokenOfOtherQueue);
+        }
+        let book = self.book(queue)?;
+        let (item, entry) = book.find(token.sequence).ok_or(RuleError::MessageNotFound)?;
+        if book.queue.policy.kind.is_fifo() && !item.is_touched() {
+            // Groups are served in order: a message nobody has leased cannot be settled ahead of its turn.
+            return Err(match rule {
+                ReceiptRule::Any | ReceiptRule::Current => RuleError::TokenStale,
+                ReceiptRule::Unexpired => RuleError::LeaseEnded,
+            });
+        }
+        let lease_end = match entry {
+            Some(entry) => entry.lease_end(),
+            None => (item.lease_end != Timestamp::NEVER).then_some(item.lease_end),
+        };
+        let known = Receipts { newest: self.newest_nonce(queue, &item), lease_end };
+        visibility::check_receipt(rule, token.nonce, known, now)?;
+        let lease = entry.and_then(|entry| match &entry.hold {
+            Hold::Leased(lease) => Some((lease.received_at, lease.cap)),
+            Hold::Ready | Hold::Delayed => None,
+        });
+        Ok(Accepted { item, lease })
+    }
+
+    pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
+        self.book(command.queue)?;
+        let mut results = Vec::with_capacity(command.tokens.len());
+        let mut sequences = Vec::with_capacity(command.tokens.len());
+        for token in &command.tokens {
+            let result = self.accept(now, command.queue, command.receipt, token);
+            if let Ok(accepted) = &result {
+                sequences.push(accepted.item.sequence);
+                self.apply_removed(now, command.queue, accepted.item.sequence, EventKind::Acked);
+            }
+            results.push(result.map(|_| ()));
+        }
+        if !sequences.is_empty() {
+            self.record(now, &Change::Acked { queue: command.queue, sequences: &sequences });
+        }
+        Ok(Outcome::Acked(results))
+    }
+
+    pub(in crate::ledger) fn extend(
+        &mut self,
+        now: Timestamp,
+        command: &Extend,
+    ) -> Result<Outcome, StoreError> {
+        self.book(command.queue)?;
+        let contents = command.entries.iter().filter_map(|entry| entry.content.as_ref());
+        let bytes: u64 = contents
+            .map(|content| (content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)
+            .sum();
+        if bytes > 0 {
+            self.shelf.room(bytes)?;
+        }
+        let results = command
+            .entries
+            .iter()
+            .map(|entry| self.extend_one(now, command, entry))
+            .collect::<Result<_, _>>()?;
+        Ok(Outcome::Extended(results))
+    }
+
+    fn extend_one(
+        &mut self,
+        now: Timestamp,
+        command: &Extend,
+        entry: &Extension,
+    ) -> Result<Result<Extended, RuleError>, StoreError> {
+        let accepted = match self.accept(now, command.queue, command.receipt, &entry.token) {
+            Ok(accepted) => accepted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let until = match (accepted.lease, command.when_free) {
+            (Some((received_at, cap)), _) => visibility::extend_until(received_at, cap, now, entry.length),
+            (None, WhenFree::Hide) => Ok(visibility::lease_until(now, entry.length)),
+            (None, WhenFree::Ignore) => return Ok(Ok(Extended::Free)),
+        };
+        let until = match until {
+            Ok(until) => until,
+            Err(error) => return Ok(Err(error)),
+        };
+        // The old content is read first: under damage nothing has changed yet.
+        let stored = match &entry.content {
+            Some(_) => Some(self.shelf.read(accepted.item.address)?),
+            None => None,
+        };
+        let content = entry.content.as_ref().zip(stored.as_ref()).map(|(content, stored)| Rewritten {
+            id: stored.id,
+            content,
+            group: stored.group.as_ref(),
+            deduplication: stored.deduplication.as_ref(),
+        });
+        let extended = change::Extended {
+            queue: command.queue,
+            sequence: accepted.item.sequence,
+            until,
+            nonce: command.renew.then(|| self.new_nonce()),
+            returns: if command.renew { Return::Behind } else { Return::InPlace },
+            content,
+        };
+        let nonce = extended.nonce.unwrap_or_else(|| self.newest_nonce(command.queue, &accepted.item));
+        let token = self.key.seal(command.queue, accepted.item.sequence, nonce);
+        let change = Change::Extended(extended);
+        let address = self.record(now, &change);
+        if let Change::Extended(extended) = &change {
+            self.apply_extended(now, extended, address);
+        }
+        Ok(Ok(Extended::Until { until, token }))
+    }
+
+    pub(in crate::ledger) fn release(
+        &mut self,
+        now: Timestamp,
+        command: &Release,
+    ) -> Result<Outcome, StoreError> {
+        self.book(command.queue)?;
+        let results = command
+            .entries
+            .iter()
+            .map(|(token, delay)| {
+                let accepted = self.accept(now, command.queue, command.receipt, token)?;
+                accepted.lease.ok_or(RuleError::LeaseEnded)?;
+                Ok(self.release_one(now, command.queue, accepted.item.sequence, *delay))
+            })
+            .collect();
+        Ok(Outcome::Released(results))
+    }
+
+    /// Ends a lease now. A message tried often enough leaves before any retry delay.
+    fn release_one(
+        &mut self,
+        now: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        delay: Duration,
+    ) -> Timestamp {
+        if self.depart_if_exhausted(now, queue, sequence) {
+            return now;
+        }
+        let visible_at = retry::after_release(now, delay);
+        self.record(now, &Change::Released { queue, sequence, visible_at });
+        self.apply_released(now, queue, sequence, visible_at);
+        visible_at
+    }
+
+    pub(in crate::ledger) fn release_owners(
+        &mut self,
+        now: Timestamp,
+        command: ReleaseOwners,
+    ) -> Result<Outcome, StoreError> {
+        let mut queues: Vec<QueueId> = self.books.keys().copied().collect();
+        queues.sort_unstable();
+        for queue in queues {
+            for (sequence, lease) in self.book(queue)?.owned() {
+                if lease.owner != Some(command.except) {
+                    self.release_one(now, queue, sequence, lease.lapse_delay);
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(in crate::ledger) fn withdraw(
+        &mut self,
+        now: Timestamp,
+        command: &Withdraw,
+    ) -> Result<Outcome, StoreError> {
+        let book = self.book(command.queue)?;
+        let is_unchanged = |token: &&LeaseToken| {
+            let Some((item, Some(entry))) = book.find(token.sequence) else { return false };
+            let kept = matches!(&entry.hold, Hold::Leased(lease) if lease.before.is_some());
+            kept && item.nonce == token.nonce
+                && token.queue == command.queue
+                && self.key.verify(token).is_ok()
+        };
+        let mut sequences: Vec<Sequence> =
+            command.tokens.iter().filter(is_unchanged).map(|token| token.sequence).collect();
+        sequences.dedup();
+        if !sequences.is_empty() {
+            self.record(now, &Change::Withdrawn { queue: command.queue, sequences: &sequences });
+            self.apply_withdrawn(command.queue, &sequences);
+        }
+        Ok(Outcome::Withdrawn(u32::try_from(sequences.len()).unwrap_or(u32::MAX)))
+    }
+}

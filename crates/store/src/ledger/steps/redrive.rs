@@ -1,0 +1,233 @@
+//! Move tasks and moves by hand: messages enter the target as new ones.
+
+use std::sync::Arc;
+
+use kew_core::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
+use kew_core::{
+    Content, DeduplicationId, EventKind, MessageId, MoveReason, MoveTask, Origin, Outcome, Queue, QueueId,
+    QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp,
+};
+
+use super::send::MESSAGE_BYTES;
+use crate::StoreError;
+use crate::ledger::Ledger;
+use crate::ledger::change::{Change, Sent};
+use crate::ledger::item::Item;
+use crate::ledger::shelf::Shelf;
+
+impl<S: Shelf> Ledger<S> {
+    pub(in crate::ledger) fn start_move(
+        &mut self,
+        now: Timestamp,
+        command: &StartMove,
+    ) -> Result<Outcome, StoreError> {
+        let source = self.book(command.source)?;
+        let (source_key, to_move) = (source.queue.key.clone(), source.counts().visible);
+        if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
+            return Err(RuleError::QueueNotFound.into());
+        }
+        let running =
+            |task: &Arc<MoveTask>| task.source == command.source && task.state == TaskState::Running;
+        if self.tasks.values().any(running) {
+            return Err(RuleError::TaskRunning.into());
+        }
+        let task = MoveTask {
+            id: TaskId(self.next_task),
+            source: command.source,
+            source_key,
+            destination: command.destination.clone(),
+            rate_max: command.rate_max,
+            state: if to_move == 0 { TaskState::Completed } else { TaskState::Running },
+            moved: 0,
+            to_move,
+            started_at: now,
+        };
+        Ok(Outcome::Move(self.set_task(now, task)))
+    }
+
+    fn set_task(&mut self, now: Timestamp, task: MoveTask) -> Arc<MoveTask> {
+        let task = Arc::new(task);
+        self.record(now, &Change::TaskSet(task.clone()));
+        self.apply_task(task.clone());
+        task
+    }
+
+    fn running_task(&self, task: TaskId) -> Result<MoveTask, RuleError> {
+        let task = self.tasks.get(&task).filter(|task| task.state == TaskState::Running);
+        task.map(|task| MoveTask::clone(task)).ok_or(RuleError::TaskNotFound)
+    }
+
+    pub(in crate::ledger) fn continue_move(
+        &mut self,
+        now: Timestamp,
+        command: ContinueMove,
+    ) -> Result<Outcome, StoreError> {
+        let mut task = self.running_task(command.task)?;
+        let max = u64::from(command.max).min(task.to_move.saturating_sub(task.moved));
+        let before = task.moved;
+        while task.moved - before < max && task.state == TaskState::Running {
+            match self.move_next(now, &task) {
+                Ok(true) => task.moved += 1,
+                Ok(false) => task.state = TaskState::Completed,
+                Err(MoveError::Failure(failure)) => task.state = TaskState::Failed(failure),
+                // What was moved stays moved and counted; the task goes on when there is room again.
+                Err(MoveError::Store(error)) if task.moved == before => return Err(error),
+                Err(MoveError::Store(_)) => break,
+            }
+        }
+        let is_done = task.moved >= task.to_move || self.first_offered(task.source).is_none();
+        if task.state == TaskState::Running && is_done {
+            task.state = if self.books.contains_key(&task.source) {
+                TaskState::Completed
+            } else {
+                TaskState::Failed(TaskFailure::SourceMissing)
+            };
+        }
+        Ok(Outcome::Move(self.set_task(now, task)))
+    }
+
+    fn first_offered(&mut self, queue: QueueId) -> Option<Item> {
+        let book = self.books.get_mut(&queue)?;
+        match book.first_turn() {
+            Some(group) => book.head_of(group),
+            None => book.front(),
+        }
+    }
+
+    /// Moves the next ready message of a task; false when there is none.
+    fn move_next(&mut self, now: Timestamp, task: &MoveTask) -> Result<bool, MoveError> {
+        let book = self.books.get(&task.source).ok_or(TaskFailure::SourceMissing)?;
+        let source = book.queue.clone();
+        let Some(item) = self.first_offered(task.source) else { return Ok(false) };
+        let target = self.destination(&source, task.destination.as_ref(), &item)?;
+        self.redrive(now, &source, &target, &item)?;
+        Ok(true)
+    }
+
+    /// Where a message of `source` goes: to the queue named, or back to where it came from.
+    fn destination(
+        &self,
+        source: &Queue,
+        named: Option<&QueueKey>,
+        item: &Item,
+    ) -> Result<Arc<Queue>, TaskFailure> {
+        let book = self.books.get(&source.id).ok_or(TaskFailure::SourceMissing)?;
+        let key = match named {
+            Some(key) => key,
+            None => &book.origin_of(item).ok_or(TaskFailure::OriginUnknown)?.0,
+        };
+        let target =
+            self.names.get(key).and_then(|id| self.books.get(id)).ok_or(TaskFailure::DestinationMissing)?;
+        if target.queue.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
+            return Err(TaskFailure::KindMismatch);
+        }
+        Ok(target.queue.clone())
+    }
+
+    /// A message leaves, and a new one with its content enters the target.
+    fn redrive(
+        &mut self,
+        now: Timestamp,
+        source: &Queue,
+        target: &Queue,
+        item: &Item,
+    ) -> Result<Sequence, StoreError> {
+        let stored = self.shelf.read(item.address)?;
+        let content: &Content = &stored.content;
+        self.shelf.room((content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)?;
+        let id = MessageId::from_chance(self.entropy.wide_bits());
+        let is_fifo = target.policy.kind.is_fifo();
+        let deduplication = is_fifo.then(|| DeduplicationId(Text::from(id.to_string())));
+        let origin = Origin { queue: source.key.clone(), reason: MoveReason::Redriven, at: now };
+        let left = Change::Redriven {
+            queue: source.id,
+            sequence: item.sequence,
+            to: target.id,
+            as_sequence: self.next_sequence(target),
+        };
+        self.record(now, &left);
+        let kind = EventKind::Redriven { to: target.id, sequence: self.next_sequence(target) };
+        self.apply_removed(now, source.id, item.sequence, kind);
+        let sequence = self.next_sequence(target);
+        let sent = Sent {
+            queue: target.id,
+            sequence,
+            id,
+            content,
+            group: stored.group.as_ref(),
+            deduplication: deduplication.as_ref(),
+            identity: None,
+            visible_at: now.plus(target.policy.delay),
+            rank: now,
+            expiry: item.expiry,
+            origin: Some(&origin),
+        };
+        self.record_sent(now, sent);
+        Ok(sequence)
+    }
+
+    pub(in crate::ledger) fn cancel_move(
+        &mut self,
+        now: Timestamp,
+        task: TaskId,
+    ) -> Result<Outcome, StoreError> {
+        let task = MoveTask { state: TaskState::Cancelled, ..self.running_task(task)? };
+        Ok(Outcome::Move(self.set_task(now, task)))
+    }
+
+    pub(in crate::ledger) fn list_moves(&self, command: ListMoves) -> Outcome {
+        let wanted = |task: &&Arc<MoveTask>| command.source.is_none_or(|source| task.source == source);
+        Outcome::Moves(self.tasks.values().rev().filter(wanted).cloned().collect())
+    }
+
+    pub(in crate::ledger) fn move_chosen(
+        &mut self,
+        now: Timestamp,
+        command: &MoveChosen,
+    ) -> Result<Outcome, StoreError> {
+        let source = self.book(command.source)?.queue.clone();
+        if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
+            return Err(RuleError::QueueNotFound.into());
+        }
+        let mut results = Vec::with_capacity(command.tokens.len());
+        for token in &command.tokens {
+            results.push(match self.chosen(&source, token) {
+                Err(error) => Err(error),
+                Ok(item) => match self.destination(&source, command.destination.as_ref(), &item) {
+                    Err(TaskFailure::KindMismatch) => Err(RuleError::KindChange),
+                    Err(_) => Err(RuleError::QueueNotFound),
+                    Ok(target) => Ok(self.redrive(now, &source, &target, &item)?),
+                },
+            });
+        }
+        Ok(Outcome::MovedChosen(results))
+    }
+
+    fn chosen(&self, source: &Queue, token: &kew_core::LeaseToken) -> Result<Item, RuleError> {
+        self.key.verify(token)?;
+        if token.queue != source.id {
+            return Err(RuleError::TokenOfOtherQueue);
+        }
+        let book = self.book(source.id)?;
+        let (item, _) = book.find(token.sequence).ok_or(RuleError::MessageNotFound)?;
+        if book.is_ready(token.sequence) { Ok(item) } else { Err(RuleError::LeaseEnded) }
+    }
+}
+
+/// Why a task's next message was not moved.
+enum MoveError {
+    Failure(TaskFailure),
+    Store(StoreError),
+}
+
+impl From<TaskFailure> for MoveError {
+    fn from(failure: TaskFailure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<StoreError> for MoveError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

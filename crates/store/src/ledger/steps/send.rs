@@ -1,0 +1,115 @@
+//! Sending.
+
+use kew_core::command::Send;
+use kew_core::outcome::Sent;
+use kew_core::rules::dedup::Identity;
+use kew_core::rules::{dedup, delay, retention};
+use kew_core::{NewMessage, Outcome, Queue, Sequence, Timestamp};
+
+use crate::StoreError;
+use crate::ledger::Ledger;
+use crate::ledger::change::{self, Change};
+use crate::ledger::shelf::Shelf;
+
+/// Room a message takes on the shelf beside its body, annotations, group and deduplication id.
+pub(super) const MESSAGE_BYTES: u64 = 160;
+
+/// A message that passed the checks.
+struct Checked<'a> {
+    message: &'a NewMessage,
+    identity: Option<Identity>,
+    visible_at: Timestamp,
+}
+
+impl<S: Shelf> Ledger<S> {
+    pub(in crate::ledger) fn send(&mut self, now: Timestamp, command: &Send) -> Result<Outcome, StoreError> {
+        let book = self.book(command.queue)?;
+        let (queue, epoch) = (book.queue.clone(), book.epoch);
+        let mut checked = Vec::with_capacity(command.messages.len());
+        for message in &command.messages {
+            let identity = dedup::identity(queue.policy.kind, message)?;
+            let visible_at = now.plus(delay::of_new_message(message.delay, &queue.policy)?);
+            checked.push(Checked { message, identity, visible_at });
+        }
+        if queue.policy.kind.is_fifo() {
+            self.sends.forget_closed(now);
+            if self.sends.len() + checked.len() > self.bounds.deduplication_ids {
+                return Err(StoreError::Overloaded { what: "the number of deduplication ids remembered" });
+            }
+        }
+        self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
+        let sent = checked.into_iter().map(|checked| self.send_one(now, &queue, epoch, &checked)).collect();
+        Ok(Outcome::Sent(sent))
+    }
+
+    fn send_one(&mut self, now: Timestamp, queue: &Queue, epoch: u32, checked: &Checked<'_>) -> Sent {
+        let identity = checked.identity.as_ref().map(|identity| self.identity_hash(queue, epoch, identity));
+        if let Some(first) = identity.and_then(|identity| self.sends.find(identity, now)) {
+            return Sent {
+                id: first.id,
+                sequence: first.sequence,
+                sent_at: now,
+                visible_at: now,
+                expires_at: None,
+                token: self.key.seal(
+                    queue.id,
+                    first.sequence,
+                    self.key.first_nonce(queue.id, first.sequence),
+                ),
+                duplicate: true,
+            };
+        }
+        let message = checked.message;
+        let sequence = self.next_sequence(queue);
+        let sent = change::Sent {
+            queue: queue.id,
+            sequence,
+            id: message.id,
+            content: &message.content,
+            group: message.group.as_ref(),
+            deduplication: checked.identity.as_ref().map(|identity| &identity.id),
+            identity,
+            visible_at: checked.visible_at,
+            rank: delay::rank(message.returns, now, checked.visible_at),
+            expiry: message.expiry,
+            origin: None,
+        };
+        self.record_sent(now, sent);
+        Sent {
+            id: message.id,
+            sequence,
+            sent_at: now,
+            visible_at: checked.visible_at,
+            expires_at: retention::expires_at(now, message.expiry, queue.policy.retention),
+            token: self.key.seal(queue.id, sequence, self.key.first_nonce(queue.id, sequence)),
+            duplicate: false,
+        }
+    }
+
+    pub(super) fn next_sequence(&self, queue: &Queue) -> Sequence {
+        Sequence(self.books.get(&queue.id).map_or(1, |book| book.next_sequence))
+    }
+
+    pub(super) fn record_sent(&mut self, now: Timestamp, sent: change::Sent<'_>) {
+        let change = Change::Sent(sent);
+        let address = self.record(now, &change);
+        if let Change::Sent(sent) = &change {
+            self.apply_sent(now, sent, address);
+        }
+    }
+
+    /// The hash an identity is remembered under. A purge begins a new epoch, so it forgets all of a queue's at once.
+    fn identity_hash(&self, queue: &Queue, epoch: u32, identity: &Identity) -> u128 {
+        let group = identity.group.as_ref().map_or(&[][..], |group| group.0.as_bytes());
+        let scope = [u8::from(identity.group.is_some())];
+        let id = identity.id.0.as_bytes();
+        self.key.hash(&[&queue.id.0.to_le_bytes(), &epoch.to_le_bytes(), &scope, group, id])
+    }
+}
+
+fn shelf_bytes(message: &NewMessage) -> u64 {
+    let text = |text: Option<&kew_core::Text>| text.map_or(0, |text| text.as_bytes().len());
+    let texts = text(message.group.as_ref().map(|group| &group.0))
+        + text(message.deduplication.as_ref().or(message.content_hash.as_ref()).map(|id| &id.0));
+    (message.content.body.len() + message.content.annotations.len() + texts) as u64 + MESSAGE_BYTES
+}
