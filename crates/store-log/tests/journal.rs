@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use kew_store_log::{
-    Appended, BATCH_OVERHEAD_BYTES, Checksums, Disk, Found, Journal, LogError, Recovery, ReplayStart, Room,
-    SEGMENT_HEADER_BYTES, SegmentOptions, Segments, SimDisk,
+    Appended, BATCH_OVERHEAD_BYTES, Checksums, Disk, Found, Journal, LogError, RealDisk, Recovery,
+    ReplayStart, Room, SEGMENT_HEADER_BYTES, SegmentOptions, Segments, SimDisk,
 };
 use std::sync::Arc;
 
@@ -420,4 +420,32 @@ fn a_sync_on_another_thread_covers_what_was_written_before_it() {
     let target = std::thread::spawn(move || target.sync().map(|()| target)).join().unwrap().unwrap();
     journal.synced(&target);
     assert_eq!((journal.durable_through(), journal.written_through()), (1, 2));
+}
+
+#[test]
+fn the_same_works_on_a_real_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let open_real = || {
+        let segments = Segments::open(Arc::new(RealDisk::open(folder.path()).unwrap()), SMALL).unwrap();
+        let mut found = Vec::new();
+        let opened = Journal::open(&segments, SUMS, ReplayStart::FIRST, 0, |view| {
+            found.extend(view.records().map(|(address, _, payload)| (address, payload.to_vec())));
+            Ok(())
+        });
+        opened.map(|(journal, recovery)| (journal, recovery, found)).unwrap()
+    };
+    let (mut journal, ..) = open_real();
+    for length in 0..60 {
+        append(&mut journal, &[&"r".repeat(length * 100)]).unwrap();
+        journal.segments().prepare_spare().unwrap();
+    }
+    drop(journal);
+    let (mut journal, recovery, found) = open_real();
+    assert_eq!((found.len(), recovery.clean, recovery.tail), (60, false, None));
+    let mut reader = kew_store_log::Reader::new(journal.segments().clone(), SUMS);
+    for (address, payload) in &found {
+        assert_eq!(&reader.read(*address).unwrap().payload[..], payload);
+    }
+    journal.close().unwrap();
+    assert!(open_real().1.clean);
 }
