@@ -8,11 +8,13 @@
 use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, SURVIVOR_SPACE};
+use crate::manifest::{ManifestFields, SegmentUse};
 use crate::segment::{
     SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentHeader, SegmentKind, filling_name, parse_name,
     segment_name, spare_name,
 };
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -167,10 +169,39 @@ impl Segments {
 
     /// Sets where new numbers and survivor addresses start at least, for what the manifest remembers of segments
     /// that are gone.
-    pub fn raise_floors(&self, number: u64, survivor_end: Address) {
+    fn raise_floors(&self, number: u64, survivor_end: Address) {
         let mut table = self.shared.table.lock();
         table.next_number = table.next_number.max(number);
         table.survivor_end = table.survivor_end.max(survivor_end);
+    }
+
+    /// After [`crate::Journal::open`], makes the segments what the manifest says: gives up those from before the
+    /// replay start that it does not list (freed, or survivors that no checkpoint knows), and learns how far the
+    /// listed ones are used. Without a manifest no survivor counts. Answers the numbers given up. A listed segment
+    /// that is gone was freed after the checkpoint, because records replayed now killed its last ones.
+    pub fn reconcile(&self, manifest: Option<&ManifestFields>) -> Vec<u64> {
+        let listed: HashMap<u64, &SegmentUse> = manifest
+            .iter()
+            .flat_map(|fields| &fields.segments)
+            .map(|segment| (segment.number, segment))
+            .collect();
+        let start = manifest.map_or(0, |fields| fields.replay.address);
+        let mut given_up = Vec::new();
+        for segment in self.list() {
+            let survivor = segment.kind() == SegmentKind::Survivor;
+            match listed.get(&segment.number()).filter(|listed| listed.base == segment.base()) {
+                // One that was written on since knows better itself.
+                Some(listed) if survivor || segment.end() <= start => segment.set_used(listed.used),
+                None if (survivor || segment.base() < start) && self.free(segment.number()) => {
+                    given_up.push(segment.number());
+                }
+                _ => {}
+            }
+        }
+        if let Some(fields) = manifest {
+            self.raise_floors(fields.next_segment, fields.survivor_end);
+        }
+        given_up
     }
 
     /// The number the next segment gets.

@@ -49,11 +49,11 @@ fn checkpoint(
     for key in keys.into_iter().filter(|key| !put.contains(key)) {
         if !writer.keep(key, batch) {
             assert!(writer.must_put(key));
-            writer.put(key, batch, &vec![key as u8; 200])?;
+            writer.put(key, batch, &[key as u8; 200])?;
         }
     }
     for key in put {
-        writer.put(*key, batch, &vec![*key as u8; 200])?;
+        writer.put(*key, batch, &[*key as u8; 200])?;
     }
     let manifest = writer.seal()?.install(fields(batch))?;
     manifest.sweep(disk)?;

@@ -117,6 +117,34 @@ fn power_may_go_at_every_point() {
 }
 
 #[test]
+fn power_may_go_at_every_point_of_a_recovery() {
+    let disk = SimDisk::new();
+    disk.record_snapshots();
+    let mut acked = vec![Acked::default()];
+    live(&disk, &mut acked).unwrap();
+    for (point, before) in disk.take_snapshots().into_iter().step_by(3) {
+        let known = *acked.iter().rfind(|acked| acked.point <= point).unwrap();
+        for (recovering, known) in [
+            (before.reopen(point, Found::Torn), known),
+            (before.reopen_process_crash(), Acked { durable: known.written, ..known }),
+        ] {
+            recovering.record_snapshots();
+            let last = Tiny::open(&recovering, 2, SMALL).unwrap().journal.written_through();
+            for (at, during) in recovering.take_snapshots() {
+                let what = format!("cut at {point}, recovery cut at {at}");
+                let found = Tiny::open(&during.reopen(at, Found::Torn), 2, SMALL)
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                // What only the page cache showed may be lost until recovery is through.
+                let synced = acked.iter().rfind(|acked| acked.point <= point).unwrap().durable;
+                assert!(found.journal.written_through() >= synced, "{what}");
+                found.check_alive();
+            }
+            assert!(last >= known.durable);
+        }
+    }
+}
+
+#[test]
 fn every_operation_may_fail() {
     let healthy = SimDisk::new();
     live(&healthy, &mut Vec::new()).unwrap();

@@ -66,7 +66,6 @@ impl Tiny {
         let mut alive = BTreeMap::new();
         if let Some(manifest) = &manifest {
             (start, durable_through) = (manifest.fields.replay, manifest.fields.durable_through);
-            segments.raise_floors(manifest.fields.next_segment, manifest.fields.survivor_end);
             manifest.read_slices(&*disk, |key, reflects, bytes| {
                 assert!(reflects < start.batch, "installed before it was synced");
                 if key < 1000 {
@@ -96,28 +95,7 @@ impl Tiny {
             }
             Ok(())
         })?;
-        if let Some(manifest) = &manifest {
-            let known: BTreeMap<u64, SegmentUse> =
-                manifest.fields.segments.iter().map(|segment| (segment.number, *segment)).collect();
-            for segment in segments.list() {
-                match known.get(&segment.number()) {
-                    Some(known) if segment.kind() == SegmentKind::Survivor => segment.set_used(known.used),
-                    Some(known)
-                        if segment.number() != journal.active().number() && segment.end() < start.address =>
-                    {
-                        segment.set_used(known.used);
-                    }
-                    None if segment.kind() == SegmentKind::Survivor || segment.base() < start.address => {
-                        assert!(segments.free(segment.number()));
-                    }
-                    _ => {}
-                }
-            }
-        } else {
-            for segment in segments.list().iter().filter(|s| s.kind() == SegmentKind::Survivor) {
-                segments.free(segment.number());
-            }
-        }
+        segments.reconcile(manifest.as_ref().map(|manifest| &manifest.fields));
         let survivors = SurvivorWriter::new(segments.clone(), sums);
         Ok(Self {
             disk,
