@@ -91,31 +91,18 @@ impl Model {
 
     fn fill_by_rank(&mut self, filling: &mut Filling, lease: &Lease) {
         while filling.taken.len() < filling.limit {
-            let Some(chosen) = self.choose_fairly(filling.index, filling.now) else { return };
+            let Some(chosen) = self.choose_fairly(filling.index) else { return };
             if self.offer(filling, lease, chosen) == Offer::Full {
                 return;
             }
         }
     }
 
-    /// The first ready message of a quiet group, else the first one. Exhausted ones met on the way depart.
-    fn choose_fairly(&mut self, index: usize, now: Timestamp) -> Option<Sequence> {
-        let mut first_noisy = None;
-        let mut looked_at = 0;
-        for candidate in self.queues[index].ready() {
-            if looked_at == fairness::LOOK_AHEAD {
-                break;
-            }
-            if self.depart_if_exhausted(index, candidate, now) {
-                continue;
-            }
-            if !self.is_of_noisy_group(index, candidate) {
-                return Some(candidate);
-            }
-            first_noisy = first_noisy.or(Some(candidate));
-            looked_at += 1;
-        }
-        first_noisy
+    /// The first ready message, unless its group is noisy and another's message is near.
+    fn choose_fairly(&self, index: usize) -> Option<Sequence> {
+        let ready = self.queues[index].ready();
+        let mut near = ready.iter().take(fairness::LOOK_AHEAD);
+        near.find(|sequence| !self.is_of_noisy_group(index, **sequence)).or(ready.first()).copied()
     }
 
     fn is_of_noisy_group(&self, index: usize, sequence: Sequence) -> bool {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::{
     AccountId, Command, DocumentKey, Entropy, Event, EventKind, GroupId, LeaseToken, MoveTask, Outcome,
-    QueueId, QueueKey, RuleError, Sequence, State, TaskId, Timestamp,
+    Queue, QueueId, QueueKey, RuleError, Sequence, State, TaskId, Timestamp,
 };
 use queue::{Held, ModelQueue};
 
@@ -90,6 +90,16 @@ impl Model {
             queue.in_lease_order().into_iter().map(move |sequence| (id, sequence)).collect::<Vec<_>>()
         };
         self.queues.iter().flat_map(offers).collect()
+    }
+
+    /// All queues in the order of their ids.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().map(|queue| &queue.definition)
+    }
+
+    /// All move tasks that are kept, in the order of their ids.
+    pub fn tasks(&self) -> &[MoveTask] {
+        &self.tasks
     }
 
     /// Every stored message of a queue in the order of its sends: its place, its group, what it is doing.

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use super::Model;
-use super::queue::Join;
 use super::send::Entering;
 use crate::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
 use crate::rules::{delay, redrive};
 use crate::{
-    DeadLetterAction, DeduplicationId, EventKind, GroupId, LeaseToken, MessageId, MoveReason, MoveTask,
-    Origin, Outcome, QueueKey, Return, RuleError, Sequence, State, TaskFailure, TaskId, TaskState, Text,
-    Timestamp,
+    DeadLetterAction, DeduplicationId, EventKind, LeaseToken, MessageId, MoveReason, MoveTask, Origin,
+    Outcome, QueueKey, Return, RuleError, Sequence, State, TaskFailure, TaskId, TaskState, Text, Timestamp,
 };
 
 /// Finished tasks that are kept.
@@ -61,7 +59,8 @@ impl Model {
         );
         let to = self.queues[target].id();
         self.note(at, index, sequence, EventKind::DeadLettered { to, sequence: token.sequence });
-        self.note_arrival(at, index, sequence, target, token.sequence);
+        let from = self.queues[index].id();
+        self.note(at, target, token.sequence, EventKind::Arrived { from, sequence });
         true
     }
 
@@ -90,13 +89,8 @@ impl Model {
         );
         let to = self.queues[target].id();
         self.note(now, index, sequence, EventKind::Redriven { to, sequence: token.sequence });
-        self.note_arrival(now, index, sequence, target, token.sequence);
+        self.note(now, target, token.sequence, EventKind::Sent { id, visible_at });
         token.sequence
-    }
-
-    fn note_arrival(&mut self, at: Timestamp, from: usize, left: Sequence, target: usize, entered: Sequence) {
-        let from = self.queues[from].id();
-        self.note(at, target, entered, EventKind::Arrived { from, sequence: left });
     }
 
     fn origin(&self, index: usize, reason: MoveReason, at: Timestamp) -> Origin {
@@ -178,45 +172,18 @@ impl Model {
         Outcome::Moves(self.tasks.iter().rev().filter(wanted).cloned().map(Arc::new).collect())
     }
 
-    /// Moves what one step may, and says where the task stands then.
+    /// Moves what one step may, in lease order, and says where the task stands then.
     fn move_some(&mut self, now: Timestamp, index: usize, max: u64, task: &mut MoveTask) -> TaskState {
-        let mut left = max.min(task.to_move - task.moved);
-        while left > 0 {
-            let Some((group, sequences)) = self.next_to_move(index) else { break };
-            let before = task.moved;
-            let mut failure = None;
-            for sequence in sequences {
-                if left == 0 || failure.is_some() {
-                    break;
-                }
-                match self.destination(index, sequence, task.destination.as_ref()) {
-                    Ok(target) => {
-                        self.redrive(now, index, sequence, target);
-                        task.moved += 1;
-                        left -= 1;
-                    }
-                    Err(why) => failure = Some(why),
-                }
-            }
-            if task.moved > before {
-                self.queues[index].stand_last(group.as_ref());
-            }
-            if let Some(why) = failure {
-                return TaskState::Failed(why);
-            }
+        for _ in 0..max.min(task.to_move - task.moved) {
+            let Some(next) = self.queues[index].in_lease_order().first().copied() else { break };
+            match self.destination(index, next, task.destination.as_ref()) {
+                Ok(target) => self.redrive(now, index, next, target),
+                Err(why) => return TaskState::Failed(why),
+            };
+            task.moved += 1;
         }
         let nothing_ready = self.queues[index].in_lease_order().is_empty();
         if task.moved >= task.to_move || nothing_ready { TaskState::Completed } else { TaskState::Running }
-    }
-
-    /// The next messages in lease order: what the first group offers, or the first ready one of a standard queue.
-    fn next_to_move(&self, index: usize) -> Option<(Option<GroupId>, Vec<Sequence>)> {
-        let queue = &self.queues[index];
-        if !queue.is_fifo() {
-            return queue.ready().first().map(|first| (None, vec![*first]));
-        }
-        let group = queue.rotation.first()?;
-        Some((Some(group.clone()), queue.offered_of(group)))
     }
 
     /// Where a message is to go: where the caller says, or back to its origin.
@@ -253,14 +220,5 @@ impl Model {
             Ok(self.redrive(now, index, token.sequence, target))
         };
         Ok(Outcome::MovedChosen(chosen.tokens.iter().map(&mut move_one).collect()))
-    }
-}
-
-impl super::queue::ModelQueue {
-    /// A group that was served stands behind all others, if it still offers something.
-    fn stand_last(&mut self, group: Option<&GroupId>) {
-        let Some(group) = group else { return };
-        self.rotation.retain(|each| each != group);
-        self.settle_group(Some(group), Join::Back);
     }
 }

@@ -232,7 +232,7 @@ impl ModelQueue {
         counts
     }
 
-    /// When a FIFO queue's delay changed: fresh messages follow it, both ways.
+    /// When a FIFO queue's delay changed: fresh messages follow it at once, both ways, in the order of their sends.
     pub fn follow_delay(&mut self, now: Timestamp) {
         let policy = self.definition.policy.clone();
         if !policy.kind.is_fifo() {
@@ -242,11 +242,7 @@ impl ModelQueue {
         let follows = |held: &&Held| held.fresh && !matches!(held.state, State::Leased { .. });
         for sequence in self.messages.iter().filter(follows).map(|held| held.sequence).collect::<Vec<_>>() {
             let held = self.held(sequence);
-            let until = held.sent_at.plus(delay);
-            // One that shows already stays; one that was hidden wakes as due work, in the order of the instants.
-            if held.state != State::Ready || until > now {
-                held.state = State::Delayed { until };
-            }
+            held.show_at(held.sent_at.plus(delay), now);
             let group = held.group.clone();
             self.settle_group(group.as_ref(), Join::Back);
         }

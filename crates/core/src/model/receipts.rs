@@ -47,8 +47,7 @@ impl Model {
         let terms = if leased {
             Terms { owner: None, ..terms.expect("a leased message has terms") }
         } else {
-            let kept = terms.map_or(Return::InPlace, |terms| terms.returns);
-            let returns = if extend.renew { Return::Behind } else { kept };
+            let returns = if extend.renew { Return::Behind } else { Return::InPlace };
             Terms { received_at: now, cap: None, lapse_delay: Duration::ZERO, returns, owner: None }
         };
         let until = visibility::extend_until(terms.received_at, terms.cap, now, entry.length)?;
@@ -115,13 +114,9 @@ impl Model {
         let held = queue.held(sequence);
         held.lease_end = Some(now);
         held.before = None;
-        // Noted first, because the timeline tells the release before the move it led to.
-        let noted = self.events.len();
-        self.note(now, index, sequence, EventKind::Released { visible_at: now });
         if self.depart_if_exhausted(index, sequence, now) {
             return now;
         }
-        self.events.truncate(noted);
         let queue = &mut self.queues[index];
         let visible_at = retry::after_release(now, delay);
         let held = queue.held(sequence);

@@ -3,14 +3,15 @@
 //! A bug sits between the history and a subject that is right: it alters what is asked or what is answered, and where
 //! the alteration itself would show it is painted over, so that only the behaviour gives it away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{CreateQueue, Lease};
 use kew_core::rules::dedup;
 use kew_core::{
-    Carries, Command, DeduplicationId, Expiry, GroupId, LeaseToken, Message, Outcome, Policy, Queue, QueueId,
-    ReceiptRule, Return, Sequence, State, Text, Timestamp, outcome,
+    Carries, Command, DeduplicationId, DeduplicationScope, Expiry, GroupId, LeaseToken, Message, Outcome,
+    Policy, Queue, QueueId, QueueKind, ReceiptRule, Return, Sequence, State, Text, Timestamp, outcome,
 };
 
 use super::Ending;
@@ -101,8 +102,10 @@ pub struct Mutant<'a> {
     lives: BTreeMap<(QueueId, Sequence), u32>,
     /// Attempts shown too many, or too few.
     attempts: BTreeMap<(QueueId, Sequence), i64>,
+    /// Settings as they were asked for.
+    asked: BTreeMap<QueueId, Policy>,
     /// Receipts given out by receives.
-    receipts: BTreeMap<LeaseToken, ()>,
+    receipts: BTreeSet<LeaseToken>,
 }
 
 impl<'a> Mutant<'a> {
@@ -116,7 +119,8 @@ impl<'a> Mutant<'a> {
             windows: BTreeMap::new(),
             lives: BTreeMap::new(),
             attempts: BTreeMap::new(),
-            receipts: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            receipts: BTreeSet::new(),
         }
     }
 
@@ -188,10 +192,10 @@ impl<'a> Mutant<'a> {
             }
             (Bug::BatchBytesIgnored, Command::Lease(lease)) => lease.body_bytes_max = u64::MAX,
             (Bug::RenewalForgotten, Command::Extend(extend)) => extend.renew = false,
-            (_, Command::CreateQueue(CreateQueue { policy, .. })) => self.alter_policy(policy, 1),
+            (_, Command::CreateQueue(CreateQueue { policy, .. })) => self.alter_policy(policy),
             (_, Command::UpdateQueue(update)) => {
                 if let Some(policy) = &mut update.policy {
-                    self.alter_policy(policy, 1);
+                    self.alter_policy(policy);
                 }
             }
             _ => {}
@@ -199,19 +203,11 @@ impl<'a> Mutant<'a> {
         asked
     }
 
-    /// Settings as the bug has them, or, the other way round, as they were asked for.
-    fn alter_policy(&self, policy: &mut Policy, by: i64) {
-        if let (Bug::ScopeIgnored, kew_core::QueueKind::Fifo { scope, .. }, 1) =
-            (self.bug, &mut policy.kind, by)
-        {
-            *scope = kew_core::DeduplicationScope::Queue;
-        }
-        let Some(rule) = &mut policy.dead_letters else { return };
-        match self.bug {
-            Bug::DeadLetterOneAttemptLate => {
-                rule.attempts_max = rule.attempts_max.saturating_add_signed(by as i32)
-            }
-            Bug::DeadLetterKeepsItsPast if by > 0 => rule.carries = Carries::History,
+    fn alter_policy(&self, policy: &mut Policy) {
+        match (self.bug, &mut policy.kind, &mut policy.dead_letters) {
+            (Bug::ScopeIgnored, QueueKind::Fifo { scope, .. }, _) => *scope = DeduplicationScope::Queue,
+            (Bug::DeadLetterOneAttemptLate, _, Some(rule)) => rule.attempts_max += 1,
+            (Bug::DeadLetterKeepsItsPast, _, Some(rule)) => rule.carries = Carries::History,
             _ => {}
         }
     }
@@ -224,7 +220,15 @@ impl<'a> Mutant<'a> {
             Outcome::Counts(counts) if self.bug == Bug::DelayedCountedAsVisible => {
                 counts.visible += std::mem::take(&mut counts.delayed);
             }
-            Outcome::Queue(queue) => *queue = self.painted(queue),
+            Outcome::Queue(queue) => {
+                let policy = match asked {
+                    Command::CreateQueue(create) => Some(&create.policy),
+                    Command::UpdateQueue(update) => update.policy.as_ref(),
+                    _ => None,
+                };
+                self.asked.extend(policy.map(|policy| (queue.id, policy.clone())));
+                *queue = self.painted(queue);
+            }
             Outcome::Queues(queues) => queues.iter_mut().for_each(|queue| *queue = self.painted(queue)),
             _ => {}
         }
@@ -249,7 +253,7 @@ impl<'a> Mutant<'a> {
         let Command::Lease(lease) = asked else { return };
         for each in leased {
             let key = (each.message.queue, each.message.sequence);
-            let repeated = self.receipts.insert(each.token, ()).is_some();
+            let repeated = !self.receipts.insert(each.token);
             let shown = self.attempts.entry(key).or_default();
             match self.bug {
                 Bug::RepeatRaisesAttempts if repeated => *shown += 1,
@@ -277,10 +281,15 @@ impl<'a> Mutant<'a> {
         message.attempts = u32::try_from(i64::from(message.attempts) + by).unwrap_or_default();
     }
 
-    fn painted(&self, queue: &Queue) -> std::sync::Arc<Queue> {
-        let mut queue = queue.clone();
-        self.alter_policy(&mut queue.policy, -1);
-        std::sync::Arc::new(queue)
+    /// Shows a queue with the settings that were asked for; a rule's target may have been renamed since.
+    fn painted(&self, queue: &Arc<Queue>) -> Arc<Queue> {
+        let Some(asked) = self.asked.get(&queue.id) else { return queue.clone() };
+        let mut policy = Policy { kind: asked.kind, ..queue.policy.clone() };
+        if let (Some(rule), Some(asked)) = (&mut policy.dead_letters, &asked.dead_letters) {
+            rule.attempts_max = asked.attempts_max;
+            rule.carries = asked.carries;
+        }
+        Arc::new(Queue { policy, ..Queue::clone(queue) })
     }
 }
 

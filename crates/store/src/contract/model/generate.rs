@@ -14,8 +14,8 @@ use kew_core::queue::DOCUMENT_BYTES_MAX;
 use kew_core::{
     AccountId, Carries, Command, Content, ContentType, DeadLetterAction, DeadLetterRule, DeduplicationId,
     DeduplicationScope, DocumentKey, Expiry, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage, OwnerId,
-    Policy, QueueId, QueueKey, QueueKind, ReceiptRule, Return, Sequence, State, TaskId, Text, Timestamp,
-    WhenFree,
+    Policy, QueueId, QueueKey, QueueKind, ReceiptRule, Return, Sequence, State, TaskId, TaskState, Text,
+    Timestamp, WhenFree,
 };
 
 use super::random::Random;
@@ -40,6 +40,8 @@ pub(super) struct Generator {
     /// One group that sends and leases much, so that it becomes noisy.
     crowded: bool,
     unique: u64,
+    /// The receive that may be asked again.
+    last_attempt: Option<(QueueId, Text)>,
 }
 
 /// The kinds of step, each with how often it comes.
@@ -83,6 +85,7 @@ impl Generator {
             checks_always: random.chance(75),
             crowded: random.chance(10),
             unique: 0,
+            last_attempt: None,
             random,
         }
     }
@@ -109,7 +112,7 @@ impl Generator {
 
     fn action(&mut self, run: &Run<'_>) -> Action {
         if self.number <= 4 {
-            return Action::Do(self.first_queue(self.number as usize));
+            return Action::Do(Box::new(self.first_queue(self.number as usize)));
         }
         if self.random.below(150) == 0 {
             let ending = if self.random.chance(50) { Ending::Close } else { Ending::Kill };
@@ -119,7 +122,7 @@ impl Generator {
         loop {
             let (_, invent) = KINDS[self.random.weighted(&weights)];
             if let Some(command) = invent(self, run) {
-                return Action::Do(command);
+                return Action::Do(Box::new(command));
             }
         }
     }
@@ -179,6 +182,18 @@ impl Generator {
         }
         let queues: Vec<_> = run.model.queues().map(|queue| queue.id).collect();
         self.random.pick(&queues).copied()
+    }
+
+    /// A queue that holds such a message, if one is found in three tries.
+    fn queue_with(&mut self, run: &Run<'_>, wanted: fn(State) -> bool) -> Option<QueueId> {
+        let holds = |queue: QueueId| run.model.messages(queue).iter().any(|(.., state)| wanted(*state));
+        let mut queue = self.queue(run)?;
+        for _ in 0..2 {
+            if !holds(queue) {
+                queue = self.queue(run)?;
+            }
+        }
+        Some(queue)
     }
 
     fn is_fifo(run: &Run<'_>, queue: QueueId) -> bool {
@@ -253,7 +268,7 @@ impl Generator {
             (true, false) => Some(GroupId(self.text("g", 4))),
             (false, _) => None,
         };
-        let repeats = self.random.chance(30);
+        let repeats = self.random.chance(45);
         let own = if repeats { self.text("d", 4) } else { Text::from(format!("u{}", self.unique)) };
         let deduplication = self.random.chance(if fifo { 90 } else { 1 }).then_some(DeduplicationId(own));
         let content_hash = self.random.chance(80).then(|| DeduplicationId(self.text("h", 6)));
@@ -318,6 +333,12 @@ impl Generator {
         let lapse_delay =
             if self.random.chance(80) { Duration::ZERO } else { self.random.millis(&[1, 2_000]) };
         let attempt = self.random.chance(if fifo { 45 } else { 5 }).then(|| self.text("a", 3));
+        let again = self.last_attempt.clone().filter(|_| self.random.chance(30));
+        let (queue, attempt) = match again {
+            Some((queue, attempt)) => (queue, Some(attempt)),
+            None => (queue, attempt),
+        };
+        self.last_attempt = attempt.clone().map(|attempt| (queue, attempt)).or(self.last_attempt.take());
         let small = self.random.chance(15);
         let max =
             if self.crowded { 20 } else { *self.random.pick(&[1, 1, 2, 3, 10]).expect("there are five") };
@@ -355,14 +376,14 @@ impl Generator {
         let any = |random: &mut Random| random.pick(&run.known).map(|known| known.place);
         let recent = &run.known[run.known.len().saturating_sub(12)..];
         match self.random.below(100) {
-            0..62 => newest(*self.random.pick(&fitting)?),
-            62..75 => newest(stored.get(self.random.below(stored.len().max(1) as u64) as usize)?.0),
-            75..85 => self.random.pick(recent).map(|known| known.place),
-            85..97 => {
+            0..74 => newest(*self.random.pick(&fitting)?),
+            74..82 => newest(stored.get(self.random.below(stored.len().max(1) as u64) as usize)?.0),
+            82..86 => self.random.pick(recent).map(|known| known.place),
+            86..96 => {
                 let of_queue: Vec<_> = run.known.iter().filter(|known| known.place.queue == queue).collect();
                 self.random.pick(&of_queue).map(|known| known.place)
             }
-            97..99 => any(&mut self.random),
+            96..98 => any(&mut self.random),
             _ => any(&mut self.random).map(forged),
         }
     }
@@ -384,14 +405,14 @@ impl Generator {
     }
 
     fn ack(&mut self, run: &Run<'_>) -> Option<Command> {
-        let queue = self.queue(run)?;
+        let queue = self.queue_with(run, is_leased)?;
         let tokens = self.tokens(run, queue, is_leased)?;
         Some(Command::Ack(Ack { queue, receipt: self.receipt(), tokens }))
     }
 
     fn extend(&mut self, run: &Run<'_>) -> Option<Command> {
-        let queue = self.queue(run)?;
         let wanted = if self.random.chance(70) { is_leased } else { is_free };
+        let queue = self.queue_with(run, wanted)?;
         let tokens = self.tokens(run, queue, wanted)?;
         let mut entry = |token| Extension {
             token,
@@ -409,7 +430,7 @@ impl Generator {
     }
 
     fn release(&mut self, run: &Run<'_>) -> Option<Command> {
-        let queue = self.queue(run)?;
+        let queue = self.queue_with(run, is_leased)?;
         let tokens = self.tokens(run, queue, is_leased)?;
         let delay = self.random.millis(&[0, 0, 1, 3_000]);
         let entries = tokens.into_iter().map(|token| (token, delay)).collect();
@@ -418,7 +439,7 @@ impl Generator {
 
     /// Only receives nobody was told of are withdrawn, and a restart ends all of those.
     fn withdraw(&mut self, run: &Run<'_>) -> Option<Command> {
-        let queue = self.queue(run)?;
+        let queue = self.queue_with(run, is_leased)?;
         let mut tokens = self.tokens(run, queue, is_leased)?;
         let alive = |place: &LeaseToken| {
             run.known.iter().any(|known| known.since_restart && known.place.nonce == place.nonce)
@@ -548,11 +569,11 @@ impl Generator {
     // --- Moves -----------------------------------------------------------------------------------
 
     fn start_move(&mut self, run: &Run<'_>) -> Option<Command> {
-        let source = self.queue(run)?;
+        let source = self.queue_with(run, is_ready)?;
         let fifo = Self::is_fifo(run, source);
         let destination = match self.random.below(100) {
-            0..45 => None,
-            45..92 => Some(self.key_of_kind(fifo)),
+            0..30 => None,
+            30..92 => Some(self.key_of_kind(fifo)),
             _ => Some(self.any_key()),
         };
         let rate_max = self.random.chance(30).then_some(5);
@@ -561,7 +582,10 @@ impl Generator {
 
     fn some_task(&mut self, run: &Run<'_>) -> Option<TaskId> {
         let newest = run.model.tasks().last()?.id.0;
-        Some(TaskId(if self.random.chance(75) { newest } else { 1 + self.random.below(newest + 1) }))
+        let running = run.model.tasks().iter().filter(|task| task.state == TaskState::Running);
+        let running: Vec<_> = running.map(|task| task.id).collect();
+        let any = TaskId(1 + self.random.below(newest + 1));
+        if self.random.chance(90) { self.random.pick(&running).copied() } else { Some(any) }
     }
 
     fn continue_move(&mut self, run: &Run<'_>) -> Option<Command> {
@@ -579,11 +603,11 @@ impl Generator {
     }
 
     fn move_chosen(&mut self, run: &Run<'_>) -> Option<Command> {
-        let source = self.queue(run)?;
+        let source = self.queue_with(run, is_ready)?;
         let fifo = Self::is_fifo(run, source);
         let destination = match self.random.below(100) {
-            0..40 => None,
-            40..92 => Some(self.key_of_kind(fifo)),
+            0..30 => None,
+            30..92 => Some(self.key_of_kind(fifo)),
             _ => Some(self.any_key()),
         };
         let tokens = self.tokens(run, source, is_ready)?;

@@ -4,6 +4,8 @@
 //! which something ends, receipts of every age, several steps per commit, and restarts. A difference is shrunk to the
 //! steps that matter and told with the seed. `KEW_MODEL_HISTORIES` says how many to run, `KEW_MODEL_SEED` runs one.
 
+#[cfg(test)]
+mod coverage;
 mod generate;
 mod pairs;
 pub mod random;
@@ -109,16 +111,7 @@ fn guarded(run: impl FnOnce() -> Result<(), Mismatch>) -> Result<(), Mismatch> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-    use std::rc::Rc;
-
-    use kew_core::outcome::Extended;
-    use kew_core::{Command, Event, EventKind, Outcome, RuleError, State, Timestamp};
-
     use super::*;
-    use crate::StoreError;
-    use crate::contract::Ending;
 
     #[test]
     fn model_agrees_with_itself() {
@@ -126,118 +119,6 @@ mod tests {
             if let Err(difference) = history(seed, &|seed| Box::new(ModelSubject::new(seed))) {
                 panic!("{difference}");
             }
-        }
-    }
-
-    type Tally = Rc<RefCell<BTreeMap<String, u64>>>;
-
-    /// Notes what the histories lead to.
-    struct Tallied {
-        inner: ModelSubject,
-        tally: Tally,
-        events_seen: BTreeMap<(kew_core::QueueId, kew_core::Sequence), usize>,
-    }
-
-    impl Subject for Tallied {
-        fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
-            let asked: Vec<_> = batch.iter().map(|(_, command)| command.clone()).collect();
-            let answers = self.inner.steps(batch);
-            for (asked, answer) in asked.iter().zip(&answers) {
-                for what in self.words(asked, &answer.result) {
-                    *self.tally.borrow_mut().entry(what).or_default() += 1;
-                }
-            }
-            answers
-        }
-
-        fn restart(&mut self, ending: Ending) -> bool {
-            self.inner.restart(ending)
-        }
-
-        fn next_due(&self) -> Option<Option<Timestamp>> {
-            self.inner.next_due()
-        }
-    }
-
-    impl Tallied {
-        fn words(&mut self, asked: &Command, result: &Result<Outcome, StoreError>) -> Vec<String> {
-            let entry = |name: &str, error: &RuleError| format!("{name} {}", first_word(error));
-            match result {
-                Err(StoreError::Rule(error)) => vec![format!("{} {}", first_word(asked), first_word(error))],
-                Err(error) => vec![first_word(error)],
-                Ok(Outcome::Sent(sent)) => {
-                    sent.iter().map(|sent| format!("Sent duplicate {}", sent.duplicate)).collect()
-                }
-                Ok(Outcome::Leased(leased)) => leased
-                    .iter()
-                    .map(|leased| format!("Leased attempts {}", leased.message.attempts.min(5)))
-                    .collect(),
-                Ok(Outcome::Withdrawn(count)) => vec![format!("Withdrawn {}", count.min(&2))],
-                Ok(Outcome::Acked(entries)) => entries
-                    .iter()
-                    .map(|entry_| {
-                        entry_.as_ref().map_or_else(|error| entry("Ack", error), |()| "Acked".into())
-                    })
-                    .collect(),
-                Ok(Outcome::Extended(entries)) => entries
-                    .iter()
-                    .map(|each| match each {
-                        Ok(Extended::Free) => "Extended Free".into(),
-                        Ok(Extended::Until { .. }) => "Extended Until".into(),
-                        Err(error) => entry("Extend", error),
-                    })
-                    .collect(),
-                Ok(Outcome::Released(entries)) => entries
-                    .iter()
-                    .map(|each| {
-                        each.as_ref().map_or_else(|error| entry("Release", error), |_| "Released".into())
-                    })
-                    .collect(),
-                Ok(Outcome::MovedChosen(entries)) => entries
-                    .iter()
-                    .map(|each| {
-                        each.as_ref().map_or_else(|error| entry("MoveChosen", error), |_| "Moved".into())
-                    })
-                    .collect(),
-                Ok(Outcome::Move(task)) => vec![format!("Move {:?}", task.state)],
-                Ok(Outcome::Peeked(seen)) => {
-                    seen.iter().map(|(message, _)| format!("Peeked {}", state_word(message.state))).collect()
-                }
-                Ok(Outcome::History(events)) => events.iter().map(|event| event_word(event)).collect(),
-                Ok(outcome) => vec![first_word(outcome)],
-            }
-        }
-    }
-
-    fn first_word(debug: &impl std::fmt::Debug) -> String {
-        let text = format!("{debug:?}");
-        text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
-    }
-
-    fn state_word(state: State) -> String {
-        first_word(&state)
-    }
-
-    fn event_word(event: &Event) -> String {
-        match event.kind {
-            EventKind::Leased { attempts, .. } => format!("event Leased {}", attempts.min(4)),
-            kind => format!("event {}", first_word(&kind)),
-        }
-    }
-
-    #[test]
-    fn tally() {
-        let tally = Tally::default();
-        for seed in seeds() {
-            let make = |seed| {
-                let inner = ModelSubject::new(seed);
-                Box::new(Tallied { inner, tally: tally.clone(), events_seen: BTreeMap::new() })
-                    as Box<dyn Subject>
-            };
-            assert!(!differs(seed, &make));
-        }
-        for (what, count) in tally.borrow().iter() {
-            println!("{count:8} {what}");
         }
     }
 }

@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
             let step = Step {
                 number,
                 now: self.now,
-                action: Action::Do(command.clone()),
+                action: Action::Do(Box::new(command.clone())),
                 commits: true,
                 checks: false,
             };

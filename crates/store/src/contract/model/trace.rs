@@ -29,7 +29,7 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// A command.
-    Do(Command),
+    Do(Box<Command>),
     /// The store is ended and opened again.
     Restart(Ending),
 }
@@ -118,7 +118,7 @@ pub(super) fn smaller(step: &Step) -> Vec<Step> {
         if entries.len() < 2 { Vec::new() } else { (0..entries.len()).map(leave_out).collect() }
     }
     let Action::Do(command) = &step.action else { return Vec::new() };
-    let commands = match command {
+    let commands = match command.as_ref() {
         Command::Send(send) => without(&send.messages, |messages| {
             Command::Send(kew_core::command::Send { messages, ..send.clone() })
         }),
@@ -136,5 +136,8 @@ pub(super) fn smaller(step: &Step) -> Vec<Step> {
         }),
         _ => Vec::new(),
     };
-    commands.into_iter().map(|command| Step { action: Action::Do(command), ..step.clone() }).collect()
+    commands
+        .into_iter()
+        .map(|command| Step { action: Action::Do(Box::new(command)), ..step.clone() })
+        .collect()
 }
