@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub type Address = u64;
 
 /// Set in the addresses of survivor segments.
-pub const SURVIVOR_SPACE: Address = 1 << 47;
+pub const SURVIVOR_SPACE: Address = 1 << 61;
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: u64 = 9;

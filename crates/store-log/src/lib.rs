@@ -4,20 +4,32 @@
 //! ([`Segments`]), a journal of framed batches ([`Journal`]), survivors copied out of nearly dead segments
 //! ([`SurvivorWriter`]), single reads ([`Reader`]), checkpoints ([`CheckpointWriter`], [`Manifest`]) and the store's
 //! identity ([`Identity`]). Every byte it writes is described in `docs/storage-format.md`.
+//!
+//! Above it, [`LogStore`] keeps the ledger of `kew-store` and journals its changes: commands of many callers share one
+//! batch and one sync. Upkeep (checkpoints, copying survivors forward, recycling) runs beside it.
 
 mod batch;
 mod checkpoint;
 mod disk;
 mod error;
 mod frame;
+mod gate;
 mod identity;
 mod journal;
+mod live;
 mod manifest;
+mod options;
 mod reader;
+mod recent;
+mod reclaim;
+mod recover;
 mod scan;
 mod segment;
 mod segments;
+mod shelf;
+mod store;
 mod survivor;
+mod upkeep;
 
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
 pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
@@ -29,8 +41,12 @@ pub use frame::{
 pub use identity::{IDENTITY_FILE, Identity, lock_store};
 pub use journal::{Appended, Journal, Recovery, SyncTarget};
 pub use manifest::{MANIFEST_FILE, Manifest, ManifestFields, SegmentUse, Sidecar, SliceRef};
+pub use options::{Drive, Durability, LogOptions};
 pub use reader::Reader;
+pub use recover::OpenReport;
 pub use scan::{ReplayStart, ScanEnd, TailReport, is_survivor, scan_frames, scan_journal};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentKind};
 pub use segments::{Room, SegmentOptions, Segments};
+pub use store::{LogStats, LogStore};
+pub use upkeep::Upkeep;
 pub use survivor::SurvivorWriter;

@@ -13,9 +13,9 @@ fn fields(batch: u64) -> ManifestFields {
     ManifestFields {
         replay: ReplayStart { address: batch * 100, batch: batch + 1 },
         durable_through: batch,
-        segments: vec![SegmentUse { number: 4, kind: SegmentKind::Survivor, base: 1 << 47, used: 9 }],
+        segments: vec![SegmentUse { number: 4, kind: SegmentKind::Survivor, base: 1 << 61, used: 9 }],
         next_segment: 5,
-        survivor_end: (1 << 47) + 100,
+        survivor_end: (1 << 61) + 100,
         sidecars: Vec::new(),
         meta: Bytes::from_static(b"anything"),
     }

@@ -49,7 +49,7 @@ impl<S: Shelf> Ledger<S> {
             }
             Change::Sent(sent) => self.apply_sent(at, sent, address),
             Change::Leased(leased) => self.apply_leased(at, leased),
-            Change::Repeated { queue, until, sequences } => self.apply_repeated(*queue, *until, sequences),
+            Change::Repeated { queue, until, sequences } => self.apply_repeated(at, *queue, *until, sequences),
             Change::Withdrawn { queue, sequences } => self.apply_withdrawn(*queue, sequences),
             Change::Acked { queue, sequences } => {
                 for sequence in *sequences {
@@ -201,10 +201,17 @@ impl<S: Shelf> Ledger<S> {
         self.changed(leased.queue);
     }
 
-    pub(super) fn apply_repeated(&mut self, queue: QueueId, until: Timestamp, sequences: &[Sequence]) {
+    pub(super) fn apply_repeated(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        until: Timestamp,
+        sequences: &[Sequence],
+    ) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         for sequence in sequences {
             book.repeat(*sequence, until);
+            self.history.push(at, queue, *sequence, EventKind::Extended { until });
         }
         self.changed(queue);
     }

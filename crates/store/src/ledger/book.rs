@@ -4,7 +4,9 @@
 //! is leased, hidden for a short while or back from either on a FIFO queue, an [`Entry`] with one alarm. Nothing here
 //! decides a law; the steps do, and tell the book what became of a message.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use kew_core::{
     Counts, Expiry, GroupId, MoveReason, Queue, QueueKey, Return, Sequence, Text, Timestamp, rules,
 };
 
+use super::block::Block;
 use super::far::Far;
 use super::fifo::{End, Fifo, Stand};
 use super::groups::Groups;
@@ -101,11 +104,6 @@ impl Book {
 
     fn retention(&self) -> Duration {
         self.queue.policy.retention
-    }
-
-    /// Messages stored, in any state.
-    pub(crate) fn stored(&self) -> u64 {
-        self.stored
     }
 
     /// Leases running.
@@ -275,7 +273,8 @@ impl Book {
         self.each_rest(&mut see);
     }
 
-    fn each_rest(&self, see: &mut impl FnMut(&Item)) {
+    /// Every message at rest on a FIFO queue, oldest first.
+    pub(crate) fn each_rest(&self, see: &mut impl FnMut(&Item)) {
         let Some(fifo) = &self.fifo else { return };
         let mut next = fifo.oldest().map(|(node, _)| node);
         while let Some(node) = next {
@@ -296,6 +295,14 @@ impl Book {
             None => self.ready.get(sequence).or_else(|| self.far.get(sequence))?,
         };
         Some((item, None))
+    }
+
+    /// The lease of a message, while one is running.
+    pub(crate) fn running_lease(&self, sequence: Sequence) -> Option<&Lease> {
+        match &self.entries.get(&sequence)?.hold {
+            Hold::Leased(lease) => Some(lease),
+            Hold::Ready | Hold::Delayed => None,
+        }
     }
 
     /// Whether a lease of this message is running.
@@ -351,10 +358,17 @@ impl Book {
         }
     }
 
-    /// The messages a group offers, in order, up to so many.
-    pub(crate) fn offered_by(&self, group: u32, max: usize) -> Vec<Item> {
+    /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
+    pub(crate) fn offered_by(&self, group: u32, max: usize, leaves: impl Fn(&Item) -> bool) -> Vec<Item> {
         let Some(fifo) = &self.fifo else { return Vec::new() };
-        fifo.offered(&self.groups, group).take(max).map(|node| self.item_of(fifo, node)).collect()
+        let mut staying = 0;
+        let mut wanted = |item: &Item| {
+            let room = staying < max;
+            staying += usize::from(!leaves(item));
+            room
+        };
+        let items = fifo.offered(&self.groups, group).map(|node| self.item_of(fifo, node));
+        items.take_while(|item| wanted(item)).collect()
     }
 
     /// The messages a FIFO queue offers, group by group in the order of the rotation.
@@ -444,6 +458,7 @@ impl Book {
         now: Timestamp,
         mut lease: Lease,
     ) -> Option<Item> {
+        self.forget_departure(sequence);
         let entry = self.lift(sequence)?;
         let item = &mut entry.item;
         lease.before = Some(Before {
@@ -563,11 +578,14 @@ impl Book {
         if let Hold::Leased(lease) = &mut entry.hold {
             lease.until = until;
             lease.before = None;
+            // It ends by itself from now on, so nobody keeps it.
+            lease.owner = None;
             let attempt = lease.attempt.take();
             self.forget_attempt(attempt.as_ref());
             self.set_alarm(sequence);
             return;
         }
+        self.forget_departure(sequence);
         let lease = Lease {
             until,
             received_at: now,
@@ -579,6 +597,13 @@ impl Book {
             before: None,
         };
         self.hold(sequence, Hold::Leased(lease), End::Back);
+    }
+
+    /// Whoever leases a message again may ack it to the last millisecond: what its last lease had set in motion stops.
+    fn forget_departure(&mut self, sequence: Sequence) {
+        if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
+            self.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
+        }
     }
 
     /// A message's content lies elsewhere now. Returns where it lay and how long its body was.
@@ -628,6 +653,8 @@ impl Book {
     pub(crate) fn repeat(&mut self, sequence: Sequence, until: Timestamp) {
         if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
             lease.until = until;
+            // Told a second time: undoing it now would take it from whoever was told first.
+            lease.before = None;
             self.set_alarm(sequence);
         }
     }
@@ -777,6 +804,7 @@ impl Book {
         let delay = self.queue.policy.delay;
         let Some(fifo) = &mut self.fifo else { return };
         let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
+        // Each message that changes sides, with its group, in the order of sends: that of the groups' turns.
         let mut changed = fifo.redraw_delay(shown_through);
         let follows: Vec<Sequence> = self
             .entries
@@ -792,12 +820,172 @@ impl Book {
         for sequence in follows {
             let Some(entry) = self.entries.get_mut(&sequence) else { continue };
             entry.item.visible_at = entry.item.sent_at.plus(delay);
-            let hidden = entry.item.visible_at > now;
-            changed.push(entry.item.group - 1);
-            self.hold(sequence, if hidden { Hold::Delayed } else { Hold::Ready }, End::Back);
+            changed.push((sequence, entry.item.group - 1));
         }
-        for group in changed {
-            self.regroup(group, End::Back);
+        changed.sort_unstable();
+        for (sequence, group) in changed {
+            match self.entries.get(&sequence).map(|entry| entry.item.visible_at > now) {
+                Some(true) => self.hold(sequence, Hold::Delayed, End::Back),
+                Some(false) => self.hold(sequence, Hold::Ready, End::Back),
+                None => {
+                    self.regroup(group, End::Back);
+                }
+            }
         }
     }
+
+    // --- Checkpoints and copying forward ---
+
+    /// What a slice holds beside the definition and the counters.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        Parts {
+            ready: &self.ready,
+            far: &self.far,
+            fifo: self.fifo.as_deref(),
+            groups: &self.groups,
+            origins: &self.origins,
+            entries: &self.entries,
+            departures: &self.departures,
+            attempts: &self.attempts,
+        }
+    }
+
+    pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: &[&str]) {
+        self.origins = origins;
+        self.groups = Groups::with_names(groups);
+    }
+
+    /// A standard queue's messages, from a slice.
+    pub(crate) fn restore_order(&mut self, ready: Ready, far: Far, entries: Vec<Entry>) -> Option<()> {
+        for item in ready.iter_unordered().chain(far.iter()) {
+            self.restore_count(&item)?;
+        }
+        (self.ready, self.far) = (ready, far);
+        entries.into_iter().try_for_each(|entry| self.restore_entry(entry))
+    }
+
+    /// A FIFO queue's messages, from a slice: those at rest and those with an entry, each in order.
+    pub(crate) fn restore_groups(
+        &mut self,
+        rest: &[Item],
+        delayed_from: Sequence,
+        entries: Vec<Entry>,
+        rotation: &[u32],
+    ) -> Option<()> {
+        let mut rest = rest.iter().peekable();
+        for mut entry in entries {
+            while let Some(item) = rest.next_if(|item| item.sequence < entry.item.sequence) {
+                self.restore_rest(item, delayed_from)?;
+            }
+            let stand = if matches!(entry.hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
+            self.groups.get(entry.item.group.checked_sub(1)?)?;
+            entry.node = self.fifo.as_mut()?.push_touched(&mut self.groups, &entry.item, stand);
+            self.restore_entry(entry)?;
+        }
+        rest.try_for_each(|item| self.restore_rest(item, delayed_from))?;
+        let fifo = self.fifo.as_mut()?;
+        for group in rotation {
+            fifo.regroup(&mut self.groups, *group, End::Back);
+        }
+        Some(())
+    }
+
+    fn restore_rest(&mut self, item: &Item, delayed_from: Sequence) -> Option<()> {
+        self.groups.get(item.group.checked_sub(1)?)?;
+        self.fifo.as_mut()?.push_rest(&mut self.groups, item, item.sequence >= delayed_from);
+        self.restore_count(item)
+    }
+
+    fn restore_count(&mut self, item: &Item) -> Option<()> {
+        self.stored += 1;
+        self.body_bytes += u64::from(item.body_bytes);
+        if let Some(slot) = item.group.checked_sub(1) {
+            self.groups.get_mut(slot)?.messages += 1;
+        }
+        Some(())
+    }
+
+    fn restore_entry(&mut self, entry: Entry) -> Option<()> {
+        self.restore_count(&entry.item)?;
+        match &entry.hold {
+            Hold::Ready => {}
+            Hold::Delayed => self.delayed += 1,
+            Hold::Leased(_) => {
+                self.in_flight += 1;
+                if let Some(slot) = entry.item.group.checked_sub(1) {
+                    self.groups.get_mut(slot)?.leased += 1;
+                }
+            }
+        }
+        let sequence = entry.item.sequence;
+        self.entries.insert(sequence, entry);
+        self.set_alarm(sequence);
+        Some(())
+    }
+
+    pub(crate) fn restore_departure(&mut self, at: Timestamp, sequence: Sequence) {
+        self.departures.insert((at, sequence));
+    }
+
+    /// The places within `range` that messages here rest on.
+    pub(crate) fn places_in(&self, range: &Range<Address>, places: &mut Vec<Address>) {
+        let mut note = |item: &Item| {
+            if range.contains(&item.address) {
+                places.push(item.address);
+            }
+        };
+        let near = |block: &&Block| block.addresses.0 < range.end && block.addresses.1 >= range.start;
+        for block in self.ready.blocks().chain(self.far.blocks()).filter(near) {
+            block.live_items().for_each(|(_, item)| note(&item));
+        }
+        self.ready.aside_items().for_each(&mut note);
+        self.entries.values().for_each(|entry| note(&entry.item));
+        self.each_rest(&mut note);
+    }
+
+    /// Gives every message that rests on one of these places its new one. Returns how many did, as (old, new, bytes).
+    pub(crate) fn relocate(&mut self, range: &Range<Address>, to: &HashMap<Address, Address>) -> Vec<(Address, Address, u32)> {
+        let moved = RefCell::new(Vec::new());
+        let new_place = |item: &Item| {
+            let new = *to.get(&item.address)?;
+            moved.borrow_mut().push((item.address, new, item.body_bytes));
+            Some(new)
+        };
+        let move_single = |item: &mut Item| {
+            if let Some(new) = new_place(item) {
+                item.address = new;
+            }
+        };
+        let move_block = |block: &mut Block| {
+            if block.addresses.0 < range.end && block.addresses.1 >= range.start {
+                block.relocate(new_place);
+            }
+        };
+        self.ready.relocate(move_block, move_single);
+        self.far.blocks_mut().for_each(move_block);
+        self.entries.values_mut().for_each(|entry| move_single(&mut entry.item));
+        if let Some(fifo) = &mut self.fifo {
+            fifo.relocate(new_place);
+        }
+        moved.into_inner()
+    }
+
+    /// Bytes held in memory, about.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let fifo = self.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
+        let entries = self.entries.capacity() * (size_of::<Entry>() + 32) + self.alarms.len() * 24;
+        size_of::<Self>() + self.ready.heap_bytes() + self.far.heap_bytes() + self.groups.heap_bytes() + fifo + entries
+    }
+}
+
+/// The parts of a book that a slice holds.
+pub(crate) struct Parts<'a> {
+    pub ready: &'a Ready,
+    pub far: &'a Far,
+    pub fifo: Option<&'a Fifo>,
+    pub groups: &'a Groups,
+    pub origins: &'a [(QueueKey, MoveReason)],
+    pub entries: &'a HashMap<Sequence, Entry>,
+    pub departures: &'a BTreeSet<(Timestamp, Sequence)>,
+    pub attempts: &'a HashMap<Text, Attempt>,
 }

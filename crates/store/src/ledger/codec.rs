@@ -272,7 +272,7 @@ fn read_option<'a, T>(
     }
 }
 
-fn put_sequences(out: &mut Vec<u8>, sequences: &[Sequence]) {
+pub(super) fn put_sequences(out: &mut Vec<u8>, sequences: &[Sequence]) {
     put(out, sequences.len() as u64);
     let mut last = 0_u64;
     for sequence in sequences {
@@ -281,7 +281,7 @@ fn put_sequences(out: &mut Vec<u8>, sequences: &[Sequence]) {
     }
 }
 
-fn read_sequences(from: &mut Reader<'_>) -> Option<Vec<Sequence>> {
+pub(super) fn read_sequences(from: &mut Reader<'_>) -> Option<Vec<Sequence>> {
     let count = from.number()?;
     let mut sequences = Vec::new();
     let mut last = 0_u64;
@@ -300,22 +300,22 @@ fn read_text(from: &mut Reader<'_>) -> Option<Arc<str>> {
     std::str::from_utf8(from.bytes()?).ok().map(Arc::from)
 }
 
-fn put_key(out: &mut Vec<u8>, key: &QueueKey) {
+pub(super) fn put_key(out: &mut Vec<u8>, key: &QueueKey) {
     put(out, key.account.0);
     put_text(out, &key.region);
     put_text(out, &key.name);
 }
 
-fn read_key(from: &mut Reader<'_>) -> Option<QueueKey> {
+pub(super) fn read_key(from: &mut Reader<'_>) -> Option<QueueKey> {
     Some(QueueKey { account: AccountId(from.number()?), region: read_text(from)?, name: read_text(from)? })
 }
 
-fn put_document_key(out: &mut Vec<u8>, key: &DocumentKey) {
+pub(super) fn put_document_key(out: &mut Vec<u8>, key: &DocumentKey) {
     put_text(out, &key.owner);
     put_text(out, &key.key);
 }
 
-fn read_document_key(from: &mut Reader<'_>) -> Option<DocumentKey> {
+pub(super) fn read_document_key(from: &mut Reader<'_>) -> Option<DocumentKey> {
     Some(DocumentKey { owner: read_text(from)?, key: read_text(from)? })
 }
 
@@ -323,14 +323,14 @@ fn read_id(from: &mut Reader<'_>) -> Option<MessageId> {
     Some(MessageId(from.take(16)?.try_into().ok()?))
 }
 
-fn reason_number(reason: MoveReason) -> u8 {
+pub(super) fn reason_number(reason: MoveReason) -> u8 {
     match reason {
         MoveReason::AttemptsExhausted => 0,
         MoveReason::Redriven => 1,
     }
 }
 
-fn read_reason(from: &mut Reader<'_>) -> Option<MoveReason> {
+pub(super) fn read_reason(from: &mut Reader<'_>) -> Option<MoveReason> {
     match from.byte()? {
         0 => Some(MoveReason::AttemptsExhausted),
         1 => Some(MoveReason::Redriven),
@@ -338,14 +338,14 @@ fn read_reason(from: &mut Reader<'_>) -> Option<MoveReason> {
     }
 }
 
-fn return_number(returns: Return) -> u8 {
+pub(super) fn return_number(returns: Return) -> u8 {
     match returns {
         Return::InPlace => 0,
         Return::Behind => 1,
     }
 }
 
-fn read_return(from: &mut Reader<'_>) -> Option<Return> {
+pub(super) fn read_return(from: &mut Reader<'_>) -> Option<Return> {
     match from.byte()? {
         0 => Some(Return::InPlace),
         1 => Some(Return::Behind),

@@ -123,6 +123,11 @@ impl Far {
         self.buckets.values().flatten().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// All blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.buckets.values().flatten()
+    }
+
     /// All blocks, to change where contents lie.
     pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         self.buckets.values_mut().flatten()

@@ -308,8 +308,8 @@ impl Fifo {
     }
 
     /// Draws the line between shown and delayed anew: messages at rest sent after `shown_through` are delayed.
-    /// Returns the groups of messages that changed sides.
-    pub(crate) fn redraw_delay(&mut self, shown_through: Option<Timestamp>) -> Vec<u32> {
+    /// Returns the messages that changed sides, each with its group.
+    pub(crate) fn redraw_delay(&mut self, shown_through: Option<Timestamp>) -> Vec<(Sequence, u32)> {
         let old = self.frontier;
         let mut frontier = NIL;
         let mut delayed = 0;
@@ -326,7 +326,7 @@ impl Fifo {
         let (mut slot, end) = if place(old) < place(frontier) { (old, frontier) } else { (frontier, old) };
         let mut changed = Vec::new();
         while slot != NIL && slot != end {
-            changed.push(self.nodes[slot as usize].group);
+            changed.push((self.nodes[slot as usize].sequence, self.nodes[slot as usize].group));
             slot = self.nodes[slot as usize].age.1;
         }
         changed
@@ -357,16 +357,6 @@ impl Fifo {
     /// The first message a group offers.
     pub(crate) fn head(&self, groups: &Groups, group: u32) -> Option<u32> {
         self.offered(groups, group).next()
-    }
-
-    /// The nodes of a group, whatever they are doing.
-    pub(crate) fn members<'a>(&'a self, groups: &Groups, group: u32) -> impl Iterator<Item = u32> + 'a {
-        let mut slot = groups.get(group).map_or(NIL, |group| group.ends.0);
-        std::iter::from_fn(move || {
-            let member = (slot != NIL).then_some(slot)?;
-            slot = self.nodes[slot as usize].near.1;
-            Some(member)
-        })
     }
 
     /// Sets what a touched message is doing.

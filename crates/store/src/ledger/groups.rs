@@ -83,6 +83,26 @@ impl Groups {
         self.free.push(slot);
     }
 
+    /// The names of all slots, in order.
+    pub(crate) fn names(&self) -> Vec<Option<&str>> {
+        self.slots.iter().map(|group| group.as_ref().map(|group| &*group.name)).collect()
+    }
+
+    /// A table with these names in these slots; an empty name is a free slot.
+    pub(crate) fn with_names(names: &[&str]) -> Self {
+        let mut groups = Self::default();
+        let taken = |name: &str| GroupId(kew_core::Text::from(name));
+        for (slot, name) in (0..).zip(names) {
+            // A free slot is made under a name of its own and forgotten, so that the next one gets its number.
+            let filler = format!("\0{slot}");
+            groups.slot(&taken(if name.is_empty() { &filler } else { name }));
+        }
+        for (slot, _) in (0..).zip(names).filter(|(_, name)| name.is_empty()) {
+            groups.forget_empty(slot);
+        }
+        groups
+    }
+
     /// All slots in use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.slots.iter().enumerate().filter_map(|(slot, group)| Some((slot as u32, group.as_ref()?)))

@@ -144,6 +144,11 @@ impl Lane {
         self.blocks.iter().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// All blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter()
+    }
+
     /// All blocks, to change where contents lie.
     pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
         self.blocks.iter_mut()

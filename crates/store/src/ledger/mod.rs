@@ -24,6 +24,7 @@ mod steps;
 pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -36,6 +37,7 @@ use smallvec::SmallVec;
 
 pub use change::Change;
 pub use shelf::{Address, Shelf, Stored};
+pub use slice::{GENERATION_KEYS, META_KEY};
 
 use crate::StoreError;
 use crate::token::TokenKey;
@@ -152,6 +154,34 @@ impl<S: Shelf> Ledger<S> {
     /// The next instant something is due, or an earlier one.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The places within `range` that messages of a queue rest on.
+    pub fn places_in(&self, queue: u64, range: &Range<Address>) -> Vec<Address> {
+        let mut places = Vec::new();
+        if let Some(book) = self.books.get(&QueueId(queue)) {
+            book.places_in(range, &mut places);
+        }
+        places
+    }
+
+    /// Gives messages of a queue their new places, after their contents were copied there.
+    pub fn relocate(&mut self, queue: u64, range: &Range<Address>, to: &HashMap<Address, Address>) {
+        let queue = QueueId(queue);
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        let moved = book.relocate(range, to);
+        if !moved.is_empty() {
+            self.dirty.insert(queue);
+        }
+        for (old, new, body_bytes) in moved {
+            self.shelf.vacate(old, body_bytes);
+            self.shelf.occupy(new, body_bytes);
+        }
+    }
+
+    /// Bytes of memory the queues hold, about.
+    pub fn heap_bytes(&self) -> usize {
+        self.books.values().map(|book| book.heap_bytes()).sum()
     }
 
     /// The newest instant seen.

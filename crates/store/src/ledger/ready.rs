@@ -53,7 +53,8 @@ impl Default for Ready {
 }
 
 impl Ready {
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.lane.len() + self.aside.len() + self.folded_live
     }
 
@@ -225,6 +226,16 @@ impl Ready {
             }
         }
         self.review_expiry(retention);
+    }
+
+    /// All blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.lane.blocks().chain(self.folded.values().flat_map(Lane::blocks))
+    }
+
+    /// The messages that stand aside.
+    pub(crate) fn aside_items(&self) -> impl Iterator<Item = &Item> {
+        self.aside.values()
     }
 
     /// All blocks, and all single messages, to change where contents lie.

@@ -1,1 +1,283 @@
-//! A queue's part of a checkpoint, and the part that belongs to none.
+//! A queue's part of a checkpoint, and the parts that belong to no queue.
+//!
+//! A slice is everything the book knows of one queue at one moment. Packed blocks are written as they are. Two more
+//! kinds of slice exist: one for tasks, documents and counters, and one for each generation of deduplication ids.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_core::time::millis;
+use kew_core::{AccountId, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
+
+use super::block::Block;
+use super::book::Book;
+use super::codec;
+use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use super::shelf::Shelf;
+use super::varint::{Reader, put, put_bytes, put_signed};
+use super::Ledger;
+
+/// The key of the slice that belongs to no queue. Queues have their ids as keys, which begin at 1.
+pub const META_KEY: u64 = 0;
+/// Set in the keys of generations of deduplication ids.
+pub const GENERATION_KEYS: u64 = 1 << 63;
+
+impl<S: Shelf> Ledger<S> {
+    /// Begins a checkpoint: the keys of the queues to be written anew. The others are unchanged since the last one.
+    pub fn begin_checkpoint(&mut self) -> Vec<u64> {
+        self.dropped.clear();
+        std::mem::take(&mut self.dirty).into_iter().map(|queue| queue.0).collect()
+    }
+
+    /// A checkpoint that was begun failed: these must be written by the next one.
+    pub fn mark_changed(&mut self, keys: &[u64]) {
+        self.dirty.extend(keys.iter().map(|key| QueueId(*key)).filter(|queue| self.books.contains_key(queue)));
+    }
+
+    /// The keys of all queues there are.
+    pub fn queue_keys(&self) -> Vec<u64> {
+        self.books.keys().map(|queue| queue.0).collect()
+    }
+
+    /// The keys of all generations of deduplication ids, and whether each can still grow. To be asked after the
+    /// queues were written: a send that a queue's slice reflects is then in its generation's slice too.
+    pub fn generation_keys(&self) -> Vec<(u64, bool)> {
+        let starts: Vec<Timestamp> = self.sends.generations().collect();
+        let newest = starts.last().copied();
+        starts.into_iter().map(|start| (GENERATION_KEYS | start.0, Some(start) == newest)).collect()
+    }
+
+    /// Writes the slice of a key; false when there is nothing under it (any more).
+    pub fn write_slice(&self, key: u64, out: &mut Vec<u8>) -> bool {
+        if key == META_KEY {
+            self.write_meta(out);
+            return true;
+        }
+        if key & GENERATION_KEYS != 0 {
+            self.sends.write(Timestamp(key & !GENERATION_KEYS), out);
+            return !out.is_empty();
+        }
+        let Some(book) = self.books.get(&QueueId(key)) else { return false };
+        write_book(book, out);
+        true
+    }
+
+    /// Reads a slice back into an empty ledger; `None` when the bytes are not one.
+    pub fn load_slice(&mut self, key: u64, bytes: &Bytes) -> Option<()> {
+        let mut from = Reader::new(bytes);
+        if key == META_KEY {
+            self.read_meta(&mut from, bytes)?;
+        } else if key & GENERATION_KEYS != 0 {
+            self.sends.read(&mut from)?;
+        } else {
+            let book = read_book(&mut from, bytes)?;
+            let id = book.queue.id;
+            book.each_item(&mut |item: &Item| self.shelf.occupy(item.address, item.body_bytes));
+            self.next_queue = self.next_queue.max(id.0 + 1);
+            self.names.insert(book.queue.key.clone(), id);
+            self.books.insert(id, Box::new(book));
+            self.register(id);
+        }
+        from.is_empty().then_some(())
+    }
+
+    fn write_meta(&self, out: &mut Vec<u8>) {
+        put(out, self.newest.0);
+        put(out, self.next_queue);
+        put(out, self.next_task);
+        put(out, self.tasks.len() as u64);
+        for task in self.tasks.values() {
+            codec::put_task(out, task);
+        }
+        put(out, self.documents.len() as u64);
+        for ((account, key), bytes) in &self.documents {
+            put(out, account.0);
+            codec::put_document_key(out, key);
+            put_bytes(out, bytes);
+        }
+    }
+
+    fn read_meta(&mut self, from: &mut Reader<'_>, _bytes: &Bytes) -> Option<()> {
+        self.newest = self.newest.max(Timestamp(from.number()?));
+        self.next_queue = self.next_queue.max(from.number()?);
+        self.next_task = self.next_task.max(from.number()?);
+        for _ in 0..from.number()? {
+            let task = codec::read_task(from)?;
+            self.tasks.insert(task.id, Arc::new(task));
+        }
+        for _ in 0..from.number()? {
+            let (account, key) = (AccountId(from.number()?), codec::read_document_key(from)?);
+            self.documents.insert((account, key), Bytes::copy_from_slice(from.bytes()?));
+        }
+        Some(())
+    }
+}
+
+fn write_book(book: &Book, out: &mut Vec<u8>) {
+    codec::put_queue(out, &book.queue);
+    put(out, book.next_sequence);
+    put(out, u64::from(book.epoch));
+    let parts = book.parts();
+    put(out, parts.origins.len() as u64);
+    for (key, reason) in parts.origins {
+        codec::put_key(out, key);
+        out.push(codec::reason_number(*reason));
+    }
+    let names = parts.groups.names();
+    put(out, names.len() as u64);
+    for name in names {
+        // An empty name marks a slot that is free.
+        put_bytes(out, name.unwrap_or_default().as_bytes());
+    }
+    match parts.fifo {
+        None => {
+            parts.ready.write(out);
+            parts.far.write(out);
+        }
+        Some(fifo) => {
+            put(out, fifo.first_delayed().map_or(u64::MAX, |(node, _)| fifo.sequence_of(node).0));
+            let mut rest = Vec::new();
+            book.each_rest(&mut |item: &Item| rest.push(*item));
+            write_items(out, &rest);
+            let rotation: Vec<u32> = fifo.rotation(parts.groups).collect();
+            put(out, rotation.len() as u64);
+            for group in rotation {
+                put(out, u64::from(group));
+            }
+        }
+    }
+    let mut entries: Vec<&Entry> = parts.entries.values().collect();
+    entries.sort_unstable_by_key(|entry| entry.item.sequence);
+    write_items(out, &entries.iter().map(|entry| entry.item).collect::<Vec<_>>());
+    for entry in entries {
+        write_hold(out, &entry.hold);
+    }
+    put(out, parts.departures.len() as u64);
+    for (at, sequence) in parts.departures {
+        put(out, at.0);
+        put(out, sequence.0);
+    }
+    put(out, parts.attempts.len() as u64);
+    for (id, attempt) in parts.attempts {
+        put_bytes(out, id.as_bytes());
+        put(out, attempt.first_at.0);
+        codec::put_sequences(out, &attempt.sequences);
+    }
+}
+
+fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
+    let queue = Arc::new(codec::read_queue(from, bytes)?);
+    let retention = queue.policy.retention;
+    let is_fifo = queue.policy.kind.is_fifo();
+    let mut book = Book::new(queue);
+    let next_sequence = from.number()?;
+    book.epoch = u32::try_from(from.number()?).ok()?;
+    let mut origins = Vec::new();
+    for _ in 0..from.number()? {
+        origins.push((codec::read_key(from)?, codec::read_reason(from)?));
+    }
+    let mut names = Vec::new();
+    for _ in 0..from.number()? {
+        names.push(std::str::from_utf8(from.bytes()?).ok()?);
+    }
+    book.restore_tables(origins, &names);
+    if is_fifo {
+        let delayed_from = Sequence(from.number()?);
+        let rest = read_items(from)?;
+        let mut rotation = Vec::new();
+        for _ in 0..from.number()? {
+            rotation.push(u32::try_from(from.number()?).ok()?);
+        }
+        let entries = read_entries(from)?;
+        book.restore_groups(&rest, delayed_from, entries, &rotation)?;
+    } else {
+        let ready = super::ready::Ready::read(from, retention)?;
+        let far = super::far::Far::read(from, retention)?;
+        let entries = read_entries(from)?;
+        book.restore_order(ready, far, entries)?;
+    }
+    for _ in 0..from.number()? {
+        book.restore_departure(Timestamp(from.number()?), Sequence(from.number()?));
+    }
+    for _ in 0..from.number()? {
+        let id = Text::from_utf8(Bytes::copy_from_slice(from.bytes()?))?;
+        let first_at = Timestamp(from.number()?);
+        book.remember_attempt(&id, first_at, codec::read_sequences(from)?);
+    }
+    book.next_sequence = next_sequence;
+    Some(book)
+}
+
+fn write_items(out: &mut Vec<u8>, items: &[Item]) {
+    let blocks = items.chunks(super::block::BLOCK_ITEMS);
+    put(out, blocks.len() as u64);
+    for items in blocks {
+        let mut block = Block::new();
+        items.iter().for_each(|item| block.push(*item));
+        block.write(out);
+    }
+}
+
+fn read_items(from: &mut Reader<'_>) -> Option<Vec<Item>> {
+    let mut items = Vec::new();
+    for _ in 0..from.number()? {
+        items.extend(Block::read(from)?.live_items().map(|(_, item)| item));
+    }
+    Some(items)
+}
+
+fn read_entries(from: &mut Reader<'_>) -> Option<Vec<Entry>> {
+    let items = read_items(from)?;
+    items
+        .into_iter()
+        .map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: NO_INSTANT, node: 0 }))
+        .collect()
+}
+
+fn write_hold(out: &mut Vec<u8>, hold: &Hold) {
+    let lease = match hold {
+        Hold::Ready => return out.push(0),
+        Hold::Delayed => return out.push(1),
+        Hold::Leased(lease) => lease,
+    };
+    out.push(2);
+    put(out, lease.until.0);
+    put(out, lease.received_at.0);
+    put(out, lease.cap.map_or(0, |cap| millis(cap) + 1));
+    put(out, millis(lease.lapse_delay));
+    out.push(codec::return_number(lease.returns));
+    put(out, lease.owner.map_or(0, |owner| owner.0.wrapping_add(1)));
+    out.push(u8::from(lease.owner.is_some()) | (u8::from(lease.before.is_some()) << 1));
+    if let Some(before) = lease.before {
+        put(out, before.nonce);
+        put_signed(out, before.first_leased_at.0.cast_signed());
+        put_signed(out, before.lease_end.0.cast_signed());
+    }
+}
+
+fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
+    match from.byte()? {
+        0 => return Some(Hold::Ready),
+        1 => return Some(Hold::Delayed),
+        2 => {}
+        _ => return None,
+    }
+    let (until, received_at) = (Timestamp(from.number()?), Timestamp(from.number()?));
+    let cap = from.number()?.checked_sub(1).map(Duration::from_millis);
+    let lapse_delay = Duration::from_millis(from.number()?);
+    let returns: Return = codec::read_return(from)?;
+    let owner = OwnerId(from.number()?.wrapping_sub(1));
+    let flags = from.byte()?;
+    let before = if flags & 2 != 0 {
+        Some(Before {
+            nonce: from.number()?,
+            first_leased_at: Timestamp(from.signed()?.cast_unsigned()),
+            lease_end: Timestamp(from.signed()?.cast_unsigned()),
+        })
+    } else {
+        None
+    };
+    let owner = (flags & 1 != 0).then_some(owner);
+    Some(Hold::Leased(Lease { until, received_at, cap, lapse_delay, returns, owner, attempt: None, before }))
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::rules::redrive;
-use kew_core::{DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, Sequence, Text, Timestamp};
+use kew_core::{DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
 
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
@@ -33,6 +33,18 @@ impl<S: Shelf> Ledger<S> {
         sequence: Sequence,
     ) -> bool {
         self.depart(now, queue, sequence, Because::Step)
+    }
+
+    /// Tells the messages of a queue that leave instead of being leased: tried often enough, with somewhere to go.
+    pub(in crate::ledger) fn leaving(&self, queue: QueueId) -> Result<impl Fn(&Item) -> bool + use<S>, RuleError> {
+        let source = self.book(queue)?.queue.clone();
+        let has_way_out = source.policy.dead_letters.as_ref().is_some_and(|rule| match &rule.then {
+            DeadLetterAction::Drop => true,
+            DeadLetterAction::MoveTo(key) => self.target(&source, key).is_some(),
+        });
+        Ok(move |item: &Item| {
+            has_way_out && redrive::is_exhausted(item.attempts, source.policy.dead_letters.as_ref())
+        })
     }
 
     fn depart(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, because: Because) -> bool {

@@ -5,12 +5,12 @@ use kew_core::outcome;
 use kew_core::rules::{batching, fairness, visibility};
 use kew_core::{LeaseToken, Outcome, QueueId, RuleError, Sequence, State, Text, Timestamp};
 
-use super::{shown, state_of};
+use super::shown;
 use crate::StoreError;
 use crate::ledger::Ledger;
 use crate::ledger::book::Book;
 use crate::ledger::change::{Change, Leased};
-use crate::ledger::item::Item;
+use crate::ledger::item::{self, Item};
 use crate::ledger::shelf::{Shelf, Stored};
 
 /// What a lease has taken so far.
@@ -127,7 +127,9 @@ impl<S: Shelf> Ledger<S> {
         taking: &mut Taking<'_>,
         group: u32,
     ) -> Result<Next, StoreError> {
-        let offered = self.book(taking.command.queue)?.offered_by(group, taking.room - taking.leased.len());
+        let leaves = self.leaving(taking.command.queue)?;
+        let room = taking.room - taking.leased.len();
+        let offered = self.book(taking.command.queue)?.offered_by(group, room, leaves);
         for item in &offered {
             if self.take_or_depart(now, taking, item)? == Next::Stop {
                 return Ok(Next::Stop);
@@ -174,8 +176,15 @@ impl<S: Shelf> Ledger<S> {
         sequences: &[Sequence],
     ) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
-        let until =
-            visibility::lease_until(now, command.terms.length.unwrap_or(book.queue.policy.lease_length));
+        let length = command.terms.length.unwrap_or(book.queue.policy.lease_length);
+        // All leases of one receive have the same terms; an owner's has no end, and no cap is stretched.
+        let until = match sequences.first().and_then(|first| book.running_lease(*first)) {
+            Some(item::Lease { owner: Some(_), .. }) => Timestamp::NEVER,
+            Some(item::Lease { cap: Some(cap), received_at, .. }) => {
+                visibility::lease_until(now, length).min(received_at.plus(*cap))
+            }
+            _ => visibility::lease_until(now, length),
+        };
         let items: Vec<Item> =
             sequences.iter().filter_map(|sequence| Some(book.find(*sequence)?.0)).collect();
         let mut leased = Vec::with_capacity(items.len());
@@ -184,7 +193,7 @@ impl<S: Shelf> Ledger<S> {
             leased.push(self.leased_in(command.queue, item, stored, until)?);
         }
         self.record(now, &Change::Repeated { queue: command.queue, until, sequences });
-        self.apply_repeated(command.queue, until, sequences);
+        self.apply_repeated(now, command.queue, until, sequences);
         Ok(Outcome::Leased(leased))
     }
 
@@ -203,14 +212,6 @@ impl<S: Shelf> Ledger<S> {
     /// The newest receipt of a message.
     pub(super) fn token(&self, queue: QueueId, item: &Item) -> LeaseToken {
         self.key.seal(queue, item.sequence, self.newest_nonce(queue, item))
-    }
-
-    /// What a message is doing, by its entry if it has one.
-    pub(super) fn state(book: &Book, sequence: Sequence) -> State {
-        match book.find(sequence) {
-            Some((_, Some(entry))) => state_of(entry),
-            _ => State::Ready,
-        }
     }
 }
 

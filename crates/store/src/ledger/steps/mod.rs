@@ -13,7 +13,7 @@ use kew_core::{DeduplicationId, Message, MoveReason, Origin, QueueId, State, Tex
 use super::Ledger;
 use super::book::Book;
 use super::change::Change;
-use super::item::{Entry, Hold, Item, NO_INSTANT};
+use super::item::{Item, NO_INSTANT};
 use super::shelf::{Address, Shelf, Stored};
 
 impl<S: Shelf> Ledger<S> {
@@ -60,14 +60,5 @@ fn shown(book: &Book, item: &Item, stored: Stored, state: State) -> Message {
         first_leased_at: (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at),
         origin,
         state,
-    }
-}
-
-/// What a message with an entry is doing.
-fn state_of(entry: &Entry) -> State {
-    match &entry.hold {
-        Hold::Ready => State::Ready,
-        Hold::Delayed => State::Delayed { until: entry.item.visible_at },
-        Hold::Leased(lease) => State::Leased { until: lease.until },
     }
 }

@@ -72,13 +72,13 @@ impl<S: Shelf> Ledger<S> {
         });
         self.set_queue(now, new.clone());
         if new.key != old_key {
-            self.follow_rename(now, &old_key, &new.key);
+            self.follow_rename(now, new.id, &old_key, &new.key);
         }
         Ok(Outcome::Queue(self.book(new.id)?.queue.clone()))
     }
 
     /// Every rule that names a queue follows it to its new name.
-    fn follow_rename(&mut self, now: Timestamp, old: &QueueKey, new: &QueueKey) {
+    fn follow_rename(&mut self, now: Timestamp, renamed: QueueId, old: &QueueKey, new: &QueueKey) {
         let mut following: Vec<Arc<Queue>> = self
             .books
             .values()
@@ -92,7 +92,7 @@ impl<S: Shelf> Ledger<S> {
             if let Some(rule) = &mut changed.policy.dead_letters {
                 rule.then = DeadLetterAction::MoveTo(new.clone());
             }
-            changed.version += 1;
+            changed.version += u64::from(queue.id != renamed);
             changed.modified_at = now;
             self.set_queue(now, Arc::new(changed));
         }

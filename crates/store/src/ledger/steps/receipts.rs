@@ -210,9 +210,13 @@ impl<S: Shelf> Ledger<S> {
                 && token.queue == command.queue
                 && self.key.verify(token).is_ok()
         };
-        let mut sequences: Vec<Sequence> =
-            command.tokens.iter().filter(is_unchanged).map(|token| token.sequence).collect();
-        sequences.dedup();
+        // The last one first, so that groups stand in the rotation as they did before.
+        let mut sequences: Vec<Sequence> = Vec::with_capacity(command.tokens.len());
+        for token in command.tokens.iter().rev().filter(is_unchanged) {
+            if !sequences.contains(&token.sequence) {
+                sequences.push(token.sequence);
+            }
+        }
         if !sequences.is_empty() {
             self.record(now, &Change::Withdrawn { queue: command.queue, sequences: &sequences });
             self.apply_withdrawn(command.queue, &sequences);

@@ -1,0 +1,55 @@
+//! The newest batches in memory: the log's recent past is its cache.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::frame::Address;
+
+/// Batches one behind the other, up to a bound of bytes.
+pub(crate) struct Recent {
+    batches: VecDeque<(Address, Bytes)>,
+    bytes: usize,
+    max: usize,
+}
+
+impl Recent {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { batches: VecDeque::new(), bytes: 0, max }
+    }
+
+    /// Adds the newest batch; the oldest make room.
+    pub(crate) fn push(&mut self, start: Address, batch: Bytes) {
+        self.bytes += batch.len();
+        self.batches.push_back((start, batch));
+        while self.bytes > self.max {
+            let Some((_, oldest)) = self.batches.pop_front() else { return };
+            self.bytes -= oldest.len();
+        }
+    }
+
+    /// The batch that holds an address, and where in it.
+    pub(crate) fn find(&self, address: Address) -> Option<(&Bytes, usize)> {
+        let place = self.batches.partition_point(|(start, _)| *start <= address);
+        let (start, batch) = self.batches.get(place.checked_sub(1)?)?;
+        let offset = usize::try_from(address - start).ok()?;
+        (offset < batch.len()).then_some((batch, offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_batches_make_room() {
+        let mut recent = Recent::new(10);
+        recent.push(0, Bytes::from_static(b"abcdef"));
+        recent.push(6, Bytes::from_static(b"ghij"));
+        assert_eq!(recent.find(7).map(|(batch, at)| (batch[at], at)), Some((b'h', 1)));
+        recent.push(10, Bytes::from_static(b"k"));
+        assert!(recent.find(3).is_none());
+        assert!(recent.find(10).is_some());
+        assert!(recent.find(11).is_none());
+    }
+}

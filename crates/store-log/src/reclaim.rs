@@ -1,0 +1,125 @@
+//! Copying survivors forward: the few living messages of nearly dead segments move together, so that those segments
+//! can be recycled.
+//!
+//! Contents are copied outside the journal and without the writer's lock. The places in memory change after the copies
+//! are synced; until the next checkpoint the victims stay, so a crash at any moment finds every message.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use kew_store::ledger::Address;
+
+use crate::error::LogError;
+use crate::frame::Checksums;
+use crate::live::SegmentLife;
+use crate::reader::Reader;
+use crate::segment::{Segment, SegmentKind};
+use crate::segments::Segments;
+use crate::store::Inner;
+use crate::survivor::SurvivorWriter;
+
+/// The most segments copied from in one round.
+const VICTIMS_MAX: usize = 8;
+
+/// Copies survivors forward, round after round.
+pub(crate) struct Forwarding {
+    survivors: SurvivorWriter,
+    reader: Reader,
+    copied_bytes: u64,
+}
+
+impl Forwarding {
+    pub(crate) fn new(segments: Segments, sums: Checksums) -> Self {
+        Self {
+            survivors: SurvivorWriter::new(segments.clone(), sums),
+            reader: Reader::new(segments, sums),
+            copied_bytes: 0,
+        }
+    }
+
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes
+    }
+
+    pub(crate) fn open_segment(&self) -> Option<u64> {
+        self.survivors.open_segment()
+    }
+
+    /// Copies from the segments with least life, if too much of the store is dead. True when something was copied.
+    pub(crate) fn copy(&mut self, inner: &Inner, short_of_space: bool) -> Result<bool, LogError> {
+        let victims = self.victims(inner, short_of_space);
+        for victim in &victims {
+            self.copy_from(inner, victim, short_of_space)?;
+        }
+        Ok(!victims.is_empty())
+    }
+
+    fn victims(&self, inner: &Inner, short_of_space: bool) -> Vec<Arc<Segment>> {
+        let ledger = inner.writer.lock();
+        let lives: HashMap<u64, SegmentLife> = ledger.shelf.live.segments().map(|life| (life.base, *life)).collect();
+        let active = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
+        drop(ledger);
+        let live_bytes = |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.body_bytes);
+        let segments = inner.segments.list();
+        let live: u64 = segments.iter().map(live_bytes).sum();
+        let used: u64 = segments.iter().map(|segment| segment.used()).sum();
+        let dead = used.saturating_sub(live);
+        if dead <= live + inner.options.slack_bytes && !short_of_space {
+            return Vec::new();
+        }
+        // Under a quarter alive: copying then frees at least three times what it takes. Short of space, a half.
+        let share = if short_of_space { 2 } else { 4 };
+        let mut victims: Vec<Arc<Segment>> = segments
+            .into_iter()
+            .filter(|segment| Some(segment.number()) != active && Some(segment.number()) != self.open_segment())
+            .filter(|segment| segment.kind() == SegmentKind::Survivor || segment.used() > 0)
+            .filter(|segment| live_bytes(segment) > 0 && live_bytes(segment) * share < segment.used())
+            .collect();
+        victims.sort_unstable_by_key(|segment| live_bytes(segment) * 1_000 / segment.used().max(1));
+        victims.truncate(VICTIMS_MAX);
+        victims
+    }
+
+    fn copy_from(&mut self, inner: &Inner, victim: &Segment, short_of_space: bool) -> Result<(), LogError> {
+        let range = Address(victim.base())..Address(victim.end());
+        let queues = inner.writer.lock().queue_keys();
+        let mut found: Vec<(u64, Vec<Address>)> = Vec::new();
+        for queue in queues {
+            let mut places = inner.writer.lock().places_in(queue, &range);
+            if !places.is_empty() {
+                places.sort_unstable();
+                found.push((queue, places));
+            }
+        }
+        let keep_spares = if short_of_space { 0 } else { inner.options.segments.reserve_spares };
+        let mut moved: HashMap<Address, Address> = HashMap::new();
+        for place in found.iter().flat_map(|(_, places)| places) {
+            if !moved.contains_key(place) {
+                let frame = self.reader.read(place.0)?;
+                let new = self.survivors.push(frame.kind, &frame.payload, keep_spares)?;
+                self.copied_bytes += frame.payload.len() as u64;
+                moved.insert(*place, Address(new));
+            }
+        }
+        self.reader.clear();
+        self.survivors.sync()?;
+        self.change_places(inner, &found, &range, &moved);
+        Ok(())
+    }
+
+    fn change_places(
+        &self,
+        inner: &Inner,
+        found: &[(u64, Vec<Address>)],
+        range: &Range<Address>,
+        moved: &HashMap<Address, Address>,
+    ) {
+        for segment in inner.segments.list().iter().filter(|segment| segment.kind() == SegmentKind::Survivor) {
+            inner.writer.lock().shelf.live.add_segment(segment.base());
+        }
+        for (queue, _) in found {
+            inner.writer.lock().relocate(*queue, range, moved);
+        }
+    }
+}

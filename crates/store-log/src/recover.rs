@@ -1,0 +1,168 @@
+//! Opening a store: the newest checkpoint, the journal after it, and a report of what was found.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use kew_core::{Entropy, QueueId, Timestamp};
+use kew_store::ledger::{Address, Ledger, codec};
+use kew_store::token::TokenKey;
+use parking_lot::Mutex;
+
+use crate::batch::{BatchBuffer, BatchView};
+use crate::disk::Disk;
+use crate::error::LogError;
+use crate::frame::{Checksums, FRAME_HEADER_BYTES};
+use crate::gate::LogGate;
+use crate::identity::{Identity, lock_store};
+use crate::journal::Journal;
+use crate::live::Live;
+use crate::manifest::Manifest;
+use crate::options::LogOptions;
+use crate::reader::Reader;
+use crate::recent::Recent;
+use crate::scan::{ReplayStart, TailReport};
+use crate::segments::Segments;
+use crate::shelf::LogShelf;
+use crate::store::{Inner, Signal};
+use crate::upkeep::Upkeep;
+
+/// What opening a store found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenReport {
+    /// True when the last run ended cleanly, or there was none.
+    pub clean: bool,
+    /// True when the store was made just now.
+    pub created: bool,
+    /// Batches replayed after the checkpoint.
+    pub batches: u64,
+    /// What was cut off the journal's end, if anything.
+    pub tail: Option<TailReport>,
+    /// True on a file system where overwriting allocates: a full disk may then stop the store.
+    pub copy_on_write: bool,
+}
+
+/// How far each queue's slice of the checkpoint reaches: records below are in it.
+type Reaches = HashMap<QueueId, u64>;
+
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+    now: Timestamp,
+) -> Result<(Inner, OpenReport), LogError> {
+    let lock = lock_store(&*disk)?;
+    let (identity, created) = identity(&*disk, &entropy, now)?;
+    let sums = identity.checksums();
+    let manifest = Manifest::load(&*disk)?;
+    let segments = Segments::open(disk.clone(), options.segments)?;
+    let mut ledger = Ledger::new(empty_shelf(&segments, sums, &options), TokenKey(identity.mac_key), entropy, options.bounds);
+    let mut reaches = Reaches::new();
+    if let Some(manifest) = &manifest {
+        load_slices(&*disk, manifest, &mut ledger, &mut reaches)?;
+        manifest.sweep(&*disk)?;
+    }
+    let fields = manifest.as_ref().map(|manifest| &manifest.fields);
+    let start = fields.map_or(ReplayStart::FIRST, |fields| fields.replay);
+    let durable = fields.map_or(0, |fields| fields.durable_through);
+    let replayed = Journal::open(&segments, sums, start, durable, |batch| replay(&mut ledger, batch, &reaches));
+    let (journal, recovery) = replayed?;
+    // Segments that the checkpoint no longer needed are freed here; the shelf below knows only those that are left.
+    segments.reconcile(fields);
+    begin(&mut ledger.shelf, journal, &segments);
+    ledger.advance_newest(now);
+    let report = OpenReport {
+        clean: recovery.clean,
+        created,
+        batches: recovery.batches,
+        tail: recovery.tail,
+        copy_on_write: disk.is_copy_on_write(),
+    };
+    let inner = Inner {
+        upkeep: Mutex::new(Upkeep::new(manifest, segments.clone(), sums)),
+        disk,
+        options,
+        segments,
+        writer: Mutex::new(ledger),
+        committing: Mutex::new(()),
+        gate: Arc::new(LogGate::default()),
+        work: Signal::default(),
+        _lock: lock,
+    };
+    Ok((inner, report))
+}
+
+/// The store's identity, made when the directory holds no store yet.
+fn identity(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<(Identity, bool), LogError> {
+    if let Some(identity) = Identity::load(disk)? {
+        return Ok((identity, false));
+    }
+    if Manifest::load(disk)?.is_some() {
+        return Err(LogError::damage(crate::IDENTITY_FILE, 0, "the file is missing, but there is a checkpoint"));
+    }
+    let identity = Identity {
+        store_id: entropy.wide_bits().to_be_bytes(),
+        mac_key: entropy.wide_bits().to_be_bytes(),
+        created_ms: now.0,
+    };
+    identity.create(disk)?;
+    Ok((identity, true))
+}
+
+fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOptions) -> LogShelf {
+    let mut live = Live::default();
+    for segment in segments.list() {
+        live.add_segment(segment.base());
+    }
+    // Nothing is pending while changes are replayed: all places are in segments.
+    live.begin_batch(u64::MAX);
+    LogShelf {
+        journal: None,
+        batch: BatchBuffer::new(sums),
+        must_sync: false,
+        recent: Recent::new(options.recent_bytes),
+        reader: Reader::new(segments.clone(), sums),
+        live,
+        sums,
+    }
+}
+
+/// The journal is open: the shelf fills its next batch.
+fn begin(shelf: &mut LogShelf, journal: Journal, segments: &Segments) {
+    for segment in segments.list() {
+        shelf.live.add_segment(segment.base());
+    }
+    shelf.batch.begin(journal.next_batch(), journal.end());
+    shelf.live.begin_batch(journal.end());
+    shelf.journal = Some(journal);
+}
+
+fn load_slices(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    ledger: &mut Ledger<LogShelf>,
+    reaches: &mut Reaches,
+) -> Result<(), LogError> {
+    manifest.read_slices(disk, |key, _reflects, bytes| {
+        let damaged = || LogError::damage(crate::CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"));
+        let (reach, slice) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+        reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
+        ledger.load_slice(key, &bytes.slice_ref(slice)).ok_or_else(damaged)
+    })
+}
+
+fn replay(ledger: &mut Ledger<LogShelf>, batch: &BatchView<'_>, reaches: &Reaches) -> Result<(), LogError> {
+    // One copy for the whole batch; records are slices of it.
+    let bytes = Bytes::copy_from_slice(batch.bytes());
+    for (address, kind, payload) in batch.records() {
+        let offset = usize::try_from(address - batch.address() + FRAME_HEADER_BYTES).unwrap_or(usize::MAX);
+        let record = bytes.slice(offset..offset + payload.len());
+        let known = |queue: QueueId| reaches.get(&queue).is_some_and(|reach| address < *reach);
+        let read = codec::read(kind, &record, |at, change| match change {
+            Some(change) => ledger.replay(at, change, Address(address), &known),
+            None => ledger.advance_newest(at),
+        });
+        read.ok_or_else(|| batch.damage(address, format!("a record of kind {kind} that cannot be read")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! The ledger's shelf, as a journal: changes become records of the batch being filled, contents are read back from it.
+
+use bytes::Bytes;
+use kew_core::Timestamp;
+use kew_store::StoreError;
+use kew_store::ledger::{Address, Change, Shelf, Stored, codec};
+
+use crate::batch::BatchBuffer;
+use crate::error::LogError;
+use crate::frame::{Checksums, FRAME_HEADER_BYTES, Frame};
+use crate::journal::Journal;
+use crate::live::Live;
+use crate::reader::Reader;
+use crate::recent::Recent;
+use crate::segments::Room;
+
+/// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
+const STEP_BYTES: u64 = 4 << 10;
+
+/// A journal as a shelf.
+pub(crate) struct LogShelf {
+    /// Missing only while the journal is being replayed.
+    pub journal: Option<Journal>,
+    pub batch: BatchBuffer,
+    /// Whether the batch being filled must be synced before its answers leave.
+    pub must_sync: bool,
+    pub recent: Recent,
+    pub reader: Reader,
+    pub live: Live,
+    pub sums: Checksums,
+}
+
+impl LogShelf {
+    /// Whether a step that adds so many bytes can be journalled.
+    pub(crate) fn room_for(&self, bytes: u64) -> Room {
+        self.journal.as_ref().map_or(Room::Nothing, |journal| journal.room(self.batch.bytes() + bytes + STEP_BYTES))
+    }
+
+    fn frame(&mut self, address: u64) -> Result<Frame, LogError> {
+        let found = if address >= self.batch.start() && address < self.batch.next_record() {
+            self.pending_frame(address)
+        } else {
+            let recent = self.recent.find(address);
+            recent.and_then(|(batch, offset)| self.sums.verify_shared(batch, offset, address))
+        };
+        match found {
+            Some(frame) => Ok(frame),
+            None => self.reader.read(address),
+        }
+    }
+
+    /// A record of the batch being filled, copied: the buffer is still growing.
+    fn pending_frame(&self, address: u64) -> Option<Frame> {
+        let offset = usize::try_from(address - self.batch.start()).ok()?;
+        let bytes = self.batch.as_bytes().get(offset..)?;
+        let length = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
+        let end = usize::try_from(FRAME_HEADER_BYTES + u64::from(length)).ok()?;
+        self.sums.verify_shared(&Bytes::copy_from_slice(bytes.get(..end)?), 0, address)
+    }
+}
+
+impl Shelf for LogShelf {
+    fn room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        match self.room_for(bytes) {
+            Room::Enough => Ok(()),
+            Room::ReserveOnly | Room::Nothing => Err(StoreError::NoSpace),
+        }
+    }
+
+    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address {
+        self.must_sync |= codec::must_sync(change);
+        Address(self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, at, change)))
+    }
+
+    fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
+        let frame = self.frame(address.0).map_err(store_error)?;
+        codec::read_content(frame.kind, &frame.payload)
+            .ok_or_else(|| StoreError::Damaged { what: format!("the record at {:#x} holds no message", address.0) })
+    }
+
+    fn occupy(&mut self, address: Address, body_bytes: u32) {
+        self.live.occupy(address.0, body_bytes);
+    }
+
+    fn vacate(&mut self, address: Address, body_bytes: u32) {
+        self.live.vacate(address.0, body_bytes);
+    }
+}
+
+/// What a failure of the log means to whoever asked for a step.
+pub(crate) fn store_error(error: LogError) -> StoreError {
+    match error {
+        LogError::NoSpace { .. } => StoreError::NoSpace,
+        LogError::FailStopped { cause } => StoreError::FailStopped { cause },
+        LogError::Damage { .. } | LogError::UnsupportedVersion { .. } => StoreError::Damaged { what: error.to_string() },
+        LogError::Locked { .. } | LogError::Io { .. } => StoreError::Unavailable { cause: error.to_string() },
+    }
+}

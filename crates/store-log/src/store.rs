@@ -1,0 +1,402 @@
+//! The log store: the ledger with a journal under it, and group commit.
+//!
+//! A step is applied at once, on the caller's thread, under the writer's lock. Its records ride in the batch being
+//! filled; its answer waits at the gate until that batch is written and, if anything in it or before it must be, synced.
+//! One commit runs at a time: while it syncs, the next batch fills.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use kew_core::{Command, Entropy, Timestamp};
+use kew_store::ledger::Ledger;
+use kew_store::{Store, StoreError, Submission};
+use parking_lot::{Condvar, Mutex};
+
+use crate::disk::{Disk, DiskLock};
+use crate::error::LogError;
+use crate::gate::LogGate;
+use crate::journal::Journal;
+use crate::options::{Drive, Durability, LogOptions};
+use crate::recover::{self, OpenReport};
+use crate::segments::{Room, Segments};
+use crate::shelf::{LogShelf, store_error};
+use crate::upkeep::Upkeep;
+
+/// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
+const BATCH_BYTES_MAX: u64 = 8 << 20;
+/// What a deletion or another small command adds to a batch for each of its entries.
+const ENTRY_BYTES: u64 = 192;
+
+/// The embedded store.
+pub struct LogStore {
+    pub(crate) inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(crate) struct Inner {
+    pub disk: Arc<dyn Disk>,
+    pub options: LogOptions,
+    pub segments: Segments,
+    /// Guards the ledger and the batch being filled.
+    pub writer: Mutex<Ledger<LogShelf>>,
+    /// Held during a commit: batches are written and synced one after the other.
+    pub committing: Mutex<()>,
+    pub gate: Arc<LogGate>,
+    /// Guards the state of checkpoints and reclaim; one round runs at a time.
+    pub upkeep: Mutex<Upkeep>,
+    pub work: Signal,
+    pub _lock: DiskLock,
+}
+
+/// Wakes the store's threads.
+#[derive(Default)]
+pub(crate) struct Signal {
+    /// Guards what there is to do.
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    pub commit: bool,
+    pub upkeep: bool,
+    pub stop: bool,
+}
+
+impl Signal {
+    fn want(&self, ask: impl FnOnce(&mut Wanted)) {
+        ask(&mut self.wanted.lock());
+        self.changed.notify_all();
+    }
+
+    /// Waits until something is wanted, and takes it.
+    fn wait_for(&self, mine: impl Fn(&mut Wanted) -> bool) -> bool {
+        let mut wanted = self.wanted.lock();
+        loop {
+            if mine(&mut wanted) {
+                return true;
+            }
+            if wanted.stop {
+                return false;
+            }
+            self.changed.wait(&mut wanted);
+        }
+    }
+}
+
+/// Figures of a log store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogStats {
+    /// The newest batch written.
+    pub written_through: u64,
+    /// The newest batch synced.
+    pub durable_through: u64,
+    /// Bytes in segments that messages need.
+    pub live_bytes: u64,
+    /// Bytes in segments that nothing needs any more.
+    pub dead_bytes: u64,
+    /// Bytes that survivors took when they were copied forward, since the store was opened.
+    pub copied_bytes: u64,
+    /// Checkpoints made since the store was opened.
+    pub checkpoints: u64,
+    /// Memory the queues hold, about.
+    pub heap_bytes: u64,
+}
+
+impl LogStore {
+    /// Opens the store in a directory, and recovers it if the last run was cut short.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        entropy: Arc<dyn Entropy>,
+        now: Timestamp,
+    ) -> Result<(Self, OpenReport), LogError> {
+        let (inner, report) = recover::open(disk, options, entropy, now)?;
+        let inner = Arc::new(inner);
+        let mut threads = Vec::new();
+        if options.drive == Drive::Threads {
+            threads.push(spawn("kew-commit", inner.clone(), Inner::commit_until_stopped)?);
+        }
+        if options.drive != Drive::Manual {
+            threads.push(spawn("kew-upkeep", inner.clone(), Inner::keep_up_until_stopped)?);
+        }
+        Ok((Self { inner, threads: Mutex::new(threads) }, report))
+    }
+
+    /// Commits what is pending, then one round of upkeep. For stores driven by hand.
+    pub fn keep_up(&self) -> Result<(), LogError> {
+        self.inner.keep_up()
+    }
+
+    /// Makes a checkpoint now, whatever has changed.
+    pub fn checkpoint(&self) -> Result<(), LogError> {
+        self.inner.upkeep.lock().checkpoint(&self.inner)
+    }
+
+    /// Ends the run cleanly: everything durable, a checkpoint, and the closing mark.
+    pub fn close(&self) -> Result<(), LogError> {
+        self.stop_threads();
+        self.inner.commit()?;
+        let checkpoint = self.inner.upkeep.lock().checkpoint(&self.inner);
+        let _committing = self.inner.committing.lock();
+        let mut ledger = self.inner.writer.lock();
+        let journal = ledger.shelf.journal_mut()?;
+        let closed = journal.close();
+        journal.fail("the store is closed");
+        self.inner.gate.fail(StoreError::Unavailable { cause: "the store is closed".into() });
+        // A full disk is no reason not to stop: the journal after the last checkpoint is all there.
+        match checkpoint {
+            Ok(()) | Err(LogError::NoSpace { .. }) => closed,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> LogStats {
+        self.inner.stats()
+    }
+
+    /// All segments.
+    pub fn segments(&self) -> &Segments {
+        &self.inner.segments
+    }
+
+    fn stop_threads(&self) {
+        self.inner.work.want(|wanted| wanted.stop = true);
+        for thread in self.threads.lock().drain(..) {
+            // A thread that panicked has nothing left to end.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+impl Store for LogStore {
+    fn step(&self, now: Timestamp, command: Command) -> Submission {
+        self.inner.step(now, command)
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.inner.writer.lock().next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.inner.writer.lock().newest_instant()
+    }
+
+    fn commit(&self) -> bool {
+        self.inner.has_pending() && self.inner.commit().is_ok()
+    }
+}
+
+impl Inner {
+    fn step(&self, now: Timestamp, command: Command) -> Submission {
+        let is_read = is_read(&command);
+        let needs = if is_read { 0 } else { command_bytes(&command) };
+        let mut ledger = self.writer.lock();
+        if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
+            drop(ledger);
+            // Backpressure; a failure shows below.
+            let _committed = self.commit();
+            ledger = self.writer.lock();
+        }
+        if let Err(error) = ledger.shelf.may_write(is_read, needs) {
+            if error == StoreError::NoSpace {
+                self.work.want(|wanted| wanted.upkeep = true);
+            }
+            return Submission::settled(Err(error));
+        }
+        let before = ledger.shelf.batch.records();
+        let result = ledger.step(now, command);
+        let freed = ledger.take_freed();
+        let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
+        drop(ledger);
+        if records > before && self.options.drive == Drive::Threads && before == 0 {
+            self.work.want(|wanted| wanted.commit = true);
+        }
+        let submission = match result {
+            Ok(outcome) if records > before => Submission::applied(outcome, batch, self.gate.clone()),
+            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
+            Ok(outcome) if !is_read => {
+                let batch = if records > 0 { batch } else { batch - 1 };
+                Submission::applied(outcome, batch, self.gate.clone())
+            }
+            result => {
+                if result == Err(StoreError::NoSpace) {
+                    self.work.want(|wanted| wanted.upkeep = true);
+                }
+                Submission::settled(result)
+            }
+        };
+        submission.freeing(freed)
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.writer.lock().shelf.batch.records() > 0
+    }
+
+    /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
+    pub(crate) fn commit(&self) -> Result<(), LogError> {
+        let result = self.try_commit();
+        if let Err(error) = &result {
+            // Without space the batch stays and is tried again; anything else is the end until a restart.
+            match error {
+                LogError::NoSpace { .. } => self.work.want(|wanted| wanted.upkeep = true),
+                _ => self.gate.fail(store_error(error.clone())),
+            }
+        }
+        result
+    }
+
+    fn try_commit(&self) -> Result<(), LogError> {
+        let _committing = self.committing.lock();
+        let mut ledger = self.writer.lock();
+        let shelf = &mut ledger.shelf;
+        let Some(written) = shelf.write_batch()? else { return Ok(()) };
+        let target = shelf.journal_mut()?.sync_target();
+        drop(ledger);
+        if written.segment_opened {
+            self.work.want(|wanted| wanted.upkeep = true);
+        }
+        if written.must_sync && self.options.durability == Durability::Sync {
+            target.sync()?;
+            self.writer.lock().shelf.journal_mut()?.synced(&target);
+        }
+        self.gate.open(written.batch);
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        self.commit()?;
+        let _committing = self.committing.lock();
+        let target = self.writer.lock().shelf.journal_mut()?.sync_target();
+        let synced = target.sync();
+        if let Err(error) = &synced {
+            self.gate.fail(store_error(error.clone()));
+        }
+        synced?;
+        self.writer.lock().shelf.journal_mut()?.synced(&target);
+        Ok(())
+    }
+
+    fn commit_until_stopped(&self) {
+        while self.work.wait_for(|wanted| std::mem::take(&mut wanted.commit)) {
+            // Whoever waits for the batch is told by the gate.
+            let _committed = self.commit();
+        }
+    }
+
+    fn keep_up_until_stopped(&self) {
+        while self.work.wait_for(|wanted| std::mem::take(&mut wanted.upkeep)) {
+            // A round that failed is tried again when there is something new to do.
+            let _kept_up = self.keep_up();
+        }
+    }
+
+    pub(crate) fn keep_up(&self) -> Result<(), LogError> {
+        if self.segments.wants_spare() {
+            // Without a spare there is no room, which the next send is told; a checkpoint may free some.
+            let _prepared = self.segments.prepare_spare();
+        }
+        self.upkeep.lock().round(self)
+    }
+
+    fn stats(&self) -> LogStats {
+        let upkeep = self.upkeep.lock();
+        let ledger = self.writer.lock();
+        let live_bytes = ledger.shelf.live.segments().map(|life| life.body_bytes).sum();
+        let used: u64 = self.segments.list().iter().map(|segment| segment.used()).sum();
+        let journal = ledger.shelf.journal.as_ref();
+        LogStats {
+            written_through: journal.map_or(0, Journal::written_through),
+            durable_through: journal.map_or(0, Journal::durable_through),
+            live_bytes,
+            dead_bytes: used.saturating_sub(live_bytes),
+            copied_bytes: upkeep.copied_bytes(),
+            checkpoints: upkeep.checkpoints(),
+            heap_bytes: ledger.heap_bytes() as u64,
+        }
+    }
+}
+
+/// A batch on its way to the disk.
+struct Written {
+    batch: u64,
+    must_sync: bool,
+    segment_opened: bool,
+}
+
+impl LogShelf {
+    pub(crate) fn journal_mut(&mut self) -> Result<&mut Journal, LogError> {
+        self.journal.as_mut().ok_or_else(|| LogError::FailStopped { cause: "the journal is not open".into() })
+    }
+
+    /// Refuses a command whose records could not be written: after a failure, or without space even in the reserve.
+    fn may_write(&self, is_read: bool, bytes: u64) -> Result<(), StoreError> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        journal.check().map_err(store_error)?;
+        if !is_read && self.room_for(bytes) == Room::Nothing {
+            return Err(StoreError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Writes the batch being filled and begins the next; `None` when it is empty.
+    fn write_batch(&mut self) -> Result<Option<Written>, LogError> {
+        let Some(journal) = &mut self.journal else { return Ok(None) };
+        if self.batch.records() == 0 {
+            return Ok(None);
+        }
+        let start = self.batch.start();
+        let appended = journal.append(&mut self.batch)?;
+        let base = journal.active().base();
+        self.live.place_batch(base);
+        self.recent.push(start, self.batch.take());
+        self.batch.begin(journal.next_batch(), journal.end());
+        self.live.begin_batch(journal.end());
+        let must_sync = std::mem::take(&mut self.must_sync);
+        Ok(Some(Written { batch: appended.batch, must_sync, segment_opened: appended.segment_opened }))
+    }
+}
+
+fn spawn(name: &str, inner: Arc<Inner>, run: fn(&Inner)) -> Result<JoinHandle<()>, LogError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || run(&inner))
+        .map_err(|error| LogError::from_io(format!("starting the thread {name}"), &error))
+}
+
+/// Whether a command only looks.
+fn is_read(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Peek(_)
+            | Command::Counts(_)
+            | Command::ListMoves(_)
+            | Command::Due
+            | Command::Queues
+            | Command::Documents(_)
+            | Command::History(_)
+    )
+}
+
+/// What a command's records take at most, bodies aside: those ask for room themselves.
+fn command_bytes(command: &Command) -> u64 {
+    let entries = match command {
+        Command::Lease(lease) => u64::from(lease.max),
+        Command::Ack(ack) => ack.tokens.len() as u64,
+        Command::Withdraw(withdraw) => withdraw.tokens.len() as u64,
+        Command::Extend(extend) => extend.entries.len() as u64,
+        Command::Release(release) => release.entries.len() as u64,
+        Command::MoveChosen(chosen) => chosen.tokens.len() as u64,
+        Command::ContinueMove(next) => u64::from(next.max),
+        _ => 1,
+    };
+    entries * ENTRY_BYTES
+}

@@ -1,0 +1,231 @@
+//! Upkeep beside the writer: checkpoints, and giving back the space of dead messages.
+//!
+//! A checkpoint is made of slices, each written under the writer's lock for a fraction of a millisecond. It is
+//! installed once every batch that a slice reflects is durable. Segments that nothing needed when it was begun are
+//! free from then on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kew_store::ledger::{Ledger, META_KEY};
+
+use crate::checkpoint::CheckpointWriter;
+use crate::error::LogError;
+use crate::frame::Checksums;
+use crate::manifest::{Manifest, ManifestFields, SegmentUse};
+use crate::reclaim::Forwarding;
+use crate::scan::ReplayStart;
+use crate::segment::{Segment, SegmentKind};
+use crate::segments::{Room, Segments};
+use crate::shelf::LogShelf;
+use crate::store::Inner;
+
+/// How long the writer's lock is held for slices before others get a turn.
+const SLICE_TIME: Duration = Duration::from_micros(200);
+/// Bytes of slices gathered under one hold of the lock.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// The state of checkpoints and reclaim.
+pub struct Upkeep {
+    manifest: Option<Manifest>,
+    forwarding: Forwarding,
+    /// Where the journal ended when the last checkpoint was begun, and how large that one was.
+    last_end: u64,
+    last_bytes: u64,
+    checkpoints: u64,
+}
+
+/// What a checkpoint stands on, taken in one moment.
+struct Ground {
+    replay: ReplayStart,
+    changed: Vec<u64>,
+    unneeded: Vec<Arc<Segment>>,
+}
+
+impl Upkeep {
+    pub(crate) fn new(manifest: Option<Manifest>, segments: Segments, sums: Checksums) -> Self {
+        let last_end = manifest.as_ref().map_or(0, |manifest| manifest.fields.replay.address);
+        let last_bytes = manifest.as_ref().map_or(0, |manifest| manifest.slices().map(|(_, slice)| u64::from(slice.bytes)).sum());
+        Self {
+            manifest,
+            forwarding: Forwarding::new(segments, sums),
+            last_end,
+            last_bytes,
+            checkpoints: 0,
+        }
+    }
+
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.forwarding.copied_bytes()
+    }
+
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.checkpoints
+    }
+
+    /// The checkpoint that counts.
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// One round: a checkpoint if it is time for one, and survivors copied forward if too much is dead.
+    pub(crate) fn round(&mut self, inner: &Inner) -> Result<(), LogError> {
+        let (end, short) = {
+            let ledger = inner.writer.lock();
+            (ledger.shelf.batch.start(), ledger.shelf.room_for(0) != Room::Enough)
+        };
+        let due = inner.options.checkpoint_bytes.max(self.last_bytes.saturating_mul(2));
+        if end - self.last_end < due && !short {
+            return Ok(());
+        }
+        self.checkpoint(inner)?;
+        if self.forwarding.copy(inner, short)? {
+            // What was copied from is free once a checkpoint knows the new places.
+            self.checkpoint(inner)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a checkpoint.
+    pub(crate) fn checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
+        inner.commit()?;
+        let ground = self.ground(&mut inner.writer.lock(), &inner.segments);
+        match self.write(inner, &ground) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                inner.writer.lock().mark_changed(&ground.changed);
+                Err(error)
+            }
+        }
+    }
+
+    fn ground(&self, ledger: &mut Ledger<LogShelf>, segments: &Segments) -> Ground {
+        let batch = &ledger.shelf.batch;
+        let replay = ReplayStart { address: batch.start(), batch: batch.number() };
+        let newest = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
+        let unneeded = |segment: &Arc<Segment>| {
+            let rests = ledger.shelf.live.of(segment.base()).is_some_and(|life| life.messages > 0);
+            let is_behind = match segment.kind() {
+                SegmentKind::Journal => segment.end() <= replay.address && Some(segment.number()) != newest,
+                SegmentKind::Survivor => Some(segment.number()) != self.forwarding.open_segment(),
+            };
+            !rests && is_behind
+        };
+        let unneeded = segments.list().into_iter().filter(unneeded).collect();
+        Ground { replay, changed: ledger.begin_checkpoint(), unneeded }
+    }
+
+    fn write(&mut self, inner: &Inner, ground: &Ground) -> Result<(), LogError> {
+        let mut writer = CheckpointWriter::start(inner.disk.clone(), self.manifest.as_ref())?;
+        if let Err(error) = put_slices(inner, &mut writer, ground) {
+            // Its file takes space that is wanted elsewhere now.
+            let _abandoned = writer.abandon();
+            return Err(self.make_space(inner, error));
+        }
+        let bytes = writer.bytes();
+        let sealed = writer.seal()?;
+        inner.sync()?;
+        let unneeded: Vec<u64> = ground.unneeded.iter().map(|segment| segment.number()).collect();
+        let durable_through = inner.writer.lock().shelf.journal_mut()?.durable_through();
+        let needed = inner.segments.list().into_iter().filter(|segment| !unneeded.contains(&segment.number()));
+        let fields = ManifestFields {
+            replay: ground.replay,
+            durable_through,
+            segments: needed.map(|segment| SegmentUse::of(&segment)).collect(),
+            next_segment: inner.segments.next_number(),
+            survivor_end: inner.segments.survivor_end(),
+            sidecars: Vec::new(),
+            meta: Bytes::new(),
+        };
+        // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
+        let manifest = sealed.install(fields)?;
+        self.checkpoints += 1;
+        (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
+        // Leftovers of older checkpoints take space and do no harm.
+        let _swept = manifest.sweep(&*inner.disk);
+        self.manifest = Some(manifest);
+        self.free(inner, &ground.unneeded);
+        Ok(())
+    }
+
+    /// A checkpoint found no space: one spare segment is given up for the next try.
+    fn make_space(&self, inner: &Inner, error: LogError) -> LogError {
+        if matches!(error, LogError::NoSpace { .. }) {
+            // If there is none to give up, the error says it all.
+            let _given_up = inner.segments.give_up_spare();
+        }
+        error
+    }
+
+    fn free(&self, inner: &Inner, unneeded: &[Arc<Segment>]) {
+        let mut ledger = inner.writer.lock();
+        for segment in unneeded {
+            if inner.segments.free(segment.number()) {
+                ledger.shelf.live.drop_segment(segment.base());
+            }
+        }
+        drop(ledger);
+        // Recycling may fail for lack of space; the files stay until it works.
+        let _prepared = inner.segments.prepare_spare();
+    }
+}
+
+/// Writes every slice: what changed anew, the rest by reference to where it lies.
+fn put_slices(inner: &Inner, writer: &mut CheckpointWriter, ground: &Ground) -> Result<(), LogError> {
+    let mut queues = inner.writer.lock().queue_keys();
+    queues.sort_unstable();
+    let mut changed = ground.changed.clone();
+    changed.sort_unstable();
+    let mut anew: Vec<u64> = Vec::new();
+    for key in queues {
+        let is_changed = changed.binary_search(&key).is_ok();
+        if is_changed || !writer.keep(key, 0) {
+            anew.push(key);
+        }
+    }
+    put_keys(inner, writer, &anew)?;
+    // Asked after the queues were written: a send that a slice reflects is in its generation's slice too.
+    let generations = inner.writer.lock().generation_keys();
+    let grown: Vec<u64> = generations
+        .into_iter()
+        .filter(|(key, grows)| *grows || !writer.keep(*key, 0))
+        .map(|(key, _)| key)
+        .collect();
+    put_keys(inner, writer, &grown)?;
+    put_keys(inner, writer, &[META_KEY])
+}
+
+/// Writes slices in short holds of the writer's lock. Each begins with the address it reaches to.
+fn put_keys(inner: &Inner, writer: &mut CheckpointWriter, keys: &[u64]) -> Result<(), LogError> {
+    let mut keys = keys.iter().copied().peekable();
+    let mut slices: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+    while keys.peek().is_some() {
+        let begun = Instant::now();
+        let ledger = inner.writer.lock();
+        let (reach, batch) = (ledger.shelf.batch.next_record(), ledger.shelf.batch.number());
+        let mut bytes = 0;
+        for key in keys.by_ref() {
+            let mut slice = Vec::new();
+            if ledger.write_slice(key, &mut slice) {
+                bytes += slice.len();
+                slices.push((key, batch, with_reach(reach, &slice)));
+            }
+            if bytes > SLICE_BYTES || begun.elapsed() > SLICE_TIME {
+                break;
+            }
+        }
+        drop(ledger);
+        for (key, batch, slice) in slices.drain(..) {
+            writer.put(key, batch, &slice)?;
+        }
+    }
+    Ok(())
+}
+
+fn with_reach(reach: u64, slice: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(slice.len() + 8);
+    bytes.extend_from_slice(&reach.to_le_bytes());
+    bytes.extend_from_slice(slice);
+    bytes
+}
