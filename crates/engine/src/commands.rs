@@ -1,0 +1,291 @@
+//! What may be asked of the engine: one method per command, each one step of the store where nothing has to wait.
+//!
+//! A command is taken when its future is first polled. Dropping the future of a lease withdraws it, until it is
+//! committed; dropping any other leaves the step done and its answer unheard.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_core::command::{
+    Ack, CreateQueue, DeleteQueue, Documents, Extend, History, Lease, ListMoves, MoveChosen, OverLimit, Peek,
+    Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
+};
+use kew_core::outcome::{Extended, Leased, Sent};
+use kew_core::{
+    Command, Counts, DocumentKey, Event, LeaseToken, Message, MoveTask, Outcome, Queue, QueueId, RuleError,
+    Sequence, TaskId, Timestamp,
+};
+use kew_store::{StoreError, Submission};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+use crate::agenda::Alarm;
+use crate::commit::{Abandon, Committing, Found, look};
+use crate::engine::unexpected;
+use crate::pass::Pass;
+use crate::waiters::{Call, Seat, Waiter};
+use crate::{Engine, EngineError};
+
+/// Awaits a command's answer and takes the one kind of outcome it has.
+macro_rules! ask {
+    ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {
+        match $engine.answer($command).await? {
+            $pattern => Ok::<_, EngineError>($value),
+            other => unexpected($name, &other),
+        }
+    };
+}
+
+impl Engine {
+    /// Makes a queue.
+    pub async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, EngineError> {
+        ask!(self, "create queue", Command::CreateQueue(create), Outcome::Queue(queue) => queue)
+    }
+
+    /// Changes a queue's settings, documents or name.
+    pub async fn update_queue(&self, update: UpdateQueue) -> Result<Arc<Queue>, EngineError> {
+        let renamed = update.rename.as_ref().and_then(|_| self.queue_by_id(update.queue));
+        let queue = ask!(self, "update queue", Command::UpdateQueue(update), Outcome::Queue(queue) => queue)?;
+        if renamed.is_some_and(|before| before.key != queue.key && self.snapshots.names(&before.key)) {
+            // A store that answers from elsewhere: other queues' rules have followed the name there.
+            self.load_queues().await?;
+        }
+        Ok(queue)
+    }
+
+    /// Deletes a queue and says how many messages went with it. Its waits end empty.
+    pub async fn delete_queue(&self, delete: DeleteQueue) -> Result<u64, EngineError> {
+        let queue = delete.queue;
+        let messages = ask!(
+            self, "delete queue", Command::DeleteQueue(delete), Outcome::QueueDeleted { messages } => messages
+        )?;
+        self.queue_is_gone(&mut self.pass(), queue);
+        Ok(messages)
+    }
+
+    /// Adds messages, all or none.
+    pub async fn send(&self, send: Send) -> Result<Vec<Sent>, EngineError> {
+        ask!(self, "send", Command::Send(send), Outcome::Sent(sent) => sent)
+    }
+
+    /// Claims what is there now, maybe nothing.
+    pub async fn lease(&self, lease: Lease) -> Result<Vec<Leased>, EngineError> {
+        let queue = lease.queue;
+        let abandon = self.abandon(&lease);
+        let submission = self.attempt(&mut self.pass(), lease);
+        self.leased(self.committing(queue, submission, abandon).await)
+    }
+
+    /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
+    ///
+    /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
+    /// too many messages are in flight a waiting receive finds nothing.
+    pub async fn lease_waiting(&self, lease: Lease, wait: Duration) -> Result<Vec<Leased>, EngineError> {
+        if wait.is_zero() {
+            return self.lease(lease).await;
+        }
+        let queue = lease.queue;
+        let abandon = self.abandon(&lease);
+        let mut seat = match self.begin_wait(lease, wait)? {
+            Begun::Claimed(submission) => {
+                return self.leased(self.committing(queue, submission, abandon).await);
+            }
+            Begun::Over => return self.leased(Ok(Vec::new())),
+            Begun::Waiting(seat) => seat,
+        };
+        loop {
+            let Some((submission, seen, busy)) = seat.call().await else {
+                return self.leased(Ok(Vec::new()));
+            };
+            let committing = self.committing(queue, submission, Abandon::Withdraw);
+            drop(busy);
+            match committing.await {
+                Ok(leases) if leases.is_empty() => {}
+                Err(StoreError::Rule(RuleError::TooManyInFlight)) => {
+                    self.pass().waiters.set_limited(queue, true);
+                }
+                answer => return self.leased(answer),
+            }
+            if !seat.again(seen) {
+                return self.leased(Ok(Vec::new()));
+            }
+        }
+    }
+
+    /// Deletes messages by their receipts, each for itself.
+    pub async fn ack(&self, ack: Ack) -> Result<Vec<Result<(), RuleError>>, EngineError> {
+        ask!(self, "ack", Command::Ack(ack), Outcome::Acked(acked) => acked)
+    }
+
+    /// Gives leases another end, each for itself.
+    pub async fn extend(&self, extend: Extend) -> Result<Vec<Result<Extended, RuleError>>, EngineError> {
+        ask!(self, "extend", Command::Extend(extend), Outcome::Extended(extended) => extended)
+    }
+
+    /// Gives leases up, each for itself; says when each message shows again.
+    pub async fn release(&self, release: Release) -> Result<Vec<Result<Timestamp, RuleError>>, EngineError> {
+        ask!(self, "release", Command::Release(release), Outcome::Released(released) => released)
+    }
+
+    /// Releases every endless lease of owners other than this one.
+    pub async fn release_owners(&self, release: ReleaseOwners) -> Result<(), EngineError> {
+        ask!(self, "release owners", Command::ReleaseOwners(release), Outcome::Done => ())
+    }
+
+    /// Shows messages without touching them.
+    pub async fn peek(&self, peek: Peek) -> Result<Vec<(Message, LeaseToken)>, EngineError> {
+        ask!(self, "peek", Command::Peek(peek), Outcome::Peeked(messages) => messages)
+    }
+
+    /// Deletes everything in a queue and says how many messages that were.
+    pub async fn purge(&self, purge: Purge) -> Result<u64, EngineError> {
+        ask!(self, "purge", Command::Purge(purge), Outcome::Purged(messages) => messages)
+    }
+
+    /// Counts a queue's messages.
+    pub async fn counts(&self, queue: QueueId) -> Result<Counts, EngineError> {
+        ask!(self, "counts", Command::Counts(queue), Outcome::Counts(counts) => counts)
+    }
+
+    /// Starts emptying a queue; the driver goes on by itself.
+    pub async fn start_move(&self, start: StartMove) -> Result<Arc<MoveTask>, EngineError> {
+        ask!(self, "start move", Command::StartMove(start), Outcome::Move(task) => task)
+    }
+
+    /// Stops a move task; what was moved stays moved.
+    pub async fn cancel_move(&self, task: TaskId) -> Result<Arc<MoveTask>, EngineError> {
+        ask!(self, "cancel move", Command::CancelMove(task), Outcome::Move(task) => task)
+    }
+
+    /// Lists move tasks, newest first.
+    pub async fn list_moves(&self, list: ListMoves) -> Result<Vec<Arc<MoveTask>>, EngineError> {
+        ask!(self, "list moves", Command::ListMoves(list), Outcome::Moves(tasks) => tasks)
+    }
+
+    /// Moves messages a person chose, each for itself; says which message each became.
+    pub async fn move_chosen(
+        &self,
+        chosen: MoveChosen,
+    ) -> Result<Vec<Result<Sequence, RuleError>>, EngineError> {
+        ask!(self, "move chosen", Command::MoveChosen(chosen), Outcome::MovedChosen(moved) => moved)
+    }
+
+    /// Reads an account's documents of one owner.
+    pub async fn documents(&self, documents: Documents) -> Result<Vec<(DocumentKey, Bytes)>, EngineError> {
+        ask!(self, "documents", Command::Documents(documents), Outcome::Documents(found) => found)
+    }
+
+    /// Writes or removes an account's documents.
+    pub async fn put_documents(&self, documents: PutDocuments) -> Result<(), EngineError> {
+        ask!(self, "put documents", Command::PutDocuments(documents), Outcome::Done => ())
+    }
+
+    /// What happened to one message, oldest first, as far as it is remembered.
+    pub async fn history(&self, queue: QueueId, sequence: Sequence) -> Result<Vec<Event>, EngineError> {
+        let history = History { queue, sequence };
+        ask!(self, "history", Command::History(history), Outcome::History(events) => events)
+    }
+
+    /// Takes a step and awaits its outcome.
+    pub(crate) async fn answer(&self, command: Command) -> Result<Outcome, EngineError> {
+        let _busy = self.work.begin();
+        let submission = self.submit(command);
+        let late = submission.peek().is_none();
+        let outcome = submission.await?;
+        match &outcome {
+            Outcome::Queue(queue) if late => self.snapshots.put(queue),
+            Outcome::Move(task) if late => self.learn_move(task),
+            _ => {}
+        }
+        Ok(outcome)
+    }
+}
+
+/// How a waiting receive begins.
+enum Begun<'a> {
+    /// It got something, or may get no seat while its answer is on its way.
+    Claimed(Submission),
+    /// There is nothing, and nobody waits any more.
+    Over,
+    /// It waits.
+    Waiting(Seat<'a>),
+}
+
+impl Engine {
+    /// The one attempt at once and, if it finds nothing, a seat in the same pass, so that no message slips by.
+    fn begin_wait(&self, mut lease: Lease, wait: Duration) -> Result<Begun<'_>, EngineError> {
+        // Asked to refuse, the store tells an empty queue from one at its limit; the receive sees neither.
+        lease.over_limit = OverLimit::Refuse;
+        let queue = lease.queue;
+        let mut pass = self.pass();
+        let mut limited = false;
+        let mut on_its_way = None;
+        match look(self.attempt(&mut pass, lease.clone())) {
+            Found::Leases(submission) => return Ok(Begun::Claimed(submission)),
+            Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
+            Found::Refused(error) => return Err(error.into()),
+            Found::Nothing => {}
+            Found::Unknown(submission) => on_its_way = Some(submission),
+        }
+        if pass.closed {
+            return Ok(on_its_way.map_or(Begun::Over, Begun::Claimed));
+        }
+        if let Err(error) = self.check_bounds(&pass, queue) {
+            return on_its_way.map(Begun::Claimed).ok_or(error);
+        }
+        pass.waiters.sit(queue);
+        self.stats.waiting_receives.set(u64::from(pass.waiters.seats()));
+        let (answer, calls) = oneshot::channel();
+        let ticket = pass.ticket();
+        let deadline = self.now().plus(wait);
+        let seat = Seat { engine: self, lease, deadline, ticket, calls, trying: false };
+        match on_its_way {
+            Some(submission) => {
+                let (seen, busy) = (pass.waiters.news(queue), self.work.begin());
+                drop(answer.send(Call::Claimed { submission, late: true, seen, busy }));
+            }
+            None => {
+                let waiter = Waiter { lease: seat.lease.clone(), deadline, answer };
+                pass.waiters.enter(queue, ticket, waiter);
+                pass.agenda.set(deadline, ticket, Alarm::WaitEnds(queue));
+            }
+        }
+        if limited {
+            self.stats.limited_receives.add(1);
+            pass.waiters.set_limited(queue, true);
+        }
+        self.rearm(&mut pass);
+        Ok(Begun::Waiting(seat))
+    }
+
+    fn check_bounds(&self, pass: &Pass, queue: QueueId) -> Result<(), EngineError> {
+        if pass.waiters.seats() >= self.options.waiters_max {
+            return Err(EngineError::Overloaded { what: "the number of waiting receives" });
+        }
+        if pass.waiters.seats_at(queue) >= self.options.waiters_per_queue_max {
+            return Err(EngineError::Overloaded { what: "the number of receives waiting on this queue" });
+        }
+        Ok(())
+    }
+
+    fn committing(&self, queue: QueueId, submission: Submission, abandon: Abandon) -> Committing<'_> {
+        Committing { engine: self, queue, submission: Some(submission), abandon, _busy: self.work.begin() }
+    }
+
+    /// What becomes of this lease if its asker goes away at once.
+    fn abandon(&self, lease: &Lease) -> Abandon {
+        if lease.attempt.is_none() {
+            return Abandon::Withdraw;
+        }
+        let fifo = self.queue_by_id(lease.queue).is_some_and(|queue| queue.policy.kind.is_fifo());
+        if fifo { Abandon::Keep } else { Abandon::Withdraw }
+    }
+
+    /// A receive's answer, counted.
+    fn leased(&self, answer: Result<Vec<Leased>, StoreError>) -> Result<Vec<Leased>, EngineError> {
+        if answer.as_ref().is_ok_and(Vec::is_empty) {
+            self.stats.empty_receives.add(1);
+        }
+        Ok(answer?)
+    }
+}

@@ -1,0 +1,173 @@
+//! The engine itself: what it is made of, how it starts and how it stops.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kew_core::{Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, Timestamp};
+use kew_store::Store;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::EngineError;
+use crate::busy::Work;
+use crate::options::Options;
+use crate::pass::Pass;
+use crate::snapshot::{Listing, QueueName, Snapshots};
+use crate::stats::Stats;
+use crate::time::{EngineClock, TimeSource};
+
+/// Commands in, outcomes out, over any store.
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<EngineClock>,
+    entropy: Arc<dyn Entropy>,
+    owner: OwnerId,
+    pub(crate) options: Options,
+    /// Guards the order of steps, the lines and the agenda: between two holders every line has been served.
+    pass: Mutex<Pass>,
+    pub(crate) snapshots: Snapshots,
+    /// Rings for the timers when something becomes due earlier than they know.
+    pub(crate) alarm: Notify,
+    /// Guards the move tasks started since the mover last looked.
+    pub(crate) started_moves: Mutex<Vec<Arc<MoveTask>>>,
+    /// Rings for the mover when there are some, or when it should stop.
+    pub(crate) moves_bell: Notify,
+    /// One permit: whoever moves the virtual clock does so alone.
+    pub(crate) moving_time: Semaphore,
+    pub(crate) work: Work,
+    pub(crate) stats: Stats,
+}
+
+impl Engine {
+    /// An engine over `store`, with its queues loaded. Spawn [`Engine::run_timers`] and [`Engine::run_moves`] next.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        source: Arc<dyn TimeSource>,
+        entropy: Arc<dyn Entropy>,
+        options: Options,
+    ) -> Result<Arc<Self>, EngineError> {
+        let notices = Arc::clone(&options.notices);
+        let clock = Arc::new(EngineClock::new(source, options.clock, store.newest_instant(), notices));
+        let engine = Arc::new(Self {
+            work: Work::counted(clock.is_virtual()),
+            owner: OwnerId(entropy.bits()),
+            store,
+            clock,
+            entropy,
+            options,
+            pass: Mutex::default(),
+            snapshots: Snapshots::new(),
+            alarm: Notify::new(),
+            started_moves: Mutex::default(),
+            moves_bell: Notify::new(),
+            moving_time: Semaphore::new(1),
+            stats: Stats::default(),
+        });
+        engine.load_queues().await?;
+        Ok(engine)
+    }
+
+    /// The queue of this name.
+    pub fn queue(&self, name: QueueName<'_>) -> Option<Arc<Queue>> {
+        self.snapshots.by_name(name)
+    }
+
+    /// The queue of this number.
+    pub fn queue_by_id(&self, id: QueueId) -> Option<Arc<Queue>> {
+        self.snapshots.by_id(id)
+    }
+
+    /// One page of the queues of a region, sorted by name.
+    pub fn queues(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
+        self.snapshots.page(listing)
+    }
+
+    /// All queues, sorted by account, region and name.
+    pub fn all_queues(&self) -> Vec<Arc<Queue>> {
+        self.snapshots.all()
+    }
+
+    /// How many queues there are.
+    pub fn queue_count(&self) -> usize {
+        self.snapshots.len()
+    }
+
+    /// The present instant of engine time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The clock, for whoever stamps requests.
+    pub fn clock(&self) -> &Arc<EngineClock> {
+        &self.clock
+    }
+
+    /// A fresh message id.
+    pub fn message_id(&self) -> MessageId {
+        MessageId::from_chance(self.entropy.wide_bits())
+    }
+
+    /// This start of the engine, as the owner of endless leases.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    /// Figures for the metrics.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Writes and syncs what was applied so far, on this thread, where the store leaves that to its caller.
+    /// True when something was waiting. An event loop calls it at the end of each pass.
+    pub fn commit(&self) -> bool {
+        self.store.commit()
+    }
+
+    /// Ends all waits with an empty answer, lets nobody wait any more, and ends the timers and the mover.
+    pub fn shutdown(&self) {
+        {
+            let mut pass = self.pass();
+            pass.closed = true;
+            for queue in pass.waiters.queues() {
+                self.end_line(&mut pass, queue);
+            }
+        }
+        self.alarm.notify_one();
+        self.moves_bell.notify_one();
+    }
+
+    /// Whether [`Engine::shutdown`] was called.
+    pub fn is_shut_down(&self) -> bool {
+        self.pass().closed
+    }
+
+    pub(crate) fn pass(&self) -> MutexGuard<'_, Pass> {
+        self.pass.lock()
+    }
+
+    /// Shows the queues as the store has them.
+    pub(crate) async fn load_queues(&self) -> Result<(), EngineError> {
+        let submission = self.submit(Command::Queues);
+        // Nobody else may be there yet to drive a store that commits on its caller's thread.
+        self.commit();
+        match submission.await? {
+            Outcome::Queues(queues) => queues.iter().for_each(|queue| self.snapshots.put(queue)),
+            other => unexpected("queues", &other),
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("options", &self.options)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store answers every command with its own kind of outcome; another kind is a bug in it.
+pub(crate) fn unexpected(command: &str, outcome: &Outcome) -> ! {
+    unreachable!("the store answered {command} with {outcome:?}")
+}

@@ -1,0 +1,28 @@
+//! The engine: commands in, outcomes out. It decides who waits, who is woken, what is due, and what time it is.
+//!
+//! It owns no thread and knows no protocol and no back-end. A request task takes its step in place ([`Engine`]) and
+//! awaits the outcome; waiting receives, timers and move tasks are engine state fed by outcomes. Everything that may
+//! change who gets a message goes through one lock, the pass, so that order is what it looks like.
+
+pub mod advance;
+mod agenda;
+mod busy;
+pub mod commands;
+pub mod commit;
+pub mod engine;
+pub mod error;
+pub mod moves;
+pub mod options;
+mod pass;
+pub mod snapshot;
+pub mod stats;
+pub mod time;
+pub mod timers;
+pub mod waiters;
+
+pub use engine::Engine;
+pub use error::EngineError;
+pub use options::{Notice, Options};
+pub use snapshot::{Listing, QueueName};
+pub use stats::Stats;
+pub use time::{ClockKind, ClockState, EngineClock, TimeSource};

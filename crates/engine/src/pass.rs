@@ -1,0 +1,339 @@
+//! One pass: a step, what it means for those who wait, and when the timers must look next.
+//!
+//! The pass is one lock around the store's step and everything that follows from it. So a receive that finds nothing
+//! stands in line before the next message can come; whoever frees messages serves the lines at once; and a newcomer
+//! never overtakes. The work list is a loop: serving one queue may free another, and nothing calls back into itself.
+
+use std::sync::Arc;
+
+use kew_core::command::{Lease, Withdraw};
+use kew_core::{Command, Outcome, Queue, QueueId, RuleError, Timestamp};
+use kew_store::{StoreError, Submission};
+use smallvec::SmallVec;
+
+use crate::Engine;
+use crate::agenda::{Agenda, Ticket};
+use crate::commit::{self, Found};
+use crate::waiters::{Call, Waiter, Waiters};
+
+/// What the engine keeps between steps.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) waiters: Waiters,
+    pub(crate) agenda: Agenda,
+    /// Nobody may wait any more.
+    pub(crate) closed: bool,
+    /// The instant the timers will look at next.
+    pub(crate) armed: Timestamp,
+    /// The newest instant a step was taken at.
+    pub(crate) stepped: Timestamp,
+    tickets: u64,
+}
+
+impl Default for Pass {
+    fn default() -> Self {
+        Self {
+            waiters: Waiters::default(),
+            agenda: Agenda::default(),
+            closed: false,
+            armed: Timestamp::NEVER,
+            stepped: Timestamp::ZERO,
+            tickets: 0,
+        }
+    }
+}
+
+impl Pass {
+    pub(crate) fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+}
+
+type Freed = SmallVec<[QueueId; 2]>;
+
+/// Lines served after one step. A store that names ever more queues is not followed for ever.
+const LINES_PER_STEP: usize = 10_000;
+/// Slices of due work done for one newcomer before it takes its turn.
+const SLICES_BEFORE_A_TURN: usize = 64;
+
+impl Engine {
+    /// Takes a step now, and serves whom it concerns.
+    pub(crate) fn submit(&self, command: Command) -> Submission {
+        let mut pass = self.pass();
+        let now = self.now();
+        self.step(&mut pass, now, command)
+    }
+
+    /// Takes a lease now, after those who wait already.
+    pub(crate) fn attempt(&self, pass: &mut Pass, lease: Lease) -> Submission {
+        let now = self.now();
+        if pass.waiters.first(lease.queue).is_some() {
+            self.catch_up(pass, now);
+        }
+        self.step(pass, now, Command::Lease(lease))
+    }
+
+    /// Serves a queue's line on news from elsewhere: messages may have become available in it.
+    pub fn wake(&self, queue: QueueId) {
+        let mut pass = self.pass();
+        self.serve(&mut pass, queue);
+    }
+
+    /// Undoes a lease nobody waits for any more, if it is not committed, and serves the next in line.
+    pub(crate) fn withdraw(&self, queue: QueueId, submission: Submission) {
+        let tokens = commit::uncommitted(submission);
+        if !tokens.is_empty() {
+            self.stats.withdrawn_leases.add(tokens.len() as u64);
+            drop(self.submit(Command::Withdraw(Withdraw { queue, tokens })));
+        }
+    }
+
+    pub(crate) fn step(&self, pass: &mut Pass, now: Timestamp, command: Command) -> Submission {
+        let effect = Effect::of(&command);
+        let mut freed = Freed::new();
+        if pass.waiters.any_limited() && self.is_due(now) {
+            // A lease that ends makes room even where it frees no message.
+            freed.extend(pass.waiters.limited_queues());
+        }
+        let submission = self.raw_step(pass, now, command);
+        match (effect, submission.peek()) {
+            (Effect::Settings, Some(Outcome::Queue(queue))) => self.publish(pass, now, queue),
+            (Effect::Deletes(queue), Some(_)) => self.queue_is_gone(pass, queue),
+            (Effect::StartsMove, Some(Outcome::Move(task))) => self.learn_move(task),
+            (Effect::Returns(queue), _) => freed.push(queue),
+            (Effect::MakesRoom(queue), _) if pass.waiters.is_limited(queue) => freed.push(queue),
+            (_, _) => {}
+        }
+        let mut ahead = effect.may_set_instants();
+        if !pass.waiters.is_empty() {
+            freed.extend_from_slice(&submission.freed);
+            ahead |= !freed.is_empty();
+            self.serve_all(pass, now, now, freed);
+        }
+        if ahead {
+            self.rearm(pass);
+        }
+        submission
+    }
+
+    /// Does what is due at `at`, and serves as of that instant with leases that begin now.
+    pub(crate) fn step_due(&self, pass: &mut Pass, at: Timestamp, now: Timestamp) -> Submission {
+        let mut freed = Freed::new();
+        if pass.waiters.any_limited() {
+            freed.extend(pass.waiters.limited_queues());
+        }
+        let submission = self.raw_step(pass, at, Command::Due);
+        self.stats.due_steps.add(1);
+        freed.extend_from_slice(&submission.freed);
+        self.serve_all(pass, at, now, freed);
+        self.rearm(pass);
+        submission
+    }
+
+    pub(crate) fn serve(&self, pass: &mut Pass, queue: QueueId) {
+        let now = self.now();
+        self.serve_all(pass, now, now, Freed::from_slice(&[queue]));
+        self.rearm(pass);
+    }
+
+    /// Rings for the timers when something is due before they look next.
+    pub(crate) fn rearm(&self, pass: &mut Pass) {
+        let next = self.next_instant(pass);
+        if next < pass.armed {
+            pass.armed = next;
+            self.alarm.notify_one();
+        }
+    }
+
+    /// The next instant at which something happens by itself.
+    pub(crate) fn next_instant(&self, pass: &Pass) -> Timestamp {
+        let due = self.store.next_due().unwrap_or(Timestamp::NEVER);
+        due.min(pass.agenda.first_at().unwrap_or(Timestamp::NEVER))
+    }
+
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.store.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// Ends the waits on a queue.
+    pub(crate) fn end_line(&self, pass: &mut Pass, queue: QueueId) {
+        for (ticket, waiter) in pass.waiters.take_line(queue) {
+            self.end_wait(pass, ticket, waiter);
+        }
+    }
+
+    /// Ends one wait, whose entry was taken out of the line.
+    pub(crate) fn end_wait(&self, pass: &mut Pass, ticket: Ticket, waiter: Waiter) {
+        pass.agenda.cancel(waiter.deadline, ticket);
+        // Nobody listens when the receive is just going away.
+        drop(waiter.answer.send(Call::Ended(self.work.begin())));
+    }
+
+    fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: Command) -> Submission {
+        pass.stepped = pass.stepped.max(now);
+        self.stats.store_steps.add(1);
+        self.store.step(pass.stepped, command)
+    }
+
+    /// Does everything due, so that those in line get theirs before a newcomer looks.
+    fn catch_up(&self, pass: &mut Pass, now: Timestamp) {
+        for _ in 0..SLICES_BEFORE_A_TURN {
+            if !self.is_due(now) || commit::refusal(&mut self.step_due(pass, now, now)).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Shows a queue as it is after this step; a new name is followed by other queues' rules.
+    fn publish(&self, pass: &mut Pass, now: Timestamp, queue: &Arc<Queue>) {
+        let before = self.snapshots.by_id(queue.id);
+        self.snapshots.put(queue);
+        let renamed = before.filter(|before| before.key != queue.key);
+        if renamed.is_some_and(|before| self.snapshots.names(&before.key)) {
+            let all = self.raw_step(pass, now, Command::Queues);
+            if let Some(Outcome::Queues(queues)) = all.peek() {
+                queues.iter().for_each(|queue| self.snapshots.put(queue));
+            }
+        }
+    }
+
+    pub(crate) fn queue_is_gone(&self, pass: &mut Pass, queue: QueueId) {
+        self.snapshots.remove(queue);
+        self.end_line(pass, queue);
+    }
+
+    /// Leases on behalf of those in line, until nothing is left or nobody waits.
+    fn serve_all(&self, pass: &mut Pass, as_of: Timestamp, now: Timestamp, mut freed: Freed) {
+        let mut next = 0;
+        while let Some(queue) = freed.get(next).copied() {
+            next += 1;
+            pass.waiters.tell(queue);
+            self.serve_line(pass, as_of, now, queue, &mut freed);
+        }
+    }
+
+    fn serve_line(
+        &self,
+        pass: &mut Pass,
+        as_of: Timestamp,
+        now: Timestamp,
+        queue: QueueId,
+        freed: &mut Freed,
+    ) {
+        while let Some((ticket, waiter)) = pass.waiters.first(queue) {
+            if waiter.answer.is_closed() || waiter.deadline < as_of {
+                self.end_first(pass, queue, ticket);
+                continue;
+            }
+            let lease = Command::Lease(waiter.lease.clone());
+            let submission = self.raw_step(pass, now, lease);
+            let others = submission.freed.iter().copied().filter(|other| *other != queue);
+            freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
+            match commit::look(submission) {
+                Found::Leases(submission) => self.hand_over(pass, now, (queue, ticket), submission, false),
+                Found::Nothing => return pass.waiters.set_limited(queue, false),
+                Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => {
+                    return pass.waiters.set_limited(queue, true);
+                }
+                Found::Refused(error) => {
+                    self.hand_over(pass, now, (queue, ticket), Submission::settled(Err(error)), false);
+                }
+                // One try at a time: the receive serves the next when it has its answer.
+                Found::Unknown(submission) => {
+                    return self.hand_over(pass, now, (queue, ticket), submission, true);
+                }
+            }
+        }
+        pass.waiters.set_limited(queue, false);
+    }
+
+    fn end_first(&self, pass: &mut Pass, queue: QueueId, ticket: Ticket) {
+        if let Some(waiter) = pass.waiters.take(queue, ticket) {
+            self.end_wait(pass, ticket, waiter);
+        }
+    }
+
+    fn hand_over(
+        &self,
+        pass: &mut Pass,
+        now: Timestamp,
+        (queue, ticket): (QueueId, Ticket),
+        submission: Submission,
+        late: bool,
+    ) {
+        let Some(waiter) = pass.waiters.take(queue, ticket) else { return };
+        pass.agenda.cancel(waiter.deadline, ticket);
+        let call =
+            Call::Claimed { submission, late, seen: pass.waiters.news(queue), busy: self.work.begin() };
+        match waiter.answer.send(call) {
+            Ok(()) => self.stats.served_waiters.add(1),
+            Err(Call::Claimed { submission, .. }) => {
+                // It went away in this very moment, so nobody ever heard of the lease: undone, committed or not.
+                let tokens = commit::receipts(&submission);
+                if !tokens.is_empty() {
+                    self.stats.withdrawn_leases.add(tokens.len() as u64);
+                    drop(self.raw_step(pass, now, Command::Withdraw(Withdraw { queue, tokens })));
+                }
+            }
+            Err(Call::Ended(_)) => {}
+        }
+    }
+}
+
+/// What a command may mean beyond its outcome.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// A queue's definition changes.
+    Settings,
+    /// A queue goes away.
+    Deletes(QueueId),
+    /// A move task may begin to run.
+    StartsMove,
+    /// Messages come back as if they had never been leased.
+    Returns(QueueId),
+    /// Fewer messages may be in flight.
+    MakesRoom(QueueId),
+    /// Messages come, are claimed or move.
+    Stirs,
+    /// Somebody looks.
+    None,
+}
+
+impl Effect {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::CreateQueue(_) | Command::UpdateQueue(_) => Self::Settings,
+            Command::DeleteQueue(delete) => Self::Deletes(delete.queue),
+            Command::StartMove(_) => Self::StartsMove,
+            Command::Withdraw(withdraw) => Self::Returns(withdraw.queue),
+            Command::Ack(ack) => Self::MakesRoom(ack.queue),
+            Command::Extend(extend) => Self::MakesRoom(extend.queue),
+            Command::Release(release) => Self::MakesRoom(release.queue),
+            Command::Purge(purge) => Self::MakesRoom(purge.queue),
+            Command::Send(_)
+            | Command::Lease(_)
+            | Command::ReleaseOwners(_)
+            | Command::ContinueMove(_)
+            | Command::MoveChosen(_)
+            | Command::Due => Self::Stirs,
+            Command::Peek(_)
+            | Command::Counts(_)
+            | Command::CancelMove(_)
+            | Command::ListMoves(_)
+            | Command::Queues
+            | Command::PutDocuments(_)
+            | Command::Documents(_)
+            | Command::History(_) => Self::None,
+        }
+    }
+
+    /// Whether something may be due earlier than before. Due work that comes with any step does not count: the timers
+    /// were about to do it, and look again anyway.
+    fn may_set_instants(self) -> bool {
+        match self {
+            Self::Settings | Self::Returns(_) | Self::MakesRoom(_) | Self::Stirs => true,
+            Self::Deletes(_) | Self::StartsMove | Self::None => false,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What queues there are, for everyone who only needs to look: never a store call.
+//!
+//! Front-ends look a queue up on every request, so that is one read lock of one shard and one hash; a listing walks a
+//! sorted map. A change replaces one entry, however many queues there are. Changes are published in the order of the
+//! steps that made them, a moment before they are durable: what they allow is still answered in that order.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::hash::{BuildHasher, Hash};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use kew_core::{AccountId, DeadLetterAction, Queue, QueueId, QueueKey};
+use parking_lot::{RwLock, RwLockReadGuard};
+
+/// A queue's name in borrowed words, so that looking one up builds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct QueueName<'a> {
+    /// Whose queue.
+    pub account: AccountId,
+    /// In which region.
+    pub region: &'a str,
+    /// Under which name.
+    pub name: &'a str,
+}
+
+impl QueueName<'_> {
+    fn of(key: &QueueKey) -> QueueName<'_> {
+        QueueName { account: key.account, region: &key.region, name: &key.name }
+    }
+}
+
+/// One page of the queues of one region, sorted by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing<'a> {
+    /// Whose queues.
+    pub account: AccountId,
+    /// In which region.
+    pub region: &'a str,
+    /// Only names that begin like this.
+    pub prefix: &'a str,
+    /// Only names behind this one: the last of the page before.
+    pub after: Option<&'a str>,
+    /// At most so many.
+    pub max: u32,
+}
+
+/// A power of two.
+const SHARDS: u64 = 16;
+
+type Shard<T> = RwLock<HashTable<T>>;
+
+/// All queues, found by name, by number and in order.
+pub(crate) struct Snapshots {
+    hasher: DefaultHashBuilder,
+    /// Each guards the queues whose name hashes to it.
+    by_name: Box<[Shard<Arc<Queue>>]>,
+    /// Each guards the queues whose number falls to it.
+    by_id: Box<[Shard<Arc<Queue>>]>,
+    /// Guards the order. Changes hold it throughout, so they come one after the other.
+    sorted: RwLock<BTreeMap<QueueKey, Arc<Queue>>>,
+}
+
+impl Snapshots {
+    pub(crate) fn new() -> Self {
+        let shards = || (0..SHARDS).map(|_| Shard::default()).collect();
+        Self {
+            hasher: DefaultHashBuilder::default(),
+            by_name: shards(),
+            by_id: shards(),
+            sorted: RwLock::default(),
+        }
+    }
+
+    pub(crate) fn by_name(&self, name: QueueName<'_>) -> Option<Arc<Queue>> {
+        let hash = self.hasher.hash_one(name);
+        self.shard(&self.by_name, hash).find(hash, |queue| QueueName::of(&queue.key) == name).map(Arc::clone)
+    }
+
+    pub(crate) fn by_id(&self, id: QueueId) -> Option<Arc<Queue>> {
+        let hash = self.hasher.hash_one(id);
+        self.shard(&self.by_id, hash).find(hash, |queue| queue.id == id).map(Arc::clone)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
+        self.sorted.read().values().map(Arc::clone).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.read().len()
+    }
+
+    pub(crate) fn page(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
+        let key = |name: &str| QueueKey::new(listing.account, listing.region, name);
+        let start = match listing.after {
+            Some(after) if after >= listing.prefix => Bound::Excluded(key(after)),
+            Some(_) | None => Bound::Included(key(listing.prefix)),
+        };
+        let sorted = self.sorted.read();
+        let from = sorted.range((start, Bound::Unbounded)).map(|(_, queue)| queue);
+        let listed = from.take_while(|queue| {
+            let name = QueueName::of(&queue.key);
+            name.account == listing.account
+                && name.region == listing.region
+                && name.name.starts_with(listing.prefix)
+        });
+        listed.take(listing.max as usize).map(Arc::clone).collect()
+    }
+
+    /// Shows `queue` as it is now, unless a newer state of it is shown already.
+    pub(crate) fn put(&self, queue: &Arc<Queue>) {
+        let mut sorted = self.sorted.write();
+        let known = self.by_id(queue.id);
+        if known.as_ref().is_some_and(|known| known.version > queue.version) {
+            return;
+        }
+        if let Some(known) = known.filter(|known| known.key != queue.key) {
+            self.forget_name(&mut sorted, &known);
+        }
+        sorted.insert(queue.key.clone(), Arc::clone(queue));
+        self.set(&self.by_name, self.name_hash(queue), queue, |queue| self.name_hash(queue));
+        self.set(&self.by_id, self.id_hash(queue), queue, |queue| self.id_hash(queue));
+    }
+
+    /// Shows the queue no more.
+    pub(crate) fn remove(&self, id: QueueId) {
+        let mut sorted = self.sorted.write();
+        let hash = self.hasher.hash_one(id);
+        let Ok(entry) = shard_of(&self.by_id, hash)
+            .write()
+            .find_entry(hash, |queue| queue.id == id)
+            .map(|entry| entry.remove().0)
+        else {
+            return;
+        };
+        self.forget_name(&mut sorted, &entry);
+    }
+
+    /// Whether a queue's dead letters go to `key`.
+    pub(crate) fn names(&self, key: &QueueKey) -> bool {
+        self.sorted.read().values().any(|queue| {
+            let rule = queue.policy.dead_letters.as_ref();
+            rule.is_some_and(|rule| matches!(&rule.then, DeadLetterAction::MoveTo(target) if target == key))
+        })
+    }
+
+    /// Takes the old name of `queue` out, unless another queue has it by now.
+    fn forget_name(&self, sorted: &mut BTreeMap<QueueKey, Arc<Queue>>, queue: &Queue) {
+        if let Entry::Occupied(entry) = sorted.entry(queue.key.clone())
+            && entry.get().id == queue.id
+        {
+            entry.remove();
+        }
+        let hash = self.name_hash(queue);
+        let mut shard = shard_of(&self.by_name, hash).write();
+        if let Ok(entry) = shard.find_entry(hash, |other| other.id == queue.id) {
+            entry.remove();
+        }
+    }
+
+    fn set(
+        &self,
+        shards: &[Shard<Arc<Queue>>],
+        hash: u64,
+        queue: &Arc<Queue>,
+        rehash: impl Fn(&Queue) -> u64,
+    ) {
+        let mut shard = shard_of(shards, hash).write();
+        let same = |other: &Arc<Queue>| other.id == queue.id || other.key == queue.key;
+        match shard.find_mut(hash, same) {
+            Some(place) => *place = Arc::clone(queue),
+            None => {
+                shard.insert_unique(hash, Arc::clone(queue), |queue| rehash(queue));
+            }
+        }
+    }
+
+    fn shard<'a>(
+        &self,
+        shards: &'a [Shard<Arc<Queue>>],
+        hash: u64,
+    ) -> RwLockReadGuard<'a, HashTable<Arc<Queue>>> {
+        shard_of(shards, hash).read()
+    }
+
+    fn name_hash(&self, queue: &Queue) -> u64 {
+        self.hasher.hash_one(QueueName::of(&queue.key))
+    }
+
+    fn id_hash(&self, queue: &Queue) -> u64 {
+        self.hasher.hash_one(queue.id)
+    }
+}
+
+/// Taken from the middle of the hash: the table itself uses its two ends.
+fn shard_of<T>(shards: &[Shard<T>], hash: u64) -> &Shard<T> {
+    let place = (hash >> 32) & (SHARDS - 1);
+    shards.get(place as usize).expect("there are SHARDS shards, and the place is below that")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::{Carries, DeadLetterRule, Policy, Timestamp};
+
+    fn queue(id: u64, name: &str, version: u64) -> Arc<Queue> {
+        Arc::new(Queue {
+            id: QueueId(id),
+            key: QueueKey::new(AccountId(1), "r", name),
+            policy: Policy::standard(),
+            documents: BTreeMap::new(),
+            version,
+            created_at: Timestamp::ZERO,
+            modified_at: Timestamp::ZERO,
+        })
+    }
+
+    fn named(snapshots: &Snapshots, name: &str) -> Option<QueueId> {
+        snapshots.by_name(QueueName { account: AccountId(1), region: "r", name }).map(|queue| queue.id)
+    }
+
+    fn page(snapshots: &Snapshots, prefix: &str, after: Option<&str>, max: u32) -> Vec<String> {
+        let listing = Listing { account: AccountId(1), region: "r", prefix, after, max };
+        snapshots.page(listing).iter().map(|queue| queue.key.name.to_string()).collect()
+    }
+
+    #[test]
+    fn newer_state_of_a_queue_is_not_replaced_by_an_older_one() {
+        let snapshots = Snapshots::new();
+        snapshots.put(&queue(1, "a", 3));
+        snapshots.put(&queue(1, "a", 2));
+        assert_eq!(snapshots.by_id(QueueId(1)).map(|queue| queue.version), Some(3));
+    }
+
+    #[test]
+    fn renamed_queue_is_found_under_its_new_name_only() {
+        let snapshots = Snapshots::new();
+        snapshots.put(&queue(1, "a", 1));
+        snapshots.put(&queue(1, "b", 2));
+        assert_eq!(named(&snapshots, "a"), None);
+        assert_eq!(named(&snapshots, "b"), Some(QueueId(1)));
+        assert_eq!(page(&snapshots, "", None, 9), ["b"]);
+    }
+
+    #[test]
+    fn deleting_a_queue_leaves_its_successor_of_the_same_name() {
+        let snapshots = Snapshots::new();
+        snapshots.put(&queue(1, "a", 1));
+        snapshots.remove(QueueId(1));
+        assert_eq!(named(&snapshots, "a"), None);
+        snapshots.put(&queue(2, "a", 1));
+        snapshots.remove(QueueId(1));
+        assert_eq!(named(&snapshots, "a"), Some(QueueId(2)));
+        assert_eq!(snapshots.len(), 1);
+    }
+
+    #[test]
+    fn listing_is_sorted_and_goes_on_behind_a_name() {
+        let snapshots = Snapshots::new();
+        for (id, name) in ["b2", "a", "b1", "c", "b3"].into_iter().enumerate() {
+            snapshots.put(&queue(id as u64 + 1, name, 1));
+        }
+        let other = Queue { key: QueueKey::new(AccountId(1), "s", "b0"), ..Queue::clone(&queue(9, "", 1)) };
+        snapshots.put(&Arc::new(other));
+        assert_eq!(page(&snapshots, "", None, 9), ["a", "b1", "b2", "b3", "c"]);
+        assert_eq!(page(&snapshots, "b", None, 2), ["b1", "b2"]);
+        assert_eq!(page(&snapshots, "b", Some("b2"), 2), ["b3"]);
+        assert_eq!(page(&snapshots, "b", Some("a"), 9), ["b1", "b2", "b3"]);
+        assert_eq!(page(&snapshots, "b", Some("c"), 9), [""; 0]);
+    }
+
+    #[test]
+    fn rules_that_name_a_queue_are_found() {
+        let snapshots = Snapshots::new();
+        let target = QueueKey::new(AccountId(1), "r", "dead");
+        assert!(!snapshots.names(&target));
+        let mut with_rule = Queue::clone(&queue(1, "a", 1));
+        with_rule.policy.dead_letters = Some(DeadLetterRule {
+            attempts_max: 1,
+            then: DeadLetterAction::MoveTo(target.clone()),
+            carries: Carries::History,
+            written_by: "test".into(),
+        });
+        snapshots.put(&Arc::new(with_rule));
+        assert!(snapshots.names(&target));
+    }
+
+    #[test]
+    fn a_hundred_thousand_queues_are_listed_and_found_one_at_a_time() {
+        let snapshots = Snapshots::new();
+        for id in 1..=100_000 {
+            snapshots.put(&queue(id, &format!("q{id:06}"), 1));
+        }
+        assert_eq!(named(&snapshots, "q054321"), Some(QueueId(54_321)));
+        assert_eq!(page(&snapshots, "q", Some("q099998"), 1_000), ["q099999", "q100000"]);
+    }
+}

@@ -1,0 +1,450 @@
+//! Engine time: it follows the system clock, never runs back, and can be moved by hand when it is virtual.
+//!
+//! When the system clock is behind (it was set back, or the store has seen a later instant before the restart), engine
+//! time goes on from where it is at seven eighths of the speed until the two meet: leases never end early because of a
+//! clock. When the system clock leaps ahead, engine time leaps with it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::time::millis;
+use kew_core::{Clock, Timestamp};
+use parking_lot::Mutex;
+
+use crate::options::Notice;
+
+/// Where the machine's time comes from.
+pub trait TimeSource: Send + Sync {
+    /// What the system clock shows.
+    fn system(&self) -> Timestamp;
+
+    /// Time since some beginning, on a clock that nobody sets. Only used to tell a leap from time that passed.
+    fn steady(&self) -> Duration;
+}
+
+/// Whose time it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClockKind {
+    /// The system's.
+    #[default]
+    System,
+    /// The system's plus what it was advanced by hand.
+    Virtual,
+}
+
+/// What the clock shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockState {
+    /// The present instant.
+    pub now: Timestamp,
+    /// How far it is ahead of the system clock, in milliseconds.
+    pub offset_millis: i64,
+    /// Whether it stands still until it is advanced.
+    pub frozen: bool,
+}
+
+/// The one clock of an engine.
+pub struct EngineClock {
+    source: Arc<dyn TimeSource>,
+    kind: ClockKind,
+    notices: Arc<dyn Fn(Notice) + Send + Sync>,
+    /// Guards the present: readings of the source come one after the other.
+    dial: Mutex<Dial>,
+}
+
+/// Being behind by less than this is met in silence.
+const BEHIND_WORTH_TELLING: Duration = Duration::from_millis(100);
+/// A leap shorter than this is lateness of whoever watches.
+const LEAP_WORTH_TELLING: Duration = Duration::from_secs(1);
+
+impl EngineClock {
+    /// A clock that starts at the later of the system's time and `newest`.
+    pub fn new(
+        source: Arc<dyn TimeSource>,
+        kind: ClockKind,
+        newest: Timestamp,
+        notices: Arc<dyn Fn(Notice) + Send + Sync>,
+    ) -> Self {
+        let dial = Dial::new(source.system(), source.steady(), newest);
+        let clock = Self { source, kind, notices, dial: Mutex::new(dial) };
+        let system = clock.source.system();
+        clock.tell_if_behind(newest.since(system));
+        clock
+    }
+
+    /// What the clock shows.
+    pub fn state(&self) -> ClockState {
+        self.read(|dial| {
+            let now = dial.now();
+            let ahead = now.0 as i128 - dial.paced.0 as i128;
+            let offset_millis = i64::try_from(ahead).unwrap_or(i64::MAX);
+            ClockState { now, offset_millis, frozen: dial.frozen }
+        })
+    }
+
+    /// Whether it can be moved by hand.
+    pub fn is_virtual(&self) -> bool {
+        self.kind == ClockKind::Virtual
+    }
+
+    /// How long to wait, in real time, for engine time to become `at`; `None` while it stands still.
+    pub(crate) fn wait_until(&self, at: Timestamp) -> Option<Duration> {
+        self.read(|dial| dial.held.is_none().then(|| at.since(dial.now())))
+    }
+
+    /// Reports a leap of the system clock since the last look.
+    pub(crate) fn watch(&self) {
+        let leap = {
+            let mut dial = self.dial.lock();
+            dial.leap(self.source.system(), self.source.steady())
+        };
+        if leap >= LEAP_WORTH_TELLING {
+            (self.notices)(Notice::ClockJumped { by: leap });
+        }
+    }
+
+    /// Stops or restarts time. Not while somebody steps.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        self.read(|dial| {
+            dial.held = frozen.then(|| dial.now());
+            if dial.frozen && !frozen {
+                dial.go_on_from(dial.newest);
+            }
+            dial.frozen = frozen;
+        });
+    }
+
+    /// Holds time so that it can be moved instant by instant.
+    pub(crate) fn step(&self) -> Stepping<'_> {
+        let (from, offset) = self.read(|dial| {
+            let now = dial.now();
+            dial.held = Some(now);
+            (now, dial.offset)
+        });
+        Stepping { clock: self, from, offset, finished: false }
+    }
+
+    /// Takes a reading of the source and lets `use_it` work with the dial.
+    fn read<T>(&self, use_it: impl FnOnce(&mut Dial) -> T) -> T {
+        let mut dial = self.dial.lock();
+        let news = dial.follow(self.source.system());
+        let result = use_it(&mut dial);
+        drop(dial);
+        match news {
+            News::None => {}
+            News::Behind(by) => self.tell_if_behind(by),
+            News::Met => (self.notices)(Notice::ClockMet),
+        }
+        result
+    }
+
+    fn tell_if_behind(&self, by: Duration) {
+        if by >= BEHIND_WORTH_TELLING {
+            (self.notices)(Notice::ClockBehind { by });
+        }
+    }
+}
+
+impl Clock for EngineClock {
+    fn now(&self) -> Timestamp {
+        self.read(Dial::now)
+    }
+}
+
+impl fmt::Debug for EngineClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineClock").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Time held by somebody who moves it. Dropped early, time goes on from where it was moved to.
+pub(crate) struct Stepping<'a> {
+    clock: &'a EngineClock,
+    /// Where time was held.
+    pub(crate) from: Timestamp,
+    offset: i128,
+    finished: bool,
+}
+
+impl Stepping<'_> {
+    /// Moves time to `at`, never back.
+    pub(crate) fn move_to(&self, at: Timestamp) {
+        self.clock.read(|dial| dial.held = dial.held.map(|held| held.max(at)));
+    }
+
+    /// Lets time go on, ahead by as much as it was moved: the real time this took counts too.
+    pub(crate) fn finish(mut self, to: Timestamp) {
+        self.move_to(to);
+        self.finished = true;
+        let offset = self.offset + i128::from(millis(to.since(self.from)));
+        self.clock.read(|dial| {
+            let now = dial.now();
+            if !dial.frozen {
+                dial.held = None;
+                dial.offset = offset;
+            }
+            dial.newest = dial.newest.max(now);
+        });
+    }
+}
+
+impl Drop for Stepping<'_> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        self.clock.read(|dial| {
+            if let Some(held) = dial.held.filter(|_| !dial.frozen) {
+                dial.held = None;
+                dial.go_on_from(held);
+            }
+        });
+    }
+}
+
+/// What a reading of the system clock brought to light.
+enum News {
+    None,
+    Behind(Duration),
+    Met,
+}
+
+/// Engine time and what it is made of.
+struct Dial {
+    /// The last reading of the system clock.
+    system: Timestamp,
+    /// The system's time, held back where it ran back.
+    paced: Timestamp,
+    /// Where slower running began, while the system clock is behind.
+    slew: Option<Slew>,
+    /// What is added by hand.
+    offset: i128,
+    /// Where time stands still, if it does.
+    held: Option<Timestamp>,
+    frozen: bool,
+    /// The newest instant shown. Nothing earlier is ever shown again.
+    newest: Timestamp,
+    /// The system's and the steady clock at the last look for leaps.
+    watched: (Timestamp, Duration),
+}
+
+#[derive(Clone, Copy)]
+struct Slew {
+    system: Timestamp,
+    engine: Timestamp,
+    told: bool,
+}
+
+impl Dial {
+    fn new(system: Timestamp, steady: Duration, newest: Timestamp) -> Self {
+        let told = newest.since(system) >= BEHIND_WORTH_TELLING;
+        let slew = (newest > system).then_some(Slew { system, engine: newest, told });
+        Self {
+            system,
+            paced: system.max(newest),
+            slew,
+            offset: 0,
+            held: None,
+            frozen: false,
+            newest,
+            watched: (system, steady),
+        }
+    }
+
+    fn now(&mut self) -> Timestamp {
+        let running = i128::from(self.paced.0) + self.offset;
+        let running = Timestamp(u64::try_from(running.max(0)).unwrap_or(u64::MAX));
+        self.newest = self.newest.max(self.held.unwrap_or(running));
+        self.newest
+    }
+
+    fn go_on_from(&mut self, at: Timestamp) {
+        self.offset = i128::from(at.0) - i128::from(self.paced.0);
+    }
+
+    /// Follows the system clock to its reading.
+    fn follow(&mut self, system: Timestamp) -> News {
+        let mut news = News::None;
+        if system < self.system {
+            let by = self.paced.since(system);
+            self.slew = Some(Slew { system, engine: self.paced, told: by >= BEHIND_WORTH_TELLING });
+            news = News::Behind(by);
+        }
+        self.system = system;
+        let Some(slew) = self.slew else {
+            self.paced = system;
+            return news;
+        };
+        let passed = millis(system.since(slew.system));
+        // Counted from where it began, so that many readings a millisecond lose nothing to rounding.
+        let engine = slew.engine.plus(Duration::from_millis(passed - passed / 8));
+        if system < engine {
+            self.paced = engine;
+            return news;
+        }
+        self.paced = system;
+        self.slew = None;
+        if slew.told { News::Met } else { News::None }
+    }
+
+    /// How much further the system clock went than the steady one since the last look.
+    fn leap(&mut self, system: Timestamp, steady: Duration) -> Duration {
+        let (system_before, steady_before) = self.watched;
+        self.watched = (system, steady);
+        system.since(system_before).saturating_sub(steady.saturating_sub(steady_before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Default)]
+    struct Hands {
+        system: AtomicU64,
+        steady: AtomicU64,
+    }
+
+    impl Hands {
+        fn set(&self, system: u64) {
+            self.system.store(system, Ordering::Relaxed);
+        }
+
+        fn pass(&self, by: u64) {
+            self.system.fetch_add(by, Ordering::Relaxed);
+            self.steady.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    impl TimeSource for Hands {
+        fn system(&self) -> Timestamp {
+            Timestamp(self.system.load(Ordering::Relaxed))
+        }
+
+        fn steady(&self) -> Duration {
+            Duration::from_millis(self.steady.load(Ordering::Relaxed))
+        }
+    }
+
+    struct Bench {
+        hands: Arc<Hands>,
+        clock: EngineClock,
+        told: Arc<Mutex<Vec<Notice>>>,
+    }
+
+    fn bench(kind: ClockKind, system: u64, newest: u64) -> Bench {
+        let hands = Arc::new(Hands::default());
+        hands.set(system);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let notices = {
+            let told = Arc::clone(&told);
+            Arc::new(move |notice| told.lock().push(notice))
+        };
+        let clock = EngineClock::new(Arc::clone(&hands) as _, kind, Timestamp(newest), notices);
+        Bench { hands, clock, told }
+    }
+
+    #[test]
+    fn time_starts_at_the_later_of_system_and_store() {
+        assert_eq!(bench(ClockKind::System, 5_000, 3_000).clock.now(), Timestamp(5_000));
+        let late = bench(ClockKind::System, 5_000, 9_000);
+        assert_eq!(late.clock.now(), Timestamp(9_000));
+        assert_eq!(*late.told.lock(), [Notice::ClockBehind { by: Duration::from_secs(4) }]);
+    }
+
+    #[test]
+    fn time_runs_at_seven_eighths_until_the_system_meets_it() {
+        let bench = bench(ClockKind::System, 0, 1_000);
+        for _ in 0..800 {
+            bench.hands.pass(1);
+            let _ = bench.clock.now();
+        }
+        assert_eq!(bench.clock.now(), Timestamp(1_700), "800 ms count as 700, however often one looks");
+        bench.hands.set(7_999);
+        assert_eq!(bench.clock.now(), Timestamp(8_000));
+        bench.hands.set(8_001);
+        assert_eq!(bench.clock.now(), Timestamp(8_001));
+        assert_eq!(bench.told.lock().last(), Some(&Notice::ClockMet));
+    }
+
+    #[test]
+    fn time_never_runs_back_when_the_system_does() {
+        let bench = bench(ClockKind::System, 10_000, 0);
+        assert_eq!(bench.clock.now(), Timestamp(10_000));
+        bench.hands.set(4_000);
+        assert_eq!(bench.clock.now(), Timestamp(10_000));
+        assert_eq!(bench.told.lock().last(), Some(&Notice::ClockBehind { by: Duration::from_secs(6) }));
+        bench.hands.set(4_800);
+        assert_eq!(bench.clock.now(), Timestamp(10_700));
+        bench.hands.set(1_000);
+        assert_eq!(bench.clock.now(), Timestamp(10_700));
+        bench.hands.set(90_000);
+        assert_eq!(bench.clock.now(), Timestamp(90_000));
+    }
+
+    #[test]
+    fn leap_ahead_counts_as_passed_time_and_is_reported() {
+        let bench = bench(ClockKind::System, 1_000, 0);
+        bench.hands.pass(30_000);
+        bench.clock.watch();
+        assert!(bench.told.lock().is_empty(), "thirty quiet seconds are no leap");
+        bench.hands.set(3_631_000);
+        bench.clock.watch();
+        assert_eq!(*bench.told.lock(), [Notice::ClockJumped { by: Duration::from_secs(3_600) }]);
+        assert_eq!(bench.clock.now(), Timestamp(3_631_000));
+    }
+
+    #[test]
+    fn frozen_time_stands_still_and_goes_on_from_there() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        bench.clock.freeze(true);
+        bench.hands.pass(500);
+        assert_eq!(
+            bench.clock.state(),
+            ClockState { now: Timestamp(1_000), offset_millis: -500, frozen: true }
+        );
+        assert_eq!(bench.clock.wait_until(Timestamp(2_000)), None);
+        bench.clock.freeze(false);
+        bench.hands.pass(7);
+        assert_eq!(
+            bench.clock.state(),
+            ClockState { now: Timestamp(1_007), offset_millis: -500, frozen: false }
+        );
+    }
+
+    #[test]
+    fn steps_add_exactly_what_they_moved() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        let steps = bench.clock.step();
+        steps.move_to(Timestamp(21_000));
+        bench.hands.pass(3);
+        assert_eq!(bench.clock.now(), Timestamp(21_000));
+        steps.finish(Timestamp(31_000));
+        let expected = ClockState { now: Timestamp(31_003), offset_millis: 30_000, frozen: false };
+        assert_eq!(bench.clock.state(), expected);
+    }
+
+    #[test]
+    fn steps_given_up_leave_time_where_they_brought_it() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        let steps = bench.clock.step();
+        steps.move_to(Timestamp(21_000));
+        drop(steps);
+        assert_eq!(bench.clock.now(), Timestamp(21_000));
+        bench.hands.pass(5);
+        assert_eq!(bench.clock.now(), Timestamp(21_005));
+    }
+
+    #[test]
+    fn steps_on_a_frozen_clock_leave_it_frozen() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        bench.clock.freeze(true);
+        bench.clock.step().finish(Timestamp(6_000));
+        bench.hands.pass(50);
+        assert_eq!(bench.clock.now(), Timestamp(6_000));
+        bench.clock.freeze(false);
+        assert_eq!(bench.clock.now(), Timestamp(6_000));
+    }
+}

@@ -1,0 +1,222 @@
+//! Receives that wait: one line per queue, served in order of arrival.
+//!
+//! A waiting receive has a [`Seat`] from its first attempt to its answer. While it waits its entry stands in the line;
+//! whoever takes a lease on its behalf takes the entry out and hands over the store's answer, still on its way. A seat
+//! that is given up takes its entry along, and withdraws a lease that was handed over but not committed: a receive
+//! that went away consumes nothing.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use kew_core::command::Lease;
+use kew_core::{QueueId, Timestamp};
+use kew_store::Submission;
+use tokio::sync::oneshot;
+
+use crate::Engine;
+use crate::agenda::{Alarm, Ticket};
+use crate::busy::Busy;
+
+/// What a waiting receive is told.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// A lease was taken for it, or is being tried.
+    Claimed {
+        /// The store's answer.
+        submission: Submission,
+        /// Whether the answer comes from elsewhere; the line waits for it.
+        late: bool,
+        /// What the line had heard of by then, for coming back when the answer turns out empty.
+        seen: u64,
+        /// The receive is at work until it has its answer.
+        busy: Busy,
+    },
+    /// The wait is over.
+    Ended(#[expect(dead_code, reason = "it is held, and counts as work until the receive is told")] Busy),
+}
+
+/// An entry in a line.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// What to try on its behalf.
+    pub(crate) lease: Lease,
+    /// The last instant it may be served.
+    pub(crate) deadline: Timestamp,
+    /// Where it listens.
+    pub(crate) answer: oneshot::Sender<Call>,
+}
+
+/// The lines of all queues.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    lines: HashMap<QueueId, Line>,
+    seats: u32,
+    limited: u32,
+}
+
+/// The line of one queue; it exists while somebody has a seat.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: BTreeMap<Ticket, Waiter>,
+    seats: u32,
+    /// Raised whenever messages may have become available: news for who was trying meanwhile.
+    news: u64,
+    /// Whether the first one found too many messages in flight.
+    limited: bool,
+}
+
+impl Waiters {
+    pub(crate) fn seats(&self) -> u32 {
+        self.seats
+    }
+
+    pub(crate) fn seats_at(&self, queue: QueueId) -> u32 {
+        self.lines.get(&queue).map_or(0, |line| line.seats)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seats == 0
+    }
+
+    pub(crate) fn sit(&mut self, queue: QueueId) {
+        self.seats += 1;
+        self.lines.entry(queue).or_default().seats += 1;
+    }
+
+    /// Gives a seat up, with its entry in the line if it has one.
+    pub(crate) fn leave(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
+        let line = self.lines.get_mut(&queue)?;
+        let waiter = line.waiting.remove(&ticket);
+        line.seats -= 1;
+        self.seats -= 1;
+        if line.seats == 0 {
+            self.limited -= u32::from(line.limited);
+            self.lines.remove(&queue);
+        }
+        waiter
+    }
+
+    pub(crate) fn enter(&mut self, queue: QueueId, ticket: Ticket, waiter: Waiter) {
+        if let Some(line) = self.lines.get_mut(&queue) {
+            line.waiting.insert(ticket, waiter);
+        }
+    }
+
+    pub(crate) fn first(&self, queue: QueueId) -> Option<(Ticket, &Waiter)> {
+        let line = self.lines.get(&queue)?;
+        line.waiting.first_key_value().map(|(ticket, waiter)| (*ticket, waiter))
+    }
+
+    /// Takes an entry out of the line; its seat stays.
+    pub(crate) fn take(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
+        self.lines.get_mut(&queue)?.waiting.remove(&ticket)
+    }
+
+    /// Takes all entries of a queue out.
+    pub(crate) fn take_line(&mut self, queue: QueueId) -> BTreeMap<Ticket, Waiter> {
+        self.lines.get_mut(&queue).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
+    }
+
+    pub(crate) fn queues(&self) -> Vec<QueueId> {
+        self.lines.keys().copied().collect()
+    }
+
+    pub(crate) fn news(&self, queue: QueueId) -> u64 {
+        self.lines.get(&queue).map_or(0, |line| line.news)
+    }
+
+    pub(crate) fn tell(&mut self, queue: QueueId) {
+        if let Some(line) = self.lines.get_mut(&queue) {
+            line.news += 1;
+        }
+    }
+
+    /// Notes whether the first in line was stopped by the in-flight limit.
+    pub(crate) fn set_limited(&mut self, queue: QueueId, limited: bool) {
+        if let Some(line) = self.lines.get_mut(&queue)
+            && line.limited != limited
+        {
+            line.limited = limited;
+            self.limited = if limited { self.limited + 1 } else { self.limited - 1 };
+        }
+    }
+
+    pub(crate) fn is_limited(&self, queue: QueueId) -> bool {
+        self.limited > 0 && self.lines.get(&queue).is_some_and(|line| line.limited)
+    }
+
+    pub(crate) fn any_limited(&self) -> bool {
+        self.limited > 0
+    }
+
+    pub(crate) fn limited_queues(&self) -> Vec<QueueId> {
+        self.lines.iter().filter(|(_, line)| line.limited).map(|(queue, _)| *queue).collect()
+    }
+}
+
+/// A waiting receive's place. Dropping it gives the place up.
+pub(crate) struct Seat<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) lease: Lease,
+    pub(crate) deadline: Timestamp,
+    pub(crate) ticket: Ticket,
+    pub(crate) calls: oneshot::Receiver<Call>,
+    /// The line waits for this receive's answer.
+    pub(crate) trying: bool,
+}
+
+impl Seat<'_> {
+    /// Waits for an answer, and what the line had heard of by then; `None` when the wait is over.
+    pub(crate) async fn call(&mut self) -> Option<(Submission, u64, Busy)> {
+        match (&mut self.calls).await {
+            Ok(Call::Claimed { submission, late, seen, busy }) => {
+                self.trying = late;
+                Some((submission, seen, busy))
+            }
+            Ok(Call::Ended(_)) | Err(_) => None,
+        }
+    }
+
+    /// Goes back to its place in the line, after an attempt that began at `seen` and found nothing.
+    /// False when the wait is over.
+    pub(crate) fn again(&mut self, seen: u64) -> bool {
+        let queue = self.lease.queue;
+        let (answer, calls) = oneshot::channel();
+        let mut pass = self.engine.pass();
+        if pass.closed || self.engine.now() >= self.deadline {
+            return false;
+        }
+        self.calls = calls;
+        self.trying = false;
+        let waiter = Waiter { lease: self.lease.clone(), deadline: self.deadline, answer };
+        pass.waiters.enter(queue, self.ticket, waiter);
+        pass.agenda.set(self.deadline, self.ticket, Alarm::WaitEnds(queue));
+        if pass.waiters.news(queue) == seen {
+            self.engine.rearm(&mut pass);
+        } else {
+            // Messages became available while it was trying: the line, which it is part of again, is served for them.
+            self.engine.serve(&mut pass, queue);
+        }
+        true
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let queue = self.lease.queue;
+        {
+            let mut pass = self.engine.pass();
+            let _entry = pass.waiters.leave(queue, self.ticket);
+            pass.agenda.cancel(self.deadline, self.ticket);
+            self.engine.stats.waiting_receives.set(u64::from(pass.waiters.seats()));
+        }
+        self.calls.close();
+        if let Ok(Call::Claimed { submission, late, .. }) = self.calls.try_recv() {
+            self.trying = late;
+            self.engine.withdraw(queue, submission);
+        }
+        if self.trying {
+            self.engine.wake(queue);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The engine over the reference model: who waits, who is woken, what is due, and what time it is.
+
+mod bench;
+mod moves;
+mod queues;
+mod remote;
+mod storm;
+mod time;
+mod waiters;
+
+const OVER: bench::Over = bench::Over::Model;

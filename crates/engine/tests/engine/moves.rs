@@ -1,0 +1,156 @@
+//! Move tasks: pace, cancelling, going on after a restart, and waking those who wait for what they move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{ListMoves, StartMove};
+use kew_core::{QueueId, TaskState};
+use kew_engine::{EngineError, Options};
+use tokio::task::JoinHandle;
+
+use crate::bench::{Bench, bodies, key, rest, seconds};
+
+async fn filled(bench: &Bench, messages: u32) -> (QueueId, QueueId) {
+    let (source, target) = (bench.queue("source").await, bench.queue("target").await);
+    for number in 0..messages {
+        bench.send(source, &number.to_string()).await;
+    }
+    (source, target)
+}
+
+fn drive(bench: &Bench) -> JoinHandle<()> {
+    let engine = Arc::clone(&bench.engine);
+    tokio::spawn(async move { engine.run_moves().await })
+}
+
+fn start(source: QueueId, rate_max: Option<u32>) -> StartMove {
+    StartMove { source, destination: Some(key("target")), rate_max }
+}
+
+async fn moved(bench: &Bench) -> u64 {
+    let tasks = bench.engine.list_moves(ListMoves { source: None }).await.expect("tasks are listed");
+    tasks.first().expect("one was started").moved
+}
+
+async fn state(bench: &Bench) -> TaskState {
+    let tasks = bench.engine.list_moves(ListMoves { source: None }).await.expect("tasks are listed");
+    tasks.first().expect("one was started").state
+}
+
+#[tokio::test]
+async fn unthrottled_task_moves_everything_in_batches() {
+    let bench = Bench::new().await;
+    let (source, target) = filled(&bench, 250).await;
+    let driver = drive(&bench);
+    bench.engine.start_move(start(source, None)).await.expect("it starts");
+    rest().await;
+    assert_eq!(state(&bench).await, TaskState::Completed);
+    assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(250));
+    let steps = bench.count_of(|command| matches!(command, kew_core::Command::ContinueMove(_)));
+    assert_eq!(steps, 3);
+    bench.engine.shutdown();
+    driver.await.expect("the driver ends with the engine");
+}
+
+#[tokio::test]
+async fn throttled_task_keeps_to_its_rate() {
+    let bench = Bench::new().await;
+    let (source, _) = filled(&bench, 100).await;
+    let _driver = drive(&bench);
+    rest().await;
+    bench.engine.start_move(start(source, Some(20))).await.expect("it starts");
+    for second in 1..=4 {
+        bench.advance(Duration::from_millis(999)).await;
+        assert_eq!(moved(&bench).await, second * 20, "in second {second}");
+        bench.advance(Duration::from_millis(1)).await;
+    }
+    bench.advance(seconds(1)).await;
+    assert_eq!(moved(&bench).await, 100);
+    assert_eq!(state(&bench).await, TaskState::Completed);
+    bench.engine.shutdown();
+}
+
+#[tokio::test]
+async fn cancelled_task_moves_no_more_and_keeps_what_it_moved() {
+    let bench = Bench::new().await;
+    let (source, target) = filled(&bench, 100).await;
+    let _driver = drive(&bench);
+    rest().await;
+    let task = bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    let again = bench.engine.start_move(start(source, None)).await;
+    assert_eq!(again, Err(EngineError::TaskRunning));
+    bench.advance(Duration::from_millis(2_950)).await;
+    let cancelled = bench.engine.cancel_move(task.id).await.expect("it runs");
+    assert_eq!((cancelled.state, cancelled.moved), (TaskState::Cancelled, 30));
+    bench.advance(seconds(60)).await;
+    assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(30));
+    assert_eq!(bench.engine.cancel_move(task.id).await, Err(EngineError::TaskNotFound));
+    bench.engine.shutdown();
+}
+
+#[tokio::test]
+async fn task_goes_on_after_a_restart() {
+    let bench = Bench::new().await;
+    let (source, target) = filled(&bench, 50).await;
+    let driver = drive(&bench);
+    rest().await;
+    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    bench.advance(Duration::from_millis(1_950)).await;
+    assert_eq!(moved(&bench).await, 20);
+    bench.engine.shutdown();
+    driver.await.expect("the driver ends with the engine");
+    let reopened = Bench::over(Arc::clone(&bench.store), Options::default()).await;
+    let _driver = drive(&reopened);
+    rest().await;
+    reopened.advance(seconds(60)).await;
+    assert_eq!(state(&reopened).await, TaskState::Completed);
+    assert_eq!(reopened.engine.counts(target).await.map(|counts| counts.visible), Ok(50));
+    reopened.engine.shutdown();
+}
+
+#[tokio::test]
+async fn moved_messages_wake_those_who_wait_at_the_destination() {
+    let bench = Bench::new().await;
+    let (source, target) = filled(&bench, 2).await;
+    let _driver = drive(&bench);
+    let waiting = [bench.wait(target, seconds(20)).await, bench.wait(target, seconds(20)).await];
+    bench.engine.start_move(start(source, None)).await.expect("it starts");
+    let [first, second] = waiting;
+    assert_eq!(bodies(first).await, ["0"]);
+    assert_eq!(bodies(second).await, ["1"]);
+    bench.engine.shutdown();
+}
+
+#[tokio::test]
+async fn task_whose_source_is_deleted_ends_as_failed() {
+    let bench = Bench::new().await;
+    let (source, _) = filled(&bench, 50).await;
+    let _driver = drive(&bench);
+    rest().await;
+    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    bench.advance(seconds(1)).await;
+    let delete = kew_core::command::DeleteQueue { queue: source, if_version: None };
+    bench.engine.delete_queue(delete).await.expect("it is there");
+    bench.advance(seconds(1)).await;
+    assert_eq!(state(&bench).await, TaskState::Failed(kew_core::TaskFailure::SourceMissing));
+    bench.engine.shutdown();
+}
+
+#[tokio::test]
+async fn two_tasks_run_side_by_side() {
+    let bench = Bench::new().await;
+    let (source, target) = filled(&bench, 30).await;
+    let other = bench.queue("other").await;
+    for number in 0..30 {
+        bench.send(other, &number.to_string()).await;
+    }
+    let _driver = drive(&bench);
+    rest().await;
+    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    bench.engine.start_move(start(other, Some(10))).await.expect("it starts");
+    bench.advance(Duration::from_millis(999)).await;
+    assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(20));
+    bench.advance(seconds(2)).await;
+    assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(60));
+    bench.engine.shutdown();
+}

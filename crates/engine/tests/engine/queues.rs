@@ -1,0 +1,81 @@
+//! What the snapshots show as queues come, change and go.
+
+use std::sync::Arc;
+
+use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
+use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy};
+use kew_engine::{EngineError, Listing, Options};
+
+use crate::bench::{Bench, key, name, seconds};
+
+fn change(queue: kew_core::QueueId) -> UpdateQueue {
+    UpdateQueue { queue, if_version: None, policy: None, documents: Vec::new(), rename: None }
+}
+
+#[tokio::test]
+async fn queues_show_what_was_last_written_without_a_store_call() {
+    let bench = Bench::new().await;
+    let made = bench.queue_with("q", Policy::standard()).await;
+    let policy = Policy { delay: seconds(3), ..Policy::standard() };
+    let changed = UpdateQueue { policy: Some(policy), ..change(made.id) };
+    bench.engine.update_queue(changed).await.expect("it is there");
+    let before = bench.store.step_count();
+    let shown = bench.engine.queue(name("q")).expect("it is shown");
+    assert_eq!((shown.version, shown.policy.delay), (2, seconds(3)));
+    assert_eq!(bench.engine.queue_by_id(made.id), Some(shown));
+    assert_eq!(bench.engine.queue(name("other")), None);
+    assert_eq!(bench.store.step_count(), before);
+    bench.engine.delete_queue(DeleteQueue { queue: made.id, if_version: None }).await.expect("it is there");
+    assert_eq!(bench.engine.queue(name("q")), None);
+    assert_eq!(bench.engine.queue_by_id(made.id), None);
+    assert_eq!(bench.engine.queue_count(), 0);
+}
+
+#[tokio::test]
+async fn queue_whose_name_is_taken_is_refused_with_the_one_that_has_it() {
+    let bench = Bench::new().await;
+    let made = bench.queue_with("q", Policy::standard()).await;
+    let create = CreateQueue { key: key("q"), policy: Policy::standard(), documents: Vec::new() };
+    assert_eq!(bench.engine.create_queue(create).await, Err(EngineError::QueueExists(made.clone())));
+    let stale = UpdateQueue { if_version: Some(7), ..change(made.id) };
+    assert_eq!(bench.engine.update_queue(stale).await, Err(EngineError::VersionChanged));
+}
+
+#[tokio::test]
+async fn rules_of_other_queues_follow_a_rename() {
+    let bench = Bench::new().await;
+    let dead = bench.queue("dead").await;
+    let rule = DeadLetterRule {
+        attempts_max: 1,
+        then: DeadLetterAction::MoveTo(key("dead")),
+        carries: Carries::History,
+        written_by: "test".into(),
+    };
+    let source = bench.queue_with("q", Policy { dead_letters: Some(rule), ..Policy::standard() }).await;
+    let renamed = UpdateQueue { rename: Some(key("buried")), ..change(dead) };
+    bench.engine.update_queue(renamed).await.expect("the name is free");
+    assert_eq!(bench.engine.queue(name("dead")), None);
+    assert_eq!(bench.engine.queue(name("buried")).map(|queue| queue.id), Some(dead));
+    let shown = bench.engine.queue_by_id(source.id).expect("it is shown");
+    assert_eq!(
+        shown.policy.dead_letters.as_ref().map(|rule| &rule.then),
+        Some(&DeadLetterAction::MoveTo(key("buried")))
+    );
+    assert_eq!(shown.version, 2);
+}
+
+#[tokio::test]
+async fn queues_of_the_store_are_shown_from_the_start() {
+    let bench = Bench::new().await;
+    for name in ["b", "a", "c"] {
+        bench.queue(name).await;
+    }
+    let reopened = Bench::over(Arc::clone(&bench.store), Options::default()).await;
+    let listing = Listing { account: AccountId(0), region: "here", prefix: "", after: None, max: 2 };
+    let names = |queues: Vec<Arc<kew_core::Queue>>| {
+        queues.iter().map(|queue| queue.key.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(reopened.engine.queues(listing)), ["a", "b"]);
+    assert_eq!(names(reopened.engine.queues(Listing { after: Some("b"), ..listing })), ["c"]);
+    assert_eq!(names(reopened.engine.all_queues()), ["a", "b", "c"]);
+}

@@ -1,0 +1,18 @@
+//! The same tests over the in-memory store.
+
+#[path = "engine/bench.rs"]
+mod bench;
+#[path = "engine/moves.rs"]
+mod moves;
+#[path = "engine/queues.rs"]
+mod queues;
+#[path = "engine/remote.rs"]
+mod remote;
+#[path = "engine/storm.rs"]
+mod storm;
+#[path = "engine/time.rs"]
+mod time;
+#[path = "engine/waiters.rs"]
+mod waiters;
+
+const OVER: bench::Over = bench::Over::Memory;
