@@ -68,8 +68,8 @@ impl Engine {
     }
 
     /// The queue of this name.
-    pub fn queue(&self, name: QueueName<'_>) -> Option<Arc<Queue>> {
-        self.snapshots.by_name(name)
+    pub fn queue<'a>(&self, name: impl Into<QueueName<'a>>) -> Option<Arc<Queue>> {
+        self.snapshots.by_name(name.into())
     }
 
     /// The queue of this number.

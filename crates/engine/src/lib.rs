@@ -4,21 +4,21 @@
 //! awaits the outcome; waiting receives, timers and move tasks are engine state fed by outcomes. Everything that may
 //! change who gets a message goes through one lock, the pass, so that order is what it looks like.
 
-pub mod advance;
+mod advance;
 mod agenda;
 mod busy;
-pub mod commands;
-pub mod commit;
+mod commands;
+mod commit;
 pub mod engine;
 pub mod error;
-pub mod moves;
+mod moves;
 pub mod options;
 mod pass;
 pub mod snapshot;
 pub mod stats;
 pub mod time;
-pub mod timers;
-pub mod waiters;
+mod timers;
+mod waiters;
 
 pub use engine::Engine;
 pub use error::EngineError;

@@ -3,6 +3,7 @@
 //! The pass is one lock around the store's step and everything that follows from it. So a receive that finds nothing
 //! stands in line before the next message can come; whoever frees messages serves the lines at once; and a newcomer
 //! never overtakes. The work list is a loop: serving one queue may free another, and nothing calls back into itself.
+//! Order of locks: the pass, then any one of the store's, the clock's or the snapshots'; none of those calls back.
 
 use std::sync::Arc;
 
@@ -172,7 +173,7 @@ impl Engine {
 
     fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: Command) -> Submission {
         pass.stepped = pass.stepped.max(now);
-        self.stats.store_steps.add(1);
+        self.stats.store_steps.count_in_turn();
         self.store.step(pass.stepped, command)
     }
 

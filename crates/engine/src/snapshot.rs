@@ -25,9 +25,9 @@ pub struct QueueName<'a> {
     pub name: &'a str,
 }
 
-impl QueueName<'_> {
-    fn of(key: &QueueKey) -> QueueName<'_> {
-        QueueName { account: key.account, region: &key.region, name: &key.name }
+impl<'a> From<&'a QueueKey> for QueueName<'a> {
+    fn from(key: &'a QueueKey) -> Self {
+        Self { account: key.account, region: &key.region, name: &key.name }
     }
 }
 
@@ -75,7 +75,9 @@ impl Snapshots {
 
     pub(crate) fn by_name(&self, name: QueueName<'_>) -> Option<Arc<Queue>> {
         let hash = self.hasher.hash_one(name);
-        self.shard(&self.by_name, hash).find(hash, |queue| QueueName::of(&queue.key) == name).map(Arc::clone)
+        self.shard(&self.by_name, hash)
+            .find(hash, |queue| QueueName::from(&queue.key) == name)
+            .map(Arc::clone)
     }
 
     pub(crate) fn by_id(&self, id: QueueId) -> Option<Arc<Queue>> {
@@ -100,7 +102,7 @@ impl Snapshots {
         let sorted = self.sorted.read();
         let from = sorted.range((start, Bound::Unbounded)).map(|(_, queue)| queue);
         let listed = from.take_while(|queue| {
-            let name = QueueName::of(&queue.key);
+            let name = QueueName::from(&queue.key);
             name.account == listing.account
                 && name.region == listing.region
                 && name.name.starts_with(listing.prefix)
@@ -185,7 +187,7 @@ impl Snapshots {
     }
 
     fn name_hash(&self, queue: &Queue) -> u64 {
-        self.hasher.hash_one(QueueName::of(&queue.key))
+        self.hasher.hash_one(QueueName::from(&queue.key))
     }
 
     fn id_hash(&self, queue: &Queue) -> u64 {

@@ -49,14 +49,14 @@ pub enum Over {
 
 enum Inner {
     Model(Mutex<Model>),
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
 }
 
 impl Inner {
     fn new(over: Over) -> Self {
         match over {
             Over::Model => Self::Model(Mutex::new(Model::new(Box::new(Dice(AtomicU64::new(1)))))),
-            Over::Memory => Self::Memory(MemoryStore::new(Arc::new(Dice(AtomicU64::new(1))))),
+            Over::Memory => Self::Memory(Box::new(MemoryStore::new(Arc::new(Dice(AtomicU64::new(1)))))),
         }
     }
 }

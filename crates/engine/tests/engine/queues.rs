@@ -23,6 +23,7 @@ async fn queues_show_what_was_last_written_without_a_store_call() {
     let shown = bench.engine.queue(name("q")).expect("it is shown");
     assert_eq!((shown.version, shown.policy.delay), (2, seconds(3)));
     assert_eq!(bench.engine.queue_by_id(made.id), Some(shown));
+    assert_eq!(bench.engine.queue(&key("q")), bench.engine.queue(name("q")));
     assert_eq!(bench.engine.queue(name("other")), None);
     assert_eq!(bench.store.step_count(), before);
     bench.engine.delete_queue(DeleteQueue { queue: made.id, if_version: None }).await.expect("it is there");
