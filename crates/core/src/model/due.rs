@@ -1,8 +1,8 @@
 //! What happens by itself: messages die, leases and delays end, exhausted messages leave.
 //!
-//! The next thing is always the earliest one; at one instant the queue made first; there the dying before the waking
-//! before the leaving; and then the message sent first. After each one everything is looked at again, because a
-//! message that leaves may make something due elsewhere.
+//! The earliest instant comes first, and at one instant the queue made first. There the dying go before the waking and
+//! these before the leaving, each in the order of sends. Then everything is looked at again, because a message that
+//! left may have made something due elsewhere.
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
@@ -51,9 +51,20 @@ impl Model {
     }
 
     pub(super) fn do_due(&mut self, now: Timestamp) {
-        while let Some(item) = self.next_item().filter(|item| item.at <= now) {
-            let index = self.index(item.queue).expect("the queue of a due message exists");
-            match item.phase {
+        while let Some(first) = self.next_item().filter(|item| item.at <= now) {
+            for phase in [Phase::Expiry, Phase::Wake, Phase::Departure] {
+                self.do_phase(first.queue, first.at, phase);
+            }
+        }
+    }
+
+    fn do_phase(&mut self, queue: QueueId, at: Timestamp, phase: Phase) {
+        let index = self.index(queue).expect("the queue of a due message exists");
+        let queue = &self.queues[index];
+        let items = queue.messages.iter().flat_map(|held| queue.items_of(held));
+        let due: Vec<_> = items.filter(|item| (item.at, item.phase) == (at, phase)).collect();
+        for item in due {
+            match phase {
                 Phase::Expiry => self.expire(index, item),
                 Phase::Wake => self.wake(index, item),
                 Phase::Departure => self.leave(index, item),

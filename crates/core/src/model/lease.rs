@@ -74,7 +74,7 @@ impl Model {
             let terms = held.terms.as_ref().expect("a leased message has terms");
             let until = match (terms.owner, terms.cap) {
                 (Some(_), _) => Timestamp::NEVER,
-                (None, Some(cap)) => fresh_end.min(terms.received_at.plus(cap)),
+                (None, Some(cap)) => fresh_end.min(terms.received_at.plus(cap)).max(now),
                 (None, None) => fresh_end,
             };
             held.state = State::Leased { until };
@@ -189,22 +189,21 @@ impl Model {
             && self.depart(index, sequence, at)
     }
 
-    pub(super) fn withdraw(&mut self, now: Timestamp, withdraw: Withdraw) -> Result<Outcome, RuleError> {
+    pub(super) fn withdraw(&mut self, withdraw: Withdraw) -> Result<Outcome, RuleError> {
         let index = self.index(withdraw.queue)?;
         let mut undone = 0;
         // The last one first, so that groups stand in the rotation as they did before.
         for token in withdraw.tokens.iter().rev() {
             let newest = self.check_token(index, token).is_ok_and(|held| held.nonce == token.nonce);
-            if newest && self.undo_lease(now, index, token.sequence) {
+            if newest && self.undo_lease(index, token.sequence) {
                 undone += 1;
             }
         }
         Ok(Outcome::Withdrawn(undone))
     }
 
-    fn undo_lease(&mut self, now: Timestamp, index: usize, sequence: Sequence) -> bool {
+    fn undo_lease(&mut self, index: usize, sequence: Sequence) -> bool {
         let queue = &mut self.queues[index];
-        let delay = queue.definition.policy.delay;
         let held = queue.held(sequence);
         let Some(before) = held.before.take() else { return false };
         held.attempts -= 1;
@@ -214,9 +213,6 @@ impl Model {
         held.terms = before.terms;
         held.fresh = before.fresh;
         held.state = State::Ready;
-        if held.fresh {
-            held.show_at(held.sent_at.plus(delay), now);
-        }
         let group = held.group.clone();
         queue.forget_attempt_of(sequence);
         queue.settle_group(group.as_ref(), Join::Front);

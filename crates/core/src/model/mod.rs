@@ -57,7 +57,7 @@ impl Model {
             Command::DeleteQueue(delete) => self.delete_queue(delete),
             Command::Send(send) => self.send(now, send),
             Command::Lease(lease) => self.lease(now, lease),
-            Command::Withdraw(withdraw) => self.withdraw(now, withdraw),
+            Command::Withdraw(withdraw) => self.withdraw(withdraw),
             Command::Ack(ack) => self.ack(now, ack),
             Command::Extend(extend) => self.extend(now, extend),
             Command::Release(release) => self.release(now, release),

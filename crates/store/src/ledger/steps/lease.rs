@@ -181,7 +181,7 @@ impl<S: Shelf> Ledger<S> {
         let until = match sequences.first().and_then(|first| book.running_lease(*first)) {
             Some(item::Lease { owner: Some(_), .. }) => Timestamp::NEVER,
             Some(item::Lease { cap: Some(cap), received_at, .. }) => {
-                visibility::lease_until(now, length).min(received_at.plus(*cap))
+                visibility::lease_until(now, length).min(received_at.plus(*cap)).max(now)
             }
             _ => visibility::lease_until(now, length),
         };
