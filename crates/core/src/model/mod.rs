@@ -15,6 +15,7 @@ mod view;
 
 use bytes::Bytes;
 
+use crate::rules::dedup::{self, Identity};
 use crate::{
     AccountId, Command, DocumentKey, Entropy, Event, EventKind, GroupId, LeaseToken, MoveTask, Outcome,
     Queue, QueueId, QueueKey, RuleError, Sequence, State, TaskId, Timestamp,
@@ -116,6 +117,19 @@ impl Model {
             instants.extend(queue.windows());
         }
         instants
+    }
+
+    /// Every id a FIFO queue remembers, with the instant from which it may be sent again.
+    pub fn remembered(&self) -> Vec<(QueueId, Identity, Timestamp)> {
+        let of_queue = |queue: &ModelQueue| {
+            let id = queue.id();
+            let ends = queue
+                .remembered
+                .iter()
+                .map(|each| (each.identity.clone(), each.first_at.plus(dedup::WINDOW)));
+            ends.map(|(identity, end)| (id, identity, end)).collect::<Vec<_>>()
+        };
+        self.queues.iter().flat_map(of_queue).collect()
     }
 
     /// Panics when the model itself breaks a law: what it stores must add up.

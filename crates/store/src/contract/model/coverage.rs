@@ -68,7 +68,7 @@ impl Tallied {
             }
             (_, Outcome::Released(entries)) => self.note_entries(entries, "Release", |_| "Released".into()),
             (_, Outcome::MovedChosen(entries)) => {
-                self.note_entries(entries, "MoveChosen", |_| "Moved".into())
+                self.note_entries(entries, "MoveChosen", |_| "Moved".into());
             }
             (_, Outcome::Move(task)) => self.note(format!("Move {:?}", task.state)),
             (_, Outcome::Peeked(seen)) => {

@@ -11,6 +11,7 @@ use kew_core::command::{
 };
 use kew_core::event::Tag;
 use kew_core::queue::DOCUMENT_BYTES_MAX;
+use kew_core::rules::dedup::Identity;
 use kew_core::{
     AccountId, Carries, Command, Content, ContentType, DeadLetterAction, DeadLetterRule, DeduplicationId,
     DeduplicationScope, DocumentKey, Expiry, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage, OwnerId,
@@ -133,8 +134,10 @@ impl Generator {
             0..50 => self.now,
             50..60 => self.now.plus(self.random.millis(&[1, 2, 10, 500])),
             60..93 => {
-                let mut ahead: Vec<_> =
-                    run.model.instants().into_iter().filter(|at| *at > self.now).collect();
+                let windows = self.random.chance(8);
+                let ids = || run.model.remembered().into_iter().map(|(.., end)| end).collect();
+                let mut ahead: Vec<_> = if windows { ids() } else { run.model.instants() };
+                ahead.retain(|at| *at > self.now);
                 ahead.sort();
                 ahead.dedup();
                 let near = if self.random.chance(75) { ahead.len().min(4) } else { ahead.len() };
@@ -312,9 +315,23 @@ impl Generator {
         if full && self.random.chance(95) {
             return None;
         }
+        let tick = Duration::from_millis(1);
+        let mut closing = run.model.remembered();
+        closing.retain(|(_, _, end)| (end.minus(tick)..=end.plus(tick)).contains(&self.now));
+        if let Some((queue, identity, _)) = self.random.pick(&closing).filter(|_| self.random.chance(70)) {
+            return Some(self.send_again(*queue, identity));
+        }
         let count = 1 + self.random.below(if crowd { 25 } else { 4 });
         let messages = (0..count).map(|_| self.message(fifo)).collect();
         Some(Command::Send(Send { queue, messages }))
+    }
+
+    /// The same id again, at the instant that decides whether it counts as the same.
+    fn send_again(&mut self, queue: QueueId, identity: &Identity) -> Command {
+        let mut message = self.message(true);
+        message.deduplication = Some(identity.id.clone());
+        message.group = identity.group.clone().or(message.group);
+        Command::Send(Send { queue, messages: vec![message] })
     }
 
     fn lease(&mut self, run: &Run<'_>) -> Option<Command> {
