@@ -363,8 +363,10 @@ impl Bench {
 
 pub type Waiting = JoinHandle<Result<Vec<Leased>, EngineError>>;
 
-/// The bodies a waiting receive was answered with.
+/// The bodies a waiting receive was answered with. It has been answered, or this fails.
 pub async fn bodies(waiting: Waiting) -> Vec<String> {
+    rest().await;
+    assert!(waiting.is_finished(), "it still waits");
     let leases = waiting.await.expect("the receive ran").expect("the receive was answered");
     leases.iter().map(body).collect()
 }

@@ -318,6 +318,21 @@ async fn expiry_of_a_leased_message_makes_room_for_a_waiting_receive() {
 }
 
 #[tokio::test]
+async fn room_made_by_due_work_of_any_step_serves_a_limited_receive() {
+    // No timers run: a look at another queue does what was due.
+    let bench = Bench::new().await;
+    let (queue, other) = (bench.queue("q").await, bench.queue("other").await);
+    bench.send_with(queue, "a", |message| message.expiry = kew_core::Expiry::After { seconds: 5 }).await;
+    bench.send(queue, "b").await;
+    let limited = || Lease { in_flight_max: 1, ..bench.lease_of(queue) };
+    assert_eq!(bench.engine.lease(limited()).await.map(|leases| leases.len()), Ok(1));
+    let waiting = bench.wait_with(limited(), seconds(20)).await;
+    bench.hands.pass(seconds(5));
+    assert!(bench.engine.counts(other).await.is_ok());
+    assert_eq!(bodies(waiting).await, ["b"]);
+}
+
+#[tokio::test]
 async fn cap_of_a_lease_counts_from_the_arrival_of_the_waiting_receive() {
     let bench = Bench::new().await;
     let queue = bench.queue("q").await;
