@@ -71,6 +71,8 @@ pub(crate) fn open(
     segments.reconcile(fields);
     begin(&mut ledger.shelf, journal, &segments);
     ledger.advance_newest(now);
+    let gate = LogGate::default();
+    gate.open(ledger.shelf.batch.number() - 1);
     let report = OpenReport {
         clean: recovery.clean,
         created,
@@ -85,7 +87,7 @@ pub(crate) fn open(
         segments,
         writer: Mutex::new(ledger),
         committing: Mutex::new(()),
-        gate: Arc::new(LogGate::default()),
+        gate: Arc::new(gate),
         work: Signal::default(),
         _lock: lock,
     };
@@ -158,9 +160,9 @@ fn replay(ledger: &mut Ledger<LogShelf>, batch: &BatchView<'_>, reaches: &Reache
         let offset = usize::try_from(address - batch.address() + FRAME_HEADER_BYTES).unwrap_or(usize::MAX);
         let record = bytes.slice(offset..offset + payload.len());
         let known = |queue: QueueId| reaches.get(&queue).is_some_and(|reach| address < *reach);
-        let read = codec::read(kind, &record, |at, change| match change {
-            Some(change) => ledger.replay(at, change, Address(address), &known),
-            None => ledger.advance_newest(at),
+        let read = codec::read(kind, &record, |made, change| match change {
+            Some(change) => ledger.replay(made, change, Address(address), &known),
+            None => ledger.advance_newest(made.at),
         });
         read.ok_or_else(|| batch.damage(address, format!("a record of kind {kind} that cannot be read")))?;
     }

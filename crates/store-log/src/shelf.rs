@@ -1,9 +1,8 @@
 //! The ledger's shelf, as a journal: changes become records of the batch being filled, contents are read back from it.
 
 use bytes::Bytes;
-use kew_core::Timestamp;
 use kew_store::StoreError;
-use kew_store::ledger::{Address, Change, Shelf, Stored, codec};
+use kew_store::ledger::{Address, Change, Made, Shelf, Stored, codec};
 
 use crate::batch::BatchBuffer;
 use crate::error::LogError;
@@ -67,9 +66,9 @@ impl Shelf for LogShelf {
         }
     }
 
-    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address {
+    fn record(&mut self, made: Made, change: &Change<'_>) -> Address {
         self.must_sync |= codec::must_sync(change);
-        Address(self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, at, change)))
+        Address(self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change)))
     }
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use kew_store::ledger::{Ledger, META_KEY};
 
 use crate::checkpoint::CheckpointWriter;
@@ -34,7 +35,12 @@ pub struct Upkeep {
     last_end: u64,
     last_bytes: u64,
     checkpoints: u64,
+    /// How many ids each generation of deduplication ids has in the last checkpoint.
+    generations: Generations,
 }
+
+/// Ids in each generation, by the generation's key.
+type Generations = HashMap<u64, usize>;
 
 /// What a checkpoint stands on, taken in one moment.
 struct Ground {
@@ -53,6 +59,7 @@ impl Upkeep {
             last_end,
             last_bytes,
             checkpoints: 0,
+            generations: Generations::new(),
         }
     }
 
@@ -118,11 +125,14 @@ impl Upkeep {
 
     fn write(&mut self, inner: &Inner, ground: &Ground) -> Result<(), LogError> {
         let mut writer = CheckpointWriter::start(inner.disk.clone(), self.manifest.as_ref())?;
-        if let Err(error) = put_slices(inner, &mut writer, ground) {
-            // Its file takes space that is wanted elsewhere now.
-            let _abandoned = writer.abandon();
-            return Err(self.make_space(inner, error));
-        }
+        let generations = match put_slices(inner, &mut writer, ground, &self.generations) {
+            Ok(generations) => generations,
+            Err(error) => {
+                // Its file takes space that is wanted elsewhere now.
+                let _abandoned = writer.abandon();
+                return Err(self.make_space(inner, error));
+            }
+        };
         let bytes = writer.bytes();
         let sealed = writer.seal()?;
         inner.sync()?;
@@ -141,6 +151,7 @@ impl Upkeep {
         // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
         let manifest = sealed.install(fields)?;
         self.checkpoints += 1;
+        self.generations = generations;
         (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
         // Leftovers of older checkpoints take space and do no harm.
         let _swept = manifest.sweep(&*inner.disk);
@@ -172,7 +183,13 @@ impl Upkeep {
 }
 
 /// Writes every slice: what changed anew, the rest by reference to where it lies.
-fn put_slices(inner: &Inner, writer: &mut CheckpointWriter, ground: &Ground) -> Result<(), LogError> {
+/// Answers how many ids each generation has in it.
+fn put_slices(
+    inner: &Inner,
+    writer: &mut CheckpointWriter,
+    ground: &Ground,
+    known: &Generations,
+) -> Result<Generations, LogError> {
     let mut queues = inner.writer.lock().queue_keys();
     queues.sort_unstable();
     let mut changed = ground.changed.clone();
@@ -187,13 +204,12 @@ fn put_slices(inner: &Inner, writer: &mut CheckpointWriter, ground: &Ground) -> 
     put_keys(inner, writer, &anew)?;
     // Asked after the queues were written: a send that a slice reflects is in its generation's slice too.
     let generations = inner.writer.lock().generation_keys();
-    let grown: Vec<u64> = generations
-        .into_iter()
-        .filter(|(key, grows)| *grows || !writer.keep(*key, 0))
-        .map(|(key, _)| key)
-        .collect();
+    let is_kept = |writer: &mut CheckpointWriter, key: u64, ids: usize| known.get(&key) == Some(&ids) && writer.keep(key, 0);
+    let grown: Vec<u64> =
+        generations.iter().filter(|(key, ids)| !is_kept(writer, *key, *ids)).map(|(key, _)| *key).collect();
     put_keys(inner, writer, &grown)?;
-    put_keys(inner, writer, &[META_KEY])
+    put_keys(inner, writer, &[META_KEY])?;
+    Ok(generations.into_iter().collect())
 }
 
 /// Writes slices in short holds of the writer's lock. Each begins with the address it reaches to.

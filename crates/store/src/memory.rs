@@ -8,7 +8,7 @@ use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, T
 use parking_lot::Mutex;
 
 use crate::ledger::change::Change;
-use crate::ledger::{Address, Bounds, Ledger, Shelf, Stored};
+use crate::ledger::{Address, Bounds, Ledger, Made, Shelf, Stored};
 use crate::token::TokenKey;
 use crate::{Store, StoreError, Submission};
 
@@ -87,7 +87,7 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
 
-    fn record(&mut self, _at: Timestamp, change: &Change<'_>) -> Address {
+    fn record(&mut self, _made: Made, change: &Change<'_>) -> Address {
         match change {
             Change::Sent(sent) => self.keep(sent.id, sent.content, sent.group, sent.deduplication),
             Change::Extended(extended) => extended.content.as_ref().map_or(Address::default(), |new| {

@@ -7,7 +7,7 @@ use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::item::{Item, Lease, NO_INSTANT};
-use super::shelf::{Address, Shelf};
+use super::shelf::{Address, Made, Shelf};
 
 /// Finished tasks that are remembered.
 const FINISHED_TASKS: usize = 100;
@@ -16,15 +16,18 @@ const FINISHED_TASKS: usize = 100;
 pub type Known<'a> = &'a dyn Fn(QueueId) -> bool;
 
 impl<S: Shelf> Ledger<S> {
-    /// Applies a change made at `at` again. Queues for which `known` says so have it already.
-    pub fn replay(&mut self, at: Timestamp, change: &Change<'_>, address: Address, known: Known<'_>) {
+    /// Applies a change again. Queues for which `known` says so have it already.
+    pub fn replay(&mut self, made: Made, change: &Change<'_>, address: Address, known: Known<'_>) {
+        let at = made.at;
         self.replaying = true;
         self.newest = self.newest.max(at);
-        let through = match change {
-            Change::DeadLettered(moved) if moved.due => moved.from,
-            _ => QueueId(u64::MAX),
-        };
-        self.run_due_through(at, through);
+        match change {
+            // A departure at the end of a lease happened in the midst of what was due.
+            Change::DeadLettered(moved) if moved.due => self.run_due_through(at, moved.from),
+            Change::Dropped { queue, due: true, .. } => self.run_due_through(at, *queue),
+            _ if made.begins_step => self.run_due(at),
+            _ => {}
+        }
         self.apply(at, change, address, known);
         self.replaying = false;
     }
@@ -60,7 +63,7 @@ impl<S: Shelf> Ledger<S> {
             Change::Released { queue, sequence, visible_at } => {
                 self.apply_released(at, *queue, *sequence, *visible_at);
             }
-            Change::Dropped { queue, sequence } => {
+            Change::Dropped { queue, sequence, .. } => {
                 self.apply_removed(at, *queue, *sequence, EventKind::Dropped);
             }
             Change::Redriven { queue, sequence, to, as_sequence } => {

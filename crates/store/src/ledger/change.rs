@@ -63,6 +63,8 @@ pub enum Change<'a> {
         queue: QueueId,
         /// The message.
         sequence: Sequence,
+        /// Whether it left by itself at the end of a lease, rather than in a step.
+        due: bool,
     },
     /// A message left for another queue, where it was sent as a new one.
     Redriven {

@@ -17,7 +17,7 @@ use kew_core::{
 
 use super::block::{expiry_number, expiry_of};
 use super::change::{Change, DeadLettered, Extended, Leased, Rewritten, Sent};
-use super::shelf::{Address, Stored};
+use super::shelf::{Address, Made, Stored};
 use super::varint::{Reader, put, put_bytes, put_signed};
 
 /// The kinds of record, as the byte in a frame's header.
@@ -98,9 +98,10 @@ pub fn must_sync(change: &Change<'_>) -> bool {
     }
 }
 
-/// Writes a change made at `at`.
-pub fn write(out: &mut Vec<u8>, at: Timestamp, change: &Change<'_>) {
-    put(out, at.0);
+/// Writes a change.
+pub fn write(out: &mut Vec<u8>, made: Made, change: &Change<'_>) {
+    let at = made.at;
+    put(out, at.0 << 1 | u64::from(made.begins_step));
     match change {
         Change::QueueSet(queue) => put_queue(out, queue),
         Change::QueueDeleted(queue) | Change::Purged(queue) => put(out, queue.0),
@@ -122,9 +123,10 @@ pub fn write(out: &mut Vec<u8>, at: Timestamp, change: &Change<'_>) {
             put(out, visible_at.0);
         }
         Change::DeadLettered(moved) => put_dead_lettered(out, moved),
-        Change::Dropped { queue, sequence } => {
+        Change::Dropped { queue, sequence, due } => {
             put(out, queue.0);
             put(out, sequence.0);
+            out.push(u8::from(*due));
         }
         Change::Redriven { queue, sequence, to, as_sequence } => {
             for number in [queue.0, sequence.0, to.0, as_sequence.0] {
@@ -141,15 +143,16 @@ pub fn write(out: &mut Vec<u8>, at: Timestamp, change: &Change<'_>) {
 }
 
 /// Reads a record and shows the change to `see`. `None` when the bytes are not one.
-pub fn read<T>(kind: u8, record: &Bytes, see: impl FnOnce(Timestamp, Option<&Change<'_>>) -> T) -> Option<T> {
+pub fn read<T>(kind: u8, record: &Bytes, see: impl FnOnce(Made, Option<&Change<'_>>) -> T) -> Option<T> {
     let mut from = Reader::new(record);
-    let at = Timestamp(from.number()?);
+    let made = read_made(&mut from)?;
+    let at = made.at;
     let mut see = Some(see);
     let mut done = |from: &Reader<'_>, change: Option<&Change<'_>>| -> Option<T> {
         if !from.is_empty() {
             return None;
         }
-        Some(see.take()?(at, change))
+        Some(see.take()?(made, change))
     };
     match kind {
         kind::TICK => done(&from, None),
@@ -198,9 +201,11 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
             visible_at: Timestamp(from.number()?),
         },
         kind::DEAD_LETTERED => Change::DeadLettered(read_dead_lettered(from, record)?),
-        kind::DROPPED => {
-            Change::Dropped { queue: QueueId(from.number()?), sequence: Sequence(from.number()?) }
-        }
+        kind::DROPPED => Change::Dropped {
+            queue: QueueId(from.number()?),
+            sequence: Sequence(from.number()?),
+            due: from.byte()? == 1,
+        },
         kind::REDRIVEN => Change::Redriven {
             queue: QueueId(from.number()?),
             sequence: Sequence(from.number()?),
@@ -221,7 +226,7 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
 /// Reads the content a record brings; `None` when it brings none.
 pub fn read_content(kind: u8, record: &Bytes) -> Option<Stored> {
     let mut from = Reader::new(record);
-    let at = Timestamp(from.number()?);
+    let at = read_made(&mut from)?.at;
     match kind {
         kind::SENT => {
             let parts = SentParts::read(&mut from, record, at)?;
@@ -246,6 +251,11 @@ pub fn read_content(kind: u8, record: &Bytes) -> Option<Stored> {
 }
 
 // --- Pieces ---
+
+fn read_made(from: &mut Reader<'_>) -> Option<Made> {
+    let number = from.number()?;
+    Some(Made { at: Timestamp(number >> 1), begins_step: number & 1 == 1 })
+}
 
 fn slice(from: &mut Reader<'_>, record: &Bytes) -> Option<Bytes> {
     from.bytes().map(|bytes| record.slice_ref(bytes))

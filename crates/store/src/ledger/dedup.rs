@@ -76,9 +76,9 @@ impl Sends {
         }
     }
 
-    /// The generations' first instants.
-    pub(crate) fn generations(&self) -> impl Iterator<Item = Timestamp> + '_ {
-        self.generations.iter().map(|generation| generation.start)
+    /// The generations' first instants, and how many identities each has.
+    pub(crate) fn generations(&self) -> impl Iterator<Item = (Timestamp, usize)> + '_ {
+        self.generations.iter().map(|generation| (generation.start, generation.identities.len()))
     }
 
     /// Writes one generation for a checkpoint.
@@ -143,7 +143,7 @@ mod tests {
         let mut sends = Sends::default();
         sends.remember(1, first(15_000));
         sends.remember(2, first(15_001));
-        let start = sends.generations().next().expect("one");
+        let (start, _) = sends.generations().next().expect("one");
         let mut bytes = Vec::new();
         sends.write(start, &mut bytes);
         let mut again = Sends::default();

@@ -30,11 +30,19 @@ impl Lane {
 
     /// Whether `item` belongs behind everything here, in the order of keys and in that of sends.
     pub(crate) fn takes(&self, item: &Item) -> bool {
-        self.live == 0 || (item.key() > self.last_key && item.sequence > self.last_key.1)
+        self.live == 0 || self.is_behind(item)
+    }
+
+    fn is_behind(&self, item: &Item) -> bool {
+        item.key() > self.last_key && item.sequence > self.last_key.1
     }
 
     /// Adds a message at the end. Its key is above every other.
     pub(crate) fn push(&mut self, item: Item) {
+        if self.live == 0 && !self.is_behind(&item) {
+            // The traces of those that left would mislead a search by sequence.
+            *self = Self::default();
+        }
         if self.blocks.back().is_none_or(Block::is_full) {
             if self.blocks.len() > 1
                 && let Some(full) = self.blocks.back_mut()
@@ -225,6 +233,17 @@ mod tests {
     fn deep_lane_is_packed() {
         let lane = lane(1..=100_000);
         assert!(lane.heap_bytes() < 100_000 * 8, "{}", lane.heap_bytes());
+    }
+
+    #[test]
+    fn empty_lane_takes_up_an_older_message_and_finds_everything_after_it() {
+        let mut lane = lane(1..=200);
+        while lane.pop_front().is_some() {}
+        for sequence in 100..=500 {
+            assert!(lane.takes(&item(sequence)));
+            lane.push(item(sequence));
+        }
+        assert!((100..=500).all(|sequence| lane.get(Sequence(sequence)).is_some()));
     }
 
     #[test]

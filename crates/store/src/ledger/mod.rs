@@ -36,7 +36,7 @@ use kew_core::{
 use smallvec::SmallVec;
 
 pub use change::Change;
-pub use shelf::{Address, Shelf, Stored};
+pub use shelf::{Address, Made, Shelf, Stored};
 pub use slice::{GENERATION_KEYS, META_KEY};
 
 use crate::StoreError;
@@ -85,6 +85,9 @@ pub struct Ledger<S> {
     /// Queues deleted since the last checkpoint was begun.
     dropped: VecDeque<QueueId>,
     replaying: bool,
+    /// Whether what is due has been done and a command is being carried out, and whether it has changed anything yet.
+    in_step: bool,
+    step_begun: bool,
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -109,6 +112,8 @@ impl<S: Shelf> Ledger<S> {
             dirty: BTreeSet::new(),
             dropped: VecDeque::new(),
             replaying: false,
+            in_step: false,
+            step_begun: false,
         }
     }
 
@@ -116,7 +121,9 @@ impl<S: Shelf> Ledger<S> {
     pub fn step(&mut self, now: Timestamp, command: Command) -> Result<Outcome, StoreError> {
         let now = now.max(self.newest);
         self.newest = now;
+        (self.in_step, self.step_begun) = (false, false);
         self.run_due(now);
+        self.in_step = true;
         match command {
             Command::CreateQueue(command) => self.create_queue(now, command),
             Command::UpdateQueue(command) => self.update_queue(now, command),

@@ -22,13 +22,23 @@ pub struct Stored {
     pub deduplication: Option<DeduplicationId>,
 }
 
+/// When a change was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// The instant.
+    pub at: Timestamp,
+    /// Whether it is the first change of its step. What is due is done before a step and never in the middle of one;
+    /// replay must do it at the same place, or messages that wake together would wake in another order.
+    pub begins_step: bool,
+}
+
 /// Keeps changes and contents.
 pub trait Shelf {
     /// Makes sure that so many bytes of new messages can be kept.
     fn room(&mut self, bytes: u64) -> Result<(), StoreError>;
 
-    /// Keeps a change made at `at`. The address is where the content lies, if the change brings one.
-    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address;
+    /// Keeps a change. The address is where the content lies, if the change brings one.
+    fn record(&mut self, made: Made, change: &Change<'_>) -> Address;
 
     /// Reads a content back.
     fn read(&mut self, address: Address) -> Result<Stored, StoreError>;

@@ -40,12 +40,11 @@ impl<S: Shelf> Ledger<S> {
         self.books.keys().map(|queue| queue.0).collect()
     }
 
-    /// The keys of all generations of deduplication ids, and whether each can still grow. To be asked after the
-    /// queues were written: a send that a queue's slice reflects is then in its generation's slice too.
-    pub fn generation_keys(&self) -> Vec<(u64, bool)> {
-        let starts: Vec<Timestamp> = self.sends.generations().collect();
-        let newest = starts.last().copied();
-        starts.into_iter().map(|start| (GENERATION_KEYS | start.0, Some(start) == newest)).collect()
+    /// The keys of all generations of deduplication ids, and how many ids each has: one that has not grown need not be
+    /// written again. To be asked after the queues were written: a send that a queue's slice reflects is then in its
+    /// generation's slice too.
+    pub fn generation_keys(&self) -> Vec<(u64, usize)> {
+        self.sends.generations().map(|(start, ids)| (GENERATION_KEYS | start.0, ids)).collect()
     }
 
     /// Writes the slice of a key; false when there is nothing under it (any more).

@@ -57,7 +57,8 @@ impl<S: Shelf> Ledger<S> {
         }
         match &rule.then {
             DeadLetterAction::Drop => {
-                self.record(at, &Change::Dropped { queue, sequence });
+                let due = because == Because::Due;
+                self.record(at, &Change::Dropped { queue, sequence, due });
                 self.apply_removed(at, queue, sequence, EventKind::Dropped);
                 true
             }
