@@ -21,6 +21,7 @@ mod ready;
 pub mod shelf;
 mod slice;
 mod steps;
+mod transfer;
 pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,6 +39,7 @@ use smallvec::SmallVec;
 pub use change::Change;
 pub use shelf::{Address, Made, Shelf, Stored};
 pub use slice::{GENERATION_KEYS, META_KEY};
+pub use transfer::{Carried, CarriedQueue, Remembered};
 
 use crate::StoreError;
 use crate::token::TokenKey;

@@ -1,0 +1,285 @@
+//! Everything a ledger knows, one thing at a time: for tools that carry a store's contents elsewhere or count them.
+//!
+//! What is carried are definitions, messages and deduplication ids. Running leases are carried as what they say of
+//! their message; whether a lease goes on elsewhere is for the one who puts it there to say. Receive attempts, the order
+//! of groups in a rotation and the history stay behind.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kew_core::rules::dedup;
+use kew_core::{
+    AccountId, Counts, DocumentKey, Expiry, GroupId, MessageId, Origin, Queue, QueueId, Sequence, State,
+    Timestamp,
+};
+
+use super::Ledger;
+use super::book::Book;
+use super::dedup::First;
+use super::item::{Hold, Item, NO_INSTANT};
+use super::shelf::{Address, Shelf};
+use super::varint::Reader;
+
+/// A queue without its messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CarriedQueue {
+    /// Its definition.
+    pub queue: Arc<Queue>,
+    /// The place of the next message that enters.
+    pub next_sequence: Sequence,
+    /// How often its deduplication ids were forgotten.
+    pub epoch: u32,
+}
+
+/// A message with everything that is known of it beside its content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// Its place in the order of sends.
+    pub sequence: Sequence,
+    /// Where its content lies.
+    pub address: Address,
+    /// The length of its body.
+    pub body_bytes: u32,
+    /// What retention counts from.
+    pub sent_at: Timestamp,
+    /// Ready messages are offered by (rank, sequence).
+    pub rank: Timestamp,
+    /// How it expires.
+    pub expiry: Expiry,
+    /// How often it was leased.
+    pub attempts: u32,
+    /// When it was first leased.
+    pub first_leased_at: Option<Timestamp>,
+    /// Its newest receipt's nonce; zero is its send's own receipt.
+    pub nonce: u64,
+    /// When its last lease ended.
+    pub lease_end: Option<Timestamp>,
+    /// Where it came from.
+    pub origin: Option<Origin>,
+    /// What it is doing.
+    pub state: State,
+}
+
+/// A send that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// The keyed hash it is remembered under.
+    pub identity: u128,
+    /// When it was.
+    pub at: Timestamp,
+    /// The message's name.
+    pub id: MessageId,
+    /// Its place.
+    pub sequence: Sequence,
+}
+
+impl<S: Shelf> Ledger<S> {
+    /// All queues, in the order of their ids.
+    pub fn carried_queues(&self) -> Vec<CarriedQueue> {
+        let carried = |book: &Book| CarriedQueue {
+            queue: book.queue.clone(),
+            next_sequence: Sequence(book.next_sequence),
+            epoch: book.epoch,
+        };
+        let mut queues: Vec<CarriedQueue> = self.books.values().map(|book| carried(book)).collect();
+        queues.sort_unstable_by_key(|carried| carried.queue.id);
+        queues
+    }
+
+    /// The next messages of a queue after one, in the order of sends, at most `max`. Looks at every message.
+    pub fn carried_after(&self, queue: QueueId, after: Sequence, max: usize) -> Vec<Carried> {
+        let Some(book) = self.books.get(&queue) else { return Vec::new() };
+        let mut nearest: BinaryHeap<Sequence> = BinaryHeap::with_capacity(max.min(1 << 16));
+        book.each_item(|item| {
+            if item.sequence > after && nearest.len() < max {
+                nearest.push(item.sequence);
+            } else if item.sequence > after && nearest.peek().is_some_and(|last| item.sequence < *last) {
+                nearest.pop();
+                nearest.push(item.sequence);
+            }
+        });
+        let Some(last) = nearest.peek().copied() else { return Vec::new() };
+        let mut items = Vec::with_capacity(nearest.len());
+        book.each_item(|item| {
+            if item.sequence > after && item.sequence <= last {
+                items.push(*item);
+            }
+        });
+        items.sort_unstable_by_key(|item| item.sequence);
+        let first_delayed = first_delayed(book);
+        items.iter().map(|item| carried(book, item, first_delayed)).collect()
+    }
+
+    /// All documents of accounts.
+    pub fn carried_documents(&self) -> impl Iterator<Item = (AccountId, &DocumentKey, &Bytes)> {
+        self.documents.iter().map(|((account, key), bytes)| (*account, key, bytes))
+    }
+
+    /// The sends remembered now, in the order of their hashes.
+    pub fn carried_sends(&self) -> Vec<Remembered> {
+        let mut sends = BTreeMap::new();
+        for (start, _) in self.sends.generations() {
+            let mut bytes = Vec::new();
+            self.sends.write(start, &mut bytes);
+            // It was written by the line above.
+            let _whole = read_sends(&bytes, |send| {
+                if dedup::is_repeat(send.at, self.newest) {
+                    sends.insert(send.identity, send);
+                }
+            });
+        }
+        sends.into_values().collect()
+    }
+
+    /// The numbers the next queue and the next task get.
+    pub fn carried_numbers(&self) -> (u64, u64) {
+        (self.next_queue, self.next_task)
+    }
+
+    /// The figures of every queue that do not add up, counted message by message.
+    pub fn miscounts(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for carried in self.carried_queues() {
+            let Some(book) = self.books.get(&carried.queue.id) else { continue };
+            let (told, found) = (book.counts(), counted(book));
+            if told != found {
+                wrong.push(format!("queue {} tells {told:?}, but {found:?} is found", carried.queue.key));
+            }
+        }
+        wrong
+    }
+
+    /// Puts a queue there. The ledger has none of its id or name.
+    pub fn restore_queue(&mut self, carried: &CarriedQueue) {
+        let id = carried.queue.id;
+        let mut book = Book::new(carried.queue.clone());
+        book.next_sequence = carried.next_sequence.0;
+        book.epoch = carried.epoch;
+        self.next_queue = self.next_queue.max(id.0 + 1);
+        self.names.insert(carried.queue.key.clone(), id);
+        self.books.insert(id, Box::new(book));
+        self.dirty.insert(id);
+    }
+
+    /// Puts a message there, whose content lies at its address. A lease becomes a delay until the lease's end, and one
+    /// without an end is over. On each queue messages come in the order of sends.
+    pub fn restore_message(&mut self, queue: QueueId, carried: &Carried, group: Option<&GroupId>) {
+        let now = self.newest;
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        let visible_at = match carried.state {
+            State::Ready | State::Leased { until: Timestamp::NEVER } => Timestamp::ZERO,
+            State::Delayed { until } | State::Leased { until } => until,
+        };
+        // A message of a FIFO queue that nobody touched yet follows the queue's delay, over or not.
+        let is_fresh = carried.attempts == 0 && carried.nonce == 0 && carried.lease_end.is_none();
+        let is_fifo = book.queue.policy.kind.is_fifo();
+        let shows_at = if is_fifo && is_fresh && visible_at == Timestamp::ZERO { carried.sent_at } else { visible_at };
+        let origin = carried.origin.as_ref();
+        let item = Item {
+            sequence: carried.sequence,
+            address: carried.address,
+            body_bytes: carried.body_bytes,
+            sent_at: carried.sent_at,
+            rank: carried.rank,
+            visible_at: shows_at,
+            expiry: carried.expiry,
+            group: book.group(group),
+            attempts: carried.attempts,
+            first_leased_at: carried.first_leased_at.unwrap_or(NO_INSTANT),
+            nonce: carried.nonce,
+            lease_end: carried.lease_end.unwrap_or(NO_INSTANT),
+            origin: origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
+        };
+        book.enter(item, now);
+        self.shelf.occupy(carried.address, carried.body_bytes);
+        self.dirty.insert(queue);
+        self.register(queue);
+    }
+
+    /// Puts an account's document there.
+    pub fn restore_document(&mut self, account: AccountId, key: DocumentKey, bytes: Bytes) {
+        self.documents.insert((account, key), bytes);
+    }
+
+    /// Remembers a send. They come in the order of time.
+    pub fn restore_send(&mut self, send: &Remembered) {
+        self.sends.remember(send.identity, First { at: send.at, id: send.id, sequence: send.sequence });
+    }
+
+    /// Counts queues and tasks on from these numbers at least.
+    pub fn restore_numbers(&mut self, next_queue: u64, next_task: u64) {
+        self.next_queue = self.next_queue.max(next_queue);
+        self.next_task = self.next_task.max(next_task);
+    }
+}
+
+/// The first message at rest on a FIFO queue whose delay is not over.
+fn first_delayed(book: &Book) -> Option<Sequence> {
+    let fifo = book.parts().fifo?;
+    Some(fifo.sequence_of(fifo.first_delayed()?.0))
+}
+
+fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State {
+    match book.parts().entries.get(&item.sequence).map(|entry| &entry.hold) {
+        Some(Hold::Ready) => State::Ready,
+        Some(Hold::Delayed) => State::Delayed { until: item.visible_at },
+        Some(Hold::Leased(lease)) => State::Leased { until: lease.until },
+        None if first_delayed.is_some_and(|first| item.sequence >= first) => {
+            State::Delayed { until: item.sent_at.plus(book.queue.policy.delay) }
+        }
+        None if item.visible_at != Timestamp::ZERO => State::Delayed { until: item.visible_at },
+        None => State::Ready,
+    }
+}
+
+fn counted(book: &Book) -> Counts {
+    let first_delayed = first_delayed(book);
+    let mut counts = Counts::default();
+    book.each_item(|item| {
+        counts.body_bytes += u64::from(item.body_bytes);
+        match state_of(book, item, first_delayed) {
+            State::Ready => counts.visible += 1,
+            State::Delayed { .. } => counts.delayed += 1,
+            State::Leased { .. } => counts.in_flight += 1,
+        }
+    });
+    counts
+}
+
+fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried {
+    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
+    let state = state_of(book, item, first_delayed);
+    let lease_end = match state {
+        State::Leased { until } => Some(until),
+        State::Ready | State::Delayed { .. } => instant(item.lease_end),
+    };
+    let origin = book.origin_of(item);
+    Carried {
+        sequence: item.sequence,
+        address: item.address,
+        body_bytes: item.body_bytes,
+        sent_at: item.sent_at,
+        rank: item.rank,
+        expiry: item.expiry,
+        attempts: item.attempts,
+        first_leased_at: instant(item.first_leased_at),
+        nonce: item.nonce,
+        lease_end,
+        origin: origin.map(|(queue, reason)| Origin { queue: queue.clone(), reason: *reason, at: item.moved_at }),
+        state,
+    }
+}
+
+/// Reads a generation's slice.
+fn read_sends(bytes: &[u8], mut see: impl FnMut(Remembered)) -> Option<()> {
+    let mut from = Reader::new(bytes);
+    let _start = from.number()?;
+    while !from.is_empty() {
+        let identity = u128::from_le_bytes(from.take(16)?.try_into().ok()?);
+        let id = MessageId(from.take(16)?.try_into().ok()?);
+        see(Remembered { identity, id, at: Timestamp(from.number()?), sequence: Sequence(from.number()?) });
+    }
+    Some(())
+}
