@@ -55,7 +55,11 @@ impl Gate for LogGate {
         if let Some(error) = &waiting.failed {
             return Poll::Ready(Err(error.clone()));
         }
-        match waiting.wakers.iter_mut().find(|(wanted, waker)| *wanted == batch && waker.will_wake(cx.waker())) {
+        match waiting
+            .wakers
+            .iter_mut()
+            .find(|(wanted, waker)| *wanted == batch && waker.will_wake(cx.waker()))
+        {
             Some(_) => {}
             None => waiting.wakers.push((batch, cx.waker().clone())),
         }

@@ -57,10 +57,12 @@ impl Forwarding {
 
     fn victims(&self, inner: &Inner, short_of_space: bool) -> Vec<Arc<Segment>> {
         let ledger = inner.writer.lock();
-        let lives: HashMap<u64, SegmentLife> = ledger.shelf.live.segments().map(|life| (life.base, *life)).collect();
+        let lives: HashMap<u64, SegmentLife> =
+            ledger.shelf.live.segments().map(|life| (life.base, *life)).collect();
         let active = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
         drop(ledger);
-        let live_bytes = |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.body_bytes);
+        let live_bytes =
+            |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.body_bytes);
         let segments = inner.segments.list();
         let live: u64 = segments.iter().map(live_bytes).sum();
         let used: u64 = segments.iter().map(|segment| segment.used()).sum();
@@ -72,7 +74,9 @@ impl Forwarding {
         let share = if short_of_space { 2 } else { 4 };
         let mut victims: Vec<Arc<Segment>> = segments
             .into_iter()
-            .filter(|segment| Some(segment.number()) != active && Some(segment.number()) != self.open_segment())
+            .filter(|segment| {
+                Some(segment.number()) != active && Some(segment.number()) != self.open_segment()
+            })
             .filter(|segment| segment.kind() == SegmentKind::Survivor || segment.used() > 0)
             .filter(|segment| live_bytes(segment) > 0 && live_bytes(segment) * share < segment.used())
             .collect();
@@ -115,7 +119,8 @@ impl Forwarding {
         range: &Range<Address>,
         moved: &HashMap<Address, Address>,
     ) {
-        for segment in inner.segments.list().iter().filter(|segment| segment.kind() == SegmentKind::Survivor) {
+        for segment in inner.segments.list().iter().filter(|segment| segment.kind() == SegmentKind::Survivor)
+        {
             inner.writer.lock().shelf.live.add_segment(segment.base());
         }
         for (queue, _) in found {

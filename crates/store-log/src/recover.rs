@@ -19,6 +19,7 @@ use crate::journal::Journal;
 use crate::live::Live;
 use crate::manifest::Manifest;
 use crate::options::LogOptions;
+use crate::put_away::{self, PutAway};
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::scan::{ReplayStart, TailReport};
@@ -56,16 +57,23 @@ pub(crate) fn open(
     let sums = identity.checksums();
     let manifest = Manifest::load(&*disk)?;
     let segments = Segments::open(disk.clone(), options.segments)?;
-    let mut ledger = Ledger::new(empty_shelf(&segments, sums, &options), TokenKey(identity.mac_key), entropy, options.bounds);
+    let mut ledger = Ledger::new(
+        empty_shelf(&segments, sums, &options),
+        TokenKey(identity.mac_key),
+        entropy,
+        options.bounds,
+    );
     let mut reaches = Reaches::new();
     if let Some(manifest) = &manifest {
         load_slices(&*disk, manifest, &mut ledger, &mut reaches)?;
         manifest.sweep(&*disk)?;
+        put_away::sweep(&*disk, &manifest.fields.sidecars)?;
     }
     let fields = manifest.as_ref().map(|manifest| &manifest.fields);
     let start = fields.map_or(ReplayStart::FIRST, |fields| fields.replay);
     let durable = fields.map_or(0, |fields| fields.durable_through);
-    let replayed = Journal::open(&segments, sums, start, durable, |batch| replay(&mut ledger, batch, &reaches));
+    let replayed =
+        Journal::open(&segments, sums, start, durable, |batch| replay(&mut ledger, batch, &reaches));
     let (journal, recovery) = replayed?;
     // Segments that the checkpoint no longer needed are freed here; the shelf below knows only those that are left.
     segments.reconcile(fields);
@@ -95,12 +103,20 @@ pub(crate) fn open(
 }
 
 /// The store's identity, made when the directory holds no store yet.
-fn identity(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<(Identity, bool), LogError> {
+fn identity(
+    disk: &dyn Disk,
+    entropy: &Arc<dyn Entropy>,
+    now: Timestamp,
+) -> Result<(Identity, bool), LogError> {
     if let Some(identity) = Identity::load(disk)? {
         return Ok((identity, false));
     }
     if Manifest::load(disk)?.is_some() {
-        return Err(LogError::damage(crate::IDENTITY_FILE, 0, "the file is missing, but there is a checkpoint"));
+        return Err(LogError::damage(
+            crate::IDENTITY_FILE,
+            0,
+            "the file is missing, but there is a checkpoint",
+        ));
     }
     let identity = Identity {
         store_id: entropy.wide_bits().to_be_bytes(),
@@ -125,6 +141,7 @@ fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOptions) -> Lo
         recent: Recent::new(options.recent_bytes),
         reader: Reader::new(segments.clone(), sums),
         live,
+        put_away: PutAway::new(segments.disk().clone()),
         sums,
     }
 }
@@ -145,8 +162,14 @@ fn load_slices(
     ledger: &mut Ledger<LogShelf>,
     reaches: &mut Reaches,
 ) -> Result<(), LogError> {
+    for sidecar in &manifest.fields.sidecars {
+        let (start, heads) = ledger.shelf.put_away.open(sidecar)?;
+        ledger.add_put_away(start, heads);
+    }
     manifest.read_slices(disk, |key, _reflects, bytes| {
-        let damaged = || LogError::damage(crate::CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"));
+        let damaged = || {
+            LogError::damage(crate::CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
+        };
         let (reach, slice) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
         reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
         ledger.load_slice(key, &bytes.slice_ref(slice)).ok_or_else(damaged)

@@ -1,7 +1,9 @@
 //! The ledger's shelf, as a journal: changes become records of the batch being filled, contents are read back from it.
 
 use bytes::Bytes;
+use kew_core::Timestamp;
 use kew_store::StoreError;
+use kew_store::ledger::dedup::PUT_AWAY_BYTES;
 use kew_store::ledger::{Address, Change, Made, Shelf, Stored, codec};
 
 use crate::batch::BatchBuffer;
@@ -9,6 +11,7 @@ use crate::error::LogError;
 use crate::frame::{Checksums, FRAME_HEADER_BYTES, Frame};
 use crate::journal::Journal;
 use crate::live::Live;
+use crate::put_away::PutAway;
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::segments::Room;
@@ -26,13 +29,16 @@ pub(crate) struct LogShelf {
     pub recent: Recent,
     pub reader: Reader,
     pub live: Live,
+    pub put_away: PutAway,
     pub sums: Checksums,
 }
 
 impl LogShelf {
     /// Whether a step that adds so many bytes can be journalled.
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
-        self.journal.as_ref().map_or(Room::Nothing, |journal| journal.room(self.batch.bytes() + bytes + STEP_BYTES))
+        self.journal
+            .as_ref()
+            .map_or(Room::Nothing, |journal| journal.room(self.batch.bytes() + bytes + STEP_BYTES))
     }
 
     fn frame(&mut self, address: u64) -> Result<Frame, LogError> {
@@ -73,8 +79,13 @@ impl Shelf for LogShelf {
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
         let frame = self.frame(address.0).map_err(store_error)?;
-        codec::read_content(frame.kind, &frame.payload)
-            .ok_or_else(|| StoreError::Damaged { what: format!("the record at {:#x} holds no message", address.0) })
+        codec::read_content(frame.kind, &frame.payload).ok_or_else(|| StoreError::Damaged {
+            what: format!("the record at {:#x} holds no message", address.0),
+        })
+    }
+
+    fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {
+        self.put_away.entry(generation, place).map_err(store_error)
     }
 
     fn occupy(&mut self, address: Address, body_bytes: u32) {
@@ -91,7 +102,9 @@ pub(crate) fn store_error(error: LogError) -> StoreError {
     match error {
         LogError::NoSpace { .. } => StoreError::NoSpace,
         LogError::FailStopped { cause } => StoreError::FailStopped { cause },
-        LogError::Damage { .. } | LogError::UnsupportedVersion { .. } => StoreError::Damaged { what: error.to_string() },
+        LogError::Damage { .. } | LogError::UnsupportedVersion { .. } => {
+            StoreError::Damaged { what: error.to_string() }
+        }
         LogError::Locked { .. } | LogError::Io { .. } => StoreError::Unavailable { cause: error.to_string() },
     }
 }

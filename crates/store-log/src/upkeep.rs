@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kew_store::ledger::{Ledger, META_KEY};
+use kew_store::ledger::{Ledger, META_KEY, dedup};
 
 use crate::checkpoint::CheckpointWriter;
 use crate::error::LogError;
 use crate::frame::Checksums;
 use crate::manifest::{Manifest, ManifestFields, SegmentUse};
+use crate::put_away;
 use crate::reclaim::Forwarding;
 use crate::scan::ReplayStart;
 use crate::segment::{Segment, SegmentKind};
@@ -52,7 +53,9 @@ struct Ground {
 impl Upkeep {
     pub(crate) fn new(manifest: Option<Manifest>, segments: Segments, sums: Checksums) -> Self {
         let last_end = manifest.as_ref().map_or(0, |manifest| manifest.fields.replay.address);
-        let last_bytes = manifest.as_ref().map_or(0, |manifest| manifest.slices().map(|(_, slice)| u64::from(slice.bytes)).sum());
+        let last_bytes = manifest
+            .as_ref()
+            .map_or(0, |manifest| manifest.slices().map(|(_, slice)| u64::from(slice.bytes)).sum());
         Self {
             manifest,
             forwarding: Forwarding::new(segments, sums),
@@ -97,6 +100,7 @@ impl Upkeep {
     /// Makes a checkpoint.
     pub(crate) fn checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
         inner.commit()?;
+        put_away_ids(inner)?;
         let ground = self.ground(&mut inner.writer.lock(), &inner.segments);
         match self.write(inner, &ground) {
             Ok(()) => Ok(()),
@@ -137,15 +141,20 @@ impl Upkeep {
         let sealed = writer.seal()?;
         inner.sync()?;
         let unneeded: Vec<u64> = ground.unneeded.iter().map(|segment| segment.number()).collect();
-        let durable_through = inner.writer.lock().shelf.journal_mut()?.durable_through();
-        let needed = inner.segments.list().into_iter().filter(|segment| !unneeded.contains(&segment.number()));
+        let (durable_through, sidecars) = {
+            let mut ledger = inner.writer.lock();
+            let away = ledger.generations_put_away();
+            (ledger.shelf.journal_mut()?.durable_through(), ledger.shelf.put_away.keep(&away))
+        };
+        let needed =
+            inner.segments.list().into_iter().filter(|segment| !unneeded.contains(&segment.number()));
         let fields = ManifestFields {
             replay: ground.replay,
             durable_through,
             segments: needed.map(|segment| SegmentUse::of(&segment)).collect(),
             next_segment: inner.segments.next_number(),
             survivor_end: inner.segments.survivor_end(),
-            sidecars: Vec::new(),
+            sidecars: sidecars.clone(),
             meta: Bytes::new(),
         };
         // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
@@ -154,7 +163,7 @@ impl Upkeep {
         self.generations = generations;
         (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
         // Leftovers of older checkpoints take space and do no harm.
-        let _swept = manifest.sweep(&*inner.disk);
+        let _swept = manifest.sweep(&*inner.disk).and_then(|()| put_away::sweep(&*inner.disk, &sidecars));
         self.manifest = Some(manifest);
         self.free(inner, &ground.unneeded);
         Ok(())
@@ -182,6 +191,19 @@ impl Upkeep {
     }
 }
 
+/// Puts the oldest deduplication ids away while too many are in memory.
+fn put_away_ids(inner: &Inner) -> Result<(), LogError> {
+    loop {
+        let Some((start, bytes)) = inner.writer.lock().generation_to_put_away() else { return Ok(()) };
+        let heads = dedup::heads(&bytes)
+            .ok_or_else(|| LogError::damage("memory", 0, "a generation that is not sorted"))?;
+        let written = put_away::Written::new(&*inner.disk, start, &bytes)?;
+        let mut ledger = inner.writer.lock();
+        ledger.shelf.put_away.add(written);
+        ledger.set_put_away(start, heads);
+    }
+}
+
 /// Writes every slice: what changed anew, the rest by reference to where it lies.
 /// Answers how many ids each generation has in it.
 fn put_slices(
@@ -204,7 +226,9 @@ fn put_slices(
     put_keys(inner, writer, &anew)?;
     // Asked after the queues were written: a send that a slice reflects is in its generation's slice too.
     let generations = inner.writer.lock().generation_keys();
-    let is_kept = |writer: &mut CheckpointWriter, key: u64, ids: usize| known.get(&key) == Some(&ids) && writer.keep(key, 0);
+    let is_kept = |writer: &mut CheckpointWriter, key: u64, ids: usize| {
+        known.get(&key) == Some(&ids) && writer.keep(key, 0)
+    };
     let grown: Vec<u64> =
         generations.iter().filter(|(key, ids)| !is_kept(writer, *key, *ids)).map(|(key, _)| *key).collect();
     put_keys(inner, writer, &grown)?;

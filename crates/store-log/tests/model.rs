@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kew_core::{Command, Timestamp};
 use kew_store::contract::model::{SeededEntropy, histories};
 use kew_store::contract::{Ending, Factory};
+use kew_store::ledger::Bounds;
 use kew_store::{Store, Submission};
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions, SimDisk};
+use kew_store_log::{DEDUPLICATION_FOLDER, Drive, LogOptions, LogStore, SegmentOptions, SimDisk};
 use parking_lot::Mutex;
 
 /// Every so many commits a checkpoint is made and survivors are copied.
@@ -17,11 +18,17 @@ const COMMITS_PER_UPKEEP: u32 = 3;
 
 fn options() -> LogOptions {
     LogOptions {
-        segments: SegmentOptions { first_bytes: 4 << 10, largest_bytes: 8 << 10, reserve_spares: 1, spares_max: 3 },
+        segments: SegmentOptions {
+            first_bytes: 4 << 10,
+            largest_bytes: 8 << 10,
+            reserve_spares: 1,
+            spares_max: 3,
+        },
         recent_bytes: 2 << 10,
         checkpoint_bytes: 512,
         slack_bytes: 0,
         drive: Drive::Manual,
+        bounds: Bounds { deduplication_ids: 2, ..Bounds::default() },
         ..LogOptions::default()
     }
 }
@@ -62,6 +69,7 @@ struct OnSimDisk {
     starts: AtomicU32,
     checkpoints: AtomicU64,
     copied_bytes: AtomicU64,
+    put_away: AtomicU64,
 }
 
 impl OnSimDisk {
@@ -69,6 +77,8 @@ impl OnSimDisk {
         let stats = store.stats();
         self.checkpoints.fetch_add(stats.checkpoints, Ordering::Relaxed);
         self.copied_bytes.fetch_add(stats.copied_bytes, Ordering::Relaxed);
+        let away = store.segments().disk().list(DEDUPLICATION_FOLDER).unwrap().len();
+        self.put_away.fetch_add(away as u64, Ordering::Relaxed);
     }
 
     fn start(&self, disk: SimDisk) -> Arc<dyn Store> {
@@ -108,5 +118,7 @@ fn log_store_equals_the_model() {
     histories(&factory);
     let (checkpoints, copied) = (factory.checkpoints.into_inner(), factory.copied_bytes.into_inner());
     println!("{checkpoints} checkpoints were made and {copied} bytes of survivors copied on the way");
-    assert!(checkpoints > 0 && copied > 0, "the histories never reached the upkeep");
+    let away = factory.put_away.into_inner();
+    println!("{away} generations of deduplication ids were put away");
+    assert!(checkpoints > 0 && copied > 0 && away > 0, "the histories never reached the upkeep");
 }

@@ -8,6 +8,7 @@ use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, T
 use parking_lot::Mutex;
 
 use crate::ledger::change::Change;
+use crate::ledger::dedup::PUT_AWAY_BYTES;
 use crate::ledger::{Address, Bounds, Ledger, Made, Shelf, Stored};
 use crate::token::TokenKey;
 use crate::{Store, StoreError, Submission};
@@ -26,6 +27,8 @@ impl MemoryStore {
 
     /// An empty store with bounds of its own.
     pub fn with_bounds(entropy: Arc<dyn Entropy>, bounds: Bounds) -> Self {
+        // There is nowhere to put older ids away.
+        let bounds = Bounds { deduplication_ids_max: bounds.deduplication_ids, ..bounds };
         let key = TokenKey(entropy.wide_bits().to_be_bytes());
         Self { ledger: Mutex::new(Ledger::new(MemoryShelf::default(), key, entropy, bounds)) }
     }
@@ -100,6 +103,10 @@ impl Shelf for MemoryShelf {
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
         let kept = self.contents.get(&address).map(|(stored, _)| stored.clone());
         kept.ok_or_else(|| StoreError::Damaged { what: format!("no content at {}", address.0) })
+    }
+
+    fn recall(&mut self, generation: Timestamp, _place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {
+        Err(StoreError::Damaged { what: format!("no generation was put away at {}", generation.0) })
     }
 
     fn occupy(&mut self, address: Address, _body_bytes: u32) {

@@ -944,7 +944,11 @@ impl Book {
     }
 
     /// Gives every message that rests on one of these places its new one. Returns how many did, as (old, new, bytes).
-    pub(crate) fn relocate(&mut self, range: &Range<Address>, to: &HashMap<Address, Address>) -> Vec<(Address, Address, u32)> {
+    pub(crate) fn relocate(
+        &mut self,
+        range: &Range<Address>,
+        to: &HashMap<Address, Address>,
+    ) -> Vec<(Address, Address, u32)> {
         let moved = RefCell::new(Vec::new());
         let new_place = |item: &Item| {
             let new = *to.get(&item.address)?;
@@ -974,7 +978,12 @@ impl Book {
     pub(crate) fn heap_bytes(&self) -> usize {
         let fifo = self.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
         let entries = self.entries.capacity() * (size_of::<Entry>() + 32) + self.alarms.len() * 24;
-        size_of::<Self>() + self.ready.heap_bytes() + self.far.heap_bytes() + self.groups.heap_bytes() + fifo + entries
+        size_of::<Self>()
+            + self.ready.heap_bytes()
+            + self.far.heap_bytes()
+            + self.groups.heap_bytes()
+            + fifo
+            + entries
     }
 }
 

@@ -1,9 +1,11 @@
 //! What was sent lately: one message per identity and window.
 //!
 //! Identities are keyed hashes. They are remembered in generations of ten seconds, dropped whole once no window that
-//! began in them can be open.
+//! began in them can be open. The newest are in memory. An older generation may be put away on the shelf, sorted by
+//! identity; of each of its identities only the first four bytes stay, which say where on the shelf to look.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -25,11 +27,35 @@ pub(crate) struct First {
     pub sequence: Sequence,
 }
 
-#[derive(Clone, Debug, Default)]
+/// Bytes of an identity that is put away.
+pub const PUT_AWAY_BYTES: usize = 48;
+
+#[derive(Clone, Debug)]
+enum Kept {
+    /// In memory, under these identities.
+    Here(Vec<u128>),
+    /// On the shelf; the first four bytes of each identity, in order.
+    Away(Box<[u32]>),
+}
+
+#[derive(Clone, Debug)]
 struct Generation {
     /// Its first instant.
     start: Timestamp,
-    identities: Vec<u128>,
+    kept: Kept,
+}
+
+impl Generation {
+    fn len(&self) -> usize {
+        match &self.kept {
+            Kept::Here(identities) => identities.len(),
+            Kept::Away(heads) => heads.len(),
+        }
+    }
+
+    fn is_closed_at(&self, now: Timestamp) -> bool {
+        self.start.plus(GENERATION).plus(dedup::WINDOW) <= now
+    }
 }
 
 /// All identities remembered.
@@ -40,34 +66,55 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// Identities remembered.
+    /// Identities remembered, in memory and away.
     pub(crate) fn len(&self) -> usize {
+        self.generations.iter().map(Generation::len).sum()
+    }
+
+    /// Identities in memory.
+    pub(crate) fn len_here(&self) -> usize {
         self.firsts.len()
     }
 
-    /// The first send of this identity, if its window is open.
+    /// The first send of this identity, if it is in memory and its window is open.
     pub(crate) fn find(&self, identity: u128, now: Timestamp) -> Option<First> {
         self.firsts.get(&identity).copied().filter(|first| dedup::is_repeat(first.at, now))
+    }
+
+    /// Where on the shelf the first send of this identity may lie: generations and places in them, newest first.
+    pub(crate) fn places_away(&self, identity: u128) -> Vec<(Timestamp, Range<u64>)> {
+        let head = head_of(identity);
+        let places = |generation: &Generation| match &generation.kept {
+            Kept::Here(_) => None,
+            Kept::Away(heads) => {
+                let (from, to) = (
+                    heads.partition_point(|other| *other < head),
+                    heads.partition_point(|other| *other <= head),
+                );
+                (from < to).then(|| (generation.start, from as u64..to as u64))
+            }
+        };
+        self.generations.iter().rev().filter_map(places).collect()
     }
 
     /// Remembers a first send.
     pub(crate) fn remember(&mut self, identity: u128, first: First) {
         self.forget_closed(first.at);
         self.firsts.insert(identity, first);
-        let start = Timestamp(first.at.0 - first.at.0 % GENERATION.as_millis() as u64);
+        let start = start_of(first.at);
         match self.generations.back_mut().filter(|generation| generation.start >= start) {
-            Some(generation) => generation.identities.push(identity),
-            None => self.generations.push_back(Generation { start, identities: vec![identity] }),
+            Some(Generation { kept: Kept::Here(identities), .. }) => identities.push(identity),
+            _ => self.generations.push_back(Generation { start, kept: Kept::Here(vec![identity]) }),
         }
     }
 
     /// Drops the generations all of whose windows have closed.
     pub(crate) fn forget_closed(&mut self, now: Timestamp) {
-        while let Some(oldest) = self.generations.front()
-            && oldest.start.plus(GENERATION).plus(dedup::WINDOW) <= now
-        {
-            let Some(oldest) = self.generations.pop_front() else { return };
-            for identity in oldest.identities {
+        while self.generations.front().is_some_and(|oldest| oldest.is_closed_at(now)) {
+            let Some(Generation { kept: Kept::Here(identities), .. }) = self.generations.pop_front() else {
+                continue;
+            };
+            for identity in identities {
                 // An identity sent again after its window is remembered by a later generation too.
                 if self.firsts.get(&identity).is_some_and(|first| !dedup::is_repeat(first.at, now)) {
                     self.firsts.remove(&identity);
@@ -76,9 +123,58 @@ impl Sends {
         }
     }
 
-    /// The generations' first instants, and how many identities each has.
+    /// The generations in memory: their first instants, and how many identities each has.
     pub(crate) fn generations(&self) -> impl Iterator<Item = (Timestamp, usize)> + '_ {
-        self.generations.iter().map(|generation| (generation.start, generation.identities.len()))
+        let here = self.generations.iter().filter(|generation| matches!(generation.kept, Kept::Here(_)));
+        here.map(|generation| (generation.start, generation.len()))
+    }
+
+    /// The first instants of the generations that are away.
+    pub(crate) fn generations_away(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        let away = self.generations.iter().filter(|generation| matches!(generation.kept, Kept::Away(_)));
+        away.map(|generation| generation.start)
+    }
+
+    /// The oldest generation in memory that can grow no more, as it is to be put away: sorted, each identity in
+    /// [`PUT_AWAY_BYTES`].
+    pub(crate) fn oldest_full(&self, now: Timestamp) -> Option<(Timestamp, Vec<u8>)> {
+        let (start, _) = self.generations().next().filter(|(start, _)| start.plus(GENERATION) <= now)?;
+        let generation = self.generations.iter().find(|generation| generation.start == start)?;
+        let Kept::Here(identities) = &generation.kept else { return None };
+        let mut sorted = identities.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut bytes = Vec::with_capacity(sorted.len() * PUT_AWAY_BYTES);
+        for identity in sorted {
+            let Some(first) = self.firsts.get(&identity) else { continue };
+            bytes.extend_from_slice(&identity.to_be_bytes());
+            bytes.extend_from_slice(&first.id.0);
+            bytes.extend_from_slice(&first.at.0.to_le_bytes());
+            bytes.extend_from_slice(&first.sequence.0.to_le_bytes());
+        }
+        Some((start, bytes))
+    }
+
+    /// A generation lies on the shelf now: its identities leave memory.
+    pub(crate) fn set_away(&mut self, start: Timestamp, heads: Box<[u32]>) {
+        let Some(generation) = self.generations.iter_mut().find(|generation| generation.start == start)
+        else {
+            return;
+        };
+        let Kept::Here(identities) = std::mem::replace(&mut generation.kept, Kept::Away(heads)) else {
+            return;
+        };
+        for identity in identities {
+            if self.firsts.get(&identity).is_some_and(|first| start_of(first.at) == start) {
+                self.firsts.remove(&identity);
+            }
+        }
+    }
+
+    /// A generation was found on the shelf, before anything else is remembered.
+    pub(crate) fn add_away(&mut self, start: Timestamp, heads: Box<[u32]>) {
+        let place = self.generations.partition_point(|generation| generation.start < start);
+        self.generations.insert(place, Generation { start, kept: Kept::Away(heads) });
     }
 
     /// Writes one generation for a checkpoint.
@@ -86,8 +182,9 @@ impl Sends {
         let Some(generation) = self.generations.iter().find(|generation| generation.start == start) else {
             return;
         };
+        let Kept::Here(identities) = &generation.kept else { return };
         varint::put(out, start.0);
-        for identity in &generation.identities {
+        for identity in identities {
             let Some(first) = self.firsts.get(identity) else { continue };
             out.extend_from_slice(&identity.to_le_bytes());
             out.extend_from_slice(&first.id.0);
@@ -107,6 +204,33 @@ impl Sends {
         }
         Some(())
     }
+}
+
+/// The first four bytes of each identity in a generation as it is put away; `None` when the bytes are not one.
+pub fn heads(bytes: &[u8]) -> Option<Box<[u32]>> {
+    let (entries, rest) = bytes.as_chunks::<PUT_AWAY_BYTES>();
+    let head =
+        |entry: &[u8; PUT_AWAY_BYTES]| entry.first_chunk::<4>().map_or(0, |head| u32::from_be_bytes(*head));
+    let heads: Box<[u32]> = entries.iter().map(head).collect();
+    (rest.is_empty() && heads.is_sorted()).then_some(heads)
+}
+
+/// The identity in an entry that was put away, and its first send.
+pub(crate) fn put_away_entry(entry: &[u8; PUT_AWAY_BYTES]) -> Option<(u128, First)> {
+    let mut from = Reader::new(entry);
+    let identity = u128::from_be_bytes(from.take(16)?.try_into().ok()?);
+    let id = MessageId(from.take(16)?.try_into().ok()?);
+    let at = Timestamp(u64::from_le_bytes(from.take(8)?.try_into().ok()?));
+    let sequence = Sequence(u64::from_le_bytes(from.take(8)?.try_into().ok()?));
+    Some((identity, First { at, id, sequence }))
+}
+
+fn head_of(identity: u128) -> u32 {
+    (identity >> 96) as u32
+}
+
+fn start_of(at: Timestamp) -> Timestamp {
+    Timestamp(at.0 - at.0 % GENERATION.as_millis() as u64)
 }
 
 #[cfg(test)]
@@ -149,5 +273,38 @@ mod tests {
         let mut again = Sends::default();
         assert!(again.read(&mut Reader::new(&bytes)).is_some());
         assert_eq!(again.find(2, Timestamp(16_000)), Some(first(15_001)));
+    }
+
+    #[test]
+    fn generation_put_away_leaves_memory_and_says_where_to_look() {
+        let mut sends = Sends::default();
+        let identities: Vec<u128> =
+            (1..=1_000_u128).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)).collect();
+        for identity in &identities {
+            sends.remember(*identity, first(1_000));
+        }
+        assert!(sends.oldest_full(Timestamp(9_999)).is_none());
+        let (start, bytes) = sends.oldest_full(Timestamp(10_000)).expect("it can grow no more");
+        sends.set_away(start, heads(&bytes).expect("just written"));
+        assert_eq!((sends.len(), sends.len_here()), (1_000, 0));
+        for identity in &identities {
+            assert!(sends.find(*identity, Timestamp(10_000)).is_none());
+            let found =
+                sends.places_away(*identity).into_iter().flat_map(|(_, places)| places).find_map(|place| {
+                    let entry = bytes.as_chunks::<PUT_AWAY_BYTES>().0.get(usize::try_from(place).ok()?)?;
+                    put_away_entry(entry).filter(|(other, _)| other == identity)
+                });
+            assert_eq!(found, Some((*identity, first(1_000))));
+        }
+        sends.forget_closed(Timestamp(310_000));
+        assert_eq!(sends.len(), 0);
+    }
+
+    #[test]
+    fn unsorted_or_cut_bytes_are_no_generation() {
+        assert!(heads(&[0; PUT_AWAY_BYTES - 1]).is_none());
+        let mut bytes = [0; 2 * PUT_AWAY_BYTES];
+        bytes[0] = 1;
+        assert!(heads(&bytes).is_none());
     }
 }

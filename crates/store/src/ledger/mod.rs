@@ -10,7 +10,7 @@ mod block;
 mod book;
 pub mod change;
 pub mod codec;
-mod dedup;
+pub mod dedup;
 mod far;
 mod fifo;
 mod groups;
@@ -50,15 +50,17 @@ use history::Ring;
 /// Deduplication ids, history events and tasks: what may grow, and how far.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Deduplication ids remembered at once.
+    /// Deduplication ids in memory; older ones are put away on the shelf, where it can.
     pub deduplication_ids: usize,
+    /// Deduplication ids remembered in all; beyond it sends wait for windows to close.
+    pub deduplication_ids_max: usize,
     /// Events kept for the history.
     pub events: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { deduplication_ids: 4_000_000, events: 1 << 20 }
+        Self { deduplication_ids: 4_000_000, deduplication_ids_max: 100_000_000, events: 1 << 20 }
     }
 }
 

@@ -3,6 +3,7 @@
 use kew_core::{Content, DeduplicationId, GroupId, MessageId, Timestamp};
 
 use super::change::Change;
+use super::dedup::PUT_AWAY_BYTES;
 use crate::StoreError;
 
 /// A place on the shelf.
@@ -42,6 +43,9 @@ pub trait Shelf {
 
     /// Reads a content back.
     fn read(&mut self, address: Address) -> Result<Stored, StoreError>;
+
+    /// Reads one deduplication id of a generation that was put away.
+    fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError>;
 
     /// A message with a body of so many bytes rests at `address` now.
     fn occupy(&mut self, address: Address, body_bytes: u32);

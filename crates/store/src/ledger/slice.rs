@@ -10,13 +10,13 @@ use bytes::Bytes;
 use kew_core::time::millis;
 use kew_core::{AccountId, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
 
+use super::Ledger;
 use super::block::Block;
 use super::book::Book;
 use super::codec;
 use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use super::shelf::Shelf;
 use super::varint::{Reader, put, put_bytes, put_signed};
-use super::Ledger;
 
 /// The key of the slice that belongs to no queue. Queues have their ids as keys, which begin at 1.
 pub const META_KEY: u64 = 0;
@@ -32,7 +32,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// A checkpoint that was begun failed: these must be written by the next one.
     pub fn mark_changed(&mut self, keys: &[u64]) {
-        self.dirty.extend(keys.iter().map(|key| QueueId(*key)).filter(|queue| self.books.contains_key(queue)));
+        self.dirty
+            .extend(keys.iter().map(|key| QueueId(*key)).filter(|queue| self.books.contains_key(queue)));
     }
 
     /// The keys of all queues there are.
@@ -45,6 +46,30 @@ impl<S: Shelf> Ledger<S> {
     /// generation's slice too.
     pub fn generation_keys(&self) -> Vec<(u64, usize)> {
         self.sends.generations().map(|(start, ids)| (GENERATION_KEYS | start.0, ids)).collect()
+    }
+
+    /// The oldest generation of deduplication ids to put away, if more than so many are in memory: its first instant,
+    /// and its bytes.
+    pub fn generation_to_put_away(&self) -> Option<(Timestamp, Vec<u8>)> {
+        if self.sends.len_here() <= self.bounds.deduplication_ids {
+            return None;
+        }
+        self.sends.oldest_full(self.newest)
+    }
+
+    /// A generation lies on the shelf now, with these heads.
+    pub fn set_put_away(&mut self, generation: Timestamp, heads: Box<[u32]>) {
+        self.sends.set_away(generation, heads);
+    }
+
+    /// A generation was found on the shelf; said before anything is replayed.
+    pub fn add_put_away(&mut self, generation: Timestamp, heads: Box<[u32]>) {
+        self.sends.add_away(generation, heads);
+    }
+
+    /// The generations that were put away and may still be needed.
+    pub fn generations_put_away(&self) -> Vec<Timestamp> {
+        self.sends.generations_away().collect()
     }
 
     /// Writes the slice of a key; false when there is nothing under it (any more).

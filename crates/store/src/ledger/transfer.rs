@@ -174,7 +174,8 @@ impl<S: Shelf> Ledger<S> {
         // A message of a FIFO queue that nobody touched yet follows the queue's delay, over or not.
         let is_fresh = carried.attempts == 0 && carried.nonce == 0 && carried.lease_end.is_none();
         let is_fifo = book.queue.policy.kind.is_fifo();
-        let shows_at = if is_fifo && is_fresh && visible_at == Timestamp::ZERO { carried.sent_at } else { visible_at };
+        let shows_at =
+            if is_fifo && is_fresh && visible_at == Timestamp::ZERO { carried.sent_at } else { visible_at };
         let origin = carried.origin.as_ref();
         let item = Item {
             sequence: carried.sequence,
@@ -267,7 +268,11 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
         first_leased_at: instant(item.first_leased_at),
         nonce: item.nonce,
         lease_end,
-        origin: origin.map(|(queue, reason)| Origin { queue: queue.clone(), reason: *reason, at: item.moved_at }),
+        origin: origin.map(|(queue, reason)| Origin {
+            queue: queue.clone(),
+            reason: *reason,
+            at: item.moved_at,
+        }),
         state,
     }
 }

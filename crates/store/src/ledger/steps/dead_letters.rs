@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kew_core::rules::redrive;
-use kew_core::{DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
+use kew_core::{
+    DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp,
+};
 
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
@@ -36,7 +38,10 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Tells the messages of a queue that leave instead of being leased: tried often enough, with somewhere to go.
-    pub(in crate::ledger) fn leaving(&self, queue: QueueId) -> Result<impl Fn(&Item) -> bool + use<S>, RuleError> {
+    pub(in crate::ledger) fn leaving(
+        &self,
+        queue: QueueId,
+    ) -> Result<impl Fn(&Item) -> bool + use<S>, RuleError> {
         let source = self.book(queue)?.queue.clone();
         let has_way_out = source.policy.dead_letters.as_ref().is_some_and(|rule| match &rule.then {
             DeadLetterAction::Drop => true,

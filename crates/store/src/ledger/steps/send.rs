@@ -9,6 +9,7 @@ use kew_core::{NewMessage, Outcome, Queue, Sequence, Timestamp};
 use crate::StoreError;
 use crate::ledger::Ledger;
 use crate::ledger::change::{self, Change};
+use crate::ledger::dedup::{First, put_away_entry};
 use crate::ledger::shelf::Shelf;
 
 /// Room a message takes on the shelf beside its body, annotations, group and deduplication id.
@@ -33,18 +34,32 @@ impl<S: Shelf> Ledger<S> {
         }
         if queue.policy.kind.is_fifo() {
             self.sends.forget_closed(now);
-            if self.sends.len() + checked.len() > self.bounds.deduplication_ids {
+            if self.sends.len() + checked.len() > self.bounds.deduplication_ids_max {
                 return Err(StoreError::Overloaded { what: "the number of deduplication ids remembered" });
             }
         }
         self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
-        let sent = checked.into_iter().map(|checked| self.send_one(now, &queue, epoch, &checked)).collect();
-        Ok(Outcome::Sent(sent))
+        let firsts = checked
+            .iter()
+            .map(|checked| self.put_away(now, &queue, epoch, checked))
+            .collect::<Result<Vec<_>, _>>()?;
+        let sent = checked
+            .iter()
+            .zip(firsts)
+            .map(|(checked, first)| self.send_one(now, &queue, epoch, checked, first));
+        Ok(Outcome::Sent(sent.collect()))
     }
 
-    fn send_one(&mut self, now: Timestamp, queue: &Queue, epoch: u32, checked: &Checked<'_>) -> Sent {
+    fn send_one(
+        &mut self,
+        now: Timestamp,
+        queue: &Queue,
+        epoch: u32,
+        checked: &Checked<'_>,
+        away: Option<First>,
+    ) -> Sent {
         let identity = checked.identity.as_ref().map(|identity| self.identity_hash(queue, epoch, identity));
-        if let Some(first) = identity.and_then(|identity| self.sends.find(identity, now)) {
+        if let Some(first) = away.or_else(|| identity.and_then(|identity| self.sends.find(identity, now))) {
             return Sent {
                 id: first.id,
                 sequence: first.sequence,
@@ -84,6 +99,30 @@ impl<S: Shelf> Ledger<S> {
             token: self.key.seal(queue.id, sequence, self.key.first_nonce(queue.id, sequence)),
             duplicate: false,
         }
+    }
+
+    /// The first send of a message that was put away, if its window is open. Read before anything changes: reading may
+    /// fail.
+    fn put_away(
+        &mut self,
+        now: Timestamp,
+        queue: &Queue,
+        epoch: u32,
+        checked: &Checked<'_>,
+    ) -> Result<Option<First>, StoreError> {
+        let Some(identity) = &checked.identity else { return Ok(None) };
+        let identity = self.identity_hash(queue, epoch, identity);
+        for (generation, places) in self.sends.places_away(identity) {
+            for place in places {
+                let entry = put_away_entry(&self.shelf.recall(generation, place)?);
+                if let Some((_, first)) =
+                    entry.filter(|(other, first)| *other == identity && dedup::is_repeat(first.at, now))
+                {
+                    return Ok(Some(first));
+                }
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn next_sequence(&self, queue: &Queue) -> Sequence {
