@@ -1,0 +1,129 @@
+//! When something happens by itself, and who is told that messages became available.
+
+use kew_core::command::{Extend, Release, Send};
+use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
+
+use super::Factory;
+use super::model::subject::block_on;
+use super::stage::{Stage, dead_letters, seconds};
+
+/// The store may name an earlier instant, never a later one.
+fn assert_due_by(stage: &Stage<'_>, at: Timestamp) {
+    let due = stage.store().next_due().expect("something is due");
+    assert!(due <= at, "due at {due:?}, to be done by {at:?}");
+}
+
+fn freed(stage: &Stage<'_>, command: Command) -> Vec<QueueId> {
+    let submission = stage.store().step(stage.now(), command);
+    stage.store().commit();
+    let freed = submission.freed.to_vec();
+    block_on(submission).expect("the step is allowed");
+    freed
+}
+
+pub fn next_instant_is_known_for_leases_delays_and_lives(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let immortal = |message| NewMessage { expiry: Expiry::Never, ..message };
+    let mortal = NewMessage { expiry: Expiry::After { seconds: 90 }, ..stage.message("mortal") };
+    stage.send(queue, mortal);
+    assert_due_by(&stage, stage.now().plus(seconds(90)));
+    let delayed = NewMessage { delay: Some(seconds(60)), ..immortal(stage.message("delayed")) };
+    stage.send(queue, delayed);
+    assert_due_by(&stage, stage.now().plus(seconds(60)));
+    let leased = stage.lease_one(queue);
+    assert_due_by(&stage, leased.until);
+    assert!(stage.extend(leased.token, seconds(5)).is_ok());
+    assert_due_by(&stage, stage.now().plus(seconds(5)));
+}
+
+pub fn due_work_catches_up_until_nothing_is_left_of_it(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let immortal = NewMessage { expiry: Expiry::Never, ..stage.message("a") };
+    stage.send(queue, immortal);
+    stage.lease_for(queue, 1, seconds(5));
+    for _ in 0..10 {
+        let Some(due) = stage.store().next_due() else { return };
+        stage.at(due.max(stage.now()));
+        stage.step(Command::Due);
+    }
+    panic!("after all is done nothing should be due");
+}
+
+pub fn send_frees_its_queue(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (queue, other) = (stage.standard(), stage.fifo());
+    let message = stage.message("a");
+    assert_eq!(freed(&stage, Command::Send(Send { queue, messages: vec![message] })), [queue]);
+    let message = stage.grouped("g", "a");
+    assert_eq!(freed(&stage, Command::Send(Send { queue: other, messages: vec![message] })), [other]);
+}
+
+pub fn ends_of_leases_and_delays_free_their_queues_whoever_asks(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (one, two, three) = (stage.standard(), stage.fifo(), stage.named("three", Policy::standard()));
+    stage.send_text(one, &["a"]);
+    stage.lease_for(one, 1, seconds(5));
+    stage.send_groups(two, &["g-1"]);
+    stage.lease_for(two, 1, seconds(5));
+    let delayed = NewMessage { delay: Some(seconds(5)), ..stage.message("c") };
+    stage.send(three, delayed);
+    stage.pass(seconds(5));
+    let mut freed = freed(&stage, Command::Queues);
+    freed.sort();
+    assert_eq!(freed, [one, two, three]);
+}
+
+pub fn release_and_extension_to_zero_free_their_queue(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    stage.send_text(queue, &["a", "b"]);
+    let leased = stage.lease(queue, 2);
+    let entries = vec![(leased[0].token, seconds(0))];
+    let release = Release { queue, receipt: ReceiptRule::Current, entries };
+    assert_eq!(freed(&stage, Command::Release(release)), [queue]);
+    let extend: Extend = Stage::extending(leased[1].token, seconds(0));
+    let mut told = freed(&stage, Command::Extend(extend));
+    told.extend(freed(&stage, Command::Due));
+    assert!(told.contains(&queue));
+}
+
+pub fn ack_that_unlocks_a_group_frees_its_queue(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.fifo();
+    stage.send_groups(queue, &["g-1", "g-2"]);
+    let leased = stage.lease(queue, 1);
+    let ack = kew_core::command::Ack { queue, receipt: ReceiptRule::Current, tokens: vec![leased[0].token] };
+    assert_eq!(freed(&stage, Command::Ack(ack)), [queue]);
+}
+
+pub fn dead_letters_free_their_target(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let dead = stage.named("dead", Policy::standard());
+    let rule = dead_letters("dead", 1, Carries::History);
+    let source = stage.named("source", Policy { dead_letters: rule, ..Policy::standard() });
+    stage.send_text(source, &["a"]);
+    stage.lease(source, 1);
+    stage.pass(seconds(31));
+    assert!(freed(&stage, Command::Due).contains(&dead));
+}
+
+pub fn withdrawal_frees_its_queue(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    stage.send_text(queue, &["a"]);
+    let tokens = vec![stage.lease_one(queue).token];
+    let withdraw = kew_core::command::Withdraw { queue, tokens };
+    assert_eq!(freed(&stage, Command::Withdraw(withdraw)), [queue]);
+}
+
+pub fn newest_instant_follows_the_steps(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    stage.send_text(queue, &["a"]);
+    assert!(stage.store().newest_instant() >= stage.now());
+    stage.pass(seconds(5));
+    stage.send_text(queue, &["b"]);
+    assert!(stage.store().newest_instant() >= stage.now());
+}
