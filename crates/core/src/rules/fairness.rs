@@ -4,11 +4,11 @@
 pub const LOOK_AHEAD: usize = 4_096;
 
 /// Fewer leases than this never make a group noisy.
-const NOISY_LEASES: u64 = 30;
+pub const NOISY_LEASES: u32 = 30;
 
 /// Whether a group holds enough of the leases to stand back: thirty or more, and over a tenth.
 pub fn is_noisy(leases_of_group: u64, leases_of_queue: u64) -> bool {
-    leases_of_group >= NOISY_LEASES && leases_of_group.saturating_mul(10) > leases_of_queue
+    leases_of_group >= u64::from(NOISY_LEASES) && leases_of_group.saturating_mul(10) > leases_of_queue
 }
 
 #[cfg(test)]

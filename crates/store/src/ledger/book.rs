@@ -148,6 +148,16 @@ impl Book {
         self.groups.get(group.wrapping_sub(1)).map_or(0, |group| u64::from(group.leased))
     }
 
+    /// Whether every message that is not leased belongs to a noisy group. Then it is no use to look for a quiet one.
+    pub(crate) fn is_all_noise(&self) -> bool {
+        let noisy = self
+            .groups
+            .busiest()
+            .take_while(|group| rules::fairness::is_noisy(u64::from(group.leased), self.in_flight));
+        let waiting: u64 = noisy.map(|group| u64::from(group.messages - group.leased)).sum();
+        waiting == self.stored - self.in_flight
+    }
+
     // --- Entering and leaving ---
 
     /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
@@ -237,9 +247,7 @@ impl Book {
             Hold::Delayed => self.delayed -= 1,
             Hold::Leased(lease) => {
                 self.in_flight -= 1;
-                if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
-                    group.leased -= 1;
-                }
+                self.groups.count_lease(item.group, -1);
                 self.forget_attempt(lease.attempt.as_ref());
             }
         }
@@ -488,9 +496,7 @@ impl Book {
             Hold::Delayed => self.delayed += 1,
             Hold::Leased(_) => {
                 self.in_flight += 1;
-                if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
-                    group.leased += 1;
-                }
+                self.groups.count_lease(item.group, 1);
             }
         }
         self.note_hold_ended(&item, old);
@@ -912,9 +918,7 @@ impl Book {
             Hold::Delayed => self.delayed += 1,
             Hold::Leased(_) => {
                 self.in_flight += 1;
-                if let Some(slot) = entry.item.group.checked_sub(1) {
-                    self.groups.get_mut(slot)?.leased += 1;
-                }
+                self.groups.count_lease(entry.item.group, 1);
             }
         }
         let sequence = entry.item.sequence;

@@ -1,9 +1,11 @@
 //! The groups of one queue, each with a slot, found by name.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 use kew_core::GroupId;
+use kew_core::rules::fairness::NOISY_LEASES;
 
 /// "No slot" in links between nodes and groups.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -29,6 +31,8 @@ pub(crate) struct Groups {
     slots: Vec<Option<Group>>,
     free: Vec<u32>,
     by_name: HashTable<u32>,
+    /// The groups with so many leases that they may be noisy, by how many.
+    busy: BTreeSet<(u32, u32)>,
     hasher: RandomState,
 }
 
@@ -70,6 +74,25 @@ impl Groups {
     /// The group in this slot, to change.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Group> {
         self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// A lease in the group of [`super::item::Item::group`] began (+1) or ended (-1).
+    pub(crate) fn count_lease(&mut self, group: u32, change: i32) {
+        let Some(slot) = group.checked_sub(1) else { return };
+        let Some(group) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let before = group.leased;
+        group.leased = before.saturating_add_signed(change);
+        if before >= NOISY_LEASES {
+            self.busy.remove(&(before, slot));
+        }
+        if group.leased >= NOISY_LEASES {
+            self.busy.insert((group.leased, slot));
+        }
+    }
+
+    /// The groups that may be noisy, those with most leases first.
+    pub(crate) fn busiest(&self) -> impl Iterator<Item = &Group> {
+        self.busy.iter().rev().filter_map(|(_, slot)| self.get(*slot))
     }
 
     /// Forgets the group in this slot if nothing is in it.

@@ -224,6 +224,9 @@ fn choose(book: &mut Book) -> Option<Item> {
     if !is_noisy(book, &first) {
         return Some(first);
     }
+    if book.is_all_noise() {
+        return Some(first);
+    }
     let quiet = book.ready_items().take(fairness::LOOK_AHEAD).find(|item| !is_noisy(book, item));
     Some(quiet.unwrap_or(first))
 }
