@@ -14,10 +14,10 @@ use crate::{Engine, EngineError};
 
 /// Rounds without any work before everyone counts as settled.
 const QUIET_ROUNDS: u32 = 4;
-/// Rounds after which settling waits in real time: work hangs on a disk or a peer.
+/// Rounds after which settling waits in real time: work hangs on a disk, or others keep the engine busy.
 const ROUNDS_IN_PLACE: u32 = 256;
-/// Rounds after which time goes on regardless.
-const ROUNDS_MAX: u32 = 5_000;
+/// Rounds after which time goes on regardless: about a tenth of a second, so that a jump ends under any load.
+const ROUNDS_MAX: u32 = ROUNDS_IN_PLACE + 100;
 /// The real wait of a late round.
 const LATE_ROUND: Duration = Duration::from_millis(1);
 

@@ -54,8 +54,11 @@ async fn receive_until_shutdown(engine: Arc<Engine>, queue: QueueId, done: Arc<M
         };
         for leased in leases.expect("the receive is answered") {
             let ack = Ack { queue, receipt: ReceiptRule::Unexpired, tokens: vec![leased.token] };
-            assert_eq!(engine.ack(ack).await, Ok(vec![Ok(())]));
-            assert!(done.lock().insert(leased.message.sequence), "acknowledged twice");
+            match engine.ack(ack).await.expect("the queue is there").as_slice() {
+                [Ok(())] => assert!(done.lock().insert(leased.message.sequence), "acknowledged twice"),
+                // The clock was moved between the receive and its ack; nothing else may end a lease that was given.
+                _ => assert!(engine.now() >= leased.until, "the lease was taken away"),
+            }
         }
         tokio::task::yield_now().await;
     }
@@ -68,11 +71,10 @@ async fn storm(answers: Answers) -> Bench {
     let committer = tokio::spawn({
         let engine = Arc::clone(&bench.engine);
         async move {
-            while !engine.is_shut_down() {
+            loop {
                 engine.commit();
                 tokio::task::yield_now().await;
             }
-            engine.commit();
         }
     });
     let receivers: Vec<_> = (0..RECEIVERS)
@@ -83,16 +85,21 @@ async fn storm(answers: Answers) -> Bench {
     for sender in senders {
         sender.await.expect("it sent everything");
     }
-    // Leases committed for somebody who had gone stay until they end.
     while done.lock().len() < SENDERS * MESSAGES_EACH {
-        bench.advance(seconds(30)).await;
+        if bench.engine.stats().waiting_receives.value() == RECEIVERS as u64 {
+            // All stand in line: what is left was leased for somebody who had gone, and stays so until its end.
+            bench.advance(seconds(30)).await;
+        } else {
+            tokio::task::yield_now().await;
+        }
     }
     assert_eq!(bench.engine.counts(queue).await.map(|counts| counts.stored()), Ok(0));
     bench.engine.shutdown();
     for receiver in receivers {
         receiver.await.expect("it ends with the engine");
     }
-    committer.await.expect("it ends with the engine");
+    // Last of all: a receive may still be telling the store of a lease it was too late with.
+    committer.abort();
     bench
 }
 
