@@ -1,7 +1,7 @@
 //! Delays of new messages.
 
 use kew_core::command::{Send, View};
-use kew_core::{Command, NewMessage, Policy, RuleError, State};
+use kew_core::{Command, Expiry, NewMessage, Policy, RuleError, State};
 use std::time::Duration;
 
 use super::Factory;
@@ -58,6 +58,20 @@ pub fn changed_delay_moves_what_is_in_a_fifo_queue_both_ways(factory: &dyn Facto
     assert!(stage.lease(queue, 10).is_empty());
     stage.at_second(60);
     assert_eq!(stage.leased_bodies(queue), ["g-1", "h-1"]);
+}
+
+pub fn lowered_delay_brings_groups_in_by_the_order_of_their_sends(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.named("q", Policy { delay: seconds(60), ..Policy::fifo() });
+    let names: Vec<String> = (0..20).map(|number| format!("g{number}-1")).collect();
+    for (place, name) in names.iter().enumerate() {
+        // Some with a life of their own, some with the queue's: a store may keep the two apart.
+        let expiry = if place % 3 == 0 { Expiry::Never } else { Expiry::ByQueue };
+        let message = NewMessage { expiry, ..stage.grouped(name, name) };
+        stage.send(queue, message);
+    }
+    stage.set_policy(queue, Policy::fifo());
+    assert_eq!(stage.peeked_bodies(queue, View::Ready), names);
 }
 
 pub fn changed_delay_leaves_messages_alone_that_were_leased(factory: &dyn Factory) {

@@ -110,6 +110,16 @@ pub fn rules_follow_a_renamed_queue(factory: &dyn Factory) {
     assert_eq!(stage.leased_bodies(target), ["lost"]);
 }
 
+pub fn rule_that_names_its_own_queue_follows_it_in_the_same_version(factory: &dyn Factory) {
+    let stage = Stage::new(factory);
+    let rule = dead_letters("old", 1, Carries::History);
+    let queue = stage.named("old", Policy { dead_letters: rule, ..Policy::standard() });
+    let renamed = stage.rename(queue, "new");
+    let rule = renamed.policy.dead_letters.as_ref().expect("the rule stays");
+    assert_eq!(rule.then, DeadLetterAction::MoveTo(Stage::key("new")));
+    assert_eq!(renamed.version, 2);
+}
+
 pub fn rename_to_a_taken_name_is_refused_and_to_its_own_is_not(factory: &dyn Factory) {
     let stage = Stage::new(factory);
     let one = stage.create(Stage::key("one"), Policy::standard());
