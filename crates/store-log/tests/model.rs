@@ -54,7 +54,7 @@ impl Store for Eager {
 
     fn commit(&self) -> bool {
         let waited = self.store.commit();
-        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_UPKEEP == 0 {
+        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_UPKEEP) {
             self.store.keep_up().unwrap();
         }
         waited

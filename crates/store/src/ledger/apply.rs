@@ -53,7 +53,7 @@ impl<S: Shelf> Ledger<S> {
             Change::Sent(sent) => self.apply_sent(at, sent, address),
             Change::Leased(leased) => self.apply_leased(at, leased),
             Change::Repeated { queue, until, sequences } => {
-                self.apply_repeated(at, *queue, *until, sequences)
+                self.apply_repeated(at, *queue, *until, sequences);
             }
             Change::Withdrawn { queue, sequences } => self.apply_withdrawn(*queue, sequences),
             Change::Acked { queue, sequences } => {

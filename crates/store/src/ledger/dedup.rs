@@ -91,7 +91,7 @@ impl Sends {
                     heads.partition_point(|other| *other < head),
                     heads.partition_point(|other| *other <= head),
                 );
-                (from < to).then(|| (generation.start, from as u64..to as u64))
+                (from < to).then_some((generation.start, from as u64..to as u64))
             }
         };
         self.generations.iter().rev().filter_map(places).collect()
