@@ -68,8 +68,7 @@ impl OnSimDisk {
 
     fn start(&self, disk: SimDisk) -> Arc<dyn Store> {
         let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
-        let (store, _) =
-            LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0)).unwrap();
+        let (store, _) = LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0)).unwrap();
         let store = Arc::new(Kept(store));
         *self.newest.lock() = Some((disk, store.clone()));
         store
