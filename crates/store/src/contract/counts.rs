@@ -31,6 +31,23 @@ pub fn figures_change_with_time_alone(factory: &dyn Factory) {
     }
 }
 
+pub fn oldest_message_tells_the_age_whatever_it_is_doing(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let began = stage.now();
+    assert_eq!(stage.counts(queue).oldest_sent_at, None);
+    stage.send_text(queue, &["old"]);
+    stage.pass(seconds(1));
+    stage.send_text(queue, &["young"]);
+    assert_eq!(stage.counts(queue).oldest_sent_at, Some(began));
+    let old = stage.lease(queue, 1);
+    assert_eq!(stage.counts(queue).oldest_sent_at, Some(began));
+    for leased in old {
+        assert_eq!(stage.ack(leased.token), Ok(()));
+    }
+    assert_eq!(stage.counts(queue).oldest_sent_at, Some(began.plus(seconds(1))));
+}
+
 pub fn figures_survive_a_long_mixed_life(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.standard();

@@ -331,6 +331,7 @@ macro_rules! contract_tests {
         $crate::contract_tests! { @topic $factory, counts:
             three_states_add_up_to_all_messages,
             figures_change_with_time_alone,
+            oldest_message_tells_the_age_whatever_it_is_doing,
             figures_survive_a_long_mixed_life,
             fifo_figures_are_exact_too,
         }

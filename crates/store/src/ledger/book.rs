@@ -119,8 +119,16 @@ impl Book {
             in_flight: self.in_flight,
             delayed,
             body_bytes: self.body_bytes,
-            oldest_sent_at: None,
+            oldest_sent_at: self.oldest_sent_at(),
         }
+    }
+
+    /// When the oldest message was sent. Looks at every lease, of which there are never very many, and at the front of
+    /// everything that is in order.
+    fn oldest_sent_at(&self) -> Option<Timestamp> {
+        let entries = self.entries.values().map(|entry| entry.item.sent_at).min();
+        let rest = self.fifo.as_ref().and_then(|fifo| fifo.oldest()).map(|(_, sent_at)| sent_at);
+        [entries, rest, self.ready.oldest_sent_at(), self.far.oldest_sent_at()].into_iter().flatten().min()
     }
 
     /// The slot of a group, plus one, as [`Item::group`] has it.

@@ -123,6 +123,12 @@ impl Far {
         self.buckets.values().flatten().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// When the oldest message was sent, by the first block of each bucket.
+    pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
+        let firsts = self.buckets.values().filter_map(|blocks| blocks.iter().find(|block| block.live() > 0));
+        firsts.flat_map(|block| block.live_items().map(|(_, item)| item.sent_at)).min()
+    }
+
     /// All blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.buckets.values().flatten()

@@ -152,6 +152,12 @@ impl Lane {
         self.blocks.iter().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// When the oldest message of the first block was sent: those behind were sent later, or moved here.
+    pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
+        let first = self.blocks.iter().find(|block| block.live() > 0)?;
+        first.live_items().map(|(_, item)| item.sent_at).min()
+    }
+
     /// All blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter()

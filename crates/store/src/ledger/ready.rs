@@ -228,6 +228,12 @@ impl Ready {
         self.review_expiry(retention);
     }
 
+    /// When the oldest of the first messages of each lane, and of those aside, was sent.
+    pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
+        let lanes = std::iter::once(&self.lane).chain(self.folded.values());
+        lanes.filter_map(Lane::oldest_sent_at).chain(self.aside.values().map(|item| item.sent_at)).min()
+    }
+
     /// All blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.lane.blocks().chain(self.folded.values().flat_map(Lane::blocks))
