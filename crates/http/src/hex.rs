@@ -1,0 +1,44 @@
+//! Bytes as lower-case hex digits, and sixteen of them as a UUID.
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes `bytes` as hex digits at the end of `text`.
+pub fn push(text: &mut Vec<u8>, bytes: &[u8]) {
+    text.extend(bytes.iter().flat_map(|byte| digits(*byte)));
+}
+
+/// Sixteen bytes in the form of a UUID.
+pub fn uuid(bytes: [u8; 16]) -> [u8; 36] {
+    let mut text = [b'-'; 36];
+    // Where each byte's two digits stand: hyphens are at 8, 13, 18 and 23.
+    const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+    for (byte, place) in bytes.iter().zip(PLACES) {
+        let [high, low] = digits(*byte);
+        text[place] = high;
+        text[place + 1] = low;
+    }
+    text
+}
+
+fn digits(byte: u8) -> [u8; 2] {
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::MessageId;
+
+    #[test]
+    fn digits_are_lower_case_and_high_first() {
+        let mut text = Vec::new();
+        push(&mut text, &[0x00, 0x1f, 0xab, 0xff]);
+        assert_eq!(text, b"001fabff");
+    }
+
+    #[test]
+    fn uuid_is_what_a_message_id_shows() {
+        let id = MessageId::from_chance(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
+        assert_eq!(uuid(id.0), id.to_string().as_bytes());
+    }
+}

@@ -1,0 +1,45 @@
+//! A reply, whole: written at once.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::Full;
+
+/// What a front-end answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// Headers beside those of the connection (length, date).
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// A reply of this status and content.
+    pub fn new(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Self {
+        let mut headers = HeaderMap::with_capacity(4);
+        headers.insert(CONTENT_TYPE, content_type);
+        Self { status, headers, body: body.into() }
+    }
+
+    /// A line of plain text, for whatever happens before a front-end is asked.
+    pub fn text(status: StatusCode, line: &str) -> Self {
+        let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+        Self::new(status, content_type, format!("{line}\n"))
+    }
+
+    /// The same with one more header.
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}

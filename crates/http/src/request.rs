@@ -1,0 +1,82 @@
+//! A request as front-ends see it: whole, bounded, named and stamped.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use kew_core::Timestamp;
+
+use crate::hex;
+
+/// One request, its body read to the end.
+#[derive(Debug)]
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// Its target.
+    pub uri: Uri,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body; a slice of the connection's read buffer, so what outlives the request is copied.
+    pub body: Bytes,
+    /// Its name in replies and logs.
+    pub id: RequestId,
+    /// When its head had arrived, in engine time.
+    pub received_at: Timestamp,
+}
+
+impl Request {
+    /// A header's text, if it is there and is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// A random name for one request, shown as a UUID.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId {
+    text: [u8; 36],
+}
+
+impl RequestId {
+    /// The id made of these bits of chance.
+    pub fn from_chance(bits: u128) -> Self {
+        let mut bytes = bits.to_be_bytes();
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self { text: hex::uuid(bytes) }
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text).unwrap_or_default()
+    }
+
+    /// Its text as a header.
+    pub fn header(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.text).expect("hex digits and hyphens may stand in a header")
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_id_reads_as_a_version_four_uuid() {
+        assert_eq!(RequestId::from_chance(0).as_str(), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(RequestId::from_chance(u128::MAX).to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+}

@@ -1,0 +1,31 @@
+//! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
+
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::ServeArgs;
+
+/// A durable message-queue server.
+#[derive(Parser, Debug)]
+#[command(name = "kew", version, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve queues until SIGTERM or Ctrl-C
+    Serve(ServeArgs),
+}
+
+/// Runs the command that was given.
+pub fn run() -> ExitCode {
+    // Wrong usage ends here, with exit code 2 and what is allowed.
+    match Line::parse().command {
+        Command::Serve(serve) => serve::run(&serve),
+    }
+}

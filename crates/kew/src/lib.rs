@@ -1,0 +1,9 @@
+//! Kew, the program: it reads settings, puts the rooms together, listens, and stops cleanly.
+
+pub mod assemble;
+pub mod cli;
+pub mod config;
+pub mod listen;
+pub mod log;
+pub mod machine;
+pub mod shutdown;

@@ -1,0 +1,360 @@
+//! The end of a pass: when to commit what the pass applied, and on which thread.
+//!
+//! Steps are applied as requests come; their answers wait until their batch is written and synced. A commit costs much
+//! the same for one request as for sixty, so it pays to let a pass's requests share one, and never to wait for requests
+//! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
+//! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
+//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use kew_core::{Command, Outcome, Timestamp};
+use kew_store::{Store, Submission};
+use tokio::sync::Notify;
+
+/// Looks at the sockets in a row that may bring nothing new.
+const EMPTY_PASSES_MAX: u32 = 8;
+/// Groups that are remembered.
+const GROUPS: usize = 8;
+/// A sync that takes longer than this on average does not happen on the event loop.
+const SLOW_SYNC: Duration = Duration::from_micros(400);
+
+/// A store whose commits an event loop does.
+pub struct Paced<S> {
+    store: Arc<S>,
+    /// Something may wait for a commit.
+    rung: AtomicBool,
+    bell: Notify,
+    /// Answers that surely wait for the next commit.
+    waiting: AtomicU32,
+    /// Whether one of them waits for a sync.
+    syncs: AtomicBool,
+}
+
+impl<S: Store + 'static> Paced<S> {
+    /// `store`, which must leave its commits to its caller.
+    pub fn new(store: Arc<S>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            rung: AtomicBool::new(false),
+            bell: Notify::new(),
+            waiting: AtomicU32::new(0),
+            syncs: AtomicBool::new(false),
+        })
+    }
+
+    /// Commits whatever comes, for as long as it is polled. One task of the event loop that takes the steps.
+    pub async fn commit_as_it_comes(self: Arc<Self>) {
+        let mut pace = Pace::default();
+        loop {
+            self.rings().await;
+            self.gather(pace.target()).await;
+            // Taken down before the commit: a step from another thread that comes too late for it rings again.
+            self.rung.store(false, Ordering::SeqCst);
+            let group = self.waiting.swap(0, Ordering::Relaxed);
+            let syncs = self.syncs.swap(false, Ordering::Relaxed);
+            let begun = Instant::now();
+            if syncs && pace.is_slow() {
+                self.commit_elsewhere().await;
+            } else {
+                self.store.commit();
+            }
+            if syncs {
+                pace.synced(begun.elapsed());
+            }
+            pace.grouped(group);
+        }
+    }
+
+    async fn rings(&self) {
+        while !self.rung.load(Ordering::SeqCst) {
+            self.bell.notified().await;
+        }
+    }
+
+    /// Lets the other tasks of the loop go on until enough answers wait, or no more come.
+    async fn gather(&self, target: u32) {
+        let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
+        while seen < target && empty_passes < EMPTY_PASSES_MAX {
+            tokio::task::yield_now().await;
+            let now = self.waiting.load(Ordering::Relaxed);
+            empty_passes = if now == seen { empty_passes + 1 } else { 0 };
+            seen = now;
+        }
+    }
+
+    async fn commit_elsewhere(&self) {
+        let store = Arc::clone(&self.store);
+        let committed = tokio::task::spawn_blocking(move || store.commit());
+        // It does not panic, and the runtime outlives this task: there is nothing else to hear.
+        let _committed = committed.await;
+    }
+
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            self.bell.notify_one();
+        }
+    }
+}
+
+impl<S: Store + 'static> Store for Paced<S> {
+    fn step(&self, now: Timestamp, command: Command) -> Submission {
+        let submission = self.store.step(now, command);
+        match submission.peek().map_or(Waits::Perhaps, Waits::of) {
+            Waits::ForSync => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                self.syncs.store(true, Ordering::Relaxed);
+            }
+            Waits::ForWrite => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            Waits::Perhaps => {}
+        }
+        // Any step may have done due work, which somebody has to write down.
+        self.ring();
+        submission
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.store.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.store.newest_instant()
+    }
+
+    fn commit(&self) -> bool {
+        self.store.commit()
+    }
+}
+
+/// What an answer waits for.
+enum Waits {
+    ForSync,
+    ForWrite,
+    /// Something it rests on, if anything: nothing to gather for.
+    Perhaps,
+}
+
+impl Waits {
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Sent(_)
+            | Outcome::Acked(_)
+            | Outcome::Extended(_)
+            | Outcome::Released(_)
+            | Outcome::Queue(_)
+            | Outcome::QueueDeleted { .. }
+            | Outcome::Purged(_)
+            | Outcome::Move(_)
+            | Outcome::MovedChosen(_) => Self::ForSync,
+            Outcome::Leased(leases) if !leases.is_empty() => Self::ForWrite,
+            Outcome::Leased(_)
+            | Outcome::Withdrawn(_)
+            | Outcome::Peeked(_)
+            | Outcome::Counts(_)
+            | Outcome::Moves(_)
+            | Outcome::Queues(_)
+            | Outcome::Documents(_)
+            | Outcome::History(_)
+            | Outcome::Done => Self::Perhaps,
+        }
+    }
+}
+
+/// What the last commits were like, and what the next should be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    groups: [u32; GROUPS],
+    next: usize,
+    /// Smoothed over about eight syncs.
+    sync: Duration,
+}
+
+impl Pace {
+    /// How many answers to hope for: at one connection one, so that nothing ever waits for nobody.
+    pub fn target(&self) -> u32 {
+        let largest = self.groups.iter().copied().max().unwrap_or_default();
+        largest.saturating_sub(largest / 8).max(1)
+    }
+
+    /// Notes how many answers a commit released.
+    pub fn grouped(&mut self, group: u32) {
+        if let (1.., Some(slot)) = (group, self.groups.get_mut(self.next)) {
+            *slot = group;
+            self.next = (self.next + 1) % GROUPS;
+        }
+    }
+
+    /// Notes how long a commit with a sync took.
+    pub fn synced(&mut self, took: Duration) {
+        self.sync = if self.sync.is_zero() { took } else { (self.sync * 7 + took) / 8 };
+    }
+
+    /// Whether the next sync is better done elsewhere.
+    pub fn is_slow(&self) -> bool {
+        self.sync > SLOW_SYNC
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::outcome::Sent;
+    use kew_core::{LeaseToken, QueueId, Sequence};
+    use kew_store::{Gate, StoreError};
+    use parking_lot::Mutex;
+    use std::task::{Context, Poll, Waker};
+    use std::thread::ThreadId;
+
+    /// Sends that wait for a commit; commits are remembered.
+    #[derive(Default)]
+    struct Recorder {
+        gate: Arc<RecorderGate>,
+        commits: Mutex<Vec<(u32, ThreadId)>>,
+        slow: bool,
+    }
+
+    #[derive(Default)]
+    struct RecorderGate {
+        open_through: Mutex<u64>,
+        pending: Mutex<(u32, Vec<Waker>)>,
+    }
+
+    impl Gate for RecorderGate {
+        fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+            if *self.open_through.lock() >= batch {
+                return Poll::Ready(Ok(()));
+            }
+            self.pending.lock().1.push(cx.waker().clone());
+            Poll::Pending
+        }
+    }
+
+    impl Store for Recorder {
+        fn step(&self, _: Timestamp, _: Command) -> Submission {
+            self.gate.pending.lock().0 += 1;
+            let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 0, mac: 0 };
+            let sent = Sent {
+                id: Default::default(),
+                sequence: Sequence(1),
+                sent_at: Timestamp::ZERO,
+                visible_at: Timestamp::ZERO,
+                expires_at: None,
+                token,
+                duplicate: false,
+            };
+            let batch = *self.gate.open_through.lock() + 1;
+            Submission::applied(Outcome::Sent(vec![sent]), batch, Arc::clone(&self.gate) as _)
+        }
+
+        fn next_due(&self) -> Option<Timestamp> {
+            None
+        }
+
+        fn newest_instant(&self) -> Timestamp {
+            Timestamp::ZERO
+        }
+
+        fn commit(&self) -> bool {
+            if self.slow {
+                std::thread::sleep(SLOW_SYNC * 2);
+            }
+            let (group, wakers) = std::mem::take(&mut *self.gate.pending.lock());
+            self.commits.lock().push((group, std::thread::current().id()));
+            *self.gate.open_through.lock() += 1;
+            wakers.into_iter().for_each(Waker::wake);
+            group > 0
+        }
+    }
+
+    /// So many clients on one event loop, each sending so often, one after the other.
+    async fn clients(store: Recorder, clients: usize, sends: usize) -> Vec<(u32, ThreadId)> {
+        let store = Arc::new(store);
+        let paced = Paced::new(Arc::clone(&store));
+        let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+        let tasks: Vec<_> = (0..clients)
+            .map(|client| {
+                let paced = Arc::clone(&paced);
+                tokio::spawn(async move {
+                    for _ in 0..sends {
+                        // They come in different passes.
+                        for _ in 0..client % 4 {
+                            tokio::task::yield_now().await;
+                        }
+                        paced.step(Timestamp::ZERO, Command::Due).await.expect("it is committed");
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("it ends");
+        }
+        committer.abort();
+        std::mem::take(&mut *store.commits.lock())
+    }
+
+    #[tokio::test]
+    async fn one_client_never_waits_for_another() {
+        let commits = clients(Recorder::default(), 1, 20).await;
+        assert_eq!(commits.len(), 20, "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn many_clients_share_commits_although_they_come_in_different_passes() {
+        let commits = clients(Recorder::default(), 16, 50).await;
+        let settled = &commits[20..commits.len() - 20];
+        assert!(settled.iter().all(|(group, _)| *group >= 14), "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn clients_that_left_are_not_waited_for_long() {
+        let mut pace = Pace::default();
+        pace.grouped(64);
+        assert_eq!(pace.target(), 56);
+        for _ in 0..GROUPS {
+            pace.grouped(2);
+        }
+        assert_eq!(pace.target(), 2);
+    }
+
+    #[test]
+    fn the_target_is_seven_eighths_and_at_least_one() {
+        for (largest, target) in [(0, 1), (1, 1), (2, 2), (7, 7), (8, 7), (16, 14), (64, 56)] {
+            let mut pace = Pace::default();
+            pace.grouped(largest);
+            assert_eq!(pace.target(), target, "{largest}");
+        }
+    }
+
+    #[tokio::test]
+    async fn slow_syncs_happen_on_another_thread() {
+        let store = Recorder { slow: true, ..Recorder::default() };
+        let commits = clients(store, 2, 10).await;
+        let here = std::thread::current().id();
+        assert_eq!(
+            commits.first().map(|(_, thread)| *thread),
+            Some(here),
+            "the first is not known to be slow"
+        );
+        assert!(commits.iter().skip(1).all(|(_, thread)| *thread != here), "{commits:?}");
+    }
+
+    #[test]
+    fn one_slow_sync_among_fast_ones_changes_nothing() {
+        let mut pace = Pace::default();
+        pace.synced(Duration::from_micros(100));
+        pace.synced(Duration::from_micros(2_000));
+        assert!(!pace.is_slow());
+        for _ in 0..20 {
+            pace.synced(Duration::from_micros(2_000));
+        }
+        assert!(pace.is_slow());
+        for _ in 0..40 {
+            pace.synced(Duration::from_micros(100));
+        }
+        assert!(!pace.is_slow());
+    }
+}

@@ -1,0 +1,115 @@
+//! What only the machine knows: chance, the time, and how many files may be open.
+
+use std::fmt;
+use std::time::{Duration, Instant, SystemTime};
+
+use kew_core::{Entropy, Timestamp, time::millis};
+use kew_engine::TimeSource;
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const BLOCK_BYTES: usize = 4096;
+
+/// The system's random numbers, fetched a block at a time: a system call for each would cost more than its use.
+pub struct SystemEntropy {
+    /// Guards what is left of the block.
+    block: Mutex<Block>,
+}
+
+struct Block {
+    bytes: Box<[u8; BLOCK_BYTES]>,
+    used: usize,
+}
+
+impl SystemEntropy {
+    /// The system's entropy, if it has any.
+    pub fn new() -> Result<Self, getrandom::Error> {
+        let mut bytes = Box::new([0; BLOCK_BYTES]);
+        getrandom::fill(&mut *bytes)?;
+        Ok(Self { block: Mutex::new(Block { bytes, used: 0 }) })
+    }
+
+    fn take<const N: usize>(&self) -> [u8; N] {
+        let mut block = self.block.lock();
+        if block.used + N > BLOCK_BYTES {
+            // Ids and lease tokens without chance would be worse than none: there is nothing to go on with.
+            getrandom::fill(&mut *block.bytes).expect("the system that gave random numbers still does");
+            block.used = 0;
+        }
+        let from = block.used;
+        block.used += N;
+        let mut taken = [0; N];
+        taken.copy_from_slice(&block.bytes[from..from + N]);
+        taken
+    }
+}
+
+impl Entropy for SystemEntropy {
+    fn bits(&self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+
+    fn wide_bits(&self) -> u128 {
+        u128::from_ne_bytes(self.take())
+    }
+}
+
+impl fmt::Debug for SystemEntropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SystemEntropy")
+    }
+}
+
+/// The system's clocks.
+#[derive(Debug)]
+pub struct SystemTimeSource {
+    begun: Instant,
+}
+
+impl Default for SystemTimeSource {
+    fn default() -> Self {
+        Self { begun: Instant::now() }
+    }
+}
+
+impl TimeSource for SystemTimeSource {
+    fn system(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Timestamp(millis(since))
+    }
+
+    fn steady(&self) -> Duration {
+        self.begun.elapsed()
+    }
+}
+
+/// Raises the soft limit of open files to the hard one, and says how many files may be open now.
+pub fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // Where it is refused, the limit that holds is the one that is asked for next.
+        let _raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn chance_goes_on_across_blocks_without_repeating() {
+        let entropy = SystemEntropy::new().expect("the system has entropy");
+        let mut seen = HashSet::new();
+        for _ in 0..2_000 {
+            assert!(seen.insert(u128::from(entropy.bits())));
+            assert!(seen.insert(entropy.wide_bits()));
+        }
+    }
+
+    #[test]
+    fn raising_the_limit_again_changes_nothing() {
+        assert_eq!(raise_open_files(), raise_open_files());
+    }
+}

@@ -1,0 +1,27 @@
+//! Bodies into requests: every member read, none interpreted.
+//!
+//! Texts are borrowed from the body where they hold no escapes. Unknown members are ignored, `null` counts as absent;
+//! members SQS knows and this version does not serve are [`NotYet`], and refused when they hold something.
+
+pub(crate) mod queue_url;
+mod requests;
+mod text;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::error::{Code, WireError};
+
+pub(crate) use requests::{CreateQueue, DeleteMessage, GetQueueUrl, ReceiveMessage, SendMessage};
+pub(crate) use text::{NotYet, Text};
+
+/// Reads a request's body; an empty one is an empty object.
+pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, WireError> {
+    let json: &[u8] = if body.is_empty() { b"{}" } else { body };
+    if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(WireError::new(Code::Serialization).saying("The request body is not a JSON object."));
+    }
+    serde_json::from_slice(json).map_err(|error| {
+        WireError::new(Code::Serialization).saying(format!("The request body cannot be read: {error}."))
+    })
+}

@@ -1,0 +1,283 @@
+//! What SQS calls a refusal: codes, statuses and texts, and which of the engine's errors is which.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use kew_core::RuleError;
+use kew_engine::EngineError;
+
+/// A request that was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{code:?}: {message}")]
+pub struct WireError {
+    code: Code,
+    message: Cow<'static, str>,
+    /// For our log, never for the client.
+    cause: Option<String>,
+    protocol: Protocol,
+}
+
+/// In which protocol an error is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protocol {
+    Json,
+    Query,
+}
+
+impl WireError {
+    /// An error with its usual text.
+    pub fn new(code: Code) -> Self {
+        Self { code, message: Cow::Borrowed(code.usual_text()), cause: None, protocol: Protocol::Json }
+    }
+
+    /// A parameter that must be there is not.
+    pub fn missing(name: &str) -> Self {
+        Self::new(Code::MissingParameter).saying(format!("The request must contain the parameter {name}."))
+    }
+
+    /// A parameter has a value it may not have.
+    pub fn invalid_value(name: &str, value: impl fmt::Display, reason: &str) -> Self {
+        let text = format!("Value {value} for parameter {name} is invalid. Reason: {reason}");
+        Self::new(Code::InvalidParameterValue).saying(text)
+    }
+
+    /// A receipt handle that this queue never gave out.
+    pub fn bad_receipt(handle: &str) -> Self {
+        let text = format!("The input receipt handle \"{handle}\" is not a valid receipt handle.");
+        Self::new(Code::ReceiptHandleIsInvalid).saying(text)
+    }
+
+    /// A parameter of SQS that has no effect here yet.
+    pub fn not_yet(name: &str) -> Self {
+        let text = format!("The parameter {name} is not supported by this version of Kew.");
+        Self::new(Code::UnsupportedOperation).saying(text)
+    }
+
+    /// The same with another text.
+    pub fn saying(mut self, text: impl Into<Cow<'static, str>>) -> Self {
+        self.message = text.into();
+        self
+    }
+
+    pub(crate) fn to(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    fn because(mut self, cause: impl fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// What the client reads.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What went wrong inside, when something did.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+}
+
+impl From<Code> for WireError {
+    fn from(code: Code) -> Self {
+        Self::new(code)
+    }
+}
+
+/// SQS's errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// No such queue.
+    QueueDoesNotExist,
+    /// The name is taken by a queue with other settings.
+    QueueNameExists,
+    /// A receipt handle that was never given out for this queue.
+    ReceiptHandleIsInvalid,
+    /// A parameter has a value it may not have.
+    InvalidParameterValue,
+    /// A parameter that must be there is not.
+    MissingParameter,
+    /// A queue attribute has a value it may not have.
+    InvalidAttributeValue,
+    /// A body holds characters it may not hold.
+    InvalidMessageContents,
+    /// Too many messages in flight.
+    OverLimit,
+    /// A bound of the server was reached; try again later.
+    RequestThrottled,
+    /// No such move task, or source of one.
+    ResourceNotFound,
+    /// Understood, and not possible.
+    UnsupportedOperation,
+    /// The target names no action served here.
+    UnknownOperation,
+    /// The Query protocol's word for the same.
+    InvalidAction,
+    /// A path that is nothing of SQS.
+    UnknownPath,
+    /// The body cannot be read.
+    Serialization,
+    /// The store refuses for now; whether the request was done may be unknown.
+    ServiceUnavailable,
+    /// A fault of the server.
+    InternalFailure,
+}
+
+/// Whose fault it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The client's.
+    Sender,
+    /// The server's.
+    Receiver,
+}
+
+impl Fault {
+    /// Its name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "Sender",
+            Self::Receiver => "Receiver",
+        }
+    }
+}
+
+/// How a code looks on the wire.
+pub(crate) struct Look {
+    /// The JSON protocol's `__type`.
+    pub(crate) json: &'static str,
+    /// The Query protocol's code.
+    pub(crate) query: &'static str,
+    pub(crate) status: u16,
+    pub(crate) fault: Fault,
+}
+
+impl Code {
+    pub(crate) fn look(self) -> Look {
+        let (json, query, status) = match self {
+            Self::QueueDoesNotExist => {
+                ("com.amazonaws.sqs#QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400)
+            }
+            Self::QueueNameExists => ("com.amazonaws.sqs#QueueNameExists", "QueueAlreadyExists", 400),
+            Self::ReceiptHandleIsInvalid => {
+                ("com.amazonaws.sqs#ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", 404)
+            }
+            Self::InvalidParameterValue => {
+                ("com.amazon.coral.service#InvalidParameterValueException", "InvalidParameterValue", 400)
+            }
+            Self::MissingParameter => {
+                ("com.amazon.coral.service#MissingRequiredParameterException", "MissingParameter", 400)
+            }
+            Self::InvalidAttributeValue => {
+                ("com.amazonaws.sqs#InvalidAttributeValue", "InvalidAttributeValue", 400)
+            }
+            Self::InvalidMessageContents => {
+                ("com.amazonaws.sqs#InvalidMessageContents", "InvalidMessageContents", 400)
+            }
+            Self::OverLimit => ("com.amazonaws.sqs#OverLimit", "OverLimit", 403),
+            Self::RequestThrottled => ("com.amazonaws.sqs#RequestThrottled", "RequestThrottled", 403),
+            Self::ResourceNotFound => {
+                ("com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException", 404)
+            }
+            Self::UnsupportedOperation => {
+                ("com.amazonaws.sqs#UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", 400)
+            }
+            Self::UnknownOperation => {
+                ("com.amazon.coral.service#UnknownOperationException", "InvalidAction", 400)
+            }
+            Self::InvalidAction => ("com.amazon.coral.service#InvalidAction", "InvalidAction", 400),
+            Self::UnknownPath => {
+                ("com.amazon.coral.service#UnknownOperationException", "UnknownOperationException", 404)
+            }
+            Self::Serialization => {
+                ("com.amazon.coral.service#SerializationException", "SerializationException", 400)
+            }
+            Self::ServiceUnavailable => {
+                ("com.amazon.coral.service#ServiceUnavailableException", "ServiceUnavailable", 503)
+            }
+            Self::InternalFailure => ("com.amazon.coral.service#InternalFailure", "InternalFailure", 500),
+        };
+        Look { json, query, status, fault: if status < 500 { Fault::Sender } else { Fault::Receiver } }
+    }
+
+    fn usual_text(self) -> &'static str {
+        match self {
+            Self::QueueDoesNotExist => "The specified queue does not exist.",
+            Self::QueueNameExists => "A queue already exists with the same name and a different value.",
+            Self::ReceiptHandleIsInvalid => "The input receipt handle is invalid.",
+            Self::InvalidParameterValue => "One or more parameters are invalid.",
+            Self::MissingParameter => "The request must contain a parameter that is missing.",
+            Self::InvalidAttributeValue => "An attribute has an invalid value.",
+            Self::InvalidMessageContents => "Invalid characters found.",
+            Self::OverLimit => {
+                "Too many messages in flight: delete some, or let their visibility timeouts end."
+            }
+            Self::RequestThrottled => "The request was throttled: try again later.",
+            Self::ResourceNotFound => "The resource does not exist.",
+            Self::UnsupportedOperation => "This operation is not supported.",
+            Self::UnknownOperation | Self::UnknownPath => "The operation is not known.",
+            Self::InvalidAction => "The action is not valid for this endpoint.",
+            Self::Serialization => "The request body cannot be read.",
+            Self::ServiceUnavailable => "The service cannot do this now: try again later.",
+            Self::InternalFailure => "The service failed.",
+        }
+    }
+}
+
+impl From<EngineError> for WireError {
+    fn from(error: EngineError) -> Self {
+        let invalid = |text: &'static str| Self::new(Code::InvalidParameterValue).saying(text);
+        match error {
+            EngineError::QueueNotFound => Code::QueueDoesNotExist.into(),
+            EngineError::QueueExists(_) => Code::QueueNameExists.into(),
+            EngineError::VersionChanged => Self::new(Code::ServiceUnavailable).because(error),
+            EngineError::TokenForged | EngineError::TokenOfOtherQueue => Code::ReceiptHandleIsInvalid.into(),
+            EngineError::MessageNotFound => {
+                invalid("Message does not exist or is not available for visibility timeout change.")
+            }
+            EngineError::TokenStale | EngineError::LeaseEnded => invalid("The receipt handle has expired."),
+            EngineError::LeaseTooLong { .. } => {
+                invalid("Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
+            }
+            EngineError::TooManyInFlight => Code::OverLimit.into(),
+            EngineError::GroupMissing => Self::missing("MessageGroupId"),
+            EngineError::DeduplicationMissing => invalid(
+                "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+            ),
+            EngineError::DeduplicationNotAllowed | EngineError::DelayNotAllowed => {
+                invalid("The request include parameter that is not valid for this queue type.")
+            }
+            EngineError::DocumentTooLarge { .. } | EngineError::KindChange => {
+                Code::InvalidAttributeValue.into()
+            }
+            EngineError::TaskNotFound => Self::new(Code::ResourceNotFound).saying("Task does not exist."),
+            EngineError::TaskRunning => invalid(
+                "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+            ),
+            EngineError::Overloaded { .. } => Self::new(Code::RequestThrottled).because(error),
+            EngineError::NoSpace | EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => {
+                Self::new(Code::ServiceUnavailable).because(error)
+            }
+            EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
+                Self::new(Code::InternalFailure).because(error)
+            }
+        }
+    }
+}
+
+impl From<RuleError> for WireError {
+    fn from(error: RuleError) -> Self {
+        EngineError::from(error).into()
+    }
+}

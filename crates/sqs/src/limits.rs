@@ -1,0 +1,130 @@
+//! SQS's own limits, each by the name it is published under.
+
+use std::time::Duration;
+
+use crate::error::{Code, WireError};
+
+/// A whole number with bounds.
+pub(crate) struct IntegerRange {
+    name: &'static str,
+    min: i64,
+    max: i64,
+    reason: &'static str,
+}
+
+impl IntegerRange {
+    /// The number, if it is within the bounds. What is not given is not checked.
+    pub(crate) fn check(&self, given: Option<i64>) -> Result<Option<u32>, WireError> {
+        let Some(number) = given else { return Ok(None) };
+        if number < self.min || number > self.max {
+            return Err(WireError::invalid_value(self.name, number, self.reason));
+        }
+        Ok(u32::try_from(number).ok())
+    }
+
+    /// The same as whole seconds.
+    pub(crate) fn seconds(&self, given: Option<i64>) -> Result<Option<Duration>, WireError> {
+        Ok(self.check(given)?.map(|seconds| Duration::from_secs(u64::from(seconds))))
+    }
+}
+
+/// Messages of one receive.
+pub(crate) const MAX_NUMBER_OF_MESSAGES: IntegerRange = IntegerRange {
+    name: "MaxNumberOfMessages",
+    min: 1,
+    max: 10,
+    reason: "Must be between 1 and 10, if provided.",
+};
+
+/// How long a receive waits.
+pub(crate) const WAIT_TIME_SECONDS: IntegerRange =
+    IntegerRange { name: "WaitTimeSeconds", min: 0, max: 20, reason: "Must be >= 0 and <= 20, if provided." };
+
+/// How long a received message stays hidden.
+pub(crate) const VISIBILITY_TIMEOUT: IntegerRange = IntegerRange {
+    name: "VisibilityTimeout",
+    min: 0,
+    max: 43_200,
+    reason: "Must be between 0 and 43200, if provided.",
+};
+
+/// How long a new message stays hidden.
+pub(crate) const DELAY_SECONDS: IntegerRange =
+    IntegerRange { name: "DelaySeconds", min: 0, max: 900, reason: "DelaySeconds must be >= 0 and <= 900." };
+
+/// The longest a message may stay hidden by one receive, from the arrival of its request.
+pub(crate) const VISIBILITY_TOTAL: Duration = Duration::from_secs(43_200);
+
+/// Bytes of bodies in one reply to a receive; the first message always fits.
+pub(crate) const RECEIVE_BODY_BYTES: u64 = 8 << 20;
+
+const QUEUE_NAME_LENGTH: usize = 80;
+
+/// Refuses what cannot name a standard queue.
+pub(crate) fn check_queue_name(name: &str) -> Result<(), WireError> {
+    let is_legal = (1..=QUEUE_NAME_LENGTH).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    if is_legal {
+        return Ok(());
+    }
+    let text = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
+    Err(WireError::new(Code::InvalidParameterValue).saying(text))
+}
+
+/// Refuses a body with characters outside `#x9 | #xA | #xD | #x20-#xD7FF | #xE000-#xFFFD | #x10000-#x10FFFF`.
+pub(crate) fn check_characters(body: &str) -> Result<(), WireError> {
+    let bytes = body.as_bytes();
+    // One pass that a compiler turns into wide compares; only what looks suspicious is looked at closely.
+    let suspicious = bytes.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == 0xef));
+    let is_legal = |c: char| match c {
+        '\t' | '\n' | '\r' => true,
+        c => c >= ' ' && c != '\u{fffe}' && c != '\u{ffff}',
+    };
+    if !suspicious || body.chars().all(is_legal) {
+        return Ok(());
+    }
+    let text = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF";
+    Err(WireError::new(Code::InvalidMessageContents).saying(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_at_their_edges() {
+        for (given, legal) in [(-1, false), (0, false), (1, true), (10, true), (11, false), (i64::MAX, false)]
+        {
+            assert_eq!(MAX_NUMBER_OF_MESSAGES.check(Some(given)).is_ok(), legal, "{given}");
+        }
+        assert_eq!(WAIT_TIME_SECONDS.check(None), Ok(None));
+    }
+
+    #[test]
+    fn queue_names_are_letters_digits_hyphens_and_underscores() {
+        let longest = "n".repeat(80);
+        let too_long = "n".repeat(81);
+        for (name, legal) in [
+            ("a", true),
+            ("A-b_9", true),
+            (longest.as_str(), true),
+            ("", false),
+            ("a.fifo", false),
+            ("a/b", false),
+            ("ä", false),
+            (too_long.as_str(), false),
+        ] {
+            assert_eq!(check_queue_name(name).is_ok(), legal, "{name}");
+        }
+    }
+
+    #[test]
+    fn characters_xml_forbids_are_refused_and_no_others() {
+        for legal in ["\t\n\r ~", "é\u{d7ff}\u{e000}\u{fffd}\u{10000}\u{10ffff}", "ﬀ\u{feff}"] {
+            assert_eq!(check_characters(legal), Ok(()), "{legal:?}");
+        }
+        for illegal in ["\0", "a\u{1f}", "\u{b}", "\u{fffe}", "\u{ffff}"] {
+            assert!(check_characters(illegal).is_err(), "{illegal:?}");
+        }
+    }
+}

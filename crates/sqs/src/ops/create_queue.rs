@@ -1,0 +1,29 @@
+//! CreateQueue: idempotent, as far as settings go.
+
+use kew_core::command::{Ack, CreateQueue};
+use kew_core::{Policy, QueueKey, ReceiptRule};
+use kew_engine::EngineError;
+use kew_http::Reply;
+
+use crate::error::WireError;
+use crate::{Context, decode, limits};
+
+pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
+    let request: decode::CreateQueue<'_> = decode::read(&cx.request.body)?;
+    let name = request.queue_name.as_deref().ok_or_else(|| WireError::missing("QueueName"))?;
+    limits::check_queue_name(name)?;
+    request.refuse_not_yet()?;
+    let key = QueueKey::new(cx.settings.account, cx.region, name);
+    let create = CreateQueue { key, policy: Policy::standard(), documents: Vec::new() };
+    let queue = match cx.engine.create_queue(create).await {
+        // Settings that are not given are not compared: it is the same queue. That it exists may still be on its way
+        // to the disk, and an empty deletion is answered when it has got there.
+        Err(EngineError::QueueExists(queue)) => {
+            let barrier = Ack { queue: queue.id, receipt: ReceiptRule::Any, tokens: Vec::new() };
+            cx.engine.ack(barrier).await?;
+            queue
+        }
+        created => created?,
+    };
+    Ok(super::queue_url(cx, &queue))
+}
