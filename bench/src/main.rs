@@ -1,0 +1,34 @@
+//! `kew-bench`: measures the engine and its log against their budgets, one process per scenario.
+//!
+//! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
+//! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
+//! and never judged. See `docs/benchmarks.md`.
+
+mod answers;
+mod counting;
+mod machine;
+mod options;
+mod parent;
+mod raw;
+mod report;
+mod rig;
+mod scenarios;
+
+use std::process::ExitCode;
+
+use options::Options;
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return ExitCode::from(2);
+        }
+    };
+    match &options.child {
+        Some(part) => scenarios::run(part, &options.context()),
+        None => return parent::run(&options),
+    }
+    ExitCode::SUCCESS
+}

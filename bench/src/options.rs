@@ -1,0 +1,76 @@
+//! What to run, how large, and where.
+
+use std::path::PathBuf;
+
+use crate::scenarios::{self, Context};
+
+const USAGE: &str = "\
+usage: kew-bench [names…] [--scale FACTOR] [--rounds N] [--dir PATH] [--out FILE] [--list]
+
+  names     scenarios to run; all when none is named
+  --scale   multiplies every count; bounds are judged at 1 only (default 1)
+  --rounds  alternating rounds behind each median (default 5)
+  --dir     where stores are made and removed again (default: beside the build)
+  --out     also writes the table to this file
+  --list    names the scenarios";
+
+/// The command line.
+pub struct Options {
+    pub names: Vec<String>,
+    pub scale: f64,
+    pub rounds: usize,
+    pub dir: PathBuf,
+    pub out: Option<PathBuf>,
+    /// The part this process plays for a parent.
+    pub child: Option<String>,
+}
+
+impl Options {
+    /// Reads the command line; what cannot be read is answered with the usage.
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            names: Vec::new(),
+            scale: 1.0,
+            rounds: 5,
+            dir: beside_the_build(),
+            out: None,
+            child: None,
+        };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
+            match word.as_str() {
+                "--scale" => options.scale = number(&value()?)?,
+                "--rounds" => options.rounds = number(&value()?)?,
+                "--dir" => options.dir = value()?.into(),
+                "--out" => options.out = Some(value()?.into()),
+                "--child" => options.child = Some(value()?),
+                "--list" => return Err(scenarios::ALL.map(|scenario| scenario.name).join("\n")),
+                name if scenarios::ALL.iter().any(|scenario| scenario.name == name) => {
+                    options.names.push(word);
+                }
+                _ => return Err(format!("{word:?} is neither an option nor a scenario\n\n{USAGE}")),
+            }
+        }
+        if options.scale > 0.0 && options.rounds > 0 {
+            Ok(options)
+        } else {
+            Err(format!("the scale and the number of rounds are above zero\n\n{USAGE}"))
+        }
+    }
+
+    /// What a scenario is told.
+    pub fn context(&self) -> Context {
+        Context { dir: self.dir.clone(), scale: self.scale, rounds: self.rounds }
+    }
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
+}
+
+/// `target/kew-bench`: on the file system the program was built on.
+fn beside_the_build() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().nth(2).map(PathBuf::from).unwrap_or_default();
+    target.join("kew-bench-data")
+}
