@@ -12,10 +12,13 @@ mod batch;
 mod checkpoint;
 mod disk;
 mod error;
+mod export;
 mod frame;
 mod gate;
 mod identity;
+mod import;
 mod journal;
+mod lines;
 mod live;
 mod manifest;
 mod options;
@@ -36,10 +39,12 @@ pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView}
 pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
 pub use disk::{Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats};
 pub use error::LogError;
+pub use export::{ExportReport, export};
 pub use frame::{
     Address, Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER, SURVIVOR_SPACE,
 };
 pub use identity::{IDENTITY_FILE, Identity, lock_store};
+pub use import::{ImportReport, import};
 pub use journal::{Appended, Journal, Recovery, SyncTarget};
 pub use manifest::{MANIFEST_FILE, Manifest, ManifestFields, SegmentUse, Sidecar, SliceRef};
 pub use options::{Drive, Durability, LogOptions};

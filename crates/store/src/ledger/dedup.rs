@@ -14,7 +14,7 @@ use kew_core::{MessageId, Sequence, Timestamp};
 
 use super::varint::{self, Reader};
 
-const GENERATION: Duration = Duration::from_secs(10);
+pub(crate) const GENERATION: Duration = Duration::from_secs(10);
 
 /// The first send of an identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +133,13 @@ impl Sends {
     pub(crate) fn generations_away(&self) -> impl Iterator<Item = Timestamp> + '_ {
         let away = self.generations.iter().filter(|generation| matches!(generation.kept, Kept::Away(_)));
         away.map(|generation| generation.start)
+    }
+
+    /// How many identities a generation has on the shelf.
+    pub(crate) fn len_away(&self, start: Timestamp) -> u64 {
+        let away =
+            |generation: &&Generation| generation.start == start && matches!(generation.kept, Kept::Away(_));
+        self.generations.iter().filter(away).map(|generation| generation.len() as u64).sum()
     }
 
     /// The oldest generation in memory that can grow no more, as it is to be put away: sorted, each identity in

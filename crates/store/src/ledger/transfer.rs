@@ -4,7 +4,7 @@
 //! their message; whether a lease goes on elsewhere is for the one who puts it there to say. Receive attempts, the order
 //! of groups in a rotation and the history stay behind.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,10 +16,11 @@ use kew_core::{
 
 use super::Ledger;
 use super::book::Book;
-use super::dedup::First;
+use super::dedup::{First, GENERATION, put_away_entry};
 use super::item::{Hold, Item, NO_INSTANT};
 use super::shelf::{Address, Shelf};
 use super::varint::Reader;
+use crate::StoreError;
 
 /// A queue without its messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,12 +78,7 @@ pub struct Remembered {
 impl<S: Shelf> Ledger<S> {
     /// All queues, in the order of their ids.
     pub fn carried_queues(&self) -> Vec<CarriedQueue> {
-        let carried = |book: &Book| CarriedQueue {
-            queue: book.queue.clone(),
-            next_sequence: Sequence(book.next_sequence),
-            epoch: book.epoch,
-        };
-        let mut queues: Vec<CarriedQueue> = self.books.values().map(|book| carried(book)).collect();
+        let mut queues: Vec<CarriedQueue> = self.books.values().map(|book| carried_book(book)).collect();
         queues.sort_unstable_by_key(|carried| carried.queue.id);
         queues
     }
@@ -111,25 +107,43 @@ impl<S: Shelf> Ledger<S> {
         items.iter().map(|item| carried(book, item, first_delayed)).collect()
     }
 
+    /// One queue.
+    pub fn carried_queue(&self, queue: QueueId) -> Option<CarriedQueue> {
+        self.books.get(&queue).map(|book| carried_book(book))
+    }
+
     /// All documents of accounts.
     pub fn carried_documents(&self) -> impl Iterator<Item = (AccountId, &DocumentKey, &Bytes)> {
         self.documents.iter().map(|((account, key), bytes)| (*account, key, bytes))
     }
 
-    /// The sends remembered now, in the order of their hashes.
-    pub fn carried_sends(&self) -> Vec<Remembered> {
+    /// The generations of deduplication ids, oldest first.
+    pub fn carried_generations(&self) -> Vec<Timestamp> {
+        let here = self.sends.generations().map(|(start, _)| start);
+        let all: BTreeSet<Timestamp> = here.chain(self.sends.generations_away()).collect();
+        all.into_iter().collect()
+    }
+
+    /// The sends of a generation that are remembered now, in the order of their hashes.
+    pub fn carried_sends(&mut self, generation: Timestamp) -> Result<Vec<Remembered>, StoreError> {
         let mut sends = BTreeMap::new();
-        for (start, _) in self.sends.generations() {
-            let mut bytes = Vec::new();
-            self.sends.write(start, &mut bytes);
-            // It was written by the line above.
-            let _whole = read_sends(&bytes, |send| {
-                if dedup::is_repeat(send.at, self.newest) {
-                    sends.insert(send.identity, send);
-                }
-            });
+        let (newest, end) = (self.newest, generation.plus(GENERATION));
+        let mut note = |send: Remembered| {
+            // One that was sent again after its window is told with the later generation.
+            if dedup::is_repeat(send.at, newest) && send.at < end {
+                sends.insert(send.identity, send);
+            }
+        };
+        for place in 0..self.sends.len_away(generation) {
+            if let Some((identity, first)) = put_away_entry(&self.shelf.recall(generation, place)?) {
+                note(Remembered { identity, at: first.at, id: first.id, sequence: first.sequence });
+            }
         }
-        sends.into_values().collect()
+        let mut bytes = Vec::new();
+        self.sends.write(generation, &mut bytes);
+        // It was written by the line above.
+        let _whole = read_sends(&bytes, note);
+        Ok(sends.into_values().collect())
     }
 
     /// The numbers the next queue and the next task get.
@@ -142,7 +156,7 @@ impl<S: Shelf> Ledger<S> {
         let mut wrong = Vec::new();
         for carried in self.carried_queues() {
             let Some(book) = self.books.get(&carried.queue.id) else { continue };
-            let (told, found) = (book.counts(), counted(book));
+            let (told, found) = (Counts { oldest_sent_at: None, ..book.counts() }, counted(book));
             if told != found {
                 wrong.push(format!("queue {} tells {told:?}, but {found:?} is found", carried.queue.key));
             }
@@ -214,6 +228,11 @@ impl<S: Shelf> Ledger<S> {
         self.next_queue = self.next_queue.max(next_queue);
         self.next_task = self.next_task.max(next_task);
     }
+}
+
+fn carried_book(book: &Book) -> CarriedQueue {
+    let next_sequence = Sequence(book.next_sequence);
+    CarriedQueue { queue: book.queue.clone(), next_sequence, epoch: book.epoch }
 }
 
 /// The first message at rest on a FIFO queue whose delay is not over.

@@ -73,6 +73,17 @@ pub fn differs(seed: u64, make: &MakeSubject<'_>) -> bool {
     invent(seed, make).is_err()
 }
 
+/// Makes up a history of so many steps for a subject that watches it, side by side with the model.
+pub fn drive(seed: u64, steps: u64, subject: &mut dyn Subject) -> Result<(), String> {
+    let mut run = Run::new(seed, subject);
+    let mut generator = Generator::new(seed);
+    for _ in 0..steps {
+        let step = generator.next(&run);
+        run.step(&step).map_err(|mismatch| format!("seed {seed}: {mismatch:?}"))?;
+    }
+    run.finish(u32::MAX).map_err(|mismatch| format!("seed {seed}: {mismatch:?}"))
+}
+
 /// Makes up a history while running it. A failure comes with the steps so far.
 fn invent(seed: u64, make: &MakeSubject<'_>) -> Result<(), (Vec<Step>, Mismatch)> {
     let mut steps = Vec::new();

@@ -1,0 +1,196 @@
+//! Writing everything a store holds as JSON lines.
+//!
+//! What travels: queues with settings and documents, documents of accounts, messages with all that is stored of them,
+//! deduplication ids whose window is open, and the key of the receipts, so that an export is as secret as the store.
+//! What stays behind: the history, receive attempts, move tasks, and the running of leases (an import hides a leased
+//! message until its lease would have ended).
+//!
+//! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
+//! moment, export a backup.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kew_core::{QueueId, Sequence};
+use kew_store::ledger::{Address, Carried, Shelf, Stored, codec};
+
+use crate::error::LogError;
+use crate::frame::{Checksums, SURVIVOR_SPACE};
+use crate::identity::Identity;
+use crate::lines::{
+    DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, QueueLine, RememberedLine, StoreLine, hex,
+};
+use crate::scan::read_chunk;
+use crate::segment::Segment;
+use crate::store::LogStore;
+
+/// Messages looked up under one hold of the writer's lock.
+const PAGE: usize = 4_096;
+const READ_AHEAD: u64 = 128 << 10;
+
+/// What an export wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ExportReport {
+    /// Queues.
+    pub queues: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Lines in all.
+    pub lines: u64,
+}
+
+/// Writes everything the store holds.
+pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogError> {
+    let mut exporting = Exporting { store, to, report: ExportReport::default() };
+    exporting.head()?;
+    exporting.queues()?;
+    exporting.sends()?;
+    let lines = exporting.report.lines + 1;
+    exporting.write(&Line::End(EndLine { lines }))?;
+    Ok(exporting.report)
+}
+
+struct Exporting<'a> {
+    store: &'a LogStore,
+    to: &'a mut dyn Write,
+    report: ExportReport,
+}
+
+impl Exporting<'_> {
+    fn write(&mut self, line: &Line) -> Result<(), LogError> {
+        let failed = |error: std::io::Error| LogError::from_io("writing the export", &error);
+        serde_json::to_writer(&mut *self.to, line).map_err(|error| failed(error.into()))?;
+        self.to.write_all(b"\n").map_err(failed)?;
+        self.report.lines += 1;
+        Ok(())
+    }
+
+    fn head(&mut self) -> Result<(), LogError> {
+        let inner = &self.store.inner;
+        let identity = Identity::load(&*inner.disk)?;
+        let identity =
+            identity.ok_or_else(|| LogError::damage(crate::IDENTITY_FILE, 0, "the file is missing"))?;
+        let (head, documents) = {
+            let ledger = inner.writer.lock();
+            let (next_queue, next_task) = ledger.carried_numbers();
+            let head = StoreLine {
+                version: LINES_VERSION,
+                store_id: hex(&identity.store_id),
+                mac_key: hex(&identity.mac_key),
+                newest_ms: ledger.newest_instant().0,
+                next_queue,
+                next_task,
+            };
+            let documents = ledger.carried_documents();
+            let documents: Vec<_> =
+                documents.map(|(account, key, bytes)| (account, key.clone(), bytes.clone())).collect();
+            (head, documents)
+        };
+        self.write(&Line::Store(head))?;
+        documents.iter().try_for_each(|(account, key, bytes)| {
+            self.write(&Line::Document(DocumentLine::of(*account, key, bytes)))
+        })
+    }
+
+    fn queues(&mut self) -> Result<(), LogError> {
+        let queues = self.store.inner.writer.lock().carried_queues();
+        for carried in queues {
+            self.write(&Line::Queue(QueueLine::of(&carried)))?;
+            self.report.queues += 1;
+            self.messages(carried.queue.id)?;
+        }
+        Ok(())
+    }
+
+    fn messages(&mut self, queue: QueueId) -> Result<(), LogError> {
+        let mut after = Sequence(0);
+        loop {
+            let page = Page::take(self.store, queue, after)?;
+            let Some((last, _)) = page.messages.last() else { return Ok(()) };
+            after = last.sequence;
+            let mut contents = Pinned { segments: page.segments, sums: page.sums, chunk: None };
+            for (carried, stored) in page.messages {
+                let stored = match stored {
+                    Some(stored) => stored,
+                    None => contents.read(carried.address)?,
+                };
+                self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
+                self.report.messages += 1;
+            }
+        }
+    }
+
+    fn sends(&mut self) -> Result<(), LogError> {
+        let generations = self.store.inner.writer.lock().carried_generations();
+        for generation in generations {
+            let sends = self.store.inner.writer.lock().carried_sends(generation).map_err(unreadable)?;
+            sends.iter().try_for_each(|send| self.write(&Line::Remembered(RememberedLine::of(send))))?;
+        }
+        Ok(())
+    }
+}
+
+/// Messages of one moment, with the segments their contents lie in.
+struct Page {
+    /// With the contents of those that are not written yet.
+    messages: Vec<(Carried, Option<Stored>)>,
+    segments: Vec<Arc<Segment>>,
+    sums: Checksums,
+}
+
+impl Page {
+    fn take(store: &LogStore, queue: QueueId, after: Sequence) -> Result<Self, LogError> {
+        let mut ledger = store.inner.writer.lock();
+        let page = ledger.carried_after(queue, after, PAGE);
+        let unwritten = ledger.shelf.batch.start()..SURVIVOR_SPACE;
+        let mut messages = Vec::with_capacity(page.len());
+        for carried in page {
+            let stored = match unwritten.contains(&carried.address.0) {
+                true => Some(ledger.shelf.read(carried.address).map_err(unreadable)?),
+                false => None,
+            };
+            messages.push((carried, stored));
+        }
+        // Whoever keeps a segment can read it, also when it is freed meanwhile.
+        Ok(Self { messages, segments: store.inner.segments.list(), sums: ledger.shelf.sums })
+    }
+}
+
+/// Reads contents out of segments that are kept.
+struct Pinned {
+    segments: Vec<Arc<Segment>>,
+    sums: Checksums,
+    chunk: Option<(u64, Bytes)>,
+}
+
+impl Pinned {
+    fn read(&mut self, address: Address) -> Result<Stored, LogError> {
+        let at = address.0;
+        let segment = self.segments.iter().find(|segment| (segment.base()..segment.end()).contains(&at));
+        let segment = segment.ok_or_else(|| {
+            LogError::damage(crate::SEGMENTS_FOLDER, 0, format!("no segment holds the record at {at:#x}"))
+        })?;
+        let held = self.chunk.as_ref().and_then(|(start, bytes)| {
+            self.sums.verify_shared(bytes, usize::try_from(at.checked_sub(*start)?).ok()?, at)
+        });
+        let frame = match held {
+            Some(frame) => frame,
+            None => {
+                let bytes = read_chunk(segment, at, segment.end(), READ_AHEAD)?;
+                let frame = self.sums.verify_shared(&bytes, 0, at);
+                self.chunk = Some((at, bytes));
+                frame.ok_or_else(|| damaged(segment, at))?
+            }
+        };
+        codec::read_content(frame.kind, &frame.payload).ok_or_else(|| damaged(segment, at))
+    }
+}
+
+fn damaged(segment: &Segment, at: u64) -> LogError {
+    LogError::damage(segment.name(), segment.offset_of(at), "the record of a message cannot be read")
+}
+
+fn unreadable(error: kew_store::StoreError) -> LogError {
+    LogError::damage(crate::SEGMENTS_FOLDER, 0, error.to_string())
+}

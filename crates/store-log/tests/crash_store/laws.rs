@@ -1,0 +1,240 @@
+//! What must hold when a store is opened after a crash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kew_core::command::{Ack, Lease, Send};
+use kew_core::{
+    Command, DeduplicationId, GroupId, MessageId, NewMessage, Outcome, QueueId, ReceiptRule, Text, Timestamp,
+};
+use kew_store::contract::model::subject::block_on;
+use kew_store::{Store, StoreError};
+use kew_store_log::{Found, LogStore, SimDisk};
+use serde_json::Value;
+
+use crate::rig::{Chance, Debt, Rig, States, options, text_of};
+
+/// How the crash went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crash {
+    /// The process died; the disk goes on.
+    Process,
+    /// The power went.
+    Power(Found, u64),
+}
+
+impl Crash {
+    pub fn disk(self, disk: &SimDisk) -> SimDisk {
+        match self {
+            Self::Process => disk.reopen_process_crash(),
+            Self::Power(found, seed) => disk.reopen(seed, found),
+        }
+    }
+}
+
+/// Opens what a crash left and holds it against what was owed.
+pub fn hold(disk: &SimDisk, crash: Crash, debt: Debt, states: &States) -> Result<(), String> {
+    let disk = crash.disk(disk);
+    let store = open(&disk)?;
+    let batch = store.stats().written_through;
+    let least = if crash == Crash::Process { debt.written } else { debt.promised };
+    if batch < least || batch > debt.written + 1 {
+        return Err(format!("{batch} batches were found, of {least} owed and {} written", debt.written));
+    }
+    // A checkpoint may know a later instant than the records do.
+    let newest = store.newest_instant();
+    let state = states.get(&batch).and_then(|states| states.iter().find(|state| state.now >= newest));
+    let state = state.ok_or_else(|| format!("nothing is known of batch {batch} at {newest:?}"))?;
+    ask(&store, state.now, Command::Due)?;
+    let text = text_of(&store).ok_or("the store cannot be read")?;
+    if text != state.text {
+        return Err(format!("batch {batch} is not what it was:\n{}", difference(&state.text, &text)));
+    }
+    let messages = Messages::read(&text);
+    messages.add_up(&store, state.now)?;
+    go_on(&store, &messages, state.now)?;
+    let after = text_of(&store).ok_or("the store cannot be read after it went on")?;
+    drop(store);
+    let again = open(&disk.reopen(0, Found::Lost))?;
+    ask(&again, state.now, Command::Due)?;
+    let found = text_of(&again).ok_or("the store cannot be read again")?;
+    if found != after {
+        return Err(format!("after it went on and lost its power:\n{}", difference(&after, &found)));
+    }
+    Ok(())
+}
+
+fn open(disk: &SimDisk) -> Result<LogStore, String> {
+    let opened = LogStore::open(Arc::new(disk.clone()), options(), Chance::at(1 << 40), Timestamp(0));
+    opened.map(|(store, _)| store).map_err(|error| format!("the store does not open: {error}"))
+}
+
+fn ask(store: &LogStore, now: Timestamp, command: Command) -> Result<Outcome, String> {
+    let told = format!("{command:?}");
+    let answer = store.step(now, command);
+    store.commit();
+    block_on(answer).map_err(|error| format!("{told}: {error}"))
+}
+
+/// The messages of an export.
+struct Messages {
+    lines: Vec<Value>,
+}
+
+impl Messages {
+    fn read(text: &str) -> Self {
+        let messages = text.lines().filter(|line| line.starts_with("{\"message\""));
+        let value =
+            |line: &str| serde_json::from_str::<Value>(line).expect("an export is JSON")["message"].take();
+        Self { lines: messages.map(value).collect() }
+    }
+
+    fn of(&self, queue: QueueId) -> impl Iterator<Item = &Value> {
+        self.lines.iter().filter(move |line| line["queue"].as_u64() == Some(queue.0))
+    }
+
+    /// Law 8: what each queue counts is what is found in it.
+    fn add_up(&self, store: &LogStore, now: Timestamp) -> Result<(), String> {
+        for queue in queues(store, now)? {
+            let Outcome::Counts(counts) = ask(store, now, Command::Counts(queue.id))? else {
+                return Err("no counts".into());
+            };
+            let (mut ready, mut delayed, mut leased) = (0, 0, 0);
+            for line in self.of(queue.id) {
+                match &line["state"] {
+                    Value::String(state) if state == "ready" => ready += 1,
+                    Value::Object(state) if state.contains_key("delayed_until_ms") => delayed += 1,
+                    _ => leased += 1,
+                }
+            }
+            if (counts.visible, counts.delayed, counts.in_flight) != (ready, delayed, leased) {
+                return Err(format!(
+                    "law 8: {counts:?}, but {ready} ready, {delayed} delayed, {leased} leased"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn queues(store: &LogStore, now: Timestamp) -> Result<Vec<Arc<kew_core::Queue>>, String> {
+    match ask(store, now, Command::Queues)? {
+        Outcome::Queues(queues) => Ok(queues),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The store must go on: remember ids, take and give messages, keep groups in order, forget what was deleted.
+fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), String> {
+    for queue in queues(store, now)? {
+        let is_fifo = queue.policy.kind.is_fifo();
+        if is_fifo {
+            repeat_a_send(store, messages, queue.id, now)?;
+        }
+        let fresh = NewMessage {
+            group: is_fifo.then(|| GroupId(Text::from("g0"))),
+            deduplication: is_fifo.then(|| DeduplicationId(Text::from("after the crash"))),
+            ..NewMessage::text(MessageId::from_chance(77), "after the crash")
+        };
+        let sent = ask(store, now, Command::Send(Send { queue: queue.id, messages: vec![fresh] }))?;
+        if !matches!(&sent, Outcome::Sent(sent) if !sent[0].duplicate) {
+            return Err(format!("a fresh send was none: {sent:?}"));
+        }
+        let taken = ask(store, now, Command::Lease(Lease::of(queue.id, 5, now)))?;
+        let Outcome::Leased(leased) = taken else { return Err("no lease".into()) };
+        if is_fifo {
+            in_order(store, messages, &leased)?;
+        }
+        let tokens: Vec<_> = leased.iter().map(|leased| leased.token).collect();
+        let ack = Ack { queue: queue.id, receipt: ReceiptRule::Any, tokens };
+        let Outcome::Acked(acked) = ask(store, now, Command::Ack(ack))? else { return Err("no acks".into()) };
+        if let Some(error) = acked.iter().find_map(|acked| acked.as_ref().err()) {
+            return Err(format!("an ack right after its lease: {error}"));
+        }
+    }
+    store.keep_up().map_err(|error| format!("upkeep: {error}"))
+}
+
+/// Law 5: an id whose message is still there and was sent within the window is a duplicate.
+fn repeat_a_send(
+    store: &LogStore,
+    messages: &Messages,
+    queue: QueueId,
+    now: Timestamp,
+) -> Result<(), String> {
+    let is_young = |line: &&Value| line["sent_ms"].as_u64().is_some_and(|sent| now.0 < sent + 300_000);
+    let was_sent = |line: &&Value| line["origin"].is_null() && line["deduplication"].is_string();
+    let Some(line) = messages.of(queue).filter(is_young).find(was_sent) else { return Ok(()) };
+    let text = |field: &str| Text::from(line[field].as_str().unwrap_or_default());
+    let again = NewMessage {
+        group: Some(GroupId(text("group"))),
+        deduplication: Some(DeduplicationId(text("deduplication"))),
+        ..NewMessage::text(MessageId::from_chance(78), "again")
+    };
+    let sent = ask(store, now, Command::Send(Send { queue, messages: vec![again] }))?;
+    match &sent {
+        Outcome::Sent(sent) if sent[0].duplicate => Ok(()),
+        _ => Err(format!("law 5: {line} was forgotten: {sent:?}")),
+    }
+}
+
+/// Law 4: nothing of a group is leased while an earlier one of it is left behind.
+fn in_order(
+    store: &LogStore,
+    messages: &Messages,
+    leased: &[kew_core::outcome::Leased],
+) -> Result<(), String> {
+    let left = Messages::read(&text_of(store).ok_or("the store cannot be read")?);
+    let taken: Vec<u64> = leased.iter().map(|leased| leased.message.sequence.0).collect();
+    for each in leased {
+        let group = each.message.group.as_ref().map(|group| group.0.as_str());
+        let earlier = |line: &&Value| {
+            let sequence = line["sequence"].as_u64().unwrap_or_default();
+            sequence < each.message.sequence.0
+                && line["group"].as_str() == group
+                && !taken.contains(&sequence)
+        };
+        let left_behind = left.of(each.message.queue).find(earlier);
+        let known = left_behind.filter(|line| messages.lines.iter().any(|before| before["id"] == line["id"]));
+        if let Some(line) = known {
+            return Err(format!("law 4: {:?} was leased before {line}", each.message));
+        }
+    }
+    let mut order: BTreeMap<Option<&Text>, u64> = BTreeMap::new();
+    for each in leased {
+        let last = order.insert(each.message.group.as_ref().map(|group| &group.0), each.message.sequence.0);
+        if last > Some(each.message.sequence.0) {
+            return Err(format!("law 4: out of order within a group: {leased:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// After a failed write or sync nothing more is accepted; looking goes on.
+pub fn refuses(rig: &Rig) -> Result<(), String> {
+    let Some(failure) = &rig.failed else { return Ok(()) };
+    let queues = match block_on(rig.store.step(Timestamp(0), Command::Queues)) {
+        Ok(Outcome::Queues(queues)) => queues,
+        // A book that cannot be looked at says so.
+        Err(StoreError::FailStopped { .. }) => return Ok(()),
+        other => return Err(format!("after {failure}: {other:?}")),
+    };
+    let Some(queue) = queues.iter().find(|queue| !queue.policy.kind.is_fifo()) else { return Ok(()) };
+    let messages = vec![NewMessage::text(MessageId::from_chance(79), "too late")];
+    let answer = rig.store.step(Timestamp(0), Command::Send(Send { queue: queue.id, messages }));
+    rig.store.commit();
+    match block_on(answer) {
+        Err(StoreError::FailStopped { .. }) => Ok(()),
+        other => Err(format!("a send after {failure} was answered {other:?}")),
+    }
+}
+
+/// The first line in which two exports differ.
+fn difference(expected: &str, found: &str) -> String {
+    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    let missing = expected.iter().filter(|line| !found.contains(line)).take(3);
+    let surplus = found.iter().filter(|line| !expected.contains(line)).take(3);
+    let missing: Vec<_> = missing.map(|line| format!("  - {line}")).collect();
+    let surplus: Vec<_> = surplus.map(|line| format!("  + {line}")).collect();
+    [missing, surplus].concat().join("\n")
+}
