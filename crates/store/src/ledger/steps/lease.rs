@@ -13,6 +13,9 @@ use crate::ledger::change::{Change, Leased};
 use crate::ledger::item::{self, Item};
 use crate::ledger::shelf::{Shelf, Stored};
 
+/// Entries of an answer that room is made for at once.
+const LEASED_AT_ONCE: usize = 10;
+
 /// What a lease has taken so far.
 struct Taking<'a> {
     command: &'a Lease,
@@ -164,6 +167,10 @@ impl<S: Shelf> Ledger<S> {
             return Ok(Next::Stop);
         };
         taking.body_bytes += bytes;
+        if taking.leased.is_empty() {
+            // Entries are large: left to grow by itself, a list of one would ask for room for four.
+            taking.leased.reserve_exact(taking.room.min(LEASED_AT_ONCE));
+        }
         taking.leased.push(self.leased_in(queue, &item, stored, taking.terms.until)?);
         Ok(Next::GoOn)
     }
