@@ -11,18 +11,19 @@ use parking_lot::Mutex;
 
 use crate::batch::{BatchBuffer, BatchView};
 use crate::disk::Disk;
-use crate::error::LogError;
+use crate::error::{Doing, LogError};
 use crate::frame::{Checksums, FRAME_HEADER_BYTES};
 use crate::gate::LogGate;
 use crate::identity::{Identity, lock_store};
 use crate::journal::Journal;
 use crate::live::Live;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, SegmentUse, Sidecar};
 use crate::options::LogOptions;
 use crate::put_away::{self, PutAway};
 use crate::reader::Reader;
 use crate::recent::Recent;
 use crate::scan::{ReplayStart, TailReport};
+use crate::segment::{SEGMENTS_FOLDER, segment_name};
 use crate::segments::Segments;
 use crate::shelf::LogShelf;
 use crate::store::{Inner, Signal};
@@ -44,7 +45,7 @@ pub struct OpenReport {
 }
 
 /// How far each queue's slice of the checkpoint reaches: records below are in it.
-type Reaches = HashMap<QueueId, u64>;
+pub(crate) type Reaches = HashMap<QueueId, u64>;
 
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
@@ -65,6 +66,7 @@ pub(crate) fn open(
     );
     let mut reaches = Reaches::new();
     if let Some(manifest) = &manifest {
+        check_segments(manifest, &segments)?;
         load_slices(&*disk, manifest, &mut ledger, &mut reaches)?;
         manifest.sweep(&*disk)?;
         put_away::sweep(&*disk, &manifest.fields.sidecars)?;
@@ -111,12 +113,11 @@ fn identity(
     if let Some(identity) = Identity::load(disk)? {
         return Ok((identity, false));
     }
-    if Manifest::load(disk)?.is_some() {
-        return Err(LogError::damage(
-            crate::IDENTITY_FILE,
-            0,
-            "the file is missing, but there is a checkpoint",
-        ));
+    // It is the first file of a store: without it, nothing else is there either.
+    let segments = disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)?;
+    if Manifest::load(disk)?.is_some() || segments.iter().any(|name| name.ends_with(".seg")) {
+        let what = "the file is missing, but there is a checkpoint or a journal";
+        return Err(LogError::damage(crate::IDENTITY_FILE, 0, what));
     }
     let identity = Identity {
         store_id: entropy.wide_bits().to_be_bytes(),
@@ -127,7 +128,19 @@ fn identity(
     Ok((identity, true))
 }
 
-fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOptions) -> LogShelf {
+/// Every segment that the checkpoint needs must be there: none is given up before a newer checkpoint counts.
+pub(crate) fn check_segments(manifest: &Manifest, segments: &Segments) -> Result<(), LogError> {
+    let is_missing = |listed: &&SegmentUse| {
+        // An empty one may have been put aside for a larger one.
+        listed.used > 0 && segments.numbered(listed.number).is_none()
+    };
+    match manifest.fields.segments.iter().find(is_missing) {
+        None => Ok(()),
+        Some(listed) => Err(LogError::damage(segment_name(listed.number), 0, "the file is missing")),
+    }
+}
+
+pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOptions) -> LogShelf {
     let mut live = Live::default();
     for segment in segments.list() {
         live.add_segment(segment.base());
@@ -163,20 +176,38 @@ fn load_slices(
     reaches: &mut Reaches,
 ) -> Result<(), LogError> {
     for sidecar in &manifest.fields.sidecars {
-        let (start, heads) = ledger.shelf.put_away.open(sidecar)?;
-        ledger.add_put_away(start, heads);
+        load_sidecar(ledger, sidecar)?;
     }
     manifest.read_slices(disk, |key, _reflects, bytes| {
-        let damaged = || {
+        load_slice(ledger, reaches, key, &bytes).ok_or_else(|| {
             LogError::damage(crate::CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
-        };
-        let (reach, slice) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
-        reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
-        ledger.load_slice(key, &bytes.slice_ref(slice)).ok_or_else(damaged)
+        })
     })
 }
 
-fn replay(ledger: &mut Ledger<LogShelf>, batch: &BatchView<'_>, reaches: &Reaches) -> Result<(), LogError> {
+pub(crate) fn load_sidecar(ledger: &mut Ledger<LogShelf>, sidecar: &Sidecar) -> Result<(), LogError> {
+    let (start, heads) = ledger.shelf.put_away.open(sidecar)?;
+    ledger.add_put_away(start, heads);
+    Ok(())
+}
+
+/// Reads a slice into the ledger; `None` when the bytes are not one.
+pub(crate) fn load_slice(
+    ledger: &mut Ledger<LogShelf>,
+    reaches: &mut Reaches,
+    key: u64,
+    bytes: &Bytes,
+) -> Option<()> {
+    let (reach, slice) = bytes.split_first_chunk::<8>()?;
+    reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
+    ledger.load_slice(key, &bytes.slice_ref(slice))
+}
+
+pub(crate) fn replay(
+    ledger: &mut Ledger<LogShelf>,
+    batch: &BatchView<'_>,
+    reaches: &Reaches,
+) -> Result<(), LogError> {
     // One copy for the whole batch; records are slices of it.
     let bytes = Bytes::copy_from_slice(batch.bytes());
     for (address, kind, payload) in batch.records() {
