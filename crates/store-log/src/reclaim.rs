@@ -48,11 +48,23 @@ impl Forwarding {
 
     /// Copies from the segments with least life, if too much of the store is dead. True when something was copied.
     pub(crate) fn copy(&mut self, inner: &Inner, short_of_space: bool) -> Result<bool, LogError> {
+        self.leave_dead_segment(inner);
         let victims = self.victims(inner, short_of_space);
         for victim in &victims {
             self.copy_from(inner, victim, short_of_space)?;
         }
         Ok(!victims.is_empty())
+    }
+
+    /// The segment being filled with survivors is free for good once none of them lives.
+    fn leave_dead_segment(&mut self, inner: &Inner) {
+        let Some(open) = self.open_segment().and_then(|number| inner.segments.numbered(number)) else {
+            return;
+        };
+        let rests = |base| inner.writer.lock().shelf.live.of(base).map_or(0, |life| life.messages);
+        if open.used() > 0 && self.survivors.is_synced() && rests(open.base()) == 0 {
+            self.survivors.seal();
+        }
     }
 
     fn victims(&self, inner: &Inner, short_of_space: bool) -> Vec<Arc<Segment>> {

@@ -69,8 +69,13 @@ impl SurvivorWriter {
 
     /// Leaves the present segment, so that it may be copied from and freed like any other. Call after a sync.
     pub fn seal(&mut self) {
-        assert!(self.buffer.is_empty(), "sealed before a sync");
+        assert!(self.is_synced(), "sealed before a sync");
         self.segment = None;
+    }
+
+    /// Whether everything pushed so far was synced.
+    pub fn is_synced(&self) -> bool {
+        self.buffer.is_empty() && self.unsynced.is_empty()
     }
 
     fn next_segment(&mut self, bytes: u64, keep_spares: usize) -> Result<Arc<Segment>, LogError> {
