@@ -7,8 +7,12 @@
 //!
 //! Above it, [`LogStore`] keeps the ledger of `kew-store` and journals its changes: commands of many callers share one
 //! batch and one sync. Upkeep (checkpoints, copying survivors forward, recycling) runs beside it.
+//!
+//! Tools for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`import`].
 
+mod backup;
 mod batch;
+mod check;
 mod checkpoint;
 mod disk;
 mod error;
@@ -31,11 +35,14 @@ mod scan;
 mod segment;
 mod segments;
 mod shelf;
+mod stats;
 mod store;
 mod survivor;
 mod upkeep;
 
+pub use backup::{BACKUP_LIST, BackedUp, BackupReport, backup, verify_backup};
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
+pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
 pub use disk::{Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats};
 pub use error::LogError;
@@ -54,6 +61,7 @@ pub use recover::OpenReport;
 pub use scan::{ReplayStart, ScanEnd, TailReport, is_survivor, scan_frames, scan_journal};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentKind};
 pub use segments::{Room, SegmentOptions, Segments};
+pub use stats::{StoreStats, stats};
 pub use store::{LogStats, LogStore};
 pub use survivor::SurvivorWriter;
 pub use upkeep::Upkeep;

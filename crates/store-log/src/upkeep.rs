@@ -74,6 +74,11 @@ impl Upkeep {
         self.checkpoints
     }
 
+    /// Number of the survivor segment that is still being filled.
+    pub(crate) fn open_survivor(&self) -> Option<u64> {
+        self.forwarding.open_segment()
+    }
+
     /// The checkpoint that counts.
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()

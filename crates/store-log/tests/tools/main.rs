@@ -1,0 +1,24 @@
+//! The tools of whoever keeps a store: check, backup, export and import, figures.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod backup;
+mod check;
+#[path = "../small/mod.rs"]
+mod small;
+mod transfer;
+
+use std::sync::Arc;
+
+use kew_store_log::{SimDisk, stats};
+
+#[test]
+fn figures_tell_what_is_there() {
+    let asked = small::a_bit_of_everything(Arc::new(SimDisk::new()));
+    let found = stats(&asked.store);
+    assert_eq!(found.queues, 4);
+    // One oldest, ten old, three new; six in a row; one dead.
+    assert_eq!((found.messages.visible, found.messages.delayed, found.messages.in_flight), (21, 1, 0));
+    assert!(found.journal_segments >= 2 && found.survivor_segments == 1 && found.spares > 0);
+    assert!(found.log.live_bytes > 4_000 && found.log.checkpoints > 2 && found.log.copied_bytes > 0);
+    assert_eq!(found.messages.oldest_sent_at, Some(small::START));
+}
