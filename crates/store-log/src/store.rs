@@ -300,11 +300,9 @@ impl Inner {
     }
 
     pub(crate) fn keep_up(&self) -> Result<(), LogError> {
-        if self.segments.wants_spare() {
-            // Without a spare there is no room, which the next send is told; a checkpoint may free some.
-            let _prepared = self.segments.prepare_spare();
-        }
-        self.upkeep.lock().round(self)
+        // Without a spare there is soon no room, which the next sends are told; a checkpoint may free some.
+        let is_starved = self.segments.wants_spare() && self.segments.prepare_spare().is_err();
+        self.upkeep.lock().round(self, is_starved)
     }
 
     fn stats(&self) -> LogStats {

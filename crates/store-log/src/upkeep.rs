@@ -85,12 +85,20 @@ impl Upkeep {
     }
 
     /// One round: a checkpoint if it is time for one, and survivors copied forward if too much is dead.
-    pub(crate) fn round(&mut self, inner: &Inner) -> Result<(), LogError> {
+    pub(crate) fn round(&mut self, inner: &Inner, is_starved: bool) -> Result<(), LogError> {
         let (end, short) = {
             let ledger = inner.writer.lock();
-            (ledger.shelf.batch.start(), ledger.shelf.room_for(0) != Room::Enough)
+            let end = ledger.shelf.batch.start();
+            // A disk that stays full is not tried again until something has changed.
+            let is_starved = is_starved && end > self.last_end;
+            (end, is_starved || ledger.shelf.room_for(0) != Room::Enough)
         };
-        let due = inner.options.checkpoint_bytes.max(self.last_bytes.saturating_mul(2));
+        // On a small disk what is dead must not crowd out what is to come.
+        let free = inner
+            .disk
+            .free_space()
+            .map_or(u64::MAX, |free| free.saturating_add(inner.segments.spare_bytes()));
+        let due = inner.options.checkpoint_bytes.min(free / 4).max(self.last_bytes.saturating_mul(2));
         if end - self.last_end < due && !short {
             return Ok(());
         }
