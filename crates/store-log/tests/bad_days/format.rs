@@ -1,0 +1,71 @@
+//! A store that an earlier program wrote: one fixture for each version of the format, kept as it was written.
+//!
+//! `KEW_FIXTURE=<folder>` writes the one of this version anew, into a folder that does not exist yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kew_store_log::{Disk, FORMAT_VERSION, LogStore, RealDisk, check};
+
+use crate::small::{Asked, START, a_bit_of_everything, entropy, options, text_of};
+
+const EXPORT: &str = "expected.jsonl";
+
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{version}"))
+}
+
+fn opened(folder: &Path) -> LogStore {
+    let disk = Arc::new(RealDisk::open(folder).unwrap());
+    LogStore::open(disk, options(), entropy(2), START).unwrap().0
+}
+
+/// Copies the files of a store, without spares, the lock and what tells of it.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to.join(name));
+        } else if !name.ends_with(".spare") && name != "LOCK" && name != EXPORT {
+            std::fs::copy(entry.path(), to.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_of_every_earlier_format_opens_with_everything_in_it() {
+    if let Ok(target) = std::env::var("KEW_FIXTURE") {
+        write_fixture(Path::new(&target));
+    }
+    for version in 1..=FORMAT_VERSION {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&fixture(version), folder.path());
+        let expected = std::fs::read_to_string(fixture(version).join(EXPORT)).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
+        let report = check(disk).unwrap();
+        assert!(report.is_sound(), "version {version}: {:?}", report.problems);
+        let store = opened(folder.path());
+        assert_eq!(text_of(&store).unwrap(), expected, "version {version}");
+        let asked = Asked::of(store);
+        let plain = asked.find("plain");
+        asked.send(plain, "a new message in an old store");
+        asked.store.checkpoint().unwrap();
+        let held = text_of(&asked.store).unwrap();
+        asked.store.close().unwrap();
+        drop(asked);
+        assert_eq!(text_of(&opened(folder.path())).unwrap(), held);
+    }
+}
+
+/// Writes a store that was killed: it has a checkpoint, old segments, survivors, ids put away, and a journal behind.
+fn write_fixture(target: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = a_bit_of_everything(Arc::new(RealDisk::open(folder.path()).unwrap()));
+    asked.lease(asked.find("dead"), 1);
+    let text = text_of(&asked.store).unwrap();
+    drop(asked);
+    copy(folder.path(), target);
+    std::fs::write(target.join(EXPORT), text).unwrap();
+}
