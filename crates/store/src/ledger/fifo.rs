@@ -12,6 +12,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 use super::groups::{Groups, NIL};
 use super::item::{Item, NO_INSTANT};
 use super::shelf::Address;
+use super::slab::Slab;
 
 /// Steps between two marked nodes of the age list: how far a search by sequence walks.
 const MARK_EVERY: u32 = 64;
@@ -46,8 +47,7 @@ struct Node {
 /// The messages of a FIFO queue, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo {
-    nodes: Vec<Node>,
-    free: Vec<u32>,
+    nodes: Slab<Node>,
     /// Oldest and newest node at rest.
     ages: (u32, u32),
     /// The first node at rest whose delay is not over.
@@ -64,8 +64,7 @@ pub(crate) struct Fifo {
 impl Default for Fifo {
     fn default() -> Self {
         Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
+            nodes: Slab::default(),
             ages: (NIL, NIL),
             frontier: NIL,
             delayed: 0,
@@ -121,22 +120,13 @@ impl Fifo {
             stand,
             marked: false,
         };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.nodes[slot as usize] = node;
-                slot
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        };
+        let slot = self.nodes.insert(node);
         if let Some(entry) = groups.get_mut(group) {
             let last = entry.ends.1;
             entry.ends = (if last == NIL { slot } else { entry.ends.0 }, slot);
-            self.nodes[slot as usize].near.0 = last;
+            self.nodes[slot].near.0 = last;
             if last != NIL {
-                self.nodes[last as usize].near.1 = slot;
+                self.nodes[last].near.1 = slot;
             }
         }
         slot
@@ -145,7 +135,7 @@ impl Fifo {
     /// Takes a message out of its group for good.
     pub(crate) fn remove(&mut self, groups: &mut Groups, slot: u32) {
         self.unrest(slot);
-        let node = &self.nodes[slot as usize];
+        let node = &self.nodes[slot];
         let ((before, after), group) = (node.near, node.group);
         if let Some(entry) = groups.get_mut(group) {
             if before == NIL {
@@ -156,32 +146,32 @@ impl Fifo {
             }
         }
         if before != NIL {
-            self.nodes[before as usize].near.1 = after;
+            self.nodes[before].near.1 = after;
         }
         if after != NIL {
-            self.nodes[after as usize].near.0 = before;
+            self.nodes[after].near.0 = before;
         }
-        self.free.push(slot);
+        self.nodes.give_back(slot);
     }
 
     /// A message at rest is touched: it leaves the list by age and stands as `stand`.
     pub(crate) fn touch(&mut self, slot: u32, stand: Stand) {
         self.unrest(slot);
-        self.nodes[slot as usize].stand = stand;
+        self.nodes[slot].stand = stand;
     }
 
     /// What message `slot` is doing.
     pub(crate) fn stand(&self, slot: u32) -> Stand {
-        self.nodes[slot as usize].stand
+        self.nodes[slot].stand
     }
 
     fn age_append(&mut self, slot: u32) {
         let last = self.ages.1;
-        self.nodes[slot as usize].age = (last, NIL);
+        self.nodes[slot].age = (last, NIL);
         if last == NIL {
             self.ages.0 = slot;
         } else {
-            self.nodes[last as usize].age.1 = slot;
+            self.nodes[last].age.1 = slot;
         }
         self.ages.1 = slot;
         self.since_mark += 1;
@@ -192,7 +182,7 @@ impl Fifo {
     }
 
     fn mark(&mut self, slot: u32) {
-        let node = &mut self.nodes[slot as usize];
+        let node = &mut self.nodes[slot];
         if !node.marked {
             node.marked = true;
             self.marks.insert(node.sequence, slot);
@@ -200,7 +190,7 @@ impl Fifo {
     }
 
     fn unrest(&mut self, slot: u32) {
-        let node = &self.nodes[slot as usize];
+        let node = &self.nodes[slot];
         if node.stand != Stand::Rest {
             return;
         }
@@ -214,12 +204,12 @@ impl Fifo {
         if before == NIL {
             self.ages.0 = after;
         } else {
-            self.nodes[before as usize].age.1 = after;
+            self.nodes[before].age.1 = after;
         }
         if after == NIL {
             self.ages.1 = before;
         } else {
-            self.nodes[after as usize].age.0 = before;
+            self.nodes[after].age.0 = before;
         }
         if marked {
             self.marks.remove(&sequence);
@@ -227,15 +217,14 @@ impl Fifo {
                 self.mark(after);
             }
         }
-        let node = &mut self.nodes[slot as usize];
+        let node = &mut self.nodes[slot];
         node.marked = false;
         node.age = (NIL, NIL);
         node.stand = Stand::Held;
     }
 
     fn is_delayed(&self, slot: u32) -> bool {
-        self.frontier != NIL
-            && self.nodes[slot as usize].sequence >= self.nodes[self.frontier as usize].sequence
+        self.frontier != NIL && self.nodes[slot].sequence >= self.nodes[self.frontier].sequence
     }
 
     /// The node at rest of message `sequence`.
@@ -243,7 +232,7 @@ impl Fifo {
         let (_, start) = self.marks.range(..=sequence).next_back()?;
         let mut slot = *start;
         while slot != NIL {
-            let node = &self.nodes[slot as usize];
+            let node = &self.nodes[slot];
             if node.sequence >= sequence {
                 return (node.sequence == sequence).then_some(slot);
             }
@@ -254,7 +243,7 @@ impl Fifo {
 
     /// The message at rest in this node.
     pub(crate) fn item(&self, slot: u32) -> Item {
-        let node = &self.nodes[slot as usize];
+        let node = &self.nodes[slot];
         Item {
             sequence: node.sequence,
             address: node.address,
@@ -275,35 +264,35 @@ impl Fifo {
 
     /// The group of a node.
     pub(crate) fn group_of(&self, slot: u32) -> u32 {
-        self.nodes[slot as usize].group
+        self.nodes[slot].group
     }
 
     /// The message of a node.
     pub(crate) fn sequence_of(&self, slot: u32) -> Sequence {
-        self.nodes[slot as usize].sequence
+        self.nodes[slot].sequence
     }
 
     /// The oldest message at rest.
     pub(crate) fn oldest(&self) -> Option<(u32, Timestamp)> {
-        (self.ages.0 != NIL).then(|| (self.ages.0, self.nodes[self.ages.0 as usize].sent_at))
+        (self.ages.0 != NIL).then(|| (self.ages.0, self.nodes[self.ages.0].sent_at))
     }
 
     /// The next message at rest by age.
     pub(crate) fn next_by_age(&self, slot: u32) -> Option<u32> {
-        let next = self.nodes[slot as usize].age.1;
+        let next = self.nodes[slot].age.1;
         (next != NIL).then_some(next)
     }
 
     /// The first message at rest whose delay is not over, and when it was sent.
     pub(crate) fn first_delayed(&self) -> Option<(u32, Timestamp)> {
-        (self.frontier != NIL).then(|| (self.frontier, self.nodes[self.frontier as usize].sent_at))
+        (self.frontier != NIL).then(|| (self.frontier, self.nodes[self.frontier].sent_at))
     }
 
     /// That message's delay is over.
     pub(crate) fn show_first_delayed(&mut self) {
         if self.frontier != NIL {
             self.delayed -= 1;
-            self.frontier = self.nodes[self.frontier as usize].age.1;
+            self.frontier = self.nodes[self.frontier].age.1;
         }
     }
 
@@ -314,27 +303,26 @@ impl Fifo {
         let mut frontier = NIL;
         let mut delayed = 0;
         let mut slot = self.ages.1;
-        while slot != NIL && shown_through.is_none_or(|through| self.nodes[slot as usize].sent_at > through) {
+        while slot != NIL && shown_through.is_none_or(|through| self.nodes[slot].sent_at > through) {
             frontier = slot;
             delayed += 1;
-            slot = self.nodes[slot as usize].age.0;
+            slot = self.nodes[slot].age.0;
         }
         self.frontier = frontier;
         self.delayed = delayed;
-        let place =
-            |slot: u32| if slot == NIL { Sequence(u64::MAX) } else { self.nodes[slot as usize].sequence };
+        let place = |slot: u32| if slot == NIL { Sequence(u64::MAX) } else { self.nodes[slot].sequence };
         let (mut slot, end) = if place(old) < place(frontier) { (old, frontier) } else { (frontier, old) };
         let mut changed = Vec::new();
         while slot != NIL && slot != end {
-            changed.push((self.nodes[slot as usize].sequence, self.nodes[slot as usize].group));
-            slot = self.nodes[slot as usize].age.1;
+            changed.push((self.nodes[slot].sequence, self.nodes[slot].group));
+            slot = self.nodes[slot].age.1;
         }
         changed
     }
 
     /// Whether this node's message may be offered if nothing is before it.
     fn is_offerable(&self, slot: u32) -> bool {
-        match self.nodes[slot as usize].stand {
+        match self.nodes[slot].stand {
             Stand::Rest => !self.is_delayed(slot),
             Stand::Ready => true,
             Stand::Held => false,
@@ -349,7 +337,7 @@ impl Fifo {
                 return None;
             }
             let offered = slot;
-            slot = self.nodes[slot as usize].near.1;
+            slot = self.nodes[slot].near.1;
             Some(offered)
         })
     }
@@ -361,7 +349,7 @@ impl Fifo {
 
     /// Sets what a touched message is doing.
     pub(crate) fn set_stand(&mut self, slot: u32, stand: Stand) {
-        self.nodes[slot as usize].stand = stand;
+        self.nodes[slot].stand = stand;
     }
 
     /// Puts a group into the rotation or out of it, by whether it offers anything. True when it entered.
@@ -437,15 +425,15 @@ impl Fifo {
         let mut slot = self.ages.0;
         while slot != NIL {
             if let Some(address) = to(&self.item(slot)) {
-                self.nodes[slot as usize].address = address;
+                self.nodes[slot].address = address;
             }
-            slot = self.nodes[slot as usize].age.1;
+            slot = self.nodes[slot].age.1;
         }
     }
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.free.capacity() * 4 + self.marks.len() * 24
+        self.nodes.heap_bytes() + self.marks.len() * 24
     }
 }
 

@@ -19,6 +19,7 @@ mod item;
 mod lane;
 mod ready;
 pub mod shelf;
+mod slab;
 mod slice;
 mod steps;
 mod transfer;
