@@ -99,7 +99,7 @@ impl<H: Handler> Listener<H> {
     async fn serve(self: Arc<Self>, stream: TcpStream, mut place: Place) {
         let head_bytes_max = self.limits.head_bytes_max;
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(head_bytes_max);
+        builder.max_buf_size(head_bytes_max).writev(false);
         let requests = service_fn(move |request| {
             let listener = Arc::clone(&self);
             async move { Ok::<_, Infallible>(listener.answer(request).await.into_response()) }

@@ -1,0 +1,125 @@
+//! The program as it is run: started, asked, stopped, killed, started again.
+
+mod program;
+
+use program::{Kew, data_directory};
+
+fn body(kew: &Kew, action: &str, json: &str) -> String {
+    let (status, body) = kew.ask(action, json);
+    assert_eq!(status, 200, "{action}: {body}");
+    body
+}
+
+/// The first member of this name.
+fn member(json: &str, name: &str) -> String {
+    let found = json.split(&format!("\"{name}\":\"")).nth(1).and_then(|rest| rest.split('"').next());
+    found.unwrap_or_else(|| panic!("no {name} in {json}")).to_owned()
+}
+
+#[test]
+fn ready_is_the_last_line_and_the_ports_file_is_there_by_then() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    let greeting = kew.greeting();
+    assert!(greeting.ends_with("\nReady.\n"), "{greeting}");
+    assert!(greeting.contains(&format!("http://{}", kew.sqs)));
+}
+
+#[test]
+fn sigterm_ends_long_polls_closes_the_store_cleanly_and_exits_with_zero() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    let poll = kew.begin("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":20}"#);
+    // Answered behind the poll, so the poll has come in too.
+    body(&kew, "GetQueueUrl", r#"{"QueueName":"orders"}"#);
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    assert_eq!(program::reply(poll), (200, "{}".to_owned()));
+    let again = Kew::start(directory.path());
+    assert!(!again.errors().contains("cut short"), "{}", again.errors());
+    body(&again, "GetQueueUrl", r#"{"QueueName":"orders"}"#);
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused() {
+    let directory = data_directory();
+    let first = Kew::start(directory.path());
+    let (code, errors) = program::fail(&["--store", &directory.path().join("data").to_string_lossy()]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("is in use by"), "{errors}");
+    body(&first, "CreateQueue", r#"{"QueueName":"orders"}"#);
+}
+
+#[test]
+fn wrong_settings_exit_with_two_and_say_what_is_allowed() {
+    for (flags, expected) in [
+        (["--sqs", "off"], "--sqs off"),
+        (["--sqs", "0.0.0.0:0"], "--insecure"),
+        (["--durability", "perhaps"], "sync, os"),
+        (["--colour", "red"], "--colour"),
+    ] {
+        let (code, errors) = program::fail(&flags);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(expected), "{errors}");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    for number in 0..20 {
+        body(&kew, "SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"m{number}"}}"#));
+    }
+    let leased = body(&kew, "ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
+    let deleted = body(&kew, "ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
+    let handle = member(&deleted, "ReceiptHandle");
+    body(&kew, "DeleteMessage", &format!(r#"{{"QueueUrl":"orders","ReceiptHandle":"{handle}"}}"#));
+    kew.kill();
+
+    let again = Kew::start(directory.path());
+    assert!(again.errors().contains("cut short"), "{}", again.errors());
+    let mut found = Vec::new();
+    loop {
+        let reply = body(&again, "ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
+        let bodies: Vec<String> = reply
+            .split("\"Body\":\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .map(str::to_owned)
+            .collect();
+        if bodies.is_empty() {
+            break;
+        }
+        found.extend(bodies);
+    }
+    let expected: Vec<String> = (2..20).map(|number| format!("m{number}")).collect();
+    assert_eq!(found, expected, "m0 is still leased, m1 is deleted");
+    let handle = member(&leased, "ReceiptHandle");
+    body(&again, "DeleteMessage", &format!(r#"{{"QueueUrl":"orders","ReceiptHandle":"{handle}"}}"#));
+}
+
+#[test]
+fn memory_forgets_and_says_so() {
+    let directory = data_directory();
+    let mut kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    assert!(kew.errors().contains("in memory only"), "{}", kew.errors());
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    body(&kew, "SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#);
+    assert!(body(&kew, "ReceiveMessage", r#"{"QueueUrl":"orders"}"#).contains("\"Body\":\"m\""));
+    kew.signal("INT");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+}
+
+#[test]
+fn relaxed_durability_is_said_aloud_in_json_too() {
+    let directory = data_directory();
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let kew = Kew::start_with(directory.path(), &["--store", &data, "--durability", "os", "--log", "json"]);
+    let errors = kew.errors();
+    let line = errors.lines().find(|line| line.contains("power cut")).expect("it is said");
+    let line: serde_json::Value = serde_json::from_str(line).expect("lines are JSON");
+    assert_eq!(line["level"], "warn");
+}

@@ -1,0 +1,136 @@
+//! The binary in a process of its own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn data_directory() -> TempDir {
+    tempfile::tempdir().expect("there is room for a directory")
+}
+
+pub struct Kew {
+    child: Child,
+    /// Where SQS is served.
+    pub sqs: String,
+    errors: PathBuf,
+    greeting: PathBuf,
+}
+
+impl Kew {
+    /// Serves with data in `directory/data`.
+    pub fn start(directory: &Path) -> Self {
+        let data = directory.join("data").to_string_lossy().into_owned();
+        Self::start_with(directory, &["--store", &data])
+    }
+
+    /// Returns once it is ready.
+    pub fn start_with(directory: &Path, flags: &[&str]) -> Self {
+        let (errors, greeting, ports) =
+            (directory.join("errors"), directory.join("greeting"), directory.join("ports"));
+        // Left by a run before.
+        let _removed = std::fs::remove_file(&ports);
+        let child = command()
+            .args(flags)
+            .arg("--ports-file")
+            .arg(&ports)
+            .stdout(File::create(&greeting).expect("the directory is ours"))
+            .stderr(File::create(&errors).expect("the directory is ours"))
+            .spawn()
+            .expect("it was built");
+        let mut kew = Self { child, sqs: String::new(), errors, greeting };
+        let begun = Instant::now();
+        while !kew.greeting().ends_with("Ready.\n") {
+            let ended = kew.child.try_wait().expect("it is ours");
+            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{ended:?}: {}", kew.errors());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let ports = std::fs::read_to_string(&ports).expect("it is written before Ready.");
+        kew.sqs = ports.split('"').nth(3).expect("it names the address").to_owned();
+        kew
+    }
+
+    pub fn greeting(&mut self) -> String {
+        std::fs::read_to_string(&self.greeting).unwrap_or_default()
+    }
+
+    pub fn errors(&self) -> String {
+        std::fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
+    /// One action; status and body of the reply.
+    pub fn ask(&self, action: &str, json: &str) -> (u16, String) {
+        reply(self.begin(action, json))
+    }
+
+    /// An action that is asked for, not yet answered.
+    pub fn begin(&self, action: &str, json: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.sqs).expect("it listens");
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: {}\r\nX-Amz-Target: AmazonSQS.{action}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{json}",
+            self.sqs,
+            json.len()
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        stream
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
+        assert!(sent.expect("there is a kill").success());
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.errors());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Kew {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = (self.child.kill(), self.child.wait());
+    }
+}
+
+/// Exit code and errors of a start that does not work.
+pub fn fail(flags: &[&str]) -> (Option<i32>, String) {
+    let output = command().args(flags).output().expect("it was built");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+pub fn reply(mut stream: TcpStream) -> (u16, String) {
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers and closes");
+    let (head, body) = text.split_once("\r\n\r\n").expect("it answers HTTP");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("there is a status");
+    (status, body.to_owned())
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+    // Settings of whoever runs the tests are not ours.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
+        command.env_remove(name);
+    }
+    command.args(["serve"]).env("KEW_SQS", "127.0.0.1:0").stdin(Stdio::null());
+    command
+}

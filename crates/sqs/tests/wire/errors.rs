@@ -1,0 +1,174 @@
+//! What is refused, and how.
+
+use kew_sqs::Settings;
+
+use super::house::House;
+
+const INVALID: &str = "com.amazon.coral.service#InvalidParameterValueException";
+const MISSING: &str = "com.amazon.coral.service#MissingRequiredParameterException";
+
+#[tokio::test]
+async fn values_out_of_range_are_refused_with_what_is_allowed() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for (action, member, value, reason) in [
+        ("ReceiveMessage", "MaxNumberOfMessages", 0, "Must be between 1 and 10, if provided."),
+        ("ReceiveMessage", "MaxNumberOfMessages", 11, "Must be between 1 and 10, if provided."),
+        ("ReceiveMessage", "WaitTimeSeconds", 21, "Must be >= 0 and <= 20, if provided."),
+        ("ReceiveMessage", "WaitTimeSeconds", -1, "Must be >= 0 and <= 20, if provided."),
+        ("ReceiveMessage", "VisibilityTimeout", 43_201, "Must be between 0 and 43200, if provided."),
+        ("SendMessage", "DelaySeconds", 901, "DelaySeconds must be >= 0 and <= 900."),
+        ("SendMessage", "DelaySeconds", -1, "DelaySeconds must be >= 0 and <= 900."),
+    ] {
+        let body = format!(r#"{{"QueueUrl":"orders","MessageBody":"m","{member}":{value}}}"#);
+        let message = format!("Value {value} for parameter {member} is invalid. Reason: {reason}");
+        house.ask(action, &body).await.is_error(400, INVALID, "InvalidParameterValue;Sender", &message);
+    }
+}
+
+#[tokio::test]
+async fn missing_parameters_are_named() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for (action, body, name) in [
+        ("CreateQueue", "", "QueueName"),
+        ("GetQueueUrl", "{}", "QueueName"),
+        ("SendMessage", r#"{"MessageBody":"m"}"#, "QueueUrl"),
+        ("SendMessage", r#"{"QueueUrl":"orders"}"#, "MessageBody"),
+        ("SendMessage", r#"{"QueueUrl":"orders","MessageBody":""}"#, "MessageBody"),
+        ("ReceiveMessage", r#"{"QueueUrl":null}"#, "QueueUrl"),
+        ("DeleteMessage", r#"{"QueueUrl":"orders"}"#, "ReceiptHandle"),
+    ] {
+        let message = format!("The request must contain the parameter {name}.");
+        house.ask(action, body).await.is_error(400, MISSING, "MissingParameter;Sender", &message);
+    }
+}
+
+#[tokio::test]
+async fn every_action_on_a_missing_queue_says_so() {
+    let house = House::open().await;
+    for action in ["SendMessage", "ReceiveMessage", "DeleteMessage"] {
+        house.ask(action, r#"{"QueueUrl":"http://kew.test/000000000000/orders"}"#).await.is_error(
+            400,
+            "com.amazonaws.sqs#QueueDoesNotExist",
+            "AWS.SimpleQueueService.NonExistentQueue;Sender",
+            "The specified queue does not exist.",
+        );
+    }
+}
+
+#[tokio::test]
+async fn receipts_that_were_never_given_out_are_refused() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"other"}"#).await.ok();
+    let handle = house.with_message("orders", "m").await;
+    let other = if handle.as_bytes()[40] == b'A' { 'B' } else { 'A' };
+    let forged = format!("{}{other}{}", &handle[..40], &handle[41..]);
+    for (queue, handle) in [("orders", "garbage"), ("orders", forged.as_str()), ("other", handle.as_str())] {
+        let body = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
+        let message = format!("The input receipt handle \"{handle}\" is not a valid receipt handle.");
+        house.ask("DeleteMessage", &body).await.is_error(
+            404,
+            "com.amazonaws.sqs#ReceiptHandleIsInvalid",
+            "ReceiptHandleIsInvalid;Sender",
+            &message,
+        );
+    }
+}
+
+#[tokio::test]
+async fn characters_that_sqs_forbids_are_refused() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for body in [r#"\u0000"#, r#"a\u0008"#, r#"\ufffe"#, r#"\uffff"#] {
+        let answer =
+            house.ask("SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"{body}"}}"#)).await;
+        answer.is_error(
+            400,
+            "com.amazonaws.sqs#InvalidMessageContents",
+            "InvalidMessageContents;Sender",
+            "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF",
+        );
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_json_object_of_the_right_types_are_refused() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for body in [
+        "x",
+        "[]",
+        "\"orders\"",
+        "{",
+        r#"{"QueueUrl":7}"#,
+        r#"{"QueueUrl":"orders","WaitTimeSeconds":"1"}"#,
+        r#"{"QueueUrl":"orders","WaitTimeSeconds":1.5}"#,
+        r#"{"QueueUrl":"orders","WaitTimeSeconds":99999999999999999999}"#,
+        r#"{"QueueUrl":"orders"} x"#,
+    ] {
+        let answer = house.ask("ReceiveMessage", body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        assert_eq!(answer.header("x-amzn-query-error"), Some("SerializationException;Sender"), "{body}");
+        assert!(answer.body.starts_with(r#"{"__type":"com.amazon.coral.service#SerializationException","#));
+    }
+}
+
+#[tokio::test]
+async fn unknown_members_are_ignored_however_deep() {
+    let house = House::open().await;
+    let nested = format!(r#"{{"QueueName":"deep","X":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    house.ask("CreateQueue", &nested).await.ok();
+    house.ask("CreateQueue", r#"{"QueueName":"orders","Colour":{"deep":[1,2]}}"#).await.ok();
+}
+
+#[tokio::test]
+async fn what_has_no_effect_yet_is_refused_and_not_ignored() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for (action, member, value) in [
+        ("CreateQueue", "Attributes", r#"{"VisibilityTimeout":"1"}"#),
+        ("CreateQueue", "tags", r#"{"a":"b"}"#),
+        ("SendMessage", "MessageAttributes", r#"{"a":{"DataType":"String","StringValue":"b"}}"#),
+        ("SendMessage", "MessageGroupId", r#""g""#),
+        ("ReceiveMessage", "AttributeNames", r#"["All"]"#),
+        ("ReceiveMessage", "ReceiveRequestAttemptId", r#""a""#),
+    ] {
+        let body = format!(r#"{{"QueueName":"q","QueueUrl":"orders","MessageBody":"m","{member}":{value}}}"#);
+        house.ask(action, &body).await.is_error(
+            400,
+            "com.amazonaws.sqs#UnsupportedOperation",
+            "AWS.SimpleQueueService.UnsupportedOperation;Sender",
+            &format!("The parameter {member} is not supported by this version of Kew."),
+        );
+    }
+}
+
+#[tokio::test]
+async fn unknown_actions_and_protocols_are_told_so() {
+    let house = House::open().await;
+    house.ask("ListQueues", "{}").await.is_error(
+        400,
+        "com.amazon.coral.service#UnknownOperationException",
+        "InvalidAction;Sender",
+        "The operation AmazonSQS.ListQueues is not known, or not served by this version of Kew.",
+    );
+    let query = house.send(b"GET /?Action=ListQueues&Version=2012-11-05 HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert_eq!((query.status, query.header("content-type")), (400, Some("text/xml")));
+    assert!(query.body.contains("<Type>Sender</Type><Code>InvalidAction</Code>"), "{}", query.body);
+    let nothing = house.send(b"GET /000000000000/orders HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert_eq!((nothing.status, nothing.body.as_str()), (404, "<UnknownOperationException/>\n"));
+    let get = house.send(b"GET / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.GetQueueUrl\r\n\r\n").await;
+    assert_eq!(get.status, 400);
+}
+
+#[tokio::test]
+async fn too_many_messages_in_flight_stop_a_short_poll() {
+    let house = House::with(Settings { standard_in_flight_limit: 1, ..Settings::default() }).await;
+    house.with_message("orders", "m").await;
+    house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"n"}"#).await.ok();
+    let answer = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await;
+    assert_eq!((answer.status, answer.header("x-amzn-query-error")), (403, Some("OverLimit;Sender")));
+    let long = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":0}"#).await;
+    assert_eq!(long.status, 403, "an explicit zero is a short poll");
+}

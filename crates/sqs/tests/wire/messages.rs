@@ -1,0 +1,135 @@
+//! SendMessage, ReceiveMessage and DeleteMessage.
+
+use std::time::{Duration, Instant};
+
+use super::house::House;
+
+#[tokio::test]
+async fn a_message_is_sent_received_and_deleted() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let sent = house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"hello"}"#).await;
+    assert_eq!(
+        sent.ok(),
+        r#"{"MD5OfMessageBody":"5d41402abc4b2a76b9719d911017c592","MessageId":"00000000-0000-4005-8000-000000000006"}"#
+    );
+    let received = house.ask("ReceiveMessage", r#"{"QueueUrl":"http://kew.test/000000000000/orders"}"#).await;
+    let handle = received.text("ReceiptHandle");
+    assert_eq!(handle.len(), 56);
+    assert_eq!(
+        received.ok(),
+        format!(
+            r#"{{"Messages":[{{"MessageId":"00000000-0000-4005-8000-000000000006","ReceiptHandle":"{handle}","MD5OfBody":"5d41402abc4b2a76b9719d911017c592","Body":"hello"}}]}}"#
+        )
+    );
+    let deleted =
+        house.ask("DeleteMessage", &format!(r#"{{"QueueUrl":"orders","ReceiptHandle":"{handle}"}}"#)).await;
+    assert_eq!((deleted.ok(), deleted.header("content-length")), ("", Some("0")));
+    let again =
+        house.ask("DeleteMessage", &format!(r#"{{"QueueUrl":"orders","ReceiptHandle":"{handle}"}}"#)).await;
+    assert_eq!(again.ok(), "", "deleting again succeeds");
+}
+
+#[tokio::test]
+async fn an_empty_receive_has_no_messages_member() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    assert_eq!(house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":0}"#).await.ok(), "{}");
+}
+
+#[tokio::test]
+async fn bodies_come_back_byte_for_byte() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for body in [
+        r#"plain"#,
+        r#"quotes \" and \\ backslashes, \/ too"#,
+        r#"lines\r\nand\ttabs, \u0009"#,
+        r#"é ü 漢 😀 \u00e9 \ud83d\ude00"#,
+        "&lt;not&gt; &quot;xml&quot;",
+    ] {
+        house.ask("SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"{body}"}}"#)).await.ok();
+        let received = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await;
+        let written = received.ok().split("\"Body\":").nth(1).expect("there is a body");
+        let written = written.strip_suffix("}]}").expect("it is last");
+        let text = |json: &str| serde_json::from_str::<String>(json).expect("it is JSON");
+        assert_eq!(text(written), text(&format!("\"{body}\"")));
+    }
+}
+
+#[tokio::test]
+async fn a_received_message_is_hidden_until_its_timeout_and_zero_hides_it_for_no_time() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#).await.ok();
+    for _ in 0..2 {
+        let seen = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","VisibilityTimeout":0}"#).await;
+        assert!(seen.ok().contains("\"Body\":\"a\""));
+    }
+    let taken = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","VisibilityTimeout":43200}"#).await;
+    assert!(taken.ok().contains("\"Body\":\"a\""));
+    assert_eq!(house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await.ok(), "{}");
+}
+
+#[tokio::test]
+async fn up_to_ten_messages_come_in_the_order_they_were_sent() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for number in 0..12 {
+        house.ask("SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"m{number}"}}"#)).await.ok();
+    }
+    let first = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#).await;
+    let bodies: Vec<&str> =
+        first.ok().split("\"Body\":\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(bodies, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"]);
+    let rest = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#).await;
+    assert_eq!(rest.ok().matches("\"Body\"").count(), 2);
+}
+
+#[tokio::test]
+async fn a_delayed_message_is_not_received_before_its_time() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a","DelaySeconds":900}"#).await.ok();
+    assert_eq!(house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await.ok(), "{}");
+}
+
+#[tokio::test]
+async fn a_long_poll_is_answered_by_the_send_it_waits_for() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let poll = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":20}"#);
+    let send = house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"hello"}"#);
+    let begun = Instant::now();
+    let (polled, sent) = tokio::join!(poll, send);
+    sent.ok();
+    assert!(polled.ok().contains("\"Body\":\"hello\""));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_queue_is_named_by_any_url_that_ends_in_its_name_or_by_the_path() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for url in ["orders", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders", "http://x/1/orders/"] {
+        house.ask("ReceiveMessage", &format!(r#"{{"QueueUrl":"{url}"}}"#)).await.ok();
+    }
+    let by_path = "POST /000000000000/orders HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\nContent-Length: 0\r\n\r\n";
+    house.send(by_path.as_bytes()).await.ok();
+}
+
+#[tokio::test]
+async fn a_message_of_the_largest_size_passes_and_one_byte_more_does_not() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let send = |bytes: usize| format!(r#"{{"QueueUrl":"orders","MessageBody":"{}"}}"#, "m".repeat(bytes));
+    house.ask("SendMessage", &send(1_048_576)).await.ok();
+    house.ask("SendMessage", &send(1_048_577)).await.is_error(
+        400,
+        "com.amazon.coral.service#InvalidParameterValueException",
+        "InvalidParameterValue;Sender",
+        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+    );
+    let received = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await;
+    assert!(received.ok().len() > 1_048_576);
+}

@@ -1,0 +1,72 @@
+//! CreateQueue and GetQueueUrl.
+
+use super::house::House;
+
+#[tokio::test]
+async fn a_created_queue_has_a_url_on_the_host_that_was_asked() {
+    let house = House::open().await;
+    let answer = house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await;
+    assert_eq!(answer.ok(), r#"{"QueueUrl":"http://kew.test/000000000000/orders"}"#);
+    assert_eq!(
+        answer.headers,
+        [
+            "content-length: 50",
+            "content-type: application/x-amz-json-1.0",
+            "x-amzn-requestid: 00000000-0000-4001-8000-000000000002"
+        ]
+    );
+    let found =
+        house.ask("GetQueueUrl", r#"{"QueueName":"orders","QueueOwnerAWSAccountId":"123456789012"}"#).await;
+    assert_eq!(found.ok(), answer.body);
+}
+
+#[tokio::test]
+async fn creating_the_same_queue_again_finds_it() {
+    let house = House::open().await;
+    let first = house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await;
+    let again = house.ask("CreateQueue", r#"{"QueueName":"orders","Attributes":{},"tags":null}"#).await;
+    assert_eq!(again.ok(), first.ok());
+}
+
+#[tokio::test]
+async fn bad_names_are_refused() {
+    let house = House::open().await;
+    for name in ["", "a.b", "a.fifo", "a/b", "ä", &"n".repeat(81)] {
+        let answer = house.ask("CreateQueue", &format!(r#"{{"QueueName":"{name}"}}"#)).await;
+        answer.is_error(
+            400,
+            "com.amazon.coral.service#InvalidParameterValueException",
+            "InvalidParameterValue;Sender",
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
+        );
+    }
+    assert_eq!(
+        house.ask("CreateQueue", &format!(r#"{{"QueueName":"{}"}}"#, "n".repeat(80))).await.status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_queue_that_is_not_there_has_no_url() {
+    let house = House::open().await;
+    house.ask("GetQueueUrl", r#"{"QueueName":"orders"}"#).await.is_error(
+        400,
+        "com.amazonaws.sqs#QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue;Sender",
+        "The specified queue does not exist.",
+    );
+}
+
+#[tokio::test]
+async fn queues_of_one_region_are_not_seen_in_another() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let body = r#"{"QueueName":"orders"}"#;
+    let elsewhere = format!(
+        "POST / HTTP/1.1\r\nHost: kew.test\r\nX-Amz-Target: AmazonSQS.GetQueueUrl\r\nAuthorization: AWS4-HMAC-SHA256 Credential=k/20260101/eu-west-1/sqs/aws4_request, SignedHeaders=host, Signature=0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    assert_eq!(house.send(elsewhere.as_bytes()).await.status, 400);
+    let here = elsewhere.replace("eu-west-1", "us-east-1");
+    assert_eq!(house.send(here.as_bytes()).await.status, 200);
+}
