@@ -55,13 +55,11 @@ impl Gate for LogGate {
         if let Some(error) = &waiting.failed {
             return Poll::Ready(Err(error.clone()));
         }
-        match waiting
-            .wakers
-            .iter_mut()
-            .find(|(wanted, waker)| *wanted == batch && waker.will_wake(cx.waker()))
-        {
-            Some(_) => {}
-            None => waiting.wakers.push((batch, cx.waker().clone())),
+        // Who is polled twice in a row stands here once. A search of all would cost every answer of a large batch a
+        // look at every other; who is polled again after others is woken twice, and no harm done.
+        let last = waiting.wakers.last();
+        if !last.is_some_and(|(wanted, waker)| *wanted == batch && waker.will_wake(cx.waker())) {
+            waiting.wakers.push((batch, cx.waker().clone()));
         }
         Poll::Pending
     }
