@@ -1,11 +1,12 @@
 //! Answers on their way: the futures of one pass, polled by hand, as an event loop would have them.
 //!
 //! Each future has a place that is used again in the next pass, so that a command costs no task and no allocation of
-//! ours.
+//! ours. Each place has a waker of its own, for in a server each command comes from another connection.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 /// The futures of one kind in one pass.
 pub struct Answers<F: Future> {
@@ -16,6 +17,14 @@ pub struct Answers<F: Future> {
 struct Place<F: Future> {
     future: Pin<Box<Option<F>>>,
     output: Option<F::Output>,
+    waker: Waker,
+}
+
+/// Nobody sleeps here: the loop looks by itself after each commit.
+struct Awake;
+
+impl Wake for Awake {
+    fn wake(self: Arc<Self>) {}
 }
 
 impl<F: Future> Answers<F> {
@@ -26,7 +35,7 @@ impl<F: Future> Answers<F> {
     /// Begins a command: the first poll takes its step.
     pub fn ask(&mut self, future: F) {
         if self.used == self.places.len() {
-            self.places.push(Place { future: Box::pin(None), output: None });
+            self.places.push(Place { future: Box::pin(None), output: None, waker: Arc::new(Awake).into() });
         }
         let place = &mut self.places[self.used];
         place.future.set(Some(future));
@@ -55,7 +64,7 @@ impl<F: Future> Answers<F> {
 impl<F: Future> Place<F> {
     fn poll(&mut self) {
         let Some(future) = self.future.as_mut().as_pin_mut() else { return };
-        if let Poll::Ready(output) = future.poll(&mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(output) = future.poll(&mut Context::from_waker(&self.waker)) {
             self.output = Some(output);
             self.future.set(None);
         }
