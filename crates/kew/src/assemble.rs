@@ -3,9 +3,8 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use kew_core::{Entropy, Timestamp, time::millis};
+use kew_core::Entropy;
 use kew_engine::{Notice, Options};
 use kew_http::{Drain, Limits};
 use kew_store::{MemoryStore, Store};
@@ -176,8 +175,7 @@ fn open(
     let disk =
         RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
     let options = LogOptions { drive: Drive::Loop, durability: durability.into(), ..LogOptions::default() };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let opened = LogStore::open(Arc::new(disk), options, entropy, Timestamp(millis(now)));
+    let opened = LogStore::open(Arc::new(disk), options, entropy, machine::system_now());
     let (store, report) = opened.map_err(|cause| match cause {
         LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
         cause => StartError::Store { path: path.to_owned(), cause },
@@ -199,11 +197,11 @@ fn tell_opening(log: Log, report: &OpenReport, durability: DurabilityChoice) {
         );
     }
     if let Some(tail) = &report.tail {
-        let what = format!("{tail:?}");
+        let (offset, bytes) = (tail.offset.to_string(), tail.bytes_dropped.to_string());
         log.tell(
             Level::Warn,
-            "a torn tail was cut off the journal: nothing in it had been acknowledged as synced",
-            &[("tail", &what)],
+            "an incomplete batch was cut off the journal's end; nothing in it was ever acknowledged as durable",
+            &[("file", &tail.file), ("offset", &offset), ("bytes", &bytes), ("why", &tail.why)],
         );
     }
     if report.copy_on_write {

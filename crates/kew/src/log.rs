@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::SystemTime;
 
 use clap::ValueEnum;
-use kew_core::{Timestamp, time::millis};
+use kew_core::Timestamp;
 use kew_http::{date, json};
+
+use crate::machine;
 
 /// How lines are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -43,8 +44,7 @@ impl Log {
 
     /// Writes one line.
     pub fn tell(self, level: Level, message: &str, fields: &[(&str, &str)]) {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let line = self.line(Timestamp(millis(now)), level, message, fields);
+        let line = self.line(machine::system_now(), level, message, fields);
         // Nowhere to write to is no reason to stop serving.
         let _written = std::io::stderr().lock().write_all(&line);
     }

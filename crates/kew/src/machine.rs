@@ -74,13 +74,18 @@ impl Default for SystemTimeSource {
 
 impl TimeSource for SystemTimeSource {
     fn system(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Timestamp(millis(since))
+        system_now()
     }
 
     fn steady(&self) -> Duration {
         self.begun.elapsed()
     }
+}
+
+/// What the system clock shows.
+pub fn system_now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Timestamp(millis(since))
 }
 
 /// Raises the soft limit of open files to the hard one, and says how many files may be open now.

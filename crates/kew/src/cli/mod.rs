@@ -1,6 +1,7 @@
 //! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
 
 mod serve;
+mod store;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,8 @@ struct Line {
 enum Command {
     /// Serve queues until SIGTERM or Ctrl-C
     Serve(ServeArgs),
+    /// Look after the directory of a stopped server
+    Store(store::StoreArgs),
 }
 
 /// Runs the command that was given.
@@ -27,5 +30,6 @@ pub fn run() -> ExitCode {
     // Wrong usage ends here, with exit code 2 and what is allowed.
     match Line::parse().command {
         Command::Serve(serve) => serve::run(&serve),
+        Command::Store(store) => store::run(&store),
     }
 }

@@ -1,6 +1,7 @@
 //! The program as it is run: started, asked, stopped, killed, started again.
 
 mod program;
+mod store;
 
 use program::{Kew, data_directory};
 

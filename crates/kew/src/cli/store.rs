@@ -1,0 +1,248 @@
+//! `kew store`: tools for a stopped store. A running server holds its directory, and these say so.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use kew_core::{Entropy, Timestamp};
+use kew_store_log::{
+    BackupReport, CheckReport, Disk, Drive, IDENTITY_FILE, LogError, LogOptions, LogStore, RealDisk,
+    StoreStats,
+};
+use thiserror::Error;
+
+use crate::machine::{SystemEntropy, system_now};
+
+/// What `kew store` may be told.
+#[derive(Args, Debug)]
+pub(super) struct StoreArgs {
+    /// The store's directory
+    #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH", default_value = "./kew-data")]
+    store: PathBuf,
+
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Tool {
+    /// Read everything and name each damage by file and offset; exit code 1 when there is any
+    Check,
+    /// Show what the store holds and what it takes
+    Stats,
+    /// Write queues, settings and messages as JSON lines
+    Export {
+        /// Into this file, which must not exist yet, instead of standard output
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Make a new store out of the lines of an export
+    Import {
+        /// Out of this file instead of standard input
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+    },
+    /// Make a consistent copy in an empty directory, with a list of sizes and checksums
+    Backup {
+        /// The directory; made when it is missing
+        target: PathBuf,
+        /// Compare a backup that is there with its list instead
+        #[arg(long)]
+        verify: bool,
+    },
+}
+
+/// Why a tool did not do its work.
+#[derive(Debug, Error)]
+enum ToolError {
+    #[error("{} holds no store; name the directory with --store", .0.display())]
+    NoStore(PathBuf),
+    #[error("{} is in use by {holder}: stop that server first", path.display())]
+    Locked { path: PathBuf, holder: String },
+    #[error(transparent)]
+    Log(LogError),
+    #[error("{doing}: {cause}")]
+    Machine { doing: String, cause: io::Error },
+    /// It was done, and what it found is not good; it has been told.
+    #[error("the store is damaged")]
+    Damaged,
+}
+
+/// Runs one tool.
+pub(super) fn run(store: &StoreArgs) -> ExitCode {
+    match store.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where nobody listens the exit code says it all.
+            let _told = writeln!(io::stderr().lock(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl StoreArgs {
+    fn run(&self) -> Result<(), ToolError> {
+        match &self.tool {
+            Tool::Check => self.check(),
+            Tool::Stats => self.with_store(|store| tell(&stats_lines(&kew_store_log::stats(store)))),
+            Tool::Export { to } => self.with_store(|store| export(store, to.as_deref())),
+            Tool::Import { from } => self.import(from.as_deref()),
+            Tool::Backup { target, verify: true } => {
+                let files = kew_store_log::verify_backup(target).map_err(ToolError::Log)?;
+                tell(&format!("every one of {} files is as the list says\n", files.len()))
+            }
+            Tool::Backup { target, verify: false } => self.with_store(|store| {
+                let report = kew_store_log::backup(store, target).map_err(ToolError::Log)?;
+                tell(&backup_lines(target, &report))
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<(), ToolError> {
+        let report = kew_store_log::check(self.disk()?).map_err(|error| self.explain(error))?;
+        tell(&check_lines(&report))?;
+        if report.is_sound() { Ok(()) } else { Err(ToolError::Damaged) }
+    }
+
+    fn import(&self, from: Option<&Path>) -> Result<(), ToolError> {
+        let mut lines: Box<dyn BufRead> = match from {
+            Some(path) => Box::new(BufReader::new(
+                File::open(path).map_err(doing(format!("opening {}", path.display())))?,
+            )),
+            None => Box::new(io::stdin().lock()),
+        };
+        let disk = RealDisk::open(&self.store).map_err(doing(format!("making {}", self.store.display())))?;
+        let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
+        let imported = kew_store_log::import(&mut *lines, Arc::new(disk), options, entropy()?, system_now());
+        let report = imported.map_err(|error| self.explain(error))?;
+        tell(&format!(
+            "{} queues and {} messages, out of {} lines\n",
+            report.queues, report.messages, report.lines
+        ))
+    }
+
+    /// Opens the store, works with it, and closes it as it should be.
+    fn with_store(&self, work: impl FnOnce(&LogStore) -> Result<(), ToolError>) -> Result<(), ToolError> {
+        let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
+        let opened = LogStore::open(self.disk()?, options, entropy()?, Timestamp::ZERO);
+        let (store, report) = opened.map_err(|error| self.explain(error))?;
+        if let Some(tail) = &report.tail {
+            let line = format!(
+                "cut {} bytes of an incomplete batch off {} at offset {}\n",
+                tail.bytes_dropped, tail.file, tail.offset
+            );
+            // Where nobody listens the work goes on.
+            let _told = io::stderr().lock().write_all(line.as_bytes());
+        }
+        let worked = work(&store);
+        let closed = store.close().map_err(ToolError::Log);
+        worked.and(closed)
+    }
+
+    /// The directory of a store that is there: looking at nothing must not make one.
+    fn disk(&self) -> Result<Arc<dyn Disk>, ToolError> {
+        let entries = std::fs::read_dir(&self.store).map(Iterator::count).unwrap_or_default();
+        let is_named = self.store.join(IDENTITY_FILE).exists();
+        // A directory that lost the file that names it is still to be looked at, and not to be called empty.
+        if !is_named && entries == 0 {
+            return Err(ToolError::NoStore(self.store.clone()));
+        }
+        let disk = RealDisk::open(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;
+        Ok(Arc::new(disk))
+    }
+
+    fn explain(&self, error: LogError) -> ToolError {
+        match error {
+            LogError::Locked { holder } => ToolError::Locked { path: self.store.clone(), holder },
+            error => ToolError::Log(error),
+        }
+    }
+}
+
+fn export(store: &LogStore, to: Option<&Path>) -> Result<(), ToolError> {
+    let Some(path) = to else {
+        return kew_store_log::export(store, &mut io::stdout().lock()).map(drop).map_err(ToolError::Log);
+    };
+    let file = File::create_new(path).map_err(doing(format!("making {}", path.display())))?;
+    let mut buffer = BufWriter::new(file);
+    let report = kew_store_log::export(store, &mut buffer).map_err(ToolError::Log)?;
+    let written =
+        buffer.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
+    written.map_err(doing(format!("writing {}", path.display())))?;
+    tell(&format!("{} queues and {} messages, in {} lines\n", report.queues, report.messages, report.lines))
+}
+
+fn entropy() -> Result<Arc<dyn Entropy>, ToolError> {
+    let entropy = SystemEntropy::new().map_err(|error| ToolError::Machine {
+        doing: "asking for random numbers".into(),
+        cause: io::Error::other(error),
+    })?;
+    Ok(Arc::new(entropy))
+}
+
+fn doing(what: String) -> impl FnOnce(io::Error) -> ToolError {
+    move |cause| ToolError::Machine { doing: what, cause }
+}
+
+fn tell(lines: &str) -> Result<(), ToolError> {
+    io::stdout().lock().write_all(lines.as_bytes()).map_err(doing("writing to standard output".into()))
+}
+
+fn check_lines(report: &CheckReport) -> String {
+    let mut lines = String::new();
+    for problem in &report.problems {
+        lines.push_str(&format!("DAMAGE  {problem}\n"));
+    }
+    if let Some(tail) = &report.tail {
+        lines.push_str(&format!(
+            "tail    {} at offset {}: {} bytes of an incomplete batch, which the next start cuts off ({})\n",
+            tail.file, tail.offset, tail.bytes_dropped, tail.why
+        ));
+    }
+    lines.push_str(&format!(
+        "{}: {} segments, {} batches after the checkpoint, {} records before it, {} slices, {} queues, {} messages\n",
+        if report.is_sound() { "sound" } else { "damaged" },
+        report.segments,
+        report.batches,
+        report.records,
+        report.slices,
+        report.queues,
+        report.messages
+    ));
+    lines
+}
+
+fn stats_lines(stats: &StoreStats) -> String {
+    let messages = &stats.messages;
+    format!(
+        "queues               {}\nmessages             {}\n  visible            {}\n  in flight          {}\n  delayed            {}\n  bytes of bodies    {}\nsegments             {} of the journal, {} of survivors, {} spare\n  bytes              {} and {} spare\n  live               {}\n  dead               {}\nmemory, about        {}\n",
+        stats.queues,
+        messages.stored(),
+        messages.visible,
+        messages.in_flight,
+        messages.delayed,
+        messages.body_bytes,
+        stats.journal_segments,
+        stats.survivor_segments,
+        stats.spares,
+        stats.segment_bytes,
+        stats.spare_bytes,
+        stats.log.live_bytes,
+        stats.log.dead_bytes,
+        stats.log.heap_bytes
+    )
+}
+
+fn backup_lines(target: &Path, report: &BackupReport) -> String {
+    let bytes: u64 = report.files.iter().map(|file| file.bytes).sum();
+    format!(
+        "{} files, {bytes} bytes, up to batch {}, in {}; {} of them share their bytes with the store\n",
+        report.files.len(),
+        report.batch,
+        target.display(),
+        report.linked
+    )
+}
