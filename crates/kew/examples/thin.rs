@@ -55,7 +55,7 @@ impl Plan {
                 "--seconds" => plan.seconds = value.parse()?,
                 "--rounds" => plan.rounds = value.parse()?,
                 "--connections" => {
-                    plan.connections = value.split(',').map(str::parse).collect::<Result<_, _>>()?
+                    plan.connections = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 }
                 "--kew" => plan.kew = value.into(),
                 "--dir" => plan.dir = value.into(),
