@@ -130,7 +130,8 @@ impl Checking {
             recover::replay(&mut ledger, batch, &reaches)
         });
         let scanned = self.note(scanned)?;
-        segments.reconcile(fields);
+        let rests = |base| ledger.shelf.live.of(base).is_some_and(|life| life.messages > 0);
+        segments.reconcile(fields, sums, rests)?;
         self.frames(&segments, sums, start)?;
         // The figures and places of a state that could not be read to its end mean nothing.
         if let Some(end) = scanned {

@@ -118,6 +118,15 @@ impl CheckpointWriter {
 
     /// Makes the slices durable. They count only after the manifest is installed.
     pub fn seal(mut self) -> Result<SealedCheckpoint, LogError> {
+        if let Err(error) = self.make_durable() {
+            // Its file takes space that is wanted elsewhere now.
+            let _abandoned = self.abandon();
+            return Err(error);
+        }
+        Ok(SealedCheckpoint { disk: self.disk, generation: self.generation, slices: self.slices })
+    }
+
+    fn make_durable(&mut self) -> Result<(), LogError> {
         if self.file.is_some() {
             self.flush()?;
         }
@@ -125,7 +134,7 @@ impl CheckpointWriter {
             file.sync_all().doing("syncing", &generation_name(self.generation))?;
             self.disk.sync_dir(CHECKPOINTS_FOLDER).doing("syncing", CHECKPOINTS_FOLDER)?;
         }
-        Ok(SealedCheckpoint { disk: self.disk, generation: self.generation, slices: self.slices })
+        Ok(())
     }
 
     /// Gives the checkpoint up and frees its space.

@@ -113,7 +113,7 @@ impl Exporting<'_> {
             for (carried, stored) in page.messages {
                 let stored = match stored {
                     Some(stored) => stored,
-                    None => contents.read(carried.address)?,
+                    None => contents.read(carried.place.address)?,
                 };
                 self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
                 self.report.messages += 1;
@@ -146,8 +146,8 @@ impl Page {
         let unwritten = ledger.shelf.batch.start()..SURVIVOR_SPACE;
         let mut messages = Vec::with_capacity(page.len());
         for carried in page {
-            let stored = match unwritten.contains(&carried.address.0) {
-                true => Some(ledger.shelf.read(carried.address).map_err(unreadable)?),
+            let stored = match unwritten.contains(&carried.place.address.0) {
+                true => Some(ledger.shelf.read(carried.place.address).map_err(unreadable)?),
                 false => None,
             };
             messages.push((carried, stored));

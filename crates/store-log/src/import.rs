@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use kew_core::{Entropy, QueueId, Return, Sequence, Timestamp};
 use kew_store::ledger::change::{Extended, Rewritten};
-use kew_store::ledger::{Address, Carried, Change, Ledger, Made, Remembered, Shelf, Stored};
+use kew_store::ledger::{Carried, Change, Ledger, Made, Place, Remembered, Shelf, Stored};
 
 use crate::disk::Disk;
 use crate::error::LogError;
@@ -137,8 +137,8 @@ impl Importing<'_> {
             .shelf
             .room(room)
             .map_err(|_| LogError::NoSpace { what: "the messages of an import".into() })?;
-        let address = content(&mut ledger, stored);
-        ledger.restore_message(queue, &Carried { address, ..carried }, stored.group.as_ref());
+        let place = content(&mut ledger, stored);
+        ledger.restore_message(queue, &Carried { place, ..carried }, stored.group.as_ref());
         let is_full = ledger.shelf.batch.bytes() > BATCH_BYTES;
         drop(ledger);
         self.report.messages += 1;
@@ -147,7 +147,7 @@ impl Importing<'_> {
 }
 
 /// Journals a content that belongs to no queue: replay passes over it, a checkpoint may refer to it.
-fn content(ledger: &mut Ledger<LogShelf>, stored: &Stored) -> Address {
+fn content(ledger: &mut Ledger<LogShelf>, stored: &Stored) -> Place {
     let at = ledger.newest_instant();
     let rewritten = Rewritten {
         id: stored.id,

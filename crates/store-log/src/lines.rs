@@ -15,7 +15,7 @@ use kew_core::{
     DeduplicationScope, DocumentKey, Expiry, GroupId, MessageId, MoveReason, Origin, Policy, Queue, QueueId,
     QueueKey, QueueKind, Sequence, State, Text, Timestamp,
 };
-use kew_store::ledger::{Address, Carried, CarriedQueue, Remembered, Stored};
+use kew_store::ledger::{Carried, CarriedQueue, Place, Remembered, Stored};
 use serde::{Deserialize, Serialize};
 
 /// The version of the lines; an import reads no other.
@@ -396,7 +396,7 @@ impl MessageLine {
         let annotations = self.annotations.map_or(Some(Bytes::new()), Blob::bytes)?;
         let carried = Carried {
             sequence: Sequence(self.sequence),
-            address: Address::default(),
+            place: Place::default(),
             body_bytes: u32::try_from(body.len()).ok()?,
             sent_at: Timestamp(self.sent_ms),
             rank: Timestamp(self.rank_ms),

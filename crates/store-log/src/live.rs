@@ -1,4 +1,4 @@
-//! How much of each segment is still needed: messages that rest in it, and bytes of their bodies.
+//! How much of each segment is still needed: messages that rest in it, and bytes of their records.
 
 use crate::frame::{Address, SURVIVOR_SPACE};
 
@@ -9,8 +9,8 @@ pub(crate) struct SegmentLife {
     pub base: Address,
     /// Messages.
     pub messages: u64,
-    /// Bytes of their bodies.
-    pub body_bytes: u64,
+    /// Bytes of their records.
+    pub record_bytes: u64,
 }
 
 /// What rests in all segments.
@@ -29,7 +29,7 @@ impl Live {
     pub(crate) fn add_segment(&mut self, base: Address) {
         let table = if base & SURVIVOR_SPACE == 0 { &mut self.journal } else { &mut self.survivors };
         if let Err(place) = table.binary_search_by_key(&base, |life| life.base) {
-            table.insert(place, SegmentLife { base, messages: 0, body_bytes: 0 });
+            table.insert(place, SegmentLife { base, messages: 0, record_bytes: 0 });
         }
     }
 
@@ -37,6 +37,12 @@ impl Live {
     pub(crate) fn drop_segment(&mut self, base: Address) {
         let table = if base & SURVIVOR_SPACE == 0 { &mut self.journal } else { &mut self.survivors };
         table.retain(|life| life.base != base);
+    }
+
+    /// Only the segments with these bases are left.
+    pub(crate) fn keep_segments(&mut self, bases: &[Address]) {
+        self.journal.retain(|life| bases.contains(&life.base));
+        self.survivors.retain(|life| bases.contains(&life.base));
     }
 
     /// The batch being filled begins here.
@@ -48,10 +54,10 @@ impl Live {
     /// The batch being filled was written to the segment that begins at `base`.
     pub(crate) fn place_batch(&mut self, base: Address) {
         self.add_segment(base);
-        let (messages, body_bytes) = std::mem::take(&mut self.pending);
+        let (messages, record_bytes) = std::mem::take(&mut self.pending);
         if let Some(life) = self.at(base) {
             life.messages += messages;
-            life.body_bytes += body_bytes;
+            life.record_bytes += record_bytes;
         }
     }
 
@@ -69,27 +75,27 @@ impl Live {
     }
 
     /// A message rests at `address` now.
-    pub(crate) fn occupy(&mut self, address: Address, body_bytes: u32) {
+    pub(crate) fn occupy(&mut self, address: Address, record_bytes: u32) {
         if self.is_pending(address) {
             self.pending.0 += 1;
-            self.pending.1 += u64::from(body_bytes);
+            self.pending.1 += u64::from(record_bytes);
         } else if let Some(life) = self.at(address) {
             life.messages += 1;
-            life.body_bytes += u64::from(body_bytes);
+            life.record_bytes += u64::from(record_bytes);
         }
     }
 
     /// It no longer does.
-    pub(crate) fn vacate(&mut self, address: Address, body_bytes: u32) {
+    pub(crate) fn vacate(&mut self, address: Address, record_bytes: u32) {
         let (messages, bytes) = if self.is_pending(address) {
             (&mut self.pending.0, &mut self.pending.1)
         } else {
             let Some(life) = self.at(address) else { return };
-            (&mut life.messages, &mut life.body_bytes)
+            (&mut life.messages, &mut life.record_bytes)
         };
         debug_assert!(*messages > 0, "nothing rests at {address:#x}");
         *messages = messages.saturating_sub(1);
-        *bytes = bytes.saturating_sub(u64::from(body_bytes));
+        *bytes = bytes.saturating_sub(u64::from(record_bytes));
     }
 
     /// All segments with what rests in them.
@@ -121,7 +127,7 @@ mod tests {
         live.place_batch(200);
         live.begin_batch(300);
         live.vacate(90, 3);
-        let lives: Vec<(u64, u64)> = live.segments().map(|life| (life.messages, life.body_bytes)).collect();
+        let lives: Vec<(u64, u64)> = live.segments().map(|life| (life.messages, life.record_bytes)).collect();
         assert_eq!(lives, [(0, 0), (1, 1)]);
     }
 }

@@ -74,7 +74,7 @@ impl Forwarding {
         let active = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
         drop(ledger);
         let live_bytes =
-            |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.body_bytes);
+            |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.record_bytes);
         let segments = inner.segments.list();
         let live: u64 = segments.iter().map(live_bytes).sum();
         let used: u64 = segments.iter().map(|segment| segment.used()).sum();

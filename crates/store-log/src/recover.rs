@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::{Entropy, QueueId, Timestamp};
-use kew_store::ledger::{Address, Ledger, codec};
+use kew_store::ledger::{Address, Ledger, Place, codec};
 use kew_store::token::TokenKey;
 use parking_lot::Mutex;
 
@@ -78,7 +78,13 @@ pub(crate) fn open(
         Journal::open(&segments, sums, start, durable, |batch| replay(&mut ledger, batch, &reaches));
     let (journal, recovery) = replayed?;
     // Segments that the checkpoint no longer needed are freed here; the shelf below knows only those that are left.
-    segments.reconcile(fields);
+    let rests = |base: u64| ledger.shelf.live.of(base).is_some_and(|life| life.messages > 0);
+    segments.reconcile(fields, sums, rests)?;
+    ledger
+        .shelf
+        .live
+        .keep_segments(&segments.list().iter().map(|segment| segment.base()).collect::<Vec<_>>());
+    ledger.end_replay();
     begin(&mut ledger.shelf, journal, &segments);
     ledger.advance_newest(now);
     let gate = LogGate::default();
@@ -213,9 +219,11 @@ pub(crate) fn replay(
     for (address, kind, payload) in batch.records() {
         let offset = usize::try_from(address - batch.address() + FRAME_HEADER_BYTES).unwrap_or(usize::MAX);
         let record = bytes.slice(offset..offset + payload.len());
+        let record_bytes = u32::try_from(FRAME_HEADER_BYTES + payload.len() as u64).unwrap_or(u32::MAX);
+        let place = Place { address: Address(address), bytes: record_bytes };
         let known = |queue: QueueId| reaches.get(&queue).is_some_and(|reach| address < *reach);
         let read = codec::read(kind, &record, |made, change| match change {
-            Some(change) => ledger.replay(made, change, Address(address), &known),
+            Some(change) => ledger.replay(made, change, place, &known),
             None => ledger.advance_newest(made.at),
         });
         read.ok_or_else(|| batch.damage(address, format!("a record of kind {kind} that cannot be read")))?;

@@ -398,6 +398,24 @@ pub fn scan_frames(
     Ok(())
 }
 
+/// The address behind the last whole frame of a segment that holds plain frames.
+pub(crate) fn frames_end(segment: &Segment, sums: Checksums) -> Result<Address, LogError> {
+    let end = segment.base() + segment.capacity();
+    let mut at = segment.base();
+    let (mut chunk, mut chunk_start) = (Bytes::new(), at);
+    while at < end {
+        let within = (at - chunk_start) as usize;
+        let held = chunk.get(within..).and_then(frame_bytes).is_some_and(|len| within + len <= chunk.len());
+        if !held {
+            chunk = read_chunk(segment, at, end, WINDOW)?;
+            chunk_start = at;
+        }
+        let Some(frame) = sums.verify_shared(&chunk, (at - chunk_start) as usize, at) else { break };
+        at += (HEADER_BYTES + frame.payload.len()) as u64;
+    }
+    Ok(at)
+}
+
 /// Reads from an address on: `want` bytes, or the whole frame there if that is longer, but nothing past `end`.
 pub(crate) fn read_chunk(segment: &Segment, at: Address, end: Address, want: u64) -> Result<Bytes, LogError> {
     let offset = segment.offset_of(at);

@@ -7,8 +7,9 @@
 
 use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{Doing, LogError};
-use crate::frame::{Address, SURVIVOR_SPACE};
+use crate::frame::{Address, Checksums, SURVIVOR_SPACE};
 use crate::manifest::{ManifestFields, SegmentUse};
+use crate::scan::frames_end;
 use crate::segment::{
     SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentHeader, SegmentKind, filling_name, parse_name,
     segment_name, spare_name,
@@ -179,7 +180,16 @@ impl Segments {
     /// replay start that it does not list (freed, or survivors that no checkpoint knows), and learns how far the
     /// listed ones are used. Without a manifest no survivor counts. Answers the numbers given up. A listed segment
     /// that is gone was freed after the checkpoint, because records replayed now killed its last ones.
-    pub fn reconcile(&self, manifest: Option<&ManifestFields>) -> Vec<u64> {
+    ///
+    /// A survivor segment in which messages rest by now (`is_needed`, by its base) stays, listed or not: a message
+    /// that was copied forward after the checkpoint may have moved to another queue since, and the record of that move
+    /// names its new place.
+    pub fn reconcile(
+        &self,
+        manifest: Option<&ManifestFields>,
+        sums: Checksums,
+        is_needed: impl Fn(Address) -> bool,
+    ) -> Result<Vec<u64>, LogError> {
         let listed: HashMap<u64, &SegmentUse> = manifest
             .iter()
             .flat_map(|fields| &fields.segments)
@@ -189,6 +199,12 @@ impl Segments {
         let mut given_up = Vec::new();
         for segment in self.list() {
             let survivor = segment.kind() == SegmentKind::Survivor;
+            if survivor && is_needed(segment.base()) {
+                let listed = listed.get(&segment.number()).map_or(0, |listed| listed.used);
+                segment.set_used(listed.max(frames_end(&segment, sums)? - segment.base()));
+                self.raise_floors(segment.number() + 1, segment.end());
+                continue;
+            }
             match listed.get(&segment.number()).filter(|listed| listed.base == segment.base()) {
                 // One that was written on since knows better itself.
                 Some(listed) if survivor || segment.end() <= start => segment.set_used(listed.used),
@@ -201,7 +217,7 @@ impl Segments {
         if let Some(fields) = manifest {
             self.raise_floors(fields.next_segment, fields.survivor_end);
         }
-        given_up
+        Ok(given_up)
     }
 
     /// The number the next segment gets.

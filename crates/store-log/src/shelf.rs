@@ -4,7 +4,7 @@ use bytes::Bytes;
 use kew_core::Timestamp;
 use kew_store::StoreError;
 use kew_store::ledger::dedup::PUT_AWAY_BYTES;
-use kew_store::ledger::{Address, Change, Made, Shelf, Stored, codec};
+use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 
 use crate::batch::BatchBuffer;
 use crate::error::LogError;
@@ -72,9 +72,12 @@ impl Shelf for LogShelf {
         }
     }
 
-    fn record(&mut self, made: Made, change: &Change<'_>) -> Address {
+    fn record(&mut self, made: Made, change: &Change<'_>) -> Place {
         self.must_sync |= codec::must_sync(change);
-        Address(self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change)))
+        let address =
+            self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change));
+        let bytes = u32::try_from(self.batch.next_record() - address).unwrap_or(u32::MAX);
+        Place { address: Address(address), bytes }
     }
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
@@ -88,12 +91,16 @@ impl Shelf for LogShelf {
         self.put_away.entry(generation, place).map_err(store_error)
     }
 
-    fn occupy(&mut self, address: Address, body_bytes: u32) {
-        self.live.occupy(address.0, body_bytes);
+    fn has_room_for_due(&self, bytes: u64) -> bool {
+        self.room_for(bytes) >= Room::ReserveOnly
     }
 
-    fn vacate(&mut self, address: Address, body_bytes: u32) {
-        self.live.vacate(address.0, body_bytes);
+    fn occupy(&mut self, place: Place) {
+        self.live.occupy(place.address.0, place.bytes);
+    }
+
+    fn vacate(&mut self, place: Place) {
+        self.live.vacate(place.address.0, place.bytes);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use kew_core::{Command, Entropy, Timestamp};
+use kew_core::{Command, Entropy, RuleError, Timestamp};
 use kew_store::ledger::Ledger;
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::{Condvar, Mutex};
@@ -73,11 +73,11 @@ impl Signal {
     fn wait_for(&self, mine: impl Fn(&mut Wanted) -> bool) -> bool {
         let mut wanted = self.wanted.lock();
         loop {
-            if mine(&mut wanted) {
-                return true;
-            }
             if wanted.stop {
                 return false;
+            }
+            if mine(&mut wanted) {
+                return true;
             }
             self.changed.wait(&mut wanted);
         }
@@ -226,6 +226,11 @@ impl Inner {
                 let batch = if records > 0 { batch } else { batch - 1 };
                 Submission::applied(outcome, batch, self.gate.clone())
             }
+            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
+            Err(error @ StoreError::Rule(RuleError::QueueExists(_))) => {
+                let batch = if records > 0 { batch } else { batch - 1 };
+                Submission::refused(error, batch, self.gate.clone())
+            }
             result => {
                 if result == Err(StoreError::NoSpace) {
                     self.work.want(|wanted| wanted.upkeep = true);
@@ -242,13 +247,20 @@ impl Inner {
 
     /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
     pub(crate) fn commit(&self) -> Result<(), LogError> {
+        let result = self.commit_from_upkeep();
+        if matches!(result, Err(LogError::NoSpace { .. })) {
+            self.work.want(|wanted| wanted.upkeep = true);
+        }
+        result
+    }
+
+    /// The same, without asking for upkeep: it is at work already, and would ask itself for ever.
+    pub(crate) fn commit_from_upkeep(&self) -> Result<(), LogError> {
         let result = self.try_commit();
-        if let Err(error) = &result {
+        match &result {
             // Without space the batch stays and is tried again; anything else is the end until a restart.
-            match error {
-                LogError::NoSpace { .. } => self.work.want(|wanted| wanted.upkeep = true),
-                _ => self.gate.fail(store_error(error.clone())),
-            }
+            Ok(()) | Err(LogError::NoSpace { .. }) => {}
+            Err(error) => self.gate.fail(store_error(error.clone())),
         }
         result
     }
@@ -273,7 +285,7 @@ impl Inner {
 
     /// Makes everything written so far durable.
     pub(crate) fn sync(&self) -> Result<(), LogError> {
-        self.commit()?;
+        self.commit_from_upkeep()?;
         let _committing = self.committing.lock();
         let target = self.writer.lock().shelf.journal_mut()?.sync_target();
         let synced = target.sync();
@@ -308,7 +320,7 @@ impl Inner {
     fn stats(&self) -> LogStats {
         let upkeep = self.upkeep.lock();
         let ledger = self.writer.lock();
-        let live_bytes = ledger.shelf.live.segments().map(|life| life.body_bytes).sum();
+        let live_bytes = ledger.shelf.live.segments().map(|life| life.record_bytes).sum();
         let used: u64 = self.segments.list().iter().map(|segment| segment.used()).sum();
         let journal = ledger.shelf.journal.as_ref();
         LogStats {

@@ -47,7 +47,8 @@ type Generations = HashMap<u64, usize>;
 struct Ground {
     replay: ReplayStart,
     changed: Vec<u64>,
-    unneeded: Vec<Arc<Segment>>,
+    /// Numbers and bases of segments. A handle would keep their files from being used again.
+    unneeded: Vec<(u64, u64)>,
 }
 
 impl Upkeep {
@@ -112,8 +113,12 @@ impl Upkeep {
 
     /// Makes a checkpoint.
     pub(crate) fn checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
-        inner.commit()?;
-        put_away_ids(inner)?;
+        inner.commit_from_upkeep()?;
+        match put_away_ids(inner) {
+            // They stay in memory; a checkpoint may make room for them.
+            Ok(()) | Err(LogError::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let ground = self.ground(&mut inner.writer.lock(), &inner.segments);
         match self.write(inner, &ground) {
             Ok(()) => Ok(()),
@@ -136,7 +141,12 @@ impl Upkeep {
             };
             !rests && is_behind
         };
-        let unneeded = segments.list().into_iter().filter(unneeded).collect();
+        let unneeded = segments
+            .list()
+            .into_iter()
+            .filter(unneeded)
+            .map(|segment| (segment.number(), segment.base()))
+            .collect();
         Ground { replay, changed: ledger.begin_checkpoint(), unneeded }
     }
 
@@ -151,16 +161,15 @@ impl Upkeep {
             }
         };
         let bytes = writer.bytes();
-        let sealed = writer.seal()?;
+        let sealed = writer.seal().map_err(|error| self.make_space(inner, error))?;
         inner.sync()?;
-        let unneeded: Vec<u64> = ground.unneeded.iter().map(|segment| segment.number()).collect();
         let (durable_through, sidecars) = {
             let mut ledger = inner.writer.lock();
             let away = ledger.generations_put_away();
             (ledger.shelf.journal_mut()?.durable_through(), ledger.shelf.put_away.keep(&away))
         };
-        let needed =
-            inner.segments.list().into_iter().filter(|segment| !unneeded.contains(&segment.number()));
+        let is_unneeded = |number: u64| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
+        let needed = inner.segments.list().into_iter().filter(|segment| !is_unneeded(segment.number()));
         let fields = ManifestFields {
             replay: ground.replay,
             durable_through,
@@ -171,7 +180,7 @@ impl Upkeep {
             meta: Bytes::new(),
         };
         // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
-        let manifest = sealed.install(fields)?;
+        let manifest = sealed.install(fields).map_err(|error| self.make_space(inner, error))?;
         self.checkpoints += 1;
         self.generations = generations;
         (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
@@ -191,11 +200,11 @@ impl Upkeep {
         error
     }
 
-    fn free(&self, inner: &Inner, unneeded: &[Arc<Segment>]) {
+    fn free(&self, inner: &Inner, unneeded: &[(u64, u64)]) {
         let mut ledger = inner.writer.lock();
-        for segment in unneeded {
-            if inner.segments.free(segment.number()) {
-                ledger.shelf.live.drop_segment(segment.base());
+        for (number, base) in unneeded {
+            if inner.segments.free(*number) {
+                ledger.shelf.live.drop_segment(*base);
             }
         }
         drop(ledger);

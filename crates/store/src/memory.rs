@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::ledger::change::Change;
 use crate::ledger::dedup::PUT_AWAY_BYTES;
-use crate::ledger::{Address, Bounds, Ledger, Made, Shelf, Stored};
+use crate::ledger::{Address, Bounds, Ledger, Made, Place, Shelf, Stored};
 use crate::token::TokenKey;
 use crate::{Store, StoreError, Submission};
 
@@ -90,14 +90,19 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
 
-    fn record(&mut self, _made: Made, change: &Change<'_>) -> Address {
-        match change {
+    fn record(&mut self, _made: Made, change: &Change<'_>) -> Place {
+        let address = match change {
             Change::Sent(sent) => self.keep(sent.id, sent.content, sent.group, sent.deduplication),
             Change::Extended(extended) => extended.content.as_ref().map_or(Address::default(), |new| {
                 self.keep(new.id, new.content, new.group, new.deduplication)
             }),
             _ => Address::default(),
-        }
+        };
+        Place { address, bytes: 0 }
+    }
+
+    fn has_room_for_due(&self, _bytes: u64) -> bool {
+        true
     }
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
@@ -109,17 +114,17 @@ impl Shelf for MemoryShelf {
         Err(StoreError::Damaged { what: format!("no generation was put away at {}", generation.0) })
     }
 
-    fn occupy(&mut self, address: Address, _body_bytes: u32) {
-        if let Some((_, messages)) = self.contents.get_mut(&address) {
+    fn occupy(&mut self, place: Place) {
+        if let Some((_, messages)) = self.contents.get_mut(&place.address) {
             *messages += 1;
         }
     }
 
-    fn vacate(&mut self, address: Address, _body_bytes: u32) {
-        if let Some((_, messages)) = self.contents.get_mut(&address) {
+    fn vacate(&mut self, place: Place) {
+        if let Some((_, messages)) = self.contents.get_mut(&place.address) {
             *messages -= 1;
             if *messages == 0 {
-                self.contents.remove(&address);
+                self.contents.remove(&place.address);
             }
         }
     }

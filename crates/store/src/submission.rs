@@ -26,7 +26,7 @@ pub struct Submission {
 
 enum Stage {
     Settled(Option<Result<Outcome, StoreError>>),
-    Applied { outcome: Option<Outcome>, batch: u64, gate: Arc<dyn Gate> },
+    Applied { result: Option<Result<Outcome, StoreError>>, batch: u64, gate: Arc<dyn Gate> },
     Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
 }
 
@@ -38,7 +38,12 @@ impl Submission {
 
     /// An answer that waits until `gate` has opened for `batch`.
     pub fn applied(outcome: Outcome, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self { freed: SmallVec::new(), stage: Stage::Applied { outcome: Some(outcome), batch, gate } }
+        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Ok(outcome)), batch, gate } }
+    }
+
+    /// A refusal that rests on something which is not durable yet: it waits until `gate` has opened for `batch`.
+    pub fn refused(error: StoreError, batch: u64, gate: Arc<dyn Gate>) -> Self {
+        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Err(error)), batch, gate } }
     }
 
     /// An answer that comes from elsewhere.
@@ -56,7 +61,7 @@ impl Submission {
     pub fn peek(&self) -> Option<&Outcome> {
         match &self.stage {
             Stage::Settled(Some(Ok(outcome))) => Some(outcome),
-            Stage::Applied { outcome, .. } => outcome.as_ref(),
+            Stage::Applied { result, .. } => result.as_ref()?.as_ref().ok(),
             Stage::Settled(_) | Stage::Remote(_) => None,
         }
     }
@@ -70,11 +75,11 @@ impl Future for Submission {
             Stage::Settled(result) => {
                 Poll::Ready(result.take().expect("a submission is polled to its end once"))
             }
-            Stage::Applied { outcome, batch, gate } => match gate.poll_open(*batch, cx) {
+            Stage::Applied { result, batch, gate } => match gate.poll_open(*batch, cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {
-                    Poll::Ready(Ok(outcome.take().expect("a submission is polled to its end once")))
+                    Poll::Ready(result.take().expect("a submission is polled to its end once"))
                 }
             },
             Stage::Remote(answer) => answer.as_mut().poll(cx),

@@ -95,7 +95,7 @@ impl Tiny {
             }
             Ok(())
         })?;
-        segments.reconcile(manifest.as_ref().map(|manifest| &manifest.fields));
+        segments.reconcile(manifest.as_ref().map(|manifest| &manifest.fields), sums, |_| false).unwrap();
         let survivors = SurvivorWriter::new(segments.clone(), sums);
         Ok(Self {
             disk,

@@ -7,7 +7,7 @@ use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::item::{Item, Lease, NO_INSTANT};
-use super::shelf::{Address, Made, Shelf};
+use super::shelf::{Made, Place, Shelf};
 
 /// Finished tasks that are remembered.
 const FINISHED_TASKS: usize = 100;
@@ -17,7 +17,7 @@ pub type Known<'a> = &'a dyn Fn(QueueId) -> bool;
 
 impl<S: Shelf> Ledger<S> {
     /// Applies a change again. Queues for which `known` says so have it already.
-    pub fn replay(&mut self, made: Made, change: &Change<'_>, address: Address, known: Known<'_>) {
+    pub fn replay(&mut self, made: Made, change: &Change<'_>, place: Place, known: Known<'_>) {
         let at = made.at;
         self.replaying = true;
         self.newest = self.newest.max(at);
@@ -28,11 +28,16 @@ impl<S: Shelf> Ledger<S> {
             _ if made.begins_step => self.run_due(at),
             _ => {}
         }
-        self.apply(at, change, address, known);
+        self.apply(at, change, place, known);
         self.replaying = false;
     }
 
-    fn apply(&mut self, at: Timestamp, change: &Change<'_>, address: Address, known: Known<'_>) {
+    /// Everything was replayed. Queues of different reach may have had each other's names on the way.
+    pub fn end_replay(&mut self) {
+        self.names = self.books.values().map(|book| (book.queue.key.clone(), book.queue.id)).collect();
+    }
+
+    fn apply(&mut self, at: Timestamp, change: &Change<'_>, place: Place, known: Known<'_>) {
         if let Change::DeadLettered(moved) = change {
             if !known(moved.to) {
                 self.apply_arrived(at, moved);
@@ -50,7 +55,7 @@ impl<S: Shelf> Ledger<S> {
             Change::QueueDeleted(queue) => {
                 self.apply_queue_deleted(*queue);
             }
-            Change::Sent(sent) => self.apply_sent(at, sent, address),
+            Change::Sent(sent) => self.apply_sent(at, sent, place),
             Change::Leased(leased) => self.apply_leased(at, leased),
             Change::Repeated { queue, until, sequences } => {
                 self.apply_repeated(at, *queue, *until, sequences);
@@ -61,7 +66,7 @@ impl<S: Shelf> Ledger<S> {
                     self.apply_removed(at, *queue, *sequence, EventKind::Acked);
                 }
             }
-            Change::Extended(extended) => self.apply_extended(at, extended, address),
+            Change::Extended(extended) => self.apply_extended(at, extended, place),
             Change::Released { queue, sequence, visible_at } => {
                 self.apply_released(at, *queue, *sequence, *visible_at);
             }
@@ -92,7 +97,10 @@ impl<S: Shelf> Ledger<S> {
         self.next_queue = self.next_queue.max(id.0 + 1);
         match self.books.get_mut(&id) {
             Some(book) => {
-                self.names.remove(&book.queue.key);
+                // While changes are replayed another queue may have this name already.
+                if self.names.get(&book.queue.key) == Some(&id) {
+                    self.names.remove(&book.queue.key);
+                }
                 book.set_queue(queue.clone(), at);
             }
             None => {
@@ -108,11 +116,12 @@ impl<S: Shelf> Ledger<S> {
     pub(super) fn apply_queue_deleted(&mut self, queue: QueueId) -> u64 {
         let messages = self.empty(queue);
         if let Some(book) = self.books.remove(&queue) {
-            self.names.remove(&book.queue.key);
+            if self.names.get(&book.queue.key) == Some(&queue) {
+                self.names.remove(&book.queue.key);
+            }
             self.due.remove(&(book.registered, queue));
         }
         self.dirty.remove(&queue);
-        self.dropped.push_back(queue);
         self.free(queue);
         messages
     }
@@ -126,7 +135,7 @@ impl<S: Shelf> Ledger<S> {
     fn empty(&mut self, queue: QueueId) -> u64 {
         let Some(book) = self.books.get_mut(&queue) else { return 0 };
         let shelf = &mut self.shelf;
-        book.clear(|item| shelf.vacate(item.address, item.body_bytes))
+        book.clear(|item| shelf.vacate(item.place()))
     }
 
     /// Notes that a queue changed: the next checkpoint writes it, and its next instant may be another.
@@ -135,12 +144,13 @@ impl<S: Shelf> Ledger<S> {
         self.register(queue);
     }
 
-    pub(super) fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, address: Address) {
+    pub(super) fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&sent.queue) else { return };
         let body_bytes = u32::try_from(sent.content.body.len()).unwrap_or(u32::MAX);
         let item = Item {
             sequence: sent.sequence,
-            address,
+            address: place.address,
+            record_bytes: place.bytes,
             body_bytes,
             sent_at: at,
             rank: sent.rank,
@@ -159,7 +169,7 @@ impl<S: Shelf> Ledger<S> {
             let first = First { at, id: sent.id, sequence: sent.sequence };
             self.sends.remember(identity, first);
         }
-        self.shelf.occupy(address, body_bytes);
+        self.shelf.occupy(place);
         let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
         self.history.push(at, sent.queue, sent.sequence, kind);
         self.free(sent.queue);
@@ -239,7 +249,7 @@ impl<S: Shelf> Ledger<S> {
         kind: EventKind,
     ) -> Option<Item> {
         let item = self.take_out(queue, sequence)?;
-        self.shelf.vacate(item.address, item.body_bytes);
+        self.shelf.vacate(item.place());
         self.history.push(at, queue, sequence, kind);
         self.changed(queue);
         Some(item)
@@ -256,7 +266,7 @@ impl<S: Shelf> Ledger<S> {
         Some(item)
     }
 
-    pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, address: Address) {
+    pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&extended.queue) else { return };
         book.extend(extended.sequence, at, extended.until, extended.nonce, extended.returns);
         self.history.push(
@@ -267,9 +277,9 @@ impl<S: Shelf> Ledger<S> {
         );
         if let Some(content) = &extended.content {
             let body_bytes = u32::try_from(content.content.body.len()).unwrap_or(u32::MAX);
-            if let Some((old, old_bytes)) = book.rewrite(extended.sequence, address, body_bytes) {
-                self.shelf.vacate(old, old_bytes);
-                self.shelf.occupy(address, body_bytes);
+            if let Some(old) = book.rewrite(extended.sequence, place, body_bytes) {
+                self.shelf.vacate(old);
+                self.shelf.occupy(place);
             }
             self.history.push(at, extended.queue, extended.sequence, EventKind::Rewritten);
         }
@@ -292,8 +302,8 @@ impl<S: Shelf> Ledger<S> {
 
     pub(super) fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
         // Its content stays where it lies; the arrival goes on with it.
-        if self.take_out(moved.from, moved.sequence).is_some() {
-            self.shelf.vacate(moved.address, moved.body_bytes);
+        if let Some(left) = self.take_out(moved.from, moved.sequence) {
+            self.shelf.vacate(left.place());
         }
         let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
         self.history.push(at, moved.from, moved.sequence, kind);
@@ -304,7 +314,8 @@ impl<S: Shelf> Ledger<S> {
         let Some(book) = self.books.get_mut(&moved.to) else { return };
         let item = Item {
             sequence: moved.as_sequence,
-            address: moved.address,
+            address: moved.place.address,
+            record_bytes: moved.place.bytes,
             body_bytes: moved.body_bytes,
             sent_at: moved.sent_at,
             rank: at,
@@ -319,7 +330,7 @@ impl<S: Shelf> Ledger<S> {
             moved_at: at,
         };
         book.enter(item, at);
-        self.shelf.occupy(moved.address, moved.body_bytes);
+        self.shelf.occupy(moved.place);
         let kind = EventKind::Arrived { from: moved.from, sequence: moved.sequence };
         self.history.push(at, moved.to, moved.as_sequence, kind);
         self.free(moved.to);

@@ -273,13 +273,17 @@ const RANKED: u8 = 1 << 2;
 const OWN_LIFE: u8 = 1 << 3;
 const GROUPED: u8 = 1 << 4;
 const TOUCHED: u8 = 1 << 5;
-const MOVED: u8 = 1 << 6;
-const HIDDEN: u8 = 1 << 7;
+const RESIZED: u8 = 1 << 6;
+/// A second byte follows, with those that are rare.
+const MORE: u8 = 1 << 7;
+const MOVED: u8 = 1;
+const HIDDEN: u8 = 1 << 1;
 
 fn before_first() -> Item {
     Item {
         sequence: Sequence(0),
         address: Address(0),
+        record_bytes: 0,
         body_bytes: 0,
         sent_at: Timestamp::ZERO,
         rank: Timestamp::ZERO,
@@ -317,11 +321,17 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         | flag(item.expiry != Expiry::ByQueue, OWN_LIFE)
         | flag(item.group != 0, GROUPED)
         | flag(touched, TOUCHED)
-        | flag(item.origin != 0, MOVED)
-        | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
-    out.push(flags);
+        | flag((item.record_bytes, item.body_bytes) != (last.record_bytes, last.body_bytes), RESIZED);
+    let more = flag(item.origin != 0, MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
+    out.push(flags | flag(more != 0, MORE));
+    if more != 0 {
+        out.push(more);
+    }
     varint::put_signed(out, item.address.0.wrapping_sub(last.address.0).cast_signed());
-    varint::put_signed(out, i64::from(item.body_bytes) - i64::from(last.body_bytes));
+    if flags & RESIZED != 0 {
+        varint::put_signed(out, i64::from(item.record_bytes) - i64::from(last.record_bytes));
+        varint::put_signed(out, i64::from(item.body_bytes) - i64::from(last.body_bytes));
+    }
     if flags & SKIPS != 0 {
         varint::put_signed(out, item.sequence.0.wrapping_sub(last.sequence.0).cast_signed());
     }
@@ -343,11 +353,11 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         varint::put_signed(out, item.first_leased_at.0.wrapping_sub(item.sent_at.0).cast_signed());
         varint::put_signed(out, item.lease_end.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
-    if flags & MOVED != 0 {
+    if more & MOVED != 0 {
         varint::put(out, u64::from(item.origin));
         varint::put_signed(out, item.moved_at.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
-    if flags & HIDDEN != 0 {
+    if more & HIDDEN != 0 {
         varint::put_signed(out, item.visible_at.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
 }
@@ -385,10 +395,16 @@ impl<'a> Unpack<'a> {
         let from = &mut self.reader;
         let last = &self.last;
         let flags = from.byte()?;
+        let more = if flags & MORE != 0 { from.byte()? } else { 0 };
         let since = |base: Timestamp, delta: i64| Timestamp(base.0.wrapping_add(delta.cast_unsigned()));
         let mut item = before_first();
         item.address = Address(last.address.0.wrapping_add(from.signed()?.cast_unsigned()));
-        item.body_bytes = u32::try_from(i64::from(last.body_bytes).checked_add(from.signed()?)?).ok()?;
+        (item.record_bytes, item.body_bytes) = (last.record_bytes, last.body_bytes);
+        if flags & RESIZED != 0 {
+            item.record_bytes =
+                u32::try_from(i64::from(last.record_bytes).checked_add(from.signed()?)?).ok()?;
+            item.body_bytes = u32::try_from(i64::from(last.body_bytes).checked_add(from.signed()?)?).ok()?;
+        }
         let step = if flags & SKIPS != 0 { from.signed()?.cast_unsigned() } else { 1 };
         item.sequence = Sequence(last.sequence.0.wrapping_add(step));
         item.sent_at = if flags & LATER != 0 { since(last.sent_at, from.signed()?) } else { last.sent_at };
@@ -405,11 +421,11 @@ impl<'a> Unpack<'a> {
             item.first_leased_at = since(item.sent_at, from.signed()?);
             item.lease_end = since(item.sent_at, from.signed()?);
         }
-        if flags & MOVED != 0 {
+        if more & MOVED != 0 {
             item.origin = u32::try_from(from.number()?).ok()?;
             item.moved_at = since(item.sent_at, from.signed()?);
         }
-        if flags & HIDDEN != 0 {
+        if more & HIDDEN != 0 {
             item.visible_at = since(item.sent_at, from.signed()?);
         }
         Some(item)
@@ -439,6 +455,7 @@ pub(crate) mod tests {
         Item {
             sequence: Sequence(sequence),
             address: Address(sequence * 340),
+            record_bytes: 330,
             body_bytes: 256,
             sent_at,
             rank: sent_at,
@@ -448,6 +465,7 @@ pub(crate) mod tests {
 
     fn odd(sequence: u64) -> Item {
         Item {
+            record_bytes: 70,
             body_bytes: 1,
             rank: Timestamp(5),
             visible_at: Timestamp(1_700_000_600_000),

@@ -4,7 +4,7 @@
 //! is leased, hidden for a short while or back from either on a FIFO queue, an [`Entry`] with one alarm. Nothing here
 //! decides a law; the steps do, and tell the book what became of a message.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,10 +22,13 @@ use super::fifo::{End, Fifo, Stand};
 use super::groups::Groups;
 use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use super::ready::Ready;
-use super::shelf::Address;
+use super::shelf::{Address, Place};
 
 /// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
 const HIDDEN_AT_HAND: u64 = 1_024;
+
+/// Entries that are looked at each time somebody asks for the oldest message.
+const OLDEST_LOOKS: usize = 1_024;
 
 /// A receive that may be repeated.
 #[derive(Clone, Debug)]
@@ -75,6 +78,8 @@ pub(crate) struct Book {
     fifo: Option<Box<Fifo>>,
     attempts: HashMap<Text, Attempt>,
     origins: Vec<(QueueKey, MoveReason)>,
+    /// When the oldest message was sent, as it was found at some instant.
+    oldest: Cell<(Timestamp, Option<Timestamp>)>,
 }
 
 impl Book {
@@ -99,6 +104,7 @@ impl Book {
             fifo,
             attempts: HashMap::new(),
             origins: Vec::new(),
+            oldest: Cell::new((Timestamp::ZERO, None)),
         }
     }
 
@@ -112,19 +118,35 @@ impl Book {
     }
 
     /// The figures.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self, now: Timestamp) -> Counts {
         let delayed = self.delayed + self.far.len() + self.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
         Counts {
             visible: self.stored - self.in_flight - delayed,
             in_flight: self.in_flight,
             delayed,
             body_bytes: self.body_bytes,
-            oldest_sent_at: self.oldest_sent_at(),
+            oldest_sent_at: self.oldest_known(now),
         }
     }
 
-    /// When the oldest message was sent. Looks at every lease, of which there are never very many, and at the front of
-    /// everything that is in order.
+    /// Messages that may be leased now, or wait behind a locked group.
+    pub(crate) fn visible(&self) -> u64 {
+        let delayed = self.delayed + self.far.len() + self.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+        self.stored - self.in_flight - delayed
+    }
+
+    /// When the oldest message was sent; with many leases, as it was known within the last second.
+    fn oldest_known(&self, now: Timestamp) -> Option<Timestamp> {
+        let (known_at, known) = self.oldest.get();
+        if self.entries.len() > OLDEST_LOOKS && now.since(known_at) < Duration::from_secs(1) {
+            return known;
+        }
+        let oldest = self.oldest_sent_at();
+        self.oldest.set((now, oldest));
+        oldest
+    }
+
+    /// When the oldest message was sent. Looks at every entry, and at the front of everything that is in order.
     fn oldest_sent_at(&self) -> Option<Timestamp> {
         let entries = self.entries.values().map(|entry| entry.item.sent_at).min();
         let rest = self.fifo.as_ref().and_then(|fifo| fifo.oldest()).map(|(_, sent_at)| sent_at);
@@ -574,6 +596,22 @@ impl Book {
         item.visible_at = visible_at;
         let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
         self.hold(sequence, hold, End::Back);
+        if self.fifo.is_none() && self.delayed > HIDDEN_AT_HAND {
+            self.put_hidden_away(sequence, now);
+        }
+    }
+
+    /// A message of a standard queue that is hidden for long needs no entry meanwhile.
+    fn put_hidden_away(&mut self, sequence: Sequence, now: Timestamp) {
+        if !self.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Delayed)) {
+            return;
+        }
+        let Some(entry) = self.entries.remove(&sequence) else { return };
+        self.alarms.remove(&(entry.alarm, sequence));
+        self.delayed -= 1;
+        if let Some(item) = self.put_away(entry.item, now) {
+            self.add_entry(item, true, 0);
+        }
     }
 
     /// A message is hidden until another instant than before: its lease is changed, or it is leased without an attempt.
@@ -624,17 +662,13 @@ impl Book {
         }
     }
 
-    /// A message's content lies elsewhere now. Returns where it lay and how long its body was.
-    pub(crate) fn rewrite(
-        &mut self,
-        sequence: Sequence,
-        address: Address,
-        body_bytes: u32,
-    ) -> Option<(Address, u32)> {
+    /// A message's content lies elsewhere now. Returns where it lay.
+    pub(crate) fn rewrite(&mut self, sequence: Sequence, place: Place, body_bytes: u32) -> Option<Place> {
         let entry = self.entries.get_mut(&sequence)?;
-        let old = (entry.item.address, entry.item.body_bytes);
-        (entry.item.address, entry.item.body_bytes) = (address, body_bytes);
-        self.body_bytes = self.body_bytes - u64::from(old.1) + u64::from(body_bytes);
+        let (old, old_bytes) = (entry.item.place(), entry.item.body_bytes);
+        (entry.item.address, entry.item.record_bytes, entry.item.body_bytes) =
+            (place.address, place.bytes, body_bytes);
+        self.body_bytes = self.body_bytes - u64::from(old_bytes) + u64::from(body_bytes);
         Some(old)
     }
 
@@ -697,12 +731,15 @@ impl Book {
     }
 
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
-    pub(crate) fn pass(&mut self, at: Timestamp) -> Instant {
+    /// At most so many messages depart; the others stay due.
+    pub(crate) fn pass(&mut self, at: Timestamp, departures_max: usize) -> Instant {
         let mut happened = Instant::default();
         self.deal_far(at);
         self.expire(at, &mut happened);
         self.wake(at, &mut happened);
-        while let Some((_, sequence)) = self.departures.first().copied().filter(|(due, _)| *due <= at) {
+        while happened.departing.len() < departures_max
+            && let Some((_, sequence)) = self.departures.first().copied().filter(|(due, _)| *due <= at)
+        {
             self.departures.pop_first();
             happened.departing.push(sequence);
         }
@@ -747,7 +784,9 @@ impl Book {
         expired.extend(leaving.into_iter().filter_map(|sequence| self.leave(sequence)));
         expired.sort_unstable_by_key(|item| item.sequence);
         // A group's next message may have become its head.
-        happened.freed |= self.fifo.is_some() && !expired.is_empty();
+        // A lease that ended with its message makes room for another.
+        let frees = !expired.is_empty() && (self.fifo.is_some() || std::mem::take(&mut self.limited));
+        happened.freed |= frees;
         happened.expired = expired;
     }
 
@@ -868,7 +907,7 @@ impl Book {
         }
     }
 
-    pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: &[&str]) {
+    pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: &[Option<&str>]) {
         self.origins = origins;
         self.groups = Groups::with_names(groups);
     }
@@ -959,16 +998,16 @@ impl Book {
         self.each_rest(&mut note);
     }
 
-    /// Gives every message that rests on one of these places its new one. Returns how many did, as (old, new, bytes).
+    /// Gives every message that rests on one of these places its new one. Returns how many did, as (old, new).
     pub(crate) fn relocate(
         &mut self,
         range: &Range<Address>,
         to: &HashMap<Address, Address>,
-    ) -> Vec<(Address, Address, u32)> {
+    ) -> Vec<(Place, Place)> {
         let moved = RefCell::new(Vec::new());
         let new_place = |item: &Item| {
             let new = *to.get(&item.address)?;
-            moved.borrow_mut().push((item.address, new, item.body_bytes));
+            moved.borrow_mut().push((item.place(), Place { address: new, ..item.place() }));
             Some(new)
         };
         let move_single = |item: &mut Item| {

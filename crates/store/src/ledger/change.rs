@@ -186,7 +186,7 @@ pub struct DeadLettered {
     /// As which message there.
     pub as_sequence: Sequence,
     /// Where its content lies.
-    pub address: super::shelf::Address,
+    pub place: super::shelf::Place,
     /// The length of its body.
     pub body_bytes: u32,
     /// Its group.

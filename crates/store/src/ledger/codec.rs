@@ -17,7 +17,7 @@ use kew_core::{
 
 use super::block::{expiry_number, expiry_of};
 use super::change::{Change, DeadLettered, Extended, Leased, Rewritten, Sent};
-use super::shelf::{Address, Made, Stored};
+use super::shelf::{Address, Made, Place, Stored};
 use super::varint::{Reader, put, put_bytes, put_signed};
 
 /// The kinds of record, as the byte in a frame's header.
@@ -261,7 +261,7 @@ fn slice(from: &mut Reader<'_>, record: &Bytes) -> Option<Bytes> {
     from.bytes().map(|bytes| record.slice_ref(bytes))
 }
 
-fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+pub(super) fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
     match value {
         None => out.push(0),
         Some(value) => {
@@ -271,7 +271,7 @@ fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Ve
     }
 }
 
-fn read_option<'a, T>(
+pub(super) fn read_option<'a, T>(
     from: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
 ) -> Option<Option<T>> {
@@ -631,9 +631,10 @@ impl ExtendedParts {
 }
 
 fn put_dead_lettered(out: &mut Vec<u8>, moved: &DeadLettered) {
-    for number in [moved.from.0, moved.sequence.0, moved.to.0, moved.as_sequence.0, moved.address.0] {
+    for number in [moved.from.0, moved.sequence.0, moved.to.0, moved.as_sequence.0, moved.place.address.0] {
         put(out, number);
     }
+    put(out, u64::from(moved.place.bytes));
     put(out, u64::from(moved.body_bytes));
     put_option(out, moved.group.as_ref(), |out, group| put_bytes(out, group.0.as_bytes()));
     put(out, moved.sent_at.0);
@@ -651,7 +652,7 @@ fn read_dead_lettered(from: &mut Reader<'_>, record: &Bytes) -> Option<DeadLette
         sequence: Sequence(from.number()?),
         to: QueueId(from.number()?),
         as_sequence: Sequence(from.number()?),
-        address: Address(from.number()?),
+        place: Place { address: Address(from.number()?), bytes: u32::try_from(from.number()?).ok()? },
         body_bytes: u32::try_from(from.number()?).ok()?,
         group: read_option(from, |from| Some(GroupId(Text::from_utf8(slice(from, record)?)?)))?,
         sent_at: Timestamp(from.number()?),

@@ -100,11 +100,17 @@ impl Sends {
     /// Remembers a first send.
     pub(crate) fn remember(&mut self, identity: u128, first: First) {
         self.forget_closed(first.at);
-        self.firsts.insert(identity, first);
+        let is_new = self.firsts.insert(identity, first) != Some(first);
         let start = start_of(first.at);
-        match self.generations.back_mut().filter(|generation| generation.start >= start) {
-            Some(Generation { kept: Kept::Here(identities), .. }) => identities.push(identity),
-            _ => self.generations.push_back(Generation { start, kept: Kept::Here(vec![identity]) }),
+        // Nearly always the newest; in a journal that is replayed, and in slices, it may be an older one.
+        let place = self.generations.partition_point(|generation| generation.start < start);
+        match self.generations.get_mut(place).filter(|generation| generation.start == start) {
+            Some(Generation { kept: Kept::Here(identities), .. }) => {
+                if is_new {
+                    identities.push(identity);
+                }
+            }
+            _ => self.generations.insert(place, Generation { start, kept: Kept::Here(vec![identity]) }),
         }
     }
 

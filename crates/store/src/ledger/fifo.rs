@@ -33,6 +33,7 @@ struct Node {
     sequence: Sequence,
     address: Address,
     sent_at: Timestamp,
+    record_bytes: u32,
     body_bytes: u32,
     origin: u32,
     group: u32,
@@ -112,6 +113,7 @@ impl Fifo {
             sequence: item.sequence,
             address: item.address,
             sent_at: item.sent_at,
+            record_bytes: item.record_bytes,
             body_bytes: item.body_bytes,
             origin: item.origin,
             group,
@@ -247,6 +249,7 @@ impl Fifo {
         Item {
             sequence: node.sequence,
             address: node.address,
+            record_bytes: node.record_bytes,
             body_bytes: node.body_bytes,
             sent_at: node.sent_at,
             rank: node.sent_at,

@@ -25,6 +25,12 @@ pub(crate) struct Group {
     pub turn: Option<(u32, u32)>,
 }
 
+impl Group {
+    fn named(name: &str) -> Self {
+        Self { name: name.into(), messages: 0, leased: 0, ends: (NIL, NIL), turn: None }
+    }
+}
+
 /// All groups of a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
@@ -47,7 +53,7 @@ impl Groups {
         if let Some(slot) = self.by_name.find(hash, named) {
             return *slot;
         }
-        let group = Group { name: name.into(), messages: 0, leased: 0, ends: (NIL, NIL), turn: None };
+        let group = Group::named(name);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(group);
@@ -58,11 +64,7 @@ impl Groups {
                 (self.slots.len() - 1) as u32
             }
         };
-        let (slots, hasher) = (&self.slots, &self.hasher);
-        self.by_name.insert_unique(hash, slot, |slot| {
-            hasher
-                .hash_one(slots.get(*slot as usize).and_then(Option::as_ref).map_or("", |group| &group.name))
-        });
+        self.index(hash, slot);
         slot
     }
 
@@ -111,19 +113,27 @@ impl Groups {
         self.slots.iter().map(|group| group.as_ref().map(|group| &*group.name)).collect()
     }
 
-    /// A table with these names in these slots; an empty name is a free slot.
-    pub(crate) fn with_names(names: &[&str]) -> Self {
+    /// A table with these names in these slots; those without one are free.
+    pub(crate) fn with_names(names: &[Option<&str>]) -> Self {
         let mut groups = Self::default();
-        let taken = |name: &str| GroupId(kew_core::Text::from(name));
         for (slot, name) in (0..).zip(names) {
-            // A free slot is made under a name of its own and forgotten, so that the next one gets its number.
-            let filler = format!("\0{slot}");
-            groups.slot(&taken(if name.is_empty() { &filler } else { name }));
-        }
-        for (slot, _) in (0..).zip(names).filter(|(_, name)| name.is_empty()) {
-            groups.forget_empty(slot);
+            let Some(name) = name else {
+                groups.slots.push(None);
+                groups.free.push(slot);
+                continue;
+            };
+            groups.slots.push(Some(Group::named(name)));
+            groups.index(groups.hasher.hash_one(*name), slot);
         }
         groups
+    }
+
+    fn index(&mut self, hash: u64, slot: u32) {
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        self.by_name.insert_unique(hash, slot, |slot| {
+            hasher
+                .hash_one(slots.get(*slot as usize).and_then(Option::as_ref).map_or("", |group| &group.name))
+        });
     }
 
     /// All slots in use.

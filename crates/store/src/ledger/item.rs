@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
 
-use super::shelf::Address;
+use super::shelf::{Address, Place};
 
 /// "None" in the fields of [`Item`] that may hold no instant.
 pub(crate) const NO_INSTANT: Timestamp = Timestamp::NEVER;
@@ -16,6 +16,8 @@ pub struct Item {
     pub sequence: Sequence,
     /// Where its content lies.
     pub address: Address,
+    /// The bytes of the record its content lies in.
+    pub record_bytes: u32,
     /// The length of its body.
     pub body_bytes: u32,
     /// What retention counts from.
@@ -43,6 +45,11 @@ pub struct Item {
 }
 
 impl Item {
+    /// Where its content lies.
+    pub fn place(&self) -> Place {
+        Place { address: self.address, bytes: self.record_bytes }
+    }
+
     /// Its place among the ready ones.
     pub fn key(&self) -> (Timestamp, Sequence) {
         (self.rank, self.sequence)

@@ -25,7 +25,7 @@ mod steps;
 mod transfer;
 pub mod varint;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use kew_core::{
 use smallvec::SmallVec;
 
 pub use change::Change;
-pub use shelf::{Address, Made, Shelf, Stored};
+pub use shelf::{Address, Made, Place, Shelf, Stored};
 pub use slice::{GENERATION_KEYS, META_KEY};
 pub use transfer::{Carried, CarriedQueue, Remembered};
 
@@ -65,6 +65,9 @@ impl Default for Bounds {
     }
 }
 
+/// Dead letters that leave in one step; the others stay due and leave in the next ones.
+const DEPARTURES_PER_STEP: usize = 1_000;
+
 /// The book of all queues.
 pub struct Ledger<S> {
     /// Where changes and contents go.
@@ -87,12 +90,12 @@ pub struct Ledger<S> {
     history: Ring,
     /// Queues changed since they were last written to a checkpoint.
     dirty: BTreeSet<QueueId>,
-    /// Queues deleted since the last checkpoint was begun.
-    dropped: VecDeque<QueueId>,
     replaying: bool,
     /// Whether what is due has been done and a command is being carried out, and whether it has changed anything yet.
     in_step: bool,
     step_begun: bool,
+    /// Dead letters that may still leave in this step.
+    departures_left: usize,
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -115,10 +118,10 @@ impl<S: Shelf> Ledger<S> {
             freed: SmallVec::new(),
             history: Ring::new(bounds.events),
             dirty: BTreeSet::new(),
-            dropped: VecDeque::new(),
             replaying: false,
             in_step: false,
             step_begun: false,
+            departures_left: 0,
         }
     }
 
@@ -126,7 +129,7 @@ impl<S: Shelf> Ledger<S> {
     pub fn step(&mut self, now: Timestamp, command: Command) -> Result<Outcome, StoreError> {
         let now = now.max(self.newest);
         self.newest = now;
-        (self.in_step, self.step_begun) = (false, false);
+        (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.run_due(now);
         self.in_step = true;
         match command {
@@ -185,9 +188,9 @@ impl<S: Shelf> Ledger<S> {
         if !moved.is_empty() {
             self.dirty.insert(queue);
         }
-        for (old, new, body_bytes) in moved {
-            self.shelf.vacate(old, body_bytes);
-            self.shelf.occupy(new, body_bytes);
+        for (old, new) in moved {
+            self.shelf.vacate(old);
+            self.shelf.occupy(new);
         }
     }
 
@@ -248,15 +251,21 @@ impl<S: Shelf> Ledger<S> {
                 self.pass(queue, at);
             }
             self.register(queue);
+            if self.departures_left == 0 && !self.replaying {
+                return;
+            }
         }
     }
 
     fn pass(&mut self, queue: QueueId, at: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
-        let happened = book.pass(at);
+        // While changes are replayed nothing departs by itself: the journal says what did.
+        let departures = if self.replaying { usize::MAX } else { self.departures_left };
+        let happened = book.pass(at, departures);
+        self.departures_left -= happened.departing.len().min(self.departures_left);
         self.dirty.insert(queue);
         for item in &happened.expired {
-            self.shelf.vacate(item.address, item.body_bytes);
+            self.shelf.vacate(item.place());
             self.history.expired(at, queue, item.sequence);
         }
         for sequence in &happened.lapsed {

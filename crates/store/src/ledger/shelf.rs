@@ -10,6 +10,15 @@ use crate::StoreError;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Address(pub u64);
 
+/// Where a record lies, and how many bytes it takes there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Place {
+    /// Its address.
+    pub address: Address,
+    /// Its bytes, all told.
+    pub bytes: u32,
+}
+
 /// A message's content, as it comes back from the shelf.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stored {
@@ -38,8 +47,11 @@ pub trait Shelf {
     /// Makes sure that so many bytes of new messages can be kept.
     fn room(&mut self, bytes: u64) -> Result<(), StoreError>;
 
-    /// Keeps a change. The address is where the content lies, if the change brings one.
-    fn record(&mut self, made: Made, change: &Change<'_>) -> Address;
+    /// Keeps a change. The place is where its content lies, if the change brings one.
+    fn record(&mut self, made: Made, change: &Change<'_>) -> Place;
+
+    /// Whether so many bytes of changes that nobody asked for can be kept: what becomes due by itself waits otherwise.
+    fn has_room_for_due(&self, bytes: u64) -> bool;
 
     /// Reads a content back.
     fn read(&mut self, address: Address) -> Result<Stored, StoreError>;
@@ -47,9 +59,9 @@ pub trait Shelf {
     /// Reads one deduplication id of a generation that was put away.
     fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError>;
 
-    /// A message with a body of so many bytes rests at `address` now.
-    fn occupy(&mut self, address: Address, body_bytes: u32);
+    /// A message rests at this place now.
+    fn occupy(&mut self, place: Place);
 
     /// It no longer does.
-    fn vacate(&mut self, address: Address, body_bytes: u32);
+    fn vacate(&mut self, place: Place);
 }

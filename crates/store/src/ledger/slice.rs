@@ -26,7 +26,6 @@ pub const GENERATION_KEYS: u64 = 1 << 63;
 impl<S: Shelf> Ledger<S> {
     /// Begins a checkpoint: the keys of the queues to be written anew. The others are unchanged since the last one.
     pub fn begin_checkpoint(&mut self) -> Vec<u64> {
-        self.dropped.clear();
         std::mem::take(&mut self.dirty).into_iter().map(|queue| queue.0).collect()
     }
 
@@ -91,13 +90,13 @@ impl<S: Shelf> Ledger<S> {
     pub fn load_slice(&mut self, key: u64, bytes: &Bytes) -> Option<()> {
         let mut from = Reader::new(bytes);
         if key == META_KEY {
-            self.read_meta(&mut from, bytes)?;
+            self.read_meta(&mut from)?;
         } else if key & GENERATION_KEYS != 0 {
             self.sends.read(&mut from)?;
         } else {
             let book = read_book(&mut from, bytes)?;
             let id = book.queue.id;
-            book.each_item(&mut |item: &Item| self.shelf.occupy(item.address, item.body_bytes));
+            book.each_item(&mut |item: &Item| self.shelf.occupy(item.place()));
             self.next_queue = self.next_queue.max(id.0 + 1);
             self.names.insert(book.queue.key.clone(), id);
             self.books.insert(id, Box::new(book));
@@ -122,7 +121,7 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    fn read_meta(&mut self, from: &mut Reader<'_>, _bytes: &Bytes) -> Option<()> {
+    fn read_meta(&mut self, from: &mut Reader<'_>) -> Option<()> {
         self.newest = self.newest.max(Timestamp(from.number()?));
         self.next_queue = self.next_queue.max(from.number()?);
         self.next_task = self.next_task.max(from.number()?);
@@ -151,8 +150,8 @@ fn write_book(book: &Book, out: &mut Vec<u8>) {
     let names = parts.groups.names();
     put(out, names.len() as u64);
     for name in names {
-        // An empty name marks a slot that is free.
-        put_bytes(out, name.unwrap_or_default().as_bytes());
+        // Free slots are written too: messages name their group by its slot.
+        codec::put_option(out, name, |out, name| put_bytes(out, name.as_bytes()));
     }
     match parts.fifo {
         None => {
@@ -203,7 +202,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
     }
     let mut names = Vec::new();
     for _ in 0..from.number()? {
-        names.push(std::str::from_utf8(from.bytes()?).ok()?);
+        names.push(codec::read_option(from, |from| std::str::from_utf8(from.bytes()?).ok())?);
     }
     book.restore_tables(origins, &names);
     if is_fifo {

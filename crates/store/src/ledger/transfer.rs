@@ -18,7 +18,7 @@ use super::Ledger;
 use super::book::Book;
 use super::dedup::{First, GENERATION, put_away_entry};
 use super::item::{Hold, Item, NO_INSTANT};
-use super::shelf::{Address, Shelf};
+use super::shelf::{Place, Shelf};
 use super::varint::Reader;
 use crate::StoreError;
 
@@ -39,7 +39,7 @@ pub struct Carried {
     /// Its place in the order of sends.
     pub sequence: Sequence,
     /// Where its content lies.
-    pub address: Address,
+    pub place: Place,
     /// The length of its body.
     pub body_bytes: u32,
     /// What retention counts from.
@@ -156,7 +156,7 @@ impl<S: Shelf> Ledger<S> {
         let mut wrong = Vec::new();
         for carried in self.carried_queues() {
             let Some(book) = self.books.get(&carried.queue.id) else { continue };
-            let (told, found) = (Counts { oldest_sent_at: None, ..book.counts() }, counted(book));
+            let (told, found) = (Counts { oldest_sent_at: None, ..book.counts(self.newest) }, counted(book));
             if told != found {
                 wrong.push(format!("queue {} tells {told:?}, but {found:?} is found", carried.queue.key));
             }
@@ -193,7 +193,8 @@ impl<S: Shelf> Ledger<S> {
         let origin = carried.origin.as_ref();
         let item = Item {
             sequence: carried.sequence,
-            address: carried.address,
+            address: carried.place.address,
+            record_bytes: carried.place.bytes,
             body_bytes: carried.body_bytes,
             sent_at: carried.sent_at,
             rank: carried.rank,
@@ -208,7 +209,7 @@ impl<S: Shelf> Ledger<S> {
             moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
         book.enter(item, now);
-        self.shelf.occupy(carried.address, carried.body_bytes);
+        self.shelf.occupy(carried.place);
         self.dirty.insert(queue);
         self.register(queue);
     }
@@ -278,7 +279,7 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
     let origin = book.origin_of(item);
     Carried {
         sequence: item.sequence,
-        address: item.address,
+        place: item.place(),
         body_bytes: item.body_bytes,
         sent_at: item.sent_at,
         rank: item.rank,

@@ -12,6 +12,9 @@ use crate::ledger::change::{Change, DeadLettered};
 use crate::ledger::item::{Item, NO_INSTANT};
 use crate::ledger::shelf::Shelf;
 
+/// Room a departure takes on the shelf, names and group included.
+const DEPARTURE_BYTES: u64 = 1_024;
+
 /// Whether a departure happens by itself at the end of a lease, or in a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Because {
@@ -60,6 +63,10 @@ impl<S: Shelf> Ledger<S> {
         if !redrive::is_exhausted(item.attempts, Some(rule)) {
             return false;
         }
+        // Nobody asked for this: without room it stays, and its next lease decides again.
+        if !self.shelf.has_room_for_due(DEPARTURE_BYTES) {
+            return false;
+        }
         match &rule.then {
             DeadLetterAction::Drop => {
                 let due = because == Because::Due;
@@ -94,7 +101,7 @@ impl<S: Shelf> Ledger<S> {
             sequence: item.sequence,
             to: target.id,
             as_sequence: self.next_sequence(target),
-            address: item.address,
+            place: item.place(),
             body_bytes: item.body_bytes,
             group: self
                 .books

@@ -150,7 +150,8 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Next, StoreError> {
         let queue = taking.command.queue;
         if self.depart_if_exhausted(now, queue, item.sequence) {
-            return Ok(Next::GoOn);
+            self.departures_left = self.departures_left.saturating_sub(1);
+            return Ok(if self.departures_left == 0 { Next::Stop } else { Next::GoOn });
         }
         let bytes = u64::from(item.body_bytes);
         if !batching::fits(taking.leased.len(), taking.body_bytes, bytes, taking.command.body_bytes_max) {

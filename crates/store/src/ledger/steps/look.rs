@@ -14,7 +14,7 @@ use crate::ledger::shelf::Shelf;
 
 impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn counts(&self, queue: QueueId) -> Result<Counts, StoreError> {
-        Ok(self.book(queue)?.counts())
+        Ok(self.book(queue)?.counts(self.newest))
     }
 
     pub(in crate::ledger) fn peek(&mut self, _now: Timestamp, command: &Peek) -> Result<Outcome, StoreError> {

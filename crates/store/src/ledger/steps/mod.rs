@@ -14,11 +14,11 @@ use super::Ledger;
 use super::book::Book;
 use super::change::Change;
 use super::item::{Item, NO_INSTANT};
-use super::shelf::{Address, Made, Shelf, Stored};
+use super::shelf::{Made, Place, Shelf, Stored};
 
 impl<S: Shelf> Ledger<S> {
     /// Keeps a change on the shelf.
-    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Address {
+    fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Place {
         let begins_step = self.in_step && !std::mem::replace(&mut self.step_begun, true);
         self.shelf.record(Made { at, begins_step }, change)
     }

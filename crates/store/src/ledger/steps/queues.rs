@@ -57,7 +57,9 @@ impl<S: Shelf> Ledger<S> {
         }
         let bytes = documents_bytes(command.documents.iter().filter_map(|(_, bytes)| bytes.as_ref()))?;
         let kept: u64 = queue.documents.values().map(|bytes| bytes.len() as u64).sum();
-        self.shelf.room(bytes + kept + DEFINITION_BYTES)?;
+        self.shelf.room(
+            bytes + kept + DEFINITION_BYTES + self.following_bytes(&queue.key, command.rename.as_ref()),
+        )?;
         let mut documents = queue.documents.clone();
         apply_documents(&mut documents, command.documents);
         let old_key = queue.key.clone();
@@ -75,6 +77,18 @@ impl<S: Shelf> Ledger<S> {
             self.follow_rename(now, new.id, &old_key, &new.key);
         }
         Ok(Outcome::Queue(self.book(new.id)?.queue.clone()))
+    }
+
+    /// Room for the definitions of queues whose rules follow a rename.
+    fn following_bytes(&self, old: &QueueKey, rename: Option<&QueueKey>) -> u64 {
+        if rename.is_none_or(|new| new == old) {
+            return 0;
+        }
+        let following =
+            self.books.values().map(|book| &book.queue).filter(|queue| target_of(queue) == Some(old));
+        let documents =
+            |queue: &Arc<Queue>| queue.documents.values().map(|bytes| bytes.len() as u64).sum::<u64>();
+        following.map(|queue| documents(queue) + DEFINITION_BYTES).sum()
     }
 
     /// Every rule that names a queue follows it to its new name.

@@ -138,9 +138,9 @@ impl<S: Shelf> Ledger<S> {
         let nonce = extended.nonce.unwrap_or_else(|| self.newest_nonce(command.queue, &accepted.item));
         let token = self.key.seal(command.queue, accepted.item.sequence, nonce);
         let change = Change::Extended(extended);
-        let address = self.record(now, &change);
+        let place = self.record(now, &change);
         if let Change::Extended(extended) = &change {
-            self.apply_extended(now, extended, address);
+            self.apply_extended(now, extended, place);
         }
         Ok(Ok(Extended::Until { until, token }))
     }

@@ -22,7 +22,7 @@ impl<S: Shelf> Ledger<S> {
         command: &StartMove,
     ) -> Result<Outcome, StoreError> {
         let source = self.book(command.source)?;
-        let (source_key, to_move) = (source.queue.key.clone(), source.counts().visible);
+        let (source_key, to_move) = (source.queue.key.clone(), source.visible());
         if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
             return Err(RuleError::QueueNotFound.into());
         }
@@ -189,6 +189,12 @@ impl<S: Shelf> Ledger<S> {
         if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
             return Err(RuleError::QueueNotFound.into());
         }
+        // Room for all of them first: a step is done whole or not at all.
+        let chosen = command.tokens.iter().filter_map(|token| self.chosen(&source, token).ok());
+        let bytes: u64 = chosen
+            .map(|item| u64::from(item.record_bytes.max(item.body_bytes)) + 2 * MESSAGE_BYTES + 256)
+            .sum();
+        self.shelf.room(bytes)?;
         let mut results = Vec::with_capacity(command.tokens.len());
         for token in &command.tokens {
             results.push(match self.chosen(&source, token) {

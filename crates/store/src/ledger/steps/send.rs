@@ -131,9 +131,9 @@ impl<S: Shelf> Ledger<S> {
 
     pub(super) fn record_sent(&mut self, now: Timestamp, sent: change::Sent<'_>) {
         let change = Change::Sent(sent);
-        let address = self.record(now, &change);
+        let place = self.record(now, &change);
         if let Change::Sent(sent) = &change {
-            self.apply_sent(now, sent, address);
+            self.apply_sent(now, sent, place);
         }
     }
 
