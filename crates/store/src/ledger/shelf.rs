@@ -50,7 +50,7 @@ pub trait Shelf {
     /// Keeps a change. The place is where its content lies, if the change brings one.
     fn record(&mut self, made: Made, change: &Change<'_>) -> Place;
 
-    /// Whether so many bytes of changes that nobody asked for can be kept: what becomes due by itself waits otherwise.
+    /// Whether so many bytes of changes that nobody asked for can be kept without touching any reserve.
     fn has_room_for_due(&self, bytes: u64) -> bool;
 
     /// Reads a content back.
