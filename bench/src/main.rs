@@ -18,6 +18,10 @@ use std::process::ExitCode;
 
 use options::Options;
 
+/// The program's own allocator, so that figures are the program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,

@@ -1,5 +1,8 @@
-//! How soon an empty store is open and its engine ready.
+//! How soon an empty store is open and its engine ready, and how soon the program listens.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::Context;
@@ -41,6 +44,34 @@ pub fn run(context: &Context) {
     let again = median(again);
     report.wall("opening an empty store that is there", format!("{again:.1} ms"), "≤ 50 ms", again <= 50.0);
     report.tell("the same as a process, from start to end", format!("{:.1} ms", median(process)));
+    let listening: Vec<f64> = (0..context.scaled(OPENINGS, 3))
+        .filter_map(|number| listening(&context.dir.join(format!("served-{number}"))))
+        .collect();
+    if listening.is_empty() {
+        report.tell("`kew serve` listening", "not measured: no `kew` is built beside this program");
+        return;
+    }
+    let middle = median(listening);
+    report.wall(
+        "`kew serve` on no store yet, until it says Ready",
+        format!("{middle:.1} ms"),
+        "≤ 50 ms",
+        middle <= 50.0,
+    );
+}
+
+/// Starts the program that was built beside this one on a store of its own; milliseconds until it is ready.
+fn listening(store: &Path) -> Option<f64> {
+    let program = std::env::current_exe().ok()?.with_file_name("kew");
+    let mut command = Command::new(program);
+    command.args(["serve", "--sqs", "127.0.0.1:0", "--store"]).arg(store);
+    let begun = Instant::now();
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let lines = BufReader::new(server.stdout.take()?).lines().map_while(Result::ok);
+    let ready = lines.into_iter().find(|line| line == "Ready.").map(|_| begun.elapsed());
+    server.kill().expect("the server is ours");
+    server.wait().expect("the server is ours");
+    Some(ready?.as_secs_f64() * 1e3)
 }
 
 /// Opens the store and ends.
