@@ -30,6 +30,9 @@ pub const BATCH_OVERHEAD_BYTES: u64 = (BATCH_HEADER_BYTES + BATCH_END_BYTES) as 
 /// The most bytes the record frames of a batch may have together.
 pub const BATCH_RECORDS_MAX: u64 = 1 << 30;
 
+/// A new buffer is made as large as the last batch was, but not larger than this.
+const REUSE_BYTES_MAX: usize = 1 << 20;
+
 const FLAG_CLOSING: u32 = 1;
 
 /// A batch being filled. It is reused for batch after batch: [`BatchBuffer::begin`] empties it.
@@ -48,6 +51,13 @@ impl BatchBuffer {
     /// An empty buffer for batches of one store.
     pub fn new(sums: Checksums) -> Self {
         Self { sums, buffer: Vec::new(), number: 0, start: 0, records: 0, chain: 0 }
+    }
+
+    /// Fills the next batch in this memory.
+    pub fn reuse(&mut self, memory: Vec<u8>) {
+        if memory.capacity() > self.buffer.capacity() {
+            self.buffer = memory;
+        }
     }
 
     /// Starts batch `number` at an address: the journal's next ones, or the end of the batch filled before it.
@@ -113,7 +123,9 @@ impl BatchBuffer {
     /// The batch as it was written, and the buffer empty; for a cache of recent batches. Before it was appended
     /// to the journal, header and end are missing, but every record can be read.
     pub fn take(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(&mut self.buffer))
+        // The next batch is likely to be as large: growing to it step by step would copy it twice over.
+        let next = Vec::with_capacity(self.buffer.len().min(REUSE_BYTES_MAX));
+        Bytes::from(std::mem::replace(&mut self.buffer, next))
     }
 
     /// The batch's bytes so far, starting at [`BatchBuffer::start`].

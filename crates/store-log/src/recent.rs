@@ -18,14 +18,20 @@ impl Recent {
         Self { batches: VecDeque::new(), bytes: 0, max }
     }
 
-    /// Adds the newest batch; the oldest make room.
-    pub(crate) fn push(&mut self, start: Address, batch: Bytes) {
+    /// Adds the newest batch; the oldest make room. The memory of one that nobody reads any more is handed back, for
+    /// the next batch to be filled in: fresh memory costs more than anything done with it.
+    pub(crate) fn push(&mut self, start: Address, batch: Bytes) -> Option<Vec<u8>> {
         self.bytes += batch.len();
         self.batches.push_back((start, batch));
+        let mut spare = None;
         while self.bytes > self.max {
-            let Some((_, oldest)) = self.batches.pop_front() else { return };
+            let (_, oldest) = self.batches.pop_front()?;
             self.bytes -= oldest.len();
+            if oldest.is_unique() {
+                spare = Some(Vec::from(oldest));
+            }
         }
+        spare
     }
 
     /// The batch that holds an address, and where in it.
@@ -44,10 +50,10 @@ mod tests {
     #[test]
     fn oldest_batches_make_room() {
         let mut recent = Recent::new(10);
-        recent.push(0, Bytes::from_static(b"abcdef"));
-        recent.push(6, Bytes::from_static(b"ghij"));
+        assert!(recent.push(0, Bytes::from(b"abcdef".to_vec())).is_none());
+        assert!(recent.push(6, Bytes::from_static(b"ghij")).is_none());
         assert_eq!(recent.find(7).map(|(batch, at)| (batch[at], at)), Some((b'h', 1)));
-        recent.push(10, Bytes::from_static(b"k"));
+        assert!(recent.push(10, Bytes::from_static(b"k")).is_some());
         assert!(recent.find(3).is_none());
         assert!(recent.find(10).is_some());
         assert!(recent.find(11).is_none());

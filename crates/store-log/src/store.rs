@@ -367,7 +367,9 @@ impl LogShelf {
         let appended = journal.append(&mut self.batch)?;
         let base = journal.active().base();
         self.live.place_batch(base);
-        self.recent.push(start, self.batch.take());
+        if let Some(memory) = self.recent.push(start, self.batch.take()) {
+            self.batch.reuse(memory);
+        }
         self.batch.begin(journal.next_batch(), journal.end());
         self.live.begin_batch(journal.end());
         let must_sync = std::mem::take(&mut self.must_sync);

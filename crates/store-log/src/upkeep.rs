@@ -268,10 +268,10 @@ fn put_keys(inner: &Inner, writer: &mut CheckpointWriter, keys: &[u64]) -> Resul
         let (reach, batch) = (ledger.shelf.batch.next_record(), ledger.shelf.batch.number());
         let mut bytes = 0;
         for key in keys.by_ref() {
-            let mut slice = Vec::new();
+            let mut slice = reach.to_le_bytes().to_vec();
             if ledger.write_slice(key, &mut slice) {
                 bytes += slice.len();
-                slices.push((key, batch, with_reach(reach, &slice)));
+                slices.push((key, batch, slice));
             }
             if bytes > SLICE_BYTES || begun.elapsed() > SLICE_TIME {
                 break;
@@ -283,11 +283,4 @@ fn put_keys(inner: &Inner, writer: &mut CheckpointWriter, keys: &[u64]) -> Resul
         }
     }
     Ok(())
-}
-
-fn with_reach(reach: u64, slice: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(slice.len() + 8);
-    bytes.extend_from_slice(&reach.to_le_bytes());
-    bytes.extend_from_slice(slice);
-    bytes
 }

@@ -190,12 +190,12 @@ impl Sends {
         self.generations.insert(place, Generation { start, kept: Kept::Away(heads) });
     }
 
-    /// Writes one generation for a checkpoint.
-    pub(crate) fn write(&self, start: Timestamp, out: &mut Vec<u8>) {
+    /// Writes one generation for a checkpoint; false when it is not in memory.
+    pub(crate) fn write(&self, start: Timestamp, out: &mut Vec<u8>) -> bool {
         let Some(generation) = self.generations.iter().find(|generation| generation.start == start) else {
-            return;
+            return false;
         };
-        let Kept::Here(identities) = &generation.kept else { return };
+        let Kept::Here(identities) = &generation.kept else { return false };
         varint::put(out, start.0);
         for identity in identities {
             let Some(first) = self.firsts.get(identity) else { continue };
@@ -204,6 +204,7 @@ impl Sends {
             varint::put(out, first.at.0);
             varint::put(out, first.sequence.0);
         }
+        true
     }
 
     /// Reads a generation back.
@@ -282,7 +283,7 @@ mod tests {
         sends.remember(2, first(15_001));
         let (start, _) = sends.generations().next().expect("one");
         let mut bytes = Vec::new();
-        sends.write(start, &mut bytes);
+        assert!(sends.write(start, &mut bytes));
         let mut again = Sends::default();
         assert!(again.read(&mut Reader::new(&bytes)).is_some());
         assert_eq!(again.find(2, Timestamp(16_000)), Some(first(15_001)));

@@ -78,10 +78,11 @@ impl<S: Shelf> Ledger<S> {
             return true;
         }
         if key & GENERATION_KEYS != 0 {
-            self.sends.write(Timestamp(key & !GENERATION_KEYS), out);
-            return !out.is_empty();
+            return self.sends.write(Timestamp(key & !GENERATION_KEYS), out);
         }
         let Some(book) = self.books.get(&QueueId(key)) else { return false };
+        // Large queues are mostly packed blocks, written as they are.
+        out.reserve(book.heap_bytes());
         write_book(book, out);
         true
     }
