@@ -1,7 +1,7 @@
 //! CreateQueue: idempotent, as far as settings go.
 
-use kew_core::command::{Ack, CreateQueue};
-use kew_core::{Policy, QueueKey, ReceiptRule};
+use kew_core::command::CreateQueue;
+use kew_core::{Policy, QueueKey};
 use kew_engine::EngineError;
 use kew_http::Reply;
 
@@ -16,13 +16,8 @@ pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let key = QueueKey::new(cx.settings.account, cx.region, name);
     let create = CreateQueue { key, policy: Policy::standard(), documents: Vec::new() };
     let queue = match cx.engine.create_queue(create).await {
-        // Settings that are not given are not compared: it is the same queue. That it exists may still be on its way
-        // to the disk, and an empty deletion is answered when it has got there.
-        Err(EngineError::QueueExists(queue)) => {
-            let barrier = Ack { queue: queue.id, receipt: ReceiptRule::Any, tokens: Vec::new() };
-            cx.engine.ack(barrier).await?;
-            queue
-        }
+        // Settings that are not given are not compared: it is the same queue. The store tells of it once it is durable.
+        Err(EngineError::QueueExists(queue)) => queue,
         created => created?,
     };
     Ok(super::queue_url(cx, &queue))
