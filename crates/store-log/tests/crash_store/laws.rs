@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use kew_core::command::{Ack, Lease, Send};
 use kew_core::{
-    Command, DeduplicationId, GroupId, MessageId, NewMessage, Outcome, QueueId, ReceiptRule, Text, Timestamp,
+    Command, DeduplicationId, GroupId, MessageId, NewMessage, Outcome, Queue, QueueId, ReceiptRule, Text,
+    Timestamp,
 };
 use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError};
@@ -46,18 +47,18 @@ pub fn hold(disk: &SimDisk, crash: Crash, debt: Debt, states: &States) -> Result
     let state = states.get(&batch).and_then(|states| states.iter().find(|state| state.now >= newest));
     let state = state.ok_or_else(|| format!("nothing is known of batch {batch} at {newest:?}"))?;
     ask(&store, state.now, Command::Due)?;
-    let text = text_of(&store).ok_or("the store cannot be read")?;
+    let text = text_of(&store)?;
     if text != state.text {
         return Err(format!("batch {batch} is not what it was:\n{}", difference(&state.text, &text)));
     }
     let messages = Messages::read(&text);
     messages.add_up(&store, state.now)?;
     go_on(&store, &messages, state.now)?;
-    let after = text_of(&store).ok_or("the store cannot be read after it went on")?;
+    let after = text_of(&store)?;
     drop(store);
     let again = open(&disk.reopen(0, Found::Lost))?;
     ask(&again, state.now, Command::Due)?;
-    let found = text_of(&again).ok_or("the store cannot be read again")?;
+    let found = text_of(&again)?;
     if found != after {
         return Err(format!("after it went on and lost its power:\n{}", difference(&after, &found)));
     }
@@ -117,7 +118,7 @@ impl Messages {
     }
 }
 
-fn queues(store: &LogStore, now: Timestamp) -> Result<Vec<Arc<kew_core::Queue>>, String> {
+fn queues(store: &LogStore, now: Timestamp) -> Result<Vec<Arc<Queue>>, String> {
     match ask(store, now, Command::Queues)? {
         Outcome::Queues(queues) => Ok(queues),
         other => Err(format!("{other:?}")),
@@ -129,7 +130,7 @@ fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), St
     for queue in queues(store, now)? {
         let is_fifo = queue.policy.kind.is_fifo();
         if is_fifo {
-            repeat_a_send(store, messages, queue.id, now)?;
+            repeat_a_send(store, messages, &queue, now)?;
         }
         let fresh = NewMessage {
             group: is_fifo.then(|| GroupId(Text::from("g0"))),
@@ -156,22 +157,20 @@ fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), St
 }
 
 /// Law 5: an id whose message is still there and was sent within the window is a duplicate.
-fn repeat_a_send(
-    store: &LogStore,
-    messages: &Messages,
-    queue: QueueId,
-    now: Timestamp,
-) -> Result<(), String> {
-    let is_young = |line: &&Value| line["sent_ms"].as_u64().is_some_and(|sent| now.0 < sent + 300_000);
+fn repeat_a_send(store: &LogStore, messages: &Messages, queue: &Queue, now: Timestamp) -> Result<(), String> {
+    // Sent under the queue's present settings: others may count ids otherwise.
+    let is_young = |line: &&Value| {
+        line["sent_ms"].as_u64().is_some_and(|sent| now.0 < sent + 300_000 && queue.modified_at.0 < sent)
+    };
     let was_sent = |line: &&Value| line["origin"].is_null() && line["deduplication"].is_string();
-    let Some(line) = messages.of(queue).filter(is_young).find(was_sent) else { return Ok(()) };
+    let Some(line) = messages.of(queue.id).filter(is_young).find(was_sent) else { return Ok(()) };
     let text = |field: &str| Text::from(line[field].as_str().unwrap_or_default());
     let again = NewMessage {
         group: Some(GroupId(text("group"))),
         deduplication: Some(DeduplicationId(text("deduplication"))),
         ..NewMessage::text(MessageId::from_chance(78), "again")
     };
-    let sent = ask(store, now, Command::Send(Send { queue, messages: vec![again] }))?;
+    let sent = ask(store, now, Command::Send(Send { queue: queue.id, messages: vec![again] }))?;
     match &sent {
         Outcome::Sent(sent) if sent[0].duplicate => Ok(()),
         _ => Err(format!("law 5: {line} was forgotten: {sent:?}")),
@@ -184,7 +183,7 @@ fn in_order(
     messages: &Messages,
     leased: &[kew_core::outcome::Leased],
 ) -> Result<(), String> {
-    let left = Messages::read(&text_of(store).ok_or("the store cannot be read")?);
+    let left = Messages::read(&text_of(store)?);
     let taken: Vec<u64> = leased.iter().map(|leased| leased.message.sequence.0).collect();
     for each in leased {
         let group = each.message.group.as_ref().map(|group| group.0.as_str());

@@ -21,7 +21,9 @@ use kew_store_log::{Fault, FaultPlan, Found, SimDisk};
 use laws::{Crash, hold, refuses};
 use rig::{Asked, Chance, Recorder, Rig, Start, State, States};
 
-const SEED: u64 = 2_026;
+/// The seeds of the histories, unless `KEW_CRASH_SEED` names another: one with many small batches, one with few large
+/// ones and much that is copied forward.
+const SEEDS: [u64; 2] = [2_026, 5];
 const STEPS: u64 = 2_000;
 /// Batches that are run again for every failing point among them.
 const WINDOW: usize = 6;
@@ -53,16 +55,21 @@ fn on_threads<T: Sync>(cases: &[T], run: impl Fn(&T) -> Result<(), String> + Syn
     });
 }
 
-fn recorded() -> (Recorder, Vec<(u64, SimDisk)>) {
+fn seeds() -> Vec<u64> {
+    let number = |text: String| text.parse().expect("a seed is a number");
+    std::env::var("KEW_CRASH_SEED").map_or(SEEDS.to_vec(), |text| vec![number(text)])
+}
+
+fn recorded(seed: u64) -> (Recorder, Vec<(u64, SimDisk)>) {
     let disk = SimDisk::new();
     disk.record_snapshots();
     let rig = Rig::open(&disk, Chance::at(0), 0).unwrap();
     let mut recorder = Recorder { rig, asked: Vec::new(), starts: Vec::new(), every: WINDOW as u64 };
-    drive(SEED, STEPS, &mut recorder).unwrap();
+    drive(seed, STEPS, &mut recorder).unwrap();
     let snapshots = disk.take_snapshots();
     let stats = recorder.rig.store.stats();
     println!(
-        "{STEPS} commands in {} batches, {} points, {} checkpoints, {} bytes copied forward",
+        "seed {seed}: {STEPS} commands in {} batches, {} points, {} checkpoints, {} bytes copied forward",
         stats.written_through,
         snapshots.len(),
         stats.checkpoints,
@@ -74,7 +81,11 @@ fn recorded() -> (Recorder, Vec<(u64, SimDisk)>) {
 
 #[test]
 fn power_may_go_and_the_process_may_die_at_every_point() {
-    let (recorder, snapshots) = recorded();
+    seeds().into_iter().for_each(cut_everywhere);
+}
+
+fn cut_everywhere(seed: u64) {
+    let (recorder, snapshots) = recorded(seed);
     let (debts, states) = (&recorder.rig.debts, &recorder.rig.states);
     let stride = stride(snapshots.len(), 120);
     // What comes before the first batch is the making of the store, which is cut elsewhere.
@@ -93,6 +104,37 @@ fn power_may_go_and_the_process_may_die_at_every_point() {
         })
     });
     println!("{} points, each found in five ways", cases.len());
+}
+
+#[test]
+fn power_may_go_again_at_every_point_of_opening_a_store() {
+    seeds().into_iter().for_each(cut_openings);
+}
+
+fn cut_openings(seed: u64) {
+    let (recorder, snapshots) = recorded(seed);
+    let (debts, states) = (&recorder.rig.debts, &recorder.rig.states);
+    let all = snapshots.iter().filter(|(at, _)| *at >= debts[0].points);
+    let cases: Vec<_> = all.step_by(if every_point() { 10 } else { 200 }).collect();
+    let points = AtomicUsize::new(0);
+    on_threads(&cases, |(at, disk)| {
+        let debt = debts[debts.partition_point(|debt| debt.points <= *at) - 1];
+        for crash in [Crash::Process, Crash::Power(Found::Torn, *at)] {
+            let disk = crash.disk(disk);
+            disk.record_snapshots();
+            let opened = Rig::open(&disk, Chance::at(1 << 40), 0).map(|_| ());
+            opened.map_err(|error| format!("point {at}, {crash:?}: {error}"))?;
+            for (again, disk) in disk.take_snapshots() {
+                points.fetch_add(1, Ordering::Relaxed);
+                for second in [Crash::Power(Found::Lost, 0), Crash::Power(Found::Torn, again)] {
+                    hold(&disk, second, debt, states)
+                        .map_err(|what| format!("point {at}, {crash:?}, then {again}, {second:?}: {what}"))?;
+                }
+            }
+        }
+        Ok(())
+    });
+    println!("{} openings cut at {} points", 2 * cases.len(), points.load(Ordering::Relaxed));
 }
 
 /// Some batches run again from a disk as it was before them, failing at one point.
@@ -142,7 +184,11 @@ fn cloned((batch, states): (&u64, &Vec<State>)) -> (u64, Vec<State>) {
 
 #[test]
 fn every_operation_may_fail_once_for_good_or_for_lack_of_space() {
-    let (recorder, _) = recorded();
+    seeds().into_iter().for_each(fail_everywhere);
+}
+
+fn fail_everywhere(seed: u64) {
+    let (recorder, _) = recorded(seed);
     let recorder = &Recorded { asked: recorder.asked, states: recorder.rig.states, starts: recorder.starts };
     let mut cases = Vec::new();
     for start in &recorder.starts {

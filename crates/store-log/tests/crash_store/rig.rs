@@ -16,6 +16,8 @@ use kew_store_log::{Drive, LogError, LogOptions, LogStore, SegmentOptions, SimDi
 
 /// Every so many commits the store does its upkeep.
 const COMMITS_PER_UPKEEP: u64 = 3;
+/// Every so many it makes a checkpoint even if it sees no need for one.
+const COMMITS_PER_CHECKPOINT: u64 = 24;
 
 pub fn options() -> LogOptions {
     let segments =
@@ -142,6 +144,9 @@ impl Rig {
         if self.commits.is_multiple_of(COMMITS_PER_UPKEEP) {
             // What fails here is seen in what the store does next.
             let _failed = self.store.keep_up();
+            if self.commits.is_multiple_of(COMMITS_PER_CHECKPOINT) {
+                let _failed = self.store.checkpoint();
+            }
             answers.extend(self.collect(usize::MAX));
         }
         answers
@@ -184,7 +189,8 @@ impl Rig {
     fn state(&self) -> Option<State> {
         // A lease of no length has ended by the time anyone looks.
         let _due = self.store.step(self.now, Command::Due);
-        text_of(&self.store).map(|text| State { now: self.now, text })
+        // On a failing disk it may not be readable.
+        text_of(&self.store).ok().map(|text| State { now: self.now, text })
     }
 }
 
@@ -233,15 +239,15 @@ pub struct Start {
     pub disk: SimDisk,
 }
 
-/// Everything a store holds; `None` when it cannot be read, because the disk fails.
-pub fn text_of(store: &LogStore) -> Option<Arc<str>> {
+/// Everything a store holds, or why it cannot be read.
+pub fn text_of(store: &LogStore) -> Result<Arc<str>, String> {
     let mut text = Vec::new();
-    kew_store_log::export(store, &mut text).ok()?;
+    kew_store_log::export(store, &mut text).map_err(|error| error.to_string())?;
     let text = String::from_utf8(text).expect("an export is text");
     // Ids are told generation by generation, and one may have come into another generation.
     let (ids, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("{\"remembered\""));
     let ids: BTreeSet<&str> = ids.into_iter().collect();
-    Some(rest.into_iter().chain(ids).flat_map(|line| [line, "\n"]).collect::<String>().into())
+    Ok(rest.into_iter().chain(ids).flat_map(|line| [line, "\n"]).collect::<String>().into())
 }
 
 /// Whether an answer promised something that no power cut may take back.
