@@ -51,8 +51,9 @@ impl Rig {
         Self { engine, store, clock, counts, report }
     }
 
-    /// Makes a queue.
+    /// Makes a queue. Its leases outlast any pause of a busy machine.
     pub fn queue(&self, name: &str, policy: Policy) -> QueueId {
+        let policy = Policy { lease_length: Duration::from_secs(6 * 3600), ..policy };
         let create = CreateQueue { key: queue_key(name), policy, documents: Vec::new() };
         let mut answers = Answers::new();
         answers.ask(self.engine.create_queue(create));
