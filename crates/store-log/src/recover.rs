@@ -1,6 +1,7 @@
 //! Opening a store: the newest checkpoint, the journal after it, and a report of what was found.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -96,6 +97,7 @@ pub(crate) fn open(
         tail: recovery.tail,
         copy_on_write: disk.is_copy_on_write(),
     };
+    let next_due = ledger.next_due().map_or(u64::MAX, |due| due.0);
     let inner = Inner {
         upkeep: Mutex::new(Upkeep::new(manifest, segments.clone(), sums)),
         disk,
@@ -103,6 +105,7 @@ pub(crate) fn open(
         segments,
         writer: Mutex::new(ledger),
         committing: Mutex::new(()),
+        next_due: AtomicU64::new(next_due),
         gate: Arc::new(gate),
         work: Signal::default(),
         _lock: lock,

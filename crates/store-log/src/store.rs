@@ -5,6 +5,7 @@
 //! One commit runs at a time: while it syncs, the next batch fills.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use kew_core::{Command, Entropy, RuleError, Timestamp};
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub writer: Mutex<Ledger<LogShelf>>,
     /// Held during a commit: batches are written and synced one after the other.
     pub committing: Mutex<()>,
+    /// What is due next, to be asked without the lock.
+    pub next_due: AtomicU64,
     pub gate: Arc<LogGate>,
     /// Guards the state of checkpoints and reclaim; one round runs at a time.
     pub upkeep: Mutex<Upkeep>,
@@ -182,7 +185,8 @@ impl Store for LogStore {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.inner.writer.lock().next_due()
+        let due = self.inner.next_due.load(Ordering::Acquire);
+        (due != u64::MAX).then_some(Timestamp(due))
     }
 
     fn newest_instant(&self) -> Timestamp {
@@ -214,6 +218,7 @@ impl Inner {
         let before = ledger.shelf.batch.records();
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
+        self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
         let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
         drop(ledger);
         if records > before && self.options.drive == Drive::Threads && before == 0 {

@@ -1,11 +1,11 @@
 //! When something happens by itself, and who is told that messages became available.
 
-use kew_core::command::{Extend, Release, Send};
+use kew_core::command::{Extend, Lease, Release, Send};
 use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
 
 use super::Factory;
 use super::model::subject::block_on;
-use super::stage::{Stage, dead_letters, seconds};
+use super::stage::{Stage, bodies, dead_letters, seconds};
 
 /// The store may name an earlier instant, never a later one.
 fn assert_due_by(stage: &Stage<'_>, at: Timestamp) {
@@ -107,6 +107,20 @@ pub fn dead_letters_free_their_target(factory: &dyn Factory) {
     stage.lease(source, 1);
     stage.pass(seconds(31));
     assert!(freed(&stage, Command::Due).contains(&dead));
+}
+
+pub fn lease_that_ends_with_its_message_frees_a_queue_at_its_limit(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.named("short", Policy { retention: seconds(60), ..Policy::standard() });
+    stage.send_text(queue, &["a"]);
+    stage.at_second(30);
+    stage.send_text(queue, &["b"]);
+    let limited = |stage: &Stage<'_>| Lease { in_flight_max: 1, ..stage.asking(queue, 1, seconds(1_000)) };
+    assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["a"]);
+    assert!(stage.lease_as(limited(&stage)).is_empty());
+    stage.at_second(60);
+    assert_eq!(freed(&stage, Command::Due), [queue], "who waits for room must be told");
+    assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["b"]);
 }
 
 pub fn withdrawal_frees_its_queue(factory: &dyn Factory) {

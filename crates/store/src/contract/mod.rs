@@ -270,6 +270,7 @@ macro_rules! contract_tests {
             no_window_of_the_target_swallows_a_dead_letter,
             raised_limit_lets_a_message_be_tried_again,
             lowered_limit_counts_from_the_next_decision,
+            thousand_exhausted_messages_at_most_depart_in_one_lease,
             new_lease_stops_a_move_that_was_coming,
         }
         $crate::contract_tests! { @topic $factory, retry:
@@ -361,6 +362,7 @@ macro_rules! contract_tests {
             release_and_extension_to_zero_free_their_queue,
             ack_that_unlocks_a_group_frees_its_queue,
             dead_letters_free_their_target,
+            lease_that_ends_with_its_message_frees_a_queue_at_its_limit,
             withdrawal_frees_its_queue,
             newest_instant_follows_the_steps,
         }

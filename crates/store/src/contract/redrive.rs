@@ -276,6 +276,24 @@ pub fn lowered_limit_counts_from_the_next_decision(factory: &dyn Factory) {
     assert_eq!(stage.figures(dead), (1, 0, 0));
 }
 
+pub fn thousand_exhausted_messages_at_most_depart_in_one_lease(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (source, dead) = pair(&stage, 5, Carries::History);
+    let messages: Vec<NewMessage> = (0..1_500).map(|number| stage.message(&number.to_string())).collect();
+    stage.send_all(source, messages);
+    assert_eq!(stage.lease_for(source, 1_500, seconds(0)).len(), 1_500);
+    stage.send_text(source, &["fresh"]);
+    let rule = dead_letters("dead", 1, Carries::History);
+    stage.set_policy(source, Policy { dead_letters: rule, ..Policy::standard() });
+    let mut departed = 0;
+    while stage.lease(source, 1).is_empty() {
+        let (arrived, _, _) = stage.figures(dead);
+        assert!((departed + 1..=departed + 1_000).contains(&arrived), "{departed}, then {arrived}");
+        departed = arrived;
+    }
+    assert_eq!((stage.figures(source), stage.figures(dead)), ((0, 1, 0), (1_500, 0, 0)));
+}
+
 pub fn new_lease_stops_a_move_that_was_coming(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let (source, dead) = pair(&stage, 1, Carries::History);

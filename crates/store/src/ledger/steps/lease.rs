@@ -4,6 +4,7 @@ use kew_core::command::{Lease, OverLimit};
 use kew_core::outcome;
 use kew_core::rules::{batching, fairness, visibility};
 use kew_core::{LeaseToken, Outcome, QueueId, RuleError, Sequence, State, Text, Timestamp};
+use smallvec::SmallVec;
 
 use super::shown;
 use crate::StoreError;
@@ -56,7 +57,7 @@ impl<S: Shelf> Ledger<S> {
         if taking.leased.is_empty() {
             return Ok(Outcome::Leased(Vec::new()));
         }
-        let taken: Vec<(Sequence, u64)> =
+        let taken: SmallVec<[(Sequence, u64); 4]> =
             taking.leased.iter().map(|leased| (leased.message.sequence, leased.token.nonce)).collect();
         let leased = Leased { taken: &taken, ..taking.terms };
         self.end_lease(now, &leased);

@@ -7,6 +7,7 @@ use kew_core::rules::visibility::{self, Receipts};
 use kew_core::{
     EventKind, LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp, WhenFree,
 };
+use smallvec::SmallVec;
 use std::time::Duration;
 
 use super::send::MESSAGE_BYTES;
@@ -61,7 +62,7 @@ impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
         self.book(command.queue)?;
         let mut results = Vec::with_capacity(command.tokens.len());
-        let mut sequences = Vec::with_capacity(command.tokens.len());
+        let mut sequences: SmallVec<[Sequence; 4]> = SmallVec::with_capacity(command.tokens.len());
         for token in &command.tokens {
             let result = self.accept(now, command.queue, command.receipt, token);
             if let Ok(accepted) = &result {

@@ -5,6 +5,7 @@ use kew_core::outcome::Sent;
 use kew_core::rules::dedup::Identity;
 use kew_core::rules::{dedup, delay, retention};
 use kew_core::{NewMessage, Outcome, Queue, Sequence, Timestamp};
+use smallvec::SmallVec;
 
 use crate::StoreError;
 use crate::ledger::Ledger;
@@ -26,7 +27,7 @@ impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn send(&mut self, now: Timestamp, command: &Send) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
         let (queue, epoch) = (book.queue.clone(), book.epoch);
-        let mut checked = Vec::with_capacity(command.messages.len());
+        let mut checked: SmallVec<[Checked<'_>; 1]> = SmallVec::with_capacity(command.messages.len());
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
             let visible_at = now.plus(delay::of_new_message(message.delay, &queue.policy)?);
@@ -42,7 +43,7 @@ impl<S: Shelf> Ledger<S> {
         let firsts = checked
             .iter()
             .map(|checked| self.put_away(now, &queue, epoch, checked))
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<SmallVec<[_; 1]>, _>>()?;
         let sent = checked
             .iter()
             .zip(firsts)
