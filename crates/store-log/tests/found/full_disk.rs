@@ -1,0 +1,78 @@
+//! A disk that somebody else fills.
+
+use kew_core::{LeaseToken, Policy, QueueId};
+use kew_store::StoreError;
+use kew_store_log::{Disk, LogOptions, SegmentOptions, SimDisk};
+
+use crate::small::{Asked, options};
+use crate::{acking, opened};
+
+fn small_segments() -> LogOptions {
+    let segments =
+        SegmentOptions { first_bytes: 16 << 10, largest_bytes: 16 << 10, reserve_spares: 1, spares_max: 3 };
+    LogOptions { segments, checkpoint_bytes: 16 << 10, slack_bytes: 1 << 20, ..options() }
+}
+
+/// A store that takes no more messages, on a disk of which somebody else takes what is left but so many bytes.
+fn full(capacity: u64, left: u64) -> (SimDisk, Asked, QueueId, Vec<LeaseToken>) {
+    let disk = SimDisk::new();
+    disk.set_capacity(Some(capacity));
+    let asked = opened(&disk, small_segments());
+    let queue = asked.queue("plain", Policy::standard());
+    let body = "x".repeat(500);
+    let mut tokens = Vec::new();
+    loop {
+        match asked.try_send(queue, asked.message(&body)) {
+            Ok(sent) => tokens.push(sent.token),
+            Err(error) => {
+                assert_eq!(error, StoreError::NoSpace);
+                break;
+            }
+        }
+        if tokens.len().is_multiple_of(20) {
+            // Without space for a checkpoint it fails, and is tried again.
+            let _kept_up = asked.store.keep_up();
+        }
+    }
+    let free = disk.free_space().unwrap();
+    assert!(free > left, "{free} bytes are free");
+    disk.create("of somebody else").unwrap().allocate(free - left).unwrap();
+    (disk, asked, queue, tokens)
+}
+
+/// Acks everything and lets the store keep up; it must take messages again.
+fn comes_back(asked: &Asked, queue: QueueId, tokens: &[LeaseToken], what: &str) {
+    for tokens in tokens.chunks(10) {
+        asked.try_ask(acking(queue, tokens.to_vec())).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let _kept_up = asked.store.keep_up();
+    }
+    asked.store.keep_up().unwrap_or_else(|error| panic!("{what}: {error}"));
+    asked.try_send(queue, asked.message("again")).unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+/// Sizes of small disks, on each of which a few kilobytes are left when the store is full.
+const CAPACITIES: [u64; 3] = [205_000, 230_000, 305_000];
+/// Bytes for a checkpoint beside the one that counts.
+const CHECKPOINT: u64 = 3 << 10;
+
+#[test]
+fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_acks() {
+    for capacity in CAPACITIES {
+        let (_disk, asked, queue, tokens) = full(capacity, CHECKPOINT);
+        comes_back(&asked, queue, &tokens, &format!("{capacity} bytes"));
+    }
+}
+
+#[test]
+fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_it_was_opened_again() {
+    for capacity in CAPACITIES {
+        let (disk, asked, queue, tokens) = full(capacity, CHECKPOINT);
+        drop(asked);
+        let disk = disk.reopen_process_crash();
+        let again = opened(&disk, small_segments());
+        comes_back(&again, queue, &tokens, &format!("{capacity} bytes"));
+        again.store.close().unwrap();
+        drop(again);
+        opened(&disk.snapshot(), small_segments()).send(queue, "and again");
+    }
+}

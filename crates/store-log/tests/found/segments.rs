@@ -1,0 +1,80 @@
+//! Which segments are used again, copied from and given back.
+
+use std::collections::BTreeSet;
+
+use kew_core::Policy;
+use kew_store_log::{Disk, LogOptions, SegmentOptions, SimDisk};
+
+use crate::small::{bytes_of, options};
+use crate::{opened, pass_through, send_many};
+
+/// The flag in a segment's header that says its file held only zeros before.
+const FLAGS: usize = 13;
+
+#[test]
+fn segments_freed_by_a_checkpoint_are_recycled() {
+    let disk = SimDisk::new();
+    // Larger ones than these are made for what needs them, and not kept.
+    let segments = SegmentOptions { spares_max: 3, largest_bytes: 8 << 10, ..options().segments };
+    let asked = opened(&disk, LogOptions { segments, ..options() });
+    let busy = asked.queue("busy", Policy::standard());
+    let (mut seen, mut recycled) = (BTreeSet::new(), 0);
+    for round in 0..200 {
+        pass_through(&asked, busy, ["x".repeat(600)]);
+        if round % 3 == 0 {
+            asked.store.keep_up().unwrap();
+        }
+        for name in disk.list("segments").unwrap().into_iter().filter(|name| name.ends_with(".seg")) {
+            let is_recycled = bytes_of(&disk, &format!("segments/{name}"))[FLAGS] & 1 == 0;
+            recycled += usize::from(seen.insert(name) && is_recycled);
+        }
+    }
+    assert!(seen.len() > 20 && recycled * 4 > seen.len() * 3, "{recycled} of {}", seen.len());
+}
+
+#[test]
+fn living_backlog_of_small_bodies_is_not_copied_forward() {
+    let segments =
+        SegmentOptions { first_bytes: 64 << 10, largest_bytes: 64 << 10, reserve_spares: 1, spares_max: 4 };
+    let kept = LogOptions {
+        segments,
+        recent_bytes: 64 << 10,
+        checkpoint_bytes: 64 << 10,
+        slack_bytes: 256 << 10,
+        ..options()
+    };
+    let asked = opened(&SimDisk::new(), kept);
+    let cold = asked.queue("cold", Policy::standard());
+    let busy = asked.queue("busy", Policy::standard());
+    for _ in 0..200 {
+        send_many(&asked, cold, (0..100).map(|_| "abcdefgh".to_owned()));
+    }
+    for _ in 0..6 {
+        for _ in 0..10 {
+            pass_through(&asked, busy, (0..10).map(|_| "x".repeat(6_000)));
+        }
+        asked.store.keep_up().unwrap();
+    }
+    let stats = asked.store.stats();
+    assert!(stats.checkpoints >= 6 && stats.live_bytes > 20_000 * 40, "{stats:?}");
+    assert_eq!(stats.copied_bytes, 0, "they all live where they are");
+}
+
+#[test]
+fn segments_in_which_only_empty_bodies_live_are_given_back() {
+    let disk = SimDisk::new();
+    let asked = opened(&disk, options());
+    let (busy, cold) = (asked.queue("busy", Policy::standard()), asked.queue("cold", Policy::standard()));
+    for round in 0..200 {
+        if round % 8 == 0 {
+            asked.send(cold, "");
+        }
+        pass_through(&asked, busy, ["x".repeat(600)]);
+        if round % 3 == 0 {
+            asked.store.keep_up().unwrap();
+        }
+    }
+    let segments = asked.store.segments().list().len();
+    assert!(segments <= 6, "{segments} segments for 25 empty messages");
+    assert_eq!(asked.lease(cold, 100).len(), 25);
+}
