@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
 
-use super::block::Block;
+use super::block::{BLOCK_ITEMS, Block};
 use super::item::{Item, NO_INSTANT};
 use super::varint::{self, Reader};
 
@@ -44,8 +44,9 @@ impl Lane {
             *self = Self::default();
         }
         if self.blocks.back().is_none_or(Block::is_full) {
-            if self.blocks.len() > 1
-                && let Some(full) = self.blocks.back_mut()
+            // A full block that nobody has taken from yet is packed even if it is the first: most backlogs only grow.
+            let is_first = self.blocks.len() == 1;
+            if let Some(full) = self.blocks.back_mut().filter(|full| !is_first || full.live() == BLOCK_ITEMS)
             {
                 full.pack();
             }
