@@ -27,7 +27,7 @@ impl Default for LogOptions {
     fn default() -> Self {
         Self {
             segments: SegmentOptions::default(),
-            recent_bytes: 32 << 20,
+            recent_bytes: 16 << 20,
             checkpoint_bytes: 64 << 20,
             slack_bytes: 256 << 20,
             durability: Durability::Sync,
