@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use kew_core::outcome::Sent;
 use kew_core::{Command, Outcome, Policy, QueueId};
-use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError};
 use kew_store_log::{Drive, Fault, FaultPlan, Found, LogOptions, SegmentOptions, SimDisk, check};
 
@@ -81,19 +81,23 @@ fn burst(drive: Drive) -> (SimDisk, Asked, [QueueId; 3], Command) {
     let dead = asked.queue("dead", Policy::standard());
     let plain = asked.queue("plain", leased_once());
     let junk = asked.queue("junk", Policy::standard());
-    let tokens = send_many(&asked, junk, (0..150).map(|_| "j".repeat(900)));
+    // In batches that fit a segment: a large one would leave large spares.
+    let sent: Vec<Sent> =
+        (0..3).flat_map(|_| send_many(&asked, junk, (0..50).map(|_| "j".repeat(900)))).collect();
     for _ in 0..LETTERS / 50 {
         send_many(&asked, plain, (0..50).map(|_| "abcdefgh".to_owned()));
         asked.store.keep_up().unwrap();
     }
-    assert_eq!(leased(&asked, plain, LETTERS as u32) as u64, LETTERS);
+    for _ in 0..LETTERS / 50 {
+        assert_eq!(leased(&asked, plain, 50), 50);
+    }
     asked.store.close().unwrap();
     drop(asked);
     let disk = disk.reopen_process_crash();
     let mut asked = opened(&disk, roomy(drive));
     disk.set_capacity(Some(0));
     asked.later(Duration::from_secs(31));
-    let tokens = tokens.iter().map(|sent| sent.token).collect();
+    let tokens = sent.iter().map(|sent| sent.token).collect();
     (disk, asked, [dead, plain, junk], acking(junk, tokens))
 }
 
@@ -126,14 +130,18 @@ fn burst_of_dead_letters_on_a_full_disk_leaves_room_for_deletes_and_goes_on_when
 #[test]
 fn burst_of_dead_letters_on_a_full_disk_does_not_keep_the_store_busy_for_nothing() {
     let (disk, asked, [dead, ..], _) = burst(Drive::Threads);
-    block_on(asked.store.step(asked.now, Command::Counts(dead))).unwrap();
+    let _unheard = asked.store.step(asked.now, Command::Counts(dead));
     // Silence shows only in real time: between two looks at the disk nothing was tried.
     let is_quiet = (0..100).any(|_| {
         let before = disk.points();
         std::thread::sleep(Duration::from_millis(50));
         disk.points() == before
     });
-    assert!(is_quiet, "the disk is tried again and again");
+    if !is_quiet {
+        // A store so busy may never end.
+        std::mem::forget(asked);
+        panic!("the disk is tried again and again");
+    }
 }
 
 #[test]
