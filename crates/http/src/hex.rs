@@ -7,6 +7,15 @@ pub fn push(text: &mut Vec<u8>, bytes: &[u8]) {
     text.extend(bytes.iter().flat_map(|byte| digits(*byte)));
 }
 
+/// A 128-bit hash as hex digits.
+pub fn hash(bytes: &[u8; 16]) -> [u8; 32] {
+    let mut text = [0; 32];
+    for (byte, place) in bytes.iter().zip(text.chunks_exact_mut(2)) {
+        place.copy_from_slice(&digits(*byte));
+    }
+    text
+}
+
 /// Sixteen bytes in the form of a UUID.
 pub fn uuid(bytes: [u8; 16]) -> [u8; 36] {
     let mut text = [b'-'; 36];
@@ -34,6 +43,7 @@ mod tests {
         let mut text = Vec::new();
         push(&mut text, &[0x00, 0x1f, 0xab, 0xff]);
         assert_eq!(text, b"001fabff");
+        assert_eq!(&hash(&[0x1f; 16]), b"1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f");
     }
 
     #[test]

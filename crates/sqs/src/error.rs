@@ -14,20 +14,12 @@ pub struct WireError {
     message: Cow<'static, str>,
     /// For our log, never for the client.
     cause: Option<String>,
-    protocol: Protocol,
-}
-
-/// In which protocol an error is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Protocol {
-    Json,
-    Query,
 }
 
 impl WireError {
     /// An error with its usual text.
     pub fn new(code: Code) -> Self {
-        Self { code, message: Cow::Borrowed(code.usual_text()), cause: None, protocol: Protocol::Json }
+        Self { code, message: Cow::Borrowed(code.usual_text()), cause: None }
     }
 
     /// A parameter that must be there is not.
@@ -47,24 +39,14 @@ impl WireError {
         Self::new(Code::ReceiptHandleIsInvalid).saying(text)
     }
 
-    /// A parameter of SQS that has no effect here yet.
-    pub fn not_yet(name: &str) -> Self {
-        let text = format!("The parameter {name} is not supported by this version of Kew.");
-        Self::new(Code::UnsupportedOperation).saying(text)
-    }
-
     /// The same with another text.
     pub fn saying(mut self, text: impl Into<Cow<'static, str>>) -> Self {
         self.message = text.into();
         self
     }
 
-    pub(crate) fn to(mut self, protocol: Protocol) -> Self {
-        self.protocol = protocol;
-        self
-    }
-
-    fn because(mut self, cause: impl fmt::Display) -> Self {
+    /// The same, with what our log should say of it.
+    pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
     }
@@ -82,10 +64,6 @@ impl WireError {
     /// What went wrong inside, when something did.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
-    }
-
-    pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
     }
 }
 
@@ -112,6 +90,42 @@ pub enum Code {
     InvalidAttributeValue,
     /// A body holds characters it may not hold.
     InvalidMessageContents,
+    /// No queue has an attribute of this name.
+    InvalidAttributeName,
+    /// An address that names nothing here.
+    InvalidAddress,
+    /// A receipt handle of the wrong kind.
+    InvalidIdFormat,
+    /// Not signed in a way SQS reads.
+    InvalidSecurity,
+    /// An entry of a batch has an id it may not have.
+    InvalidBatchEntryId,
+    /// Two entries of a batch have the same id.
+    BatchEntryIdsNotDistinct,
+    /// A batch holds too many bytes.
+    BatchRequestTooLong,
+    /// A batch without entries.
+    EmptyBatchRequest,
+    /// A batch of too many entries.
+    TooManyEntriesInBatchRequest,
+    /// The message is not leased; never returned by default.
+    MessageNotInflight,
+    /// The queue was purged a moment ago.
+    PurgeQueueInProgress,
+    /// A queue of this name was deleted a moment ago.
+    QueueDeletedRecently,
+    /// The caller may not do this.
+    AccessDenied,
+    /// The request is not signed.
+    MissingAuthenticationToken,
+    /// The signature lacks a part, or is written wrongly.
+    IncompleteSignature,
+    /// Nobody has this access key.
+    InvalidClientTokenId,
+    /// The signature is not the right one.
+    SignatureDoesNotMatch,
+    /// A signed URL whose time is over.
+    RequestExpired,
     /// Too many messages in flight.
     OverLimit,
     /// A bound of the server was reached; try again later.
@@ -186,6 +200,56 @@ impl Code {
                 ("com.amazonaws.sqs#InvalidMessageContents", "InvalidMessageContents", 400)
             }
             Self::OverLimit => ("com.amazonaws.sqs#OverLimit", "OverLimit", 403),
+            Self::InvalidAttributeName => {
+                ("com.amazonaws.sqs#InvalidAttributeName", "InvalidAttributeName", 400)
+            }
+            Self::InvalidAddress => ("com.amazonaws.sqs#InvalidAddress", "InvalidAddress", 404),
+            Self::InvalidIdFormat => ("com.amazonaws.sqs#InvalidIdFormat", "InvalidIdFormat", 400),
+            Self::InvalidSecurity => ("com.amazonaws.sqs#InvalidSecurity", "InvalidSecurity", 403),
+            Self::InvalidBatchEntryId => {
+                ("com.amazonaws.sqs#InvalidBatchEntryId", "AWS.SimpleQueueService.InvalidBatchEntryId", 400)
+            }
+            Self::BatchEntryIdsNotDistinct => (
+                "com.amazonaws.sqs#BatchEntryIdsNotDistinct",
+                "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
+                400,
+            ),
+            Self::BatchRequestTooLong => {
+                ("com.amazonaws.sqs#BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong", 400)
+            }
+            Self::EmptyBatchRequest => {
+                ("com.amazonaws.sqs#EmptyBatchRequest", "AWS.SimpleQueueService.EmptyBatchRequest", 400)
+            }
+            Self::TooManyEntriesInBatchRequest => (
+                "com.amazonaws.sqs#TooManyEntriesInBatchRequest",
+                "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+                400,
+            ),
+            Self::MessageNotInflight => {
+                ("com.amazonaws.sqs#MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", 400)
+            }
+            Self::PurgeQueueInProgress => {
+                ("com.amazonaws.sqs#PurgeQueueInProgress", "AWS.SimpleQueueService.PurgeQueueInProgress", 403)
+            }
+            Self::QueueDeletedRecently => {
+                ("com.amazonaws.sqs#QueueDeletedRecently", "AWS.SimpleQueueService.QueueDeletedRecently", 400)
+            }
+            Self::AccessDenied => ("com.amazon.coral.service#AccessDeniedException", "AccessDenied", 403),
+            Self::MissingAuthenticationToken => (
+                "com.amazon.coral.service#MissingAuthenticationTokenException",
+                "MissingAuthenticationToken",
+                403,
+            ),
+            Self::IncompleteSignature => {
+                ("com.amazon.coral.service#IncompleteSignatureException", "IncompleteSignature", 400)
+            }
+            Self::InvalidClientTokenId => {
+                ("com.amazon.coral.service#UnrecognizedClientException", "InvalidClientTokenId", 403)
+            }
+            Self::SignatureDoesNotMatch => {
+                ("com.amazon.coral.service#InvalidSignatureException", "SignatureDoesNotMatch", 403)
+            }
+            Self::RequestExpired => ("com.amazon.coral.service#RequestExpired", "RequestExpired", 400),
             Self::RequestThrottled => ("com.amazonaws.sqs#RequestThrottled", "RequestThrottled", 403),
             Self::ResourceNotFound => {
                 ("com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException", 404)
@@ -220,6 +284,28 @@ impl Code {
             Self::MissingParameter => "The request must contain a parameter that is missing.",
             Self::InvalidAttributeValue => "An attribute has an invalid value.",
             Self::InvalidMessageContents => "Invalid characters found.",
+            Self::InvalidAttributeName => "Unknown Attribute.",
+            Self::InvalidAddress => "The address is not valid.",
+            Self::InvalidIdFormat => "The id is not valid.",
+            Self::InvalidSecurity => "The request was not made in a way that SQS can check.",
+            Self::InvalidBatchEntryId => {
+                "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
+            }
+            Self::BatchEntryIdsNotDistinct => "An id is repeated.",
+            Self::BatchRequestTooLong => "The batch is too long.",
+            Self::EmptyBatchRequest => "The batch has no entries.",
+            Self::TooManyEntriesInBatchRequest => "The batch has too many entries.",
+            Self::MessageNotInflight => "The message is not in flight.",
+            Self::PurgeQueueInProgress => "The queue was purged a moment ago.",
+            Self::QueueDeletedRecently => "A queue of this name was deleted a moment ago.",
+            Self::AccessDenied => "Access to the resource is denied.",
+            Self::MissingAuthenticationToken => "Request is missing Authentication Token",
+            Self::IncompleteSignature => "The request signature is incomplete.",
+            Self::InvalidClientTokenId => "The security token included in the request is invalid.",
+            Self::SignatureDoesNotMatch => {
+                "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details."
+            }
+            Self::RequestExpired => "Request has expired.",
             Self::OverLimit => {
                 "Too many messages in flight: delete some, or let their visibility timeouts end."
             }

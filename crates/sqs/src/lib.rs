@@ -1,27 +1,35 @@
 //! The SQS front-end: their words in, one command of ours; our outcome, their words out.
 //!
-//! It speaks AWS JSON 1.0. [`route`] tells which [`Action`] a request means; `decode` turns a body into a checked
-//! request, `ops` holds one file per action, `encode` writes replies, [`error`] is where every refusal gets its SQS
-//! name. An action that has no file yet is answered `UnknownOperation`, a parameter that has no effect yet is refused:
-//! nothing is accepted and then ignored.
+//! It speaks AWS JSON 1.0 and AWS Query. `route` tells which protocol and which [`Action`] a request means, `auth` who
+//! asks, `decode` turns a body of either protocol into the same checked request, `ops` holds one file per action, `encode`
+//! writes one description of a result in either protocol, [`error`] is where every refusal gets its SQS name.
 
+mod action;
 mod annotations;
 mod auth;
 mod decode;
 mod encode;
 pub mod error;
 mod limits;
+mod names;
 mod ops;
 mod route;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{AccountId, Queue};
 use kew_engine::{Engine, QueueName};
 use kew_http::{Handler, Reply, Request, RequestId};
+use serde::Deserialize;
 
+use auth::Caller;
+use encode::Shape;
+use names::Address;
+use route::{Call, Protocol};
+
+pub use action::Action;
 pub use error::{Code, WireError};
-pub use route::Action;
 
 /// How the front-end is set up.
 #[derive(Clone)]
@@ -30,12 +38,32 @@ pub struct Settings {
     pub account: AccountId,
     /// The region of requests that carry none.
     pub region: Arc<str>,
+    /// The sender that messages of unsigned requests show.
+    pub sender: Arc<str>,
+    /// The beginning of queue URLs, when it is not the host a client asked.
+    pub external_url: Option<Arc<str>>,
+    /// How queue URLs are built otherwise.
+    pub url_style: UrlStyle,
+    /// How long a deleted queue's name is held; zero is not at all.
+    pub name_hold: Duration,
+    /// How long a queue is not purged again; zero is not at all.
+    pub purge_interval: Duration,
     /// At most so many messages of a standard queue are in flight.
     pub standard_in_flight_limit: u32,
     /// The same for FIFO queues.
     pub fifo_in_flight_limit: u32,
     /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
     pub failures: Arc<Failures>,
+}
+
+/// How a queue's URL is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UrlStyle {
+    /// `http://<host>/<account>/<name>`.
+    #[default]
+    Path,
+    /// `http://sqs.<region>.<host>/<account>/<name>`.
+    Standard,
 }
 
 /// Hears of failures that are ours: which request, and why.
@@ -46,6 +74,11 @@ impl Default for Settings {
         Self {
             account: AccountId(0),
             region: "us-east-1".into(),
+            sender: "000000000000".into(),
+            external_url: None,
+            url_style: UrlStyle::Path,
+            name_hold: Duration::from_secs(60),
+            purge_interval: Duration::from_secs(60),
             standard_in_flight_limit: 120_000,
             fifo_in_flight_limit: 20_000,
             failures: Arc::new(|_, _| {}),
@@ -65,30 +98,24 @@ impl Sqs {
         Self { engine, settings }
     }
 
-    /// The table of operations.
-    async fn perform(&self, request: &Request) -> Result<Reply, WireError> {
-        let action = route::action(request)?;
-        let region = auth::region(request).unwrap_or(&self.settings.region);
-        let cx = Context { engine: &self.engine, settings: &self.settings, region, request };
-        match action {
-            Action::CreateQueue => ops::create_queue(&cx).await,
-            Action::GetQueueUrl => ops::get_queue_url(&cx),
-            Action::SendMessage => ops::send_message(&cx).await,
-            Action::ReceiveMessage => ops::receive_message(&cx).await,
-            Action::DeleteMessage => ops::delete_message(&cx).await,
-        }
+    async fn perform(&self, protocol: Protocol, request: &Request) -> Result<Reply, WireError> {
+        let caller = auth::caller(&self.settings, request)?;
+        let call = route::call(protocol, request)?;
+        let cx = Context { engine: &self.engine, settings: &self.settings, caller, request, protocol, call };
+        cx.perform().await
     }
 }
 
 impl Handler for Sqs {
     async fn answer(&self, request: Request) -> Reply {
-        match self.perform(&request).await {
+        let protocol = Protocol::of(&request);
+        match self.perform(protocol, &request).await {
             Ok(reply) => encode::named(reply, &request),
             Err(error) => {
                 if let Some(cause) = error.cause() {
                     (self.settings.failures)(request.id, cause);
                 }
-                encode::error(&error, &request)
+                encode::error(&error, protocol, &request)
             }
         }
     }
@@ -98,21 +125,52 @@ impl Handler for Sqs {
 struct Context<'a> {
     engine: &'a Engine,
     settings: &'a Settings,
-    region: &'a str,
+    caller: Caller,
     request: &'a Request,
+    protocol: Protocol,
+    call: Call,
 }
 
 impl Context<'_> {
-    /// The queue of this name, as it is now.
-    fn queue_named(&self, name: &str) -> Result<Arc<Queue>, WireError> {
-        let name = QueueName { account: self.settings.account, region: self.region, name };
-        self.engine.queue(name).ok_or_else(|| Code::QueueDoesNotExist.into())
+    /// The table of operations.
+    async fn perform(&self) -> Result<Reply, WireError> {
+        match self.call.action {
+            Action::SendMessage => ops::send_message(self).await,
+            Action::ReceiveMessage => ops::receive_message(self).await,
+            Action::DeleteMessage => ops::delete_message(self).await,
+            Action::CreateQueue => ops::create_queue(self).await,
+            Action::GetQueueUrl => ops::get_queue_url(self),
+            other => Err(WireError::new(Code::UnknownOperation)
+                .saying(format!("{} is not served by this version of Kew.", other.name()))),
+        }
+    }
+
+    /// The request's members.
+    fn read<'b, T: Deserialize<'b>>(&'b self) -> Result<T, WireError> {
+        decode::read(&self.call.body)
     }
 
     /// The queue a request means: by its own words, else by the path it was sent to.
     fn queue(&self, url: Option<&str>) -> Result<Arc<Queue>, WireError> {
         let url = url.filter(|url| !url.is_empty()).or_else(|| route::queue_path(self.request));
         let url = url.ok_or_else(|| WireError::missing("QueueUrl"))?;
-        self.queue_named(decode::queue_url::name(url)?)
+        self.queue_at(Address::read(url))
+    }
+
+    /// The queue at an address. In open mode every account means the caller's.
+    fn queue_at(&self, address: Address<'_>) -> Result<Arc<Queue>, WireError> {
+        let name =
+            QueueName { account: self.caller.account, region: &self.caller.region, name: address.name };
+        self.engine.queue(name).ok_or_else(|| Code::QueueDoesNotExist.into())
+    }
+
+    /// The reply that carries a result.
+    fn result(&self, shape: &impl Shape) -> Reply {
+        encode::result(&self.call, self.protocol, self.request, shape)
+    }
+
+    /// The reply of an action that has none.
+    fn done(&self) -> Reply {
+        encode::done(&self.call, self.protocol, self.request)
     }
 }

@@ -1,53 +1,87 @@
-//! Which action a request means, before its body is looked at.
+//! Which protocol a request speaks and which action it means.
+//!
+//! The protocol is told by the headers alone, so that a refusal of any kind can be worded in it; the action of a Query
+//! request lies in its form and is looked for only after the caller is known.
 
+use std::borrow::Cow;
+
+use bytes::Bytes;
 use kew_http::{Method, Request};
 
-use crate::error::{Code, Protocol, WireError};
+use crate::action::Action;
+use crate::decode::query::Form;
+use crate::error::{Code, WireError};
 
-/// What may be asked.
+/// How a request and its reply are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Makes a queue, or finds the same one.
-    CreateQueue,
-    /// Says a queue's URL.
-    GetQueueUrl,
-    /// Adds a message.
-    SendMessage,
-    /// Leases messages.
-    ReceiveMessage,
-    /// Deletes a message by its receipt.
-    DeleteMessage,
+pub(crate) enum Protocol {
+    /// AWS JSON 1.0: the action in a header, a JSON object each way.
+    Json,
+    /// AWS Query: a form in, XML out.
+    Query,
 }
 
-impl Action {
-    /// The action of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "SendMessage" => Self::SendMessage,
-            "ReceiveMessage" => Self::ReceiveMessage,
-            "DeleteMessage" => Self::DeleteMessage,
-            "CreateQueue" => Self::CreateQueue,
-            "GetQueueUrl" => Self::GetQueueUrl,
-            _ => return None,
-        })
+impl Protocol {
+    /// The protocol of a request.
+    pub(crate) fn of(request: &Request) -> Self {
+        if request.headers.contains_key(TARGET) { Self::Json } else { Self::Query }
     }
 }
 
+const TARGET: &str = "x-amz-target";
 const TARGET_PREFIX: &str = "AmazonSQS.";
 
-/// The action a request names in its target header.
-pub(crate) fn action(request: &Request) -> Result<Action, WireError> {
-    let Some(target) = request.header("x-amz-target") else {
-        return Err(without_target(request));
-    };
+/// What a request asks for, ready to be decoded.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) action: Action,
+    /// The members of the request as a JSON object, whichever protocol they came in.
+    pub(crate) body: Bytes,
+}
+
+/// The action a request names, and its members.
+pub(crate) fn call(protocol: Protocol, request: &Request) -> Result<Call, WireError> {
+    match protocol {
+        Protocol::Json => json_call(request),
+        Protocol::Query => query_call(request),
+    }
+}
+
+fn json_call(request: &Request) -> Result<Call, WireError> {
     if request.method != Method::POST {
         let text = format!("{} is not a method of the JSON protocol: use POST.", request.method);
         return Err(WireError::new(Code::UnknownOperation).saying(text));
     }
-    target.strip_prefix(TARGET_PREFIX).and_then(Action::named).ok_or_else(|| {
-        let text = format!("The operation {target} is not known, or not served by this version of Kew.");
-        WireError::new(Code::UnknownOperation).saying(text)
-    })
+    let target = request.header(TARGET).unwrap_or_default();
+    let action = target.strip_prefix(TARGET_PREFIX).and_then(Action::named).ok_or_else(|| {
+        let legible: String = target.chars().take(128).collect();
+        WireError::new(Code::UnknownOperation).saying(format!("The operation {legible} is not known."))
+    })?;
+    Ok(Call { action, body: request.body.clone() })
+}
+
+fn query_call(request: &Request) -> Result<Call, WireError> {
+    if request.method != Method::POST && request.method != Method::GET {
+        let text = format!("{} is not a method of the Query protocol: use POST or GET.", request.method);
+        return Err(WireError::new(Code::InvalidAction).saying(text));
+    }
+    let form = Form::read(request.uri.query().unwrap_or_default().as_bytes(), &request.body);
+    let Some(name) = form.text("Action") else { return Err(Code::UnknownPath.into()) };
+    let action =
+        Action::named(name).filter(|action| queue_path(request).is_none() || !is_of_no_queue(*action));
+    let action = action.ok_or_else(|| not_valid(name))?;
+    Ok(Call { action, body: form.members(action)?.into() })
+}
+
+/// Actions that a queue's own URL does not serve.
+fn is_of_no_queue(action: Action) -> bool {
+    matches!(action, Action::CreateQueue | Action::ListQueues)
+}
+
+fn not_valid(name: &str) -> WireError {
+    let legible: Cow<'_, str> = name.chars().take(128).collect();
+    let text = format!("The action {legible} is not valid for this endpoint.");
+    WireError::new(Code::InvalidAction).saying(text)
 }
 
 /// The path of a queue's URL, when the request was sent to one.
@@ -55,32 +89,4 @@ pub(crate) fn queue_path(request: &Request) -> Option<&str> {
     let path = request.uri.path();
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     (parts.next().is_some() && parts.next().is_some()).then_some(path)
-}
-
-/// Without the header it is the Query protocol, or nothing of SQS.
-fn without_target(request: &Request) -> WireError {
-    let form = std::str::from_utf8(&request.body).unwrap_or_default();
-    let pairs = request.uri.query().unwrap_or_default().split('&').chain(form.split('&'));
-    match pairs.filter_map(|pair| pair.strip_prefix("Action=")).next() {
-        Some(action) => {
-            let legible: String = action.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-            let text = format!(
-                "The action {legible} is not valid for this endpoint: this version of Kew serves the JSON protocol only."
-            );
-            WireError::new(Code::InvalidAction).saying(text).to(Protocol::Query)
-        }
-        None => WireError::new(Code::UnknownPath).to(Protocol::Query),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_matched_whole_and_by_case() {
-        assert_eq!(Action::named("SendMessage"), Some(Action::SendMessage));
-        assert_eq!(Action::named("sendmessage"), None);
-        assert_eq!(Action::named("SendMessageBatch"), None);
-    }
 }

@@ -1,10 +1,37 @@
 //! Who asks. In open mode everybody is the default account; only the region of the credentials counts.
 
+use std::sync::Arc;
+
+use kew_core::AccountId;
 use kew_http::Request;
+
+use crate::Settings;
+use crate::error::WireError;
+
+/// Who asks, and in which region.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// The account the request acts for.
+    pub(crate) account: AccountId,
+    /// The region whose queues it means.
+    pub(crate) region: Arc<str>,
+    /// The user's id, shown as the sender of messages.
+    pub(crate) sender: Arc<str>,
+}
+
+/// Who sent this request.
+pub(crate) fn caller(settings: &Settings, request: &Request) -> Result<Caller, WireError> {
+    let region = region(request).filter(|region| **region != *settings.region);
+    Ok(Caller {
+        account: settings.account,
+        region: region.map_or_else(|| Arc::clone(&settings.region), Arc::from),
+        sender: Arc::clone(&settings.sender),
+    })
+}
 
 /// The region in the scope of the request's credentials:
 /// `Credential=<key>/<date>/<region>/sqs/aws4_request`.
-pub(crate) fn region(request: &Request) -> Option<&str> {
+fn region(request: &Request) -> Option<&str> {
     let authorization = request.header("authorization")?;
     let (_, credential) = authorization.split_once("Credential=")?;
     let scope = credential.split([',', ' ']).next()?;

@@ -1,9 +1,9 @@
 //! Bodies into requests: every member read, none interpreted.
 //!
-//! Texts are borrowed from the body where they hold no escapes. Unknown members are ignored, `null` counts as absent;
-//! members SQS knows and this version does not serve are [`NotYet`], and refused when they hold something.
+//! Texts are borrowed from the body where they hold no escapes. Unknown members are ignored, `null` counts as absent.
+//! A form of the Query protocol becomes such a body first ([`query`]).
 
-pub(crate) mod queue_url;
+pub(crate) mod query;
 mod requests;
 mod text;
 
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::error::{Code, WireError};
 
 pub(crate) use requests::{CreateQueue, DeleteMessage, GetQueueUrl, ReceiveMessage, SendMessage};
-pub(crate) use text::{NotYet, Text};
+pub(crate) use text::Text;
 
 /// Reads a request's body; an empty one is an empty object.
 pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, WireError> {

@@ -1,28 +1,77 @@
-//! Replies: JSON into one buffer, the headers SQS sends, and errors in the form their reader expects.
+//! Replies: each result into one buffer in the request's protocol, the headers SQS sends, and errors likewise.
 
 mod receipt;
+mod writer;
 
 use bytes::Bytes;
-use kew_core::MessageId;
-use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode, hex, json};
+use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
 
-use crate::error::{Protocol, WireError};
+use crate::error::{Code, WireError};
+use crate::route::{Call, Protocol};
 
-pub(crate) use receipt::{push_receipt, read_receipt};
+pub(crate) use receipt::{read_receipt, receipt};
+pub(crate) use writer::{JsonWriter, Name, Shape, Writer, XmlWriter};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
 const XML: HeaderValue = HeaderValue::from_static("text/xml");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+const PROLOG: &str = r#"<?xml version="1.0"?>"#;
+const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
 const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
 
-/// A result.
-pub(crate) fn result(json: Vec<u8>) -> Reply {
-    Reply::new(StatusCode::OK, JSON, json)
+/// A result, as the protocol has it.
+pub(crate) fn result(call: &Call, protocol: Protocol, request: &Request, shape: &impl Shape) -> Reply {
+    match protocol {
+        Protocol::Json => {
+            let mut out = JsonWriter::with_capacity(shape.size_hint());
+            shape.write(&mut out);
+            Reply::new(StatusCode::OK, JSON, out.finish())
+        }
+        Protocol::Query => {
+            let mut xml = Vec::with_capacity(shape.size_hint() + 256);
+            open_response(&mut xml, call.action.name());
+            let begun = xml.len();
+            let mut out = XmlWriter::behind(xml);
+            shape.write(&mut out);
+            let mut xml = out.finish();
+            close_response(&mut xml, call.action.name(), begun, request);
+            Reply::new(StatusCode::OK, XML, xml)
+        }
+    }
 }
 
 /// An action done that has no result.
-pub(crate) fn done() -> Reply {
-    Reply::new(StatusCode::OK, JSON, Bytes::new())
+pub(crate) fn done(call: &Call, protocol: Protocol, request: &Request) -> Reply {
+    match protocol {
+        Protocol::Json => Reply::new(StatusCode::OK, JSON, Bytes::new()),
+        Protocol::Query => {
+            let name = call.action.name();
+            let id = request.id;
+            let xml = format!(
+                "{PROLOG}<{name}Response xmlns=\"{NAMESPACE}\"><ResponseMetadata><RequestId>{id}</RequestId></ResponseMetadata></{name}Response>"
+            );
+            Reply::new(StatusCode::OK, XML, xml)
+        }
+    }
+}
+
+fn open_response(xml: &mut Vec<u8>, name: &str) {
+    for part in [PROLOG, "<", name, "Response xmlns=\"", NAMESPACE, "\"><", name, "Result>"] {
+        xml.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// A result without members is one empty element.
+fn close_response(xml: &mut Vec<u8>, name: &str, begun: usize, request: &Request) {
+    if xml.len() == begun {
+        xml.truncate(begun - 1);
+        xml.extend_from_slice(b"/>");
+    } else {
+        xml.extend_from_slice(format!("</{name}Result>").as_bytes());
+    }
+    let id = request.id;
+    let end = format!("<ResponseMetadata><RequestId>{id}</RequestId></ResponseMetadata></{name}Response>");
+    xml.extend_from_slice(end.as_bytes());
 }
 
 /// The reply, with the request's name on it.
@@ -31,19 +80,20 @@ pub(crate) fn named(reply: Reply, request: &Request) -> Reply {
 }
 
 /// An error's reply.
-pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
+pub(crate) fn error(error: &WireError, protocol: Protocol, request: &Request) -> Reply {
     let look = error.code().look();
     let status = StatusCode::from_u16(look.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let reply = match error.protocol() {
+    let reply = match protocol {
         Protocol::Json => {
-            let mut body = br#"{"__type":"#.to_vec();
-            json::push_string(&mut body, look.json);
-            body.extend_from_slice(br#","message":"#);
-            json::push_string(&mut body, error.message());
-            body.push(b'}');
-            Reply::new(status, JSON, body)
+            let mut out = JsonWriter::with_capacity(256);
+            out.plain("__type", look.json.as_bytes());
+            out.text("message", error.message());
+            Reply::new(status, JSON, out.finish())
         }
-        Protocol::Query if look.status == 404 => Reply::new(status, XML, "<UnknownOperationException/>\n"),
+        // What has no action is nothing of the protocol, and is told so in its own way.
+        Protocol::Query if error.code() == Code::UnknownPath => {
+            Reply::new(status, XML, "<UnknownOperationException/>\n")
+        }
         Protocol::Query => Reply::new(status, XML, query_error(error, request)),
     };
     let query = format!("{};{}", look.query, look.fault.name());
@@ -51,26 +101,21 @@ pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
     named(reply.with(QUERY_ERROR, query), request)
 }
 
-/// The texts of Query errors are our own words and hold nothing to escape.
-fn query_error(error: &WireError, request: &Request) -> String {
+fn query_error(error: &WireError, request: &Request) -> Vec<u8> {
     let look = error.code().look();
-    format!(
-        r#"<?xml version="1.0"?><ErrorResponse xmlns="http://queue.amazonaws.com/doc/2012-11-05/"><Error><Type>{}</Type><Code>{}</Code><Message>{}</Message><Detail/></Error><RequestId>{}</RequestId></ErrorResponse>"#,
-        look.fault.name(),
-        look.query,
-        error.message(),
-        request.id
+    // The older protocol has its own words for this one.
+    let message = match error.code() {
+        Code::QueueDoesNotExist => "The specified queue does not exist for this wsdl version.",
+        _ => error.message(),
+    };
+    let (fault, code) = (look.fault.name(), look.query);
+    let mut xml = format!(
+        "{PROLOG}<ErrorResponse xmlns=\"{NAMESPACE}\"><Error><Type>{fault}</Type><Code>{code}</Code><Message>"
     )
-}
-
-/// A message id as a JSON string.
-pub(crate) fn push_message_id(json: &mut Vec<u8>, id: MessageId) {
-    json::push_plain(json, &hex::uuid(id.0));
-}
-
-/// A hash as a JSON string of hex digits.
-pub(crate) fn push_hash(json: &mut Vec<u8>, hash: &[u8; 16]) {
-    json.push(b'"');
-    hex::push(json, hash);
-    json.push(b'"');
+    .into_bytes();
+    writer::push_escaped(&mut xml, message);
+    let id = request.id;
+    let end = format!("</Message><Detail/></Error><RequestId>{id}</RequestId></ErrorResponse>");
+    xml.extend_from_slice(end.as_bytes());
+    xml
 }

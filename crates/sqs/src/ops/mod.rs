@@ -13,16 +13,20 @@ pub(crate) use receive_message::receive_message;
 pub(crate) use send_message::send_message;
 
 use kew_core::Queue;
-use kew_http::{Reply, json};
+use kew_http::Reply;
 
-use crate::{Context, encode};
+use crate::encode::{Shape, Writer};
+use crate::{Context, names};
 
-/// The reply that says where a queue is: on the host the client asked, so that it finds the way back.
+/// The reply that says where a queue is.
 fn queue_url(cx: &Context<'_>, queue: &Queue) -> Reply {
-    let host = cx.request.header("host").or(cx.request.uri.host()).unwrap_or("localhost");
-    let url = format!("http://{host}/{}/{}", queue.key.account, queue.key.name);
-    let mut body = br#"{"QueueUrl":"#.to_vec();
-    json::push_string(&mut body, &url);
-    body.push(b'}');
-    encode::result(body)
+    struct QueueUrl(String);
+
+    impl Shape for QueueUrl {
+        fn write<W: Writer>(&self, out: &mut W) {
+            out.text("QueueUrl", &self.0);
+        }
+    }
+
+    cx.result(&QueueUrl(names::url(cx.settings, cx.request, queue)))
 }

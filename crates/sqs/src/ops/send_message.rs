@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use kew_core::command::Send;
 use kew_core::{Content, MessageId, NewMessage, Queue};
-use kew_http::Reply;
+use kew_http::{Reply, hex};
 
 use crate::annotations::{self, BodyHash};
+use crate::encode::{Shape, Writer};
 use crate::error::{Code, WireError};
-use crate::{Context, decode, encode, limits};
+use crate::{Context, decode, limits};
 
 pub(crate) async fn send_message(cx: &Context<'_>) -> Result<Reply, WireError> {
-    let request: decode::SendMessage<'_> = decode::read(&cx.request.body)?;
+    let request: decode::SendMessage<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    request.refuse_not_yet()?;
     let delay = limits::DELAY_SECONDS.seconds(request.delay_seconds)?;
     let body = request.message_body.filter(|body| !body.is_empty());
     let body = body.ok_or_else(|| WireError::missing("MessageBody"))?;
@@ -22,14 +22,14 @@ pub(crate) async fn send_message(cx: &Context<'_>) -> Result<Reply, WireError> {
     let hash = annotations::hash(body.as_bytes());
     let body = match body.0 {
         // The store copies what it keeps, so a slice of the request does until then.
-        Cow::Borrowed(text) => cx.request.body.slice_ref(text.as_bytes()),
+        Cow::Borrowed(text) => cx.call.body.slice_ref(text.as_bytes()),
         Cow::Owned(text) => Bytes::from(text),
     };
     let content = Content { body, annotations: annotations::write(hash), ..Content::default() };
     let message = NewMessage { content, delay, ..NewMessage::text(cx.engine.message_id(), Bytes::new()) };
     let sent = cx.engine.send(Send { queue: queue.id, messages: vec![message] }).await?;
     let sent = sent.first().ok_or(Code::InternalFailure)?;
-    Ok(encode::result(reply(sent.id, &hash)))
+    Ok(cx.result(&Accepted { id: sent.id, body_hash: hash }))
 }
 
 fn check_body(queue: &Queue, body: &str) -> Result<(), WireError> {
@@ -42,12 +42,14 @@ fn check_body(queue: &Queue, body: &str) -> Result<(), WireError> {
     limits::check_characters(body)
 }
 
-fn reply(id: MessageId, hash: &BodyHash) -> Vec<u8> {
-    let mut json = Vec::with_capacity(128);
-    json.extend_from_slice(br#"{"MD5OfMessageBody":"#);
-    encode::push_hash(&mut json, hash);
-    json.extend_from_slice(br#","MessageId":"#);
-    encode::push_message_id(&mut json, id);
-    json.push(b'}');
-    json
+struct Accepted {
+    id: MessageId,
+    body_hash: BodyHash,
+}
+
+impl Shape for Accepted {
+    fn write<W: Writer>(&self, out: &mut W) {
+        out.plain("MD5OfMessageBody", &hex::hash(&self.body_hash));
+        out.plain("MessageId", &hex::uuid(self.id.0));
+    }
 }

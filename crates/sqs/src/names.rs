@@ -1,0 +1,118 @@
+//! What queues are called outside: URLs and ARNs.
+
+use std::fmt;
+
+use kew_core::{AccountId, Queue, QueueKey};
+use kew_http::Request;
+
+use crate::{Settings, UrlStyle};
+
+/// A queue as a URL, a path or a bare name means it: only the last two parts matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Address<'a> {
+    /// The account, when the part before the name is one.
+    pub(crate) account: Option<AccountId>,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Address<'a> {
+    /// Reads a URL. One that ends in nothing names the empty name, which no queue has.
+    pub(crate) fn read(url: &'a str) -> Self {
+        let trimmed = url.strip_suffix('/').unwrap_or(url);
+        let mut parts = trimmed.rsplit('/');
+        let name = parts.next().unwrap_or_default();
+        Self { account: parts.next().and_then(account), name }
+    }
+}
+
+/// An account's twelve digits.
+pub(crate) fn account(text: &str) -> Option<AccountId> {
+    let is_account = text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_account.then(|| text.parse().ok().map(AccountId)).flatten()
+}
+
+/// A queue's URL: on the host the client asked, so that it finds the way back.
+pub(crate) fn url(settings: &Settings, request: &Request, queue: &Queue) -> String {
+    let QueueKey { account, region, name } = &queue.key;
+    if let Some(base) = &settings.external_url {
+        return format!("{}/{account}/{name}", base.trim_end_matches('/'));
+    }
+    let host = request.header("host").or(request.uri.authority().map(|authority| authority.as_str()));
+    let host = host.unwrap_or("localhost");
+    match settings.url_style {
+        UrlStyle::Path => format!("http://{host}/{account}/{name}"),
+        UrlStyle::Standard if host.starts_with("sqs.") => format!("http://{host}/{account}/{name}"),
+        UrlStyle::Standard => format!("http://sqs.{region}.{host}/{account}/{name}"),
+    }
+}
+
+/// A queue's Amazon resource name, of the standard partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Arn<'a> {
+    pub(crate) region: &'a str,
+    pub(crate) account: AccountId,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Arn<'a> {
+    /// The name of this queue.
+    pub(crate) fn of(key: &'a QueueKey) -> Self {
+        Self { region: &key.region, account: key.account, name: &key.name }
+    }
+
+    /// `arn:<partition>:sqs:<region>:<account>:<name>`, any partition.
+    pub(crate) fn read(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let head = (parts.next()?, parts.next()?, parts.next()?);
+        let arn = Self { region: parts.next()?, account: account(parts.next()?)?, name: parts.next()? };
+        let is_whole = head.0 == "arn" && !head.1.is_empty() && head.2 == "sqs" && parts.next().is_none();
+        (is_whole && !arn.region.is_empty() && !arn.name.is_empty()).then_some(arn)
+    }
+
+    /// The key of the queue it names.
+    pub(crate) fn key(&self) -> QueueKey {
+        QueueKey::new(self.account, self.region, self.name)
+    }
+}
+
+impl fmt::Display for Arn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "arn:aws:sqs:{}:{}:{}", self.region, self.account, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_two_parts_of_a_url_count() {
+        for (url, account) in [
+            ("http://localhost:9324/000000000000/orders", Some(AccountId(0))),
+            ("https://sqs.eu-west-1.amazonaws.com/123456789012/orders/", Some(AccountId(123_456_789_012))),
+            ("/000000000000/orders", Some(AccountId(0))),
+            ("queue/orders", None),
+            ("orders", None),
+        ] {
+            assert_eq!(Address::read(url), Address { account, name: "orders" }, "{url}");
+        }
+        assert_eq!(Address::read("http://localhost//").name, "");
+    }
+
+    #[test]
+    fn arns_read_back_as_themselves() {
+        let text = "arn:aws:sqs:us-east-1:000000000012:orders.fifo";
+        let arn = Arn::read(text).expect("it is one");
+        assert_eq!(arn, Arn { region: "us-east-1", account: AccountId(12), name: "orders.fifo" });
+        assert_eq!(arn.to_string(), text);
+        for other in [
+            "",
+            "orders",
+            "arn:aws:sns:r:000000000000:q",
+            "arn:aws:sqs:r:1:q",
+            "arn:aws:sqs:r:000000000000:q:x",
+        ] {
+            assert_eq!(Arn::read(other), None, "{other}");
+        }
+    }
+}
