@@ -1,0 +1,140 @@
+//! How messages enter a queue and leave it, one by one and all at once.
+
+use kew_core::{Expiry, Sequence, Timestamp};
+
+use super::{Book, HIDDEN_AT_HAND};
+use crate::ledger::fifo::{End, Stand};
+use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+
+impl Book {
+    /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
+    pub(crate) fn enter(&mut self, item: Item, now: Timestamp) {
+        self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
+        self.stored += 1;
+        self.body_bytes += u64::from(item.body_bytes);
+        if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
+            group.messages += 1;
+        }
+        let hidden = item.visible_at > now;
+        match &mut self.fifo {
+            Some(fifo) => {
+                let rests = item.expiry == Expiry::ByQueue
+                    && item.visible_at != Timestamp::ZERO
+                    && item.attempts == 0;
+                if rests {
+                    fifo.push_rest(&mut self.groups, &item, hidden);
+                } else {
+                    let stand = if hidden { Stand::Held } else { Stand::Ready };
+                    let node = fifo.push_touched(&mut self.groups, &item, stand);
+                    self.add_entry(item, hidden, node);
+                }
+                self.regroup(item.group - 1, End::Back);
+            }
+            None if hidden => {
+                let put = if self.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
+                if let Some(item) = put {
+                    self.add_entry(item, true, 0);
+                }
+            }
+            None => self.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention),
+        }
+    }
+
+    pub(super) fn put_away(&mut self, item: Item, now: Timestamp) -> Option<Item> {
+        self.far.put(item, now, self.queue.policy.retention)
+    }
+
+    pub(super) fn add_entry(&mut self, item: Item, hidden: bool, node: u32) {
+        let hold = if hidden { Hold::Delayed } else { Hold::Ready };
+        self.delayed += u64::from(hidden);
+        let entry = Entry { item, hold, alarm: NO_INSTANT, node };
+        self.entries.insert(item.sequence, entry);
+        self.set_alarm(item.sequence);
+    }
+
+    /// A message leaves for good.
+    pub(crate) fn leave(&mut self, sequence: Sequence) -> Option<Item> {
+        let item = match self.entries.remove(&sequence) {
+            Some(entry) => {
+                self.alarms.remove(&(entry.alarm, sequence));
+                self.note_hold_ended(&entry.item, entry.hold);
+                if let Some(fifo) = &mut self.fifo {
+                    fifo.remove(&mut self.groups, entry.node);
+                }
+                entry.item
+            }
+            None => match &mut self.fifo {
+                Some(fifo) => {
+                    let node = fifo.find_rest(sequence)?;
+                    let item = fifo.item(node);
+                    fifo.remove(&mut self.groups, node);
+                    item
+                }
+                None => self.ready.take(sequence).or_else(|| self.far.take(sequence))?,
+            },
+        };
+        self.note_left(&item);
+        Some(item)
+    }
+
+    pub(super) fn note_left(&mut self, item: &Item) {
+        self.stored -= 1;
+        self.body_bytes -= u64::from(item.body_bytes);
+        let Some(slot) = item.group.checked_sub(1) else { return };
+        if let Some(group) = self.groups.get_mut(slot) {
+            group.messages -= 1;
+        }
+        self.regroup(slot, End::Back);
+        self.groups.forget_empty(slot);
+    }
+
+    pub(super) fn note_hold_ended(&mut self, item: &Item, hold: Hold) {
+        match hold {
+            Hold::Ready => {}
+            Hold::Delayed => self.delayed -= 1,
+            Hold::Leased(lease) => {
+                self.in_flight -= 1;
+                self.groups.count_lease(item.group, -1);
+                self.forget_attempt(lease.attempt.as_ref());
+            }
+        }
+    }
+
+    pub(super) fn regroup(&mut self, group: u32, end: End) -> bool {
+        let Some(fifo) = &mut self.fifo else { return false };
+        fifo.regroup(&mut self.groups, group, end)
+    }
+
+    /// Everything leaves at once. Returns how many there were; their places are told one by one.
+    pub(crate) fn clear(&mut self, mut gone: impl FnMut(&Item)) -> u64 {
+        self.each_item(&mut gone);
+        let stored = self.stored;
+        let fresh = Self::new(self.queue.clone());
+        let kept = Self {
+            next_sequence: self.next_sequence,
+            epoch: self.epoch + 1,
+            registered: self.registered,
+            ..fresh
+        };
+        *self = kept;
+        stored
+    }
+
+    /// Every message, in no particular order.
+    pub(crate) fn each_item(&self, mut see: impl FnMut(&Item)) {
+        self.entries.values().for_each(|entry| see(&entry.item));
+        self.ready.iter_unordered().for_each(|item| see(&item));
+        self.far.iter().for_each(|item| see(&item));
+        self.each_rest(&mut see);
+    }
+
+    /// Every message at rest on a FIFO queue, oldest first.
+    pub(crate) fn each_rest(&self, see: &mut impl FnMut(&Item)) {
+        let Some(fifo) = &self.fifo else { return };
+        let mut next = fifo.oldest().map(|(node, _)| node);
+        while let Some(node) = next {
+            see(&fifo.item(node));
+            next = fifo.next_by_age(node);
+        }
+    }
+}

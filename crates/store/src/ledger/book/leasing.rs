@@ -1,0 +1,265 @@
+//! What leases do to a message: it is lifted, held, given another end, given up; and receives that are repeated.
+
+use std::time::Duration;
+
+use kew_core::{Return, Sequence, Text, Timestamp, rules};
+
+use super::{Attempt, Book, HIDDEN_AT_HAND};
+use crate::ledger::fifo::{End, Stand};
+use crate::ledger::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use crate::ledger::shelf::Place;
+
+impl Book {
+    /// Gives a message an entry, wherever it was.
+    fn lift(&mut self, sequence: Sequence) -> Option<&mut Entry> {
+        if !self.entries.contains_key(&sequence) {
+            let delay = self.queue.policy.delay;
+            let entry = match &mut self.fifo {
+                Some(fifo) => {
+                    let node = fifo.find_rest(sequence)?;
+                    let item = fifo.item(node);
+                    let hidden =
+                        fifo.first_delayed().is_some_and(|(first, _)| fifo.sequence_of(first) <= sequence);
+                    fifo.touch(node, if hidden { Stand::Held } else { Stand::Ready });
+                    let hold = if hidden { Hold::Delayed } else { Hold::Ready };
+                    self.delayed += u64::from(hidden);
+                    let visible_at = item.sent_at.plus(delay);
+                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT, node }
+                }
+                None => match self.ready.take(sequence) {
+                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT, node: 0 },
+                    None => {
+                        let item = self.far.take(sequence)?;
+                        self.delayed += 1;
+                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT, node: 0 }
+                    }
+                },
+            };
+            self.entries.insert(sequence, entry);
+        }
+        self.entries.get_mut(&sequence)
+    }
+
+    /// A message is leased: its attempt is counted here, for a consumer that dies never reports.
+    pub(crate) fn lease(
+        &mut self,
+        sequence: Sequence,
+        nonce: u64,
+        now: Timestamp,
+        mut lease: Lease,
+    ) -> Option<Item> {
+        self.forget_departure(sequence);
+        let entry = self.lift(sequence)?;
+        let item = &mut entry.item;
+        lease.before = Some(Before {
+            nonce: item.nonce,
+            first_leased_at: item.first_leased_at,
+            lease_end: item.lease_end,
+        });
+        item.attempts = item.attempts.saturating_add(1);
+        if item.first_leased_at == NO_INSTANT {
+            item.first_leased_at = now;
+        }
+        item.nonce = nonce;
+        let item = *item;
+        self.hold(sequence, Hold::Leased(lease), End::Back);
+        Some(item)
+    }
+
+    /// Sets what a message with an entry is doing, and everything that follows from it.
+    pub(super) fn hold(&mut self, sequence: Sequence, hold: Hold, end: End) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let item = entry.item;
+        let (node, stand) =
+            (entry.node, if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held });
+        let old = std::mem::replace(&mut entry.hold, hold);
+        match &entry.hold {
+            Hold::Ready => {}
+            Hold::Delayed => self.delayed += 1,
+            Hold::Leased(_) => {
+                self.in_flight += 1;
+                self.groups.count_lease(item.group, 1);
+            }
+        }
+        self.note_hold_ended(&item, old);
+        if let Some(fifo) = &mut self.fifo {
+            fifo.set_stand(node, stand);
+            fifo.regroup(&mut self.groups, item.group - 1, end);
+        } else if stand == Stand::Ready {
+            self.put_down(sequence);
+            return;
+        }
+        self.set_alarm(sequence);
+    }
+
+    /// A standard message that may be leased needs no entry.
+    fn put_down(&mut self, sequence: Sequence) {
+        if let Some(entry) = self.entries.remove(&sequence) {
+            self.alarms.remove(&(entry.alarm, sequence));
+            self.ready.put(Item { visible_at: Timestamp::ZERO, ..entry.item }, self.queue.policy.retention);
+        }
+    }
+
+    pub(super) fn set_alarm(&mut self, sequence: Sequence) {
+        let retention = self.retention();
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let expires_at = entry.item.expires_at(retention);
+        let alarm = match &entry.hold {
+            Hold::Ready => expires_at,
+            Hold::Delayed | Hold::Leased(_) => expires_at.min(entry.visible_at()),
+        };
+        if alarm == entry.alarm {
+            return;
+        }
+        if entry.alarm != NO_INSTANT {
+            self.alarms.remove(&(entry.alarm, sequence));
+        }
+        entry.alarm = alarm;
+        if alarm != NO_INSTANT {
+            self.alarms.insert((alarm, sequence));
+        }
+    }
+
+    /// A lease is undone as if it had never been.
+    pub(crate) fn withdraw(&mut self, sequence: Sequence) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Hold::Leased(Lease { before: Some(before), .. }) = &entry.hold else { return };
+        let before = *before;
+        let item = &mut entry.item;
+        item.attempts = item.attempts.saturating_sub(1);
+        (item.nonce, item.first_leased_at, item.lease_end) =
+            (before.nonce, before.first_leased_at, before.lease_end);
+        self.hold(sequence, Hold::Ready, End::Front);
+    }
+
+    /// A lease is given up, or ends, at `end`; the message shows at `visible_at`.
+    pub(crate) fn release(
+        &mut self,
+        sequence: Sequence,
+        end: Timestamp,
+        visible_at: Timestamp,
+        now: Timestamp,
+    ) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Hold::Leased(lease) = &entry.hold else { return };
+        let item = &mut entry.item;
+        item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
+        item.lease_end = end;
+        item.visible_at = visible_at;
+        let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
+        self.hold(sequence, hold, End::Back);
+        if self.fifo.is_none() && self.delayed > HIDDEN_AT_HAND {
+            self.put_hidden_away(sequence, now);
+        }
+    }
+
+    /// A message of a standard queue that is hidden for long needs no entry meanwhile.
+    fn put_hidden_away(&mut self, sequence: Sequence, now: Timestamp) {
+        if !self.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Delayed)) {
+            return;
+        }
+        let Some(entry) = self.entries.remove(&sequence) else { return };
+        self.alarms.remove(&(entry.alarm, sequence));
+        self.delayed -= 1;
+        if let Some(item) = self.put_away(entry.item, now) {
+            self.add_entry(item, true, 0);
+        }
+    }
+
+    /// A message is hidden until another instant than before: its lease is changed, or it is leased without an attempt.
+    pub(crate) fn extend(
+        &mut self,
+        sequence: Sequence,
+        now: Timestamp,
+        until: Timestamp,
+        nonce: Option<u64>,
+        returns: Return,
+    ) {
+        let Some(entry) = self.lift(sequence) else { return };
+        if let Some(nonce) = nonce {
+            entry.item.nonce = nonce;
+        }
+        if let Hold::Leased(lease) = &mut entry.hold {
+            lease.until = until;
+            lease.before = None;
+            // It ends by itself from now on, so nobody keeps it.
+            lease.owner = None;
+            let attempt = lease.attempt.take();
+            self.forget_attempt(attempt.as_ref());
+            self.set_alarm(sequence);
+            return;
+        }
+        self.forget_departure(sequence);
+        let lease = Lease {
+            until,
+            received_at: now,
+            cap: None,
+            lapse_delay: Duration::ZERO,
+            returns,
+            owner: None,
+            attempt: None,
+            before: None,
+        };
+        self.hold(sequence, Hold::Leased(lease), End::Back);
+    }
+
+    /// Whoever leases a message again may ack it to the last millisecond: what its last lease had set in motion stops.
+    fn forget_departure(&mut self, sequence: Sequence) {
+        // Nearly always there are none, and finding the message would be most of the work of a lease.
+        if self.departures.is_empty() {
+            return;
+        }
+        if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
+            self.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
+        }
+    }
+
+    /// A message's content lies elsewhere now. Returns where it lay.
+    pub(crate) fn rewrite(&mut self, sequence: Sequence, place: Place, body_bytes: u32) -> Option<Place> {
+        let entry = self.entries.get_mut(&sequence)?;
+        let (old, old_bytes) = (entry.item.place(), entry.item.body_bytes);
+        (entry.item.address, entry.item.record_bytes, entry.item.body_bytes) =
+            (place.address, place.bytes, body_bytes);
+        self.body_bytes = self.body_bytes - u64::from(old_bytes) + u64::from(body_bytes);
+        Some(old)
+    }
+
+    // --- Repeated receives ---
+
+    /// The messages of a receive that may be repeated.
+    pub(crate) fn attempt(&self, id: &Text, now: Timestamp) -> Option<Vec<Sequence>> {
+        let attempt = self.attempts.get(id)?;
+        rules::replay::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
+    }
+
+    /// Remembers a receive so that it may be repeated.
+    pub(crate) fn remember_attempt(&mut self, id: &Text, first_at: Timestamp, sequences: Vec<Sequence>) {
+        self.forget_attempt(Some(id));
+        let id = id.detached();
+        for sequence in &sequences {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(sequence) {
+                lease.attempt = Some(id.clone());
+            }
+        }
+        self.attempts.insert(id, Attempt { first_at, sequences });
+    }
+
+    pub(super) fn forget_attempt(&mut self, id: Option<&Text>) {
+        let Some(attempt) = id.and_then(|id| self.attempts.remove(id)) else { return };
+        for sequence in attempt.sequences {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+                lease.attempt = None;
+            }
+        }
+    }
+
+    /// A repeated receive: its leases run until then.
+    pub(crate) fn repeat(&mut self, sequence: Sequence, until: Timestamp) {
+        if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+            lease.until = until;
+            // Told a second time: undoing it now would take it from whoever was told first.
+            lease.before = None;
+            self.set_alarm(sequence);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What happens in a queue by itself: leases lapse, delays end, messages expire, the tried too often depart.
+//!
+//! And what new settings change about that.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kew_core::time::millis;
+use kew_core::{Queue, Sequence, Timestamp, rules};
+
+use super::{Book, Instant};
+use crate::ledger::fifo::End;
+use crate::ledger::item::{Hold, Item, NO_INSTANT};
+
+impl Book {
+    /// The next instant something happens here by itself, or an earlier one.
+    pub(crate) fn next_instant(&self) -> Timestamp {
+        let first = |set: &BTreeSet<(Timestamp, Sequence)>| set.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let mut next = first(&self.alarms).min(first(&self.departures));
+        match &self.fifo {
+            Some(fifo) => {
+                let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
+                let shows = fifo
+                    .first_delayed()
+                    .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
+                next = next.min(expires).min(shows);
+            }
+            None => next = next.min(self.ready.next_expiry(self.retention())).min(self.far.next_instant()),
+        }
+        next
+    }
+
+    /// Does what happens here by itself at `at`. Nothing earlier is left to do.
+    /// At most so many messages depart; the others stay due.
+    pub(crate) fn pass(&mut self, at: Timestamp, departures_max: usize) -> Instant {
+        let mut happened = Instant::default();
+        self.deal_far(at);
+        self.expire(at, &mut happened);
+        self.wake(at, &mut happened);
+        while happened.departing.len() < departures_max
+            && let Some((_, sequence)) = self.departures.first().copied().filter(|(due, _)| *due <= at)
+        {
+            self.departures.pop_first();
+            happened.departing.push(sequence);
+        }
+        happened
+    }
+
+    fn deal_far(&mut self, at: Timestamp) {
+        if self.far.len() == 0 {
+            return;
+        }
+        let mut near = Vec::new();
+        self.far.deal(at, self.queue.policy.retention, |item| near.push(item));
+        for item in near {
+            self.add_entry(item, true, 0);
+        }
+    }
+
+    fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
+        let retention = self.retention();
+        let mut expired: Vec<Item> = Vec::new();
+        self.ready.expire(at, retention, |item| expired.push(item));
+        self.far.expire(at, retention, |item| expired.push(item));
+        for item in &expired {
+            self.note_left(item);
+        }
+        let mut leaving: Vec<Sequence> = self
+            .alarms
+            .range(..=(at, Sequence(u64::MAX)))
+            .map(|(_, sequence)| *sequence)
+            .filter(|sequence| {
+                self.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
+            })
+            .collect();
+        if let Some(fifo) = &self.fifo {
+            let mut next = fifo.oldest();
+            while let Some((node, _)) = next.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
+                leaving.push(fifo.sequence_of(node));
+                next = fifo.next_by_age(node).map(|node| (node, fifo.item(node).sent_at));
+            }
+        }
+        leaving.sort_unstable();
+        expired.extend(leaving.into_iter().filter_map(|sequence| self.leave(sequence)));
+        expired.sort_unstable_by_key(|item| item.sequence);
+        // A group's next message may have become its head.
+        // A lease that ended with its message makes room for another.
+        let frees = !expired.is_empty() && (self.fifo.is_some() || std::mem::take(&mut self.limited));
+        happened.freed |= frees;
+        happened.expired = expired;
+    }
+
+    fn wake(&mut self, at: Timestamp, happened: &mut Instant) {
+        let mut waking: Vec<Sequence> =
+            self.alarms.range(..=(at, Sequence(u64::MAX))).map(|(_, sequence)| *sequence).collect();
+        let shown = self.show_rested(at, &mut waking);
+        waking.sort_unstable();
+        happened.freed |= !waking.is_empty();
+        for sequence in waking {
+            match shown.binary_search_by_key(&sequence, |(shown, _)| *shown) {
+                Ok(place) => {
+                    self.regroup(shown[place].1, End::Back);
+                }
+                Err(_) => self.wake_entry(sequence, at, happened),
+            }
+        }
+    }
+
+    /// Messages at rest whose delay ends: they are shown now, and their groups enter the rotation in their turn.
+    fn show_rested(&mut self, at: Timestamp, waking: &mut Vec<Sequence>) -> Vec<(Sequence, u32)> {
+        let mut shown = Vec::new();
+        let delay = self.queue.policy.delay;
+        let Some(fifo) = &mut self.fifo else { return shown };
+        while let Some((node, sent_at)) = fifo.first_delayed()
+            && sent_at.plus(delay) <= at
+        {
+            shown.push((fifo.sequence_of(node), fifo.group_of(node)));
+            waking.push(fifo.sequence_of(node));
+            fifo.show_first_delayed();
+        }
+        shown
+    }
+
+    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
+        let Some(entry) = self.entries.get(&sequence) else { return };
+        match &entry.hold {
+            Hold::Ready => self.set_alarm(sequence),
+            Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
+            Hold::Leased(lease) => {
+                let (until, visible_at) =
+                    (lease.until, rules::retry::after_lapse(lease.until, lease.lapse_delay));
+                let attempts = entry.item.attempts;
+                happened.lapsed.push(sequence);
+                self.release(sequence, until, visible_at, at);
+                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_ref()) {
+                    self.departures.insert((rules::redrive::leaves_at(until), sequence));
+                }
+            }
+        }
+    }
+
+    /// New settings take hold. What was due under the old ones has been done.
+    pub(crate) fn set_queue(&mut self, queue: Arc<Queue>, now: Timestamp) {
+        let old = std::mem::replace(&mut self.queue, queue);
+        if old.policy.retention != self.queue.policy.retention {
+            let retention = self.retention();
+            self.ready.review_expiry(retention);
+            self.far.review_expiry(retention);
+            let all: Vec<Sequence> = self.entries.keys().copied().collect();
+            for sequence in all {
+                self.set_alarm(sequence);
+            }
+        }
+        if old.policy.delay != self.queue.policy.delay && self.fifo.is_some() {
+            self.review_delay(now);
+        }
+    }
+
+    /// The delay of a FIFO queue changed: it moves messages already there, both ways, unless they were ever touched.
+    fn review_delay(&mut self, now: Timestamp) {
+        let delay = self.queue.policy.delay;
+        let Some(fifo) = &mut self.fifo else { return };
+        let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
+        // Each message that changes sides, with its group, in the order of sends: that of the groups' turns.
+        let mut changed = fifo.redraw_delay(shown_through);
+        let follows: Vec<Sequence> = self
+            .entries
+            .values()
+            .filter(|entry| {
+                !entry.item.is_touched()
+                    && entry.item.visible_at != Timestamp::ZERO
+                    && entry.item.attempts == 0
+            })
+            .filter(|entry| !matches!(entry.hold, Hold::Leased(_)))
+            .map(|entry| entry.item.sequence)
+            .collect();
+        for sequence in follows {
+            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
+            entry.item.visible_at = entry.item.sent_at.plus(delay);
+            changed.push((sequence, entry.item.group - 1));
+        }
+        changed.sort_unstable();
+        for (sequence, group) in changed {
+            match self.entries.get(&sequence).map(|entry| entry.item.visible_at > now) {
+                Some(true) => self.hold(sequence, Hold::Delayed, End::Back),
+                Some(false) => self.hold(sequence, Hold::Ready, End::Back),
+                None => {
+                    self.regroup(group, End::Back);
+                }
+            }
+        }
+    }
+}
