@@ -6,11 +6,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::StatusCode;
+use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::body::{self, BodyError};
 use crate::drain::{Drain, Place};
+use crate::guard::Guard;
+use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::{Request, RequestId};
 
@@ -28,6 +31,12 @@ use crate::request::{Request, RequestId};
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request. Dropped when its client goes away.
     fn answer(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        let _head = request;
+        Reply::text(refusal.status(), &refusal.to_string())
+    }
 }
 
 /// How much a client may ask of a connection, and all clients of the server.
@@ -47,31 +56,43 @@ impl Default for Limits {
     }
 }
 
-/// What connections need: a front-end, a clock, chance for names, bounds, and their end.
+/// What all listeners of a server share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Stamps requests.
+    pub clock: Arc<dyn Clock>,
+    /// Names them.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bounds, of each connection and of all listeners together.
+    pub limits: Limits,
+    /// Ends all connections.
+    pub drain: Drain,
+}
+
+impl Shared {
+    /// What listeners of one server share.
+    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
+        Self { clock, entropy, limits, drain: Drain::default() }
+    }
+}
+
+/// Serves connections of one socket: a front-end, who may reach it, and what it shares with the others.
 pub struct Listener<H> {
     handler: H,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-    limits: Limits,
-    drain: Drain,
+    guard: Guard,
+    shared: Shared,
 }
 
 impl<H: Handler> Listener<H> {
     /// A listener for `handler`.
-    pub fn new(
-        handler: H,
-        clock: Arc<dyn Clock>,
-        entropy: Arc<dyn Entropy>,
-        limits: Limits,
-        drain: Drain,
-    ) -> Arc<Self> {
-        Arc::new(Self { handler, clock, entropy, limits, drain })
+    pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
+        Arc::new(Self { handler, guard, shared: shared.clone() })
     }
 
     /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the
     /// last of them has ended.
     pub async fn accept(self: Arc<Self>, socket: TcpListener) {
-        let mut closing = Box::pin(self.drain.closing());
+        let mut closing = Box::pin(self.shared.drain.closing());
         loop {
             let accepted = std::future::poll_fn(|cx| match closing.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(None),
@@ -79,30 +100,30 @@ impl<H: Handler> Listener<H> {
             });
             match accepted.await {
                 None => break,
-                Some(Ok((stream, _))) => self.welcome(stream),
+                Some(Ok((stream, peer))) => self.welcome(stream, peer),
                 Some(Err(error)) => rest_after(&error).await,
             }
         }
         drop(socket);
-        self.drain.closed().await;
+        self.shared.drain.closed().await;
     }
 
-    fn welcome(self: &Arc<Self>, stream: TcpStream) {
+    fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         // Small replies go out at once. A socket that cannot promise that is on its way out anyway.
         let _set = stream.set_nodelay(true);
-        if let Some(place) = self.drain.enter(self.limits.connections_max) {
-            tokio::spawn(Arc::clone(self).serve(stream, place));
+        if let Some(place) = self.shared.drain.enter(self.shared.limits.connections_max) {
+            tokio::spawn(Arc::clone(self).serve(stream, peer, place));
         }
     }
 
     /// Serves one connection to its end.
-    async fn serve(self: Arc<Self>, stream: TcpStream, mut place: Place) {
-        let head_bytes_max = self.limits.head_bytes_max;
+    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut place: Place) {
+        let head_bytes_max = self.shared.limits.head_bytes_max;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(head_bytes_max).writev(false);
         let requests = service_fn(move |request| {
             let listener = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(listener.answer(request).await.into_response()) }
+            async move { Ok::<_, Infallible>(listener.answer(request, peer).await.into_response()) }
         });
         let mut connection = builder.serve_connection(TokioIo::new(stream), requests);
         let mut told = false;
@@ -117,32 +138,36 @@ impl<H: Handler> Listener<H> {
         .await;
     }
 
-    async fn answer(&self, request: hyper::Request<Incoming>) -> Reply {
-        let received_at = self.clock.now();
+    async fn answer(&self, request: hyper::Request<Incoming>, peer: SocketAddr) -> Reply {
+        let received_at = self.shared.clock.now();
         let (head, body) = request.into_parts();
-        let body = match body::read(body, self.limits.body_bytes_max).await {
-            Ok(body) => body,
-            Err(error) => return self.refuse(error),
+        let mut request = Request {
+            method: head.method,
+            uri: head.uri,
+            headers: head.headers,
+            body: Bytes::new(),
+            id: RequestId::from_chance(self.shared.entropy.wide_bits()),
+            received_at,
+            peer,
+            secure: false,
         };
-        let id = RequestId::from_chance(self.entropy.wide_bits());
-        let request =
-            Request { method: head.method, uri: head.uri, headers: head.headers, body, id, received_at };
+        if let Err(refusal) = self.guard.check(&mut request, head.version) {
+            return self.handler.refuse(&refusal, &request);
+        }
+        match body::read(body, self.shared.limits.body_bytes_max).await {
+            Ok(body) => request.body = body,
+            Err(error) => return self.refuse_body(error, &request),
+        }
         self.handler.answer(request).await
     }
 
     /// What is left of the body is not worth reading: the connection ends with the reply.
-    fn refuse(&self, error: BodyError) -> Reply {
-        let reply = match error {
-            BodyError::TooLarge => {
-                let most = self.limits.body_bytes_max;
-                Reply::text(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    &format!("a request body may have at most {most} bytes"),
-                )
-            }
-            BodyError::Broken => Reply::text(StatusCode::BAD_REQUEST, "the request body is broken"),
+    fn refuse_body(&self, error: BodyError, request: &Request) -> Reply {
+        let refusal = match error {
+            BodyError::TooLarge => Refusal::BodyTooLarge { bytes_max: self.shared.limits.body_bytes_max },
+            BodyError::Broken => Refusal::BodyBroken,
         };
-        reply.with(CONNECTION, HeaderValue::from_static("close"))
+        self.handler.refuse(&refusal, request).with(CONNECTION, HeaderValue::from_static("close"))
     }
 }
 

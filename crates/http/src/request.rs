@@ -1,11 +1,14 @@
 //! A request as front-ends see it: whole, bounded, named and stamped.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
+use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use kew_core::Timestamp;
 
+use crate::authority::Authority;
 use crate::hex;
 
 /// One request, its body read to the end.
@@ -23,12 +26,36 @@ pub struct Request {
     pub id: RequestId,
     /// When its head had arrived, in engine time.
     pub received_at: Timestamp,
+    /// Where it came from.
+    pub peer: SocketAddr,
+    /// Whether it came over TLS.
+    pub secure: bool,
 }
 
 impl Request {
     /// A header's text, if it is there and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The host and port it was sent to, as its client sees them.
+    pub fn authority(&self) -> Option<Authority<'_>> {
+        self.headers.get(HOST).and_then(|value| Authority::parse(value.as_bytes()))
+    }
+}
+
+/// A request of nothing, for tests to complete.
+#[cfg(test)]
+pub(crate) fn sample() -> Request {
+    Request {
+        method: Method::GET,
+        uri: Uri::from_static("/"),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+        id: RequestId::from_chance(0),
+        received_at: Timestamp::ZERO,
+        peer: SocketAddr::from(([127, 0, 0, 1], 1)),
+        secure: false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kew_core::Entropy;
 use kew_engine::{Notice, Options};
-use kew_http::{Drain, Limits};
+use kew_http::{Drain, Guard, Limits};
 use kew_store::{MemoryStore, Store};
 use kew_store_log::{Drive, LogError, LogOptions, LogStore, OpenReport, RealDisk};
 use thiserror::Error;
@@ -95,7 +95,8 @@ impl Server {
         // The address first: a typing error there should not cost a recovery.
         let socket = TcpListener::bind(address).map_err(|cause| StartError::Bind { address, cause })?;
         let sqs = socket.local_addr().map_err(|cause| StartError::Bind { address, cause })?;
-        let parts = Parts { entropy, socket, connections_max, drain: Drain::default(), log };
+        let guard = if serve.insecure { Guard::open().with_any_host() } else { Guard::open() };
+        let parts = Parts { entropy, socket, guard, connections_max, drain: Drain::default(), log };
         let (drain, kept, running) = match &serve.store {
             StoreChoice::Memory => {
                 let store = Arc::new(MemoryStore::new(Arc::clone(&parts.entropy)));
@@ -140,6 +141,7 @@ impl Server {
 struct Parts {
     entropy: Arc<dyn Entropy>,
     socket: TcpListener,
+    guard: Guard,
     connections_max: usize,
     drain: Drain,
     log: Log,
@@ -159,6 +161,7 @@ impl Parts {
             options,
             sqs: kew_sqs::Settings { failures: Arc::new(failures), ..kew_sqs::Settings::default() },
             socket: self.socket,
+            guard: self.guard,
             limits: Limits { connections_max: self.connections_max, ..Limits::default() },
             drain: self.drain,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy};
 use kew_engine::{Engine, EngineError, Options, TimeSource};
-use kew_http::{Drain, Limits, Listener};
+use kew_http::{Drain, Guard, Limits, Listener, Shared};
 use kew_sqs::Sqs;
 use kew_store::Store;
 
@@ -31,6 +31,8 @@ pub struct EventLoop<S> {
     pub sqs: kew_sqs::Settings,
     /// The socket, bound.
     pub socket: TcpListener,
+    /// Who may reach the front-end.
+    pub guard: Guard,
     /// Bounds of connections.
     pub limits: Limits,
     /// Ends it.
@@ -88,7 +90,9 @@ impl<S: Store + 'static> EventLoop<S> {
             let socket = tokio::net::TcpListener::from_std(self.socket)?;
             let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
             let sqs = Sqs::new(Arc::clone(&engine), self.sqs);
-            let listener = Listener::new(sqs, clock, self.entropy, self.limits, self.drain.clone());
+            let shared =
+                Shared { drain: self.drain.clone(), ..Shared::new(clock, self.entropy, self.limits) };
+            let listener = Listener::new(sqs, self.guard, &shared);
             let accepting = tokio::spawn(listener.accept(socket));
             let _told = tell.send(Ok(Arc::clone(&engine)));
             self.drain.closing().await;

@@ -60,6 +60,8 @@ mod tests {
             body: Default::default(),
             id: RequestId::from_chance(0),
             received_at: Timestamp::ZERO,
+            peer: ([127, 0, 0, 1], 1).into(),
+            secure: false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
-use kew_http::{Drain, Limits, Listener};
+use kew_http::{Drain, Guard, Limits, Listener, Shared};
 use kew_sqs::{Settings, Sqs};
 use kew_store::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,10 +59,11 @@ impl House {
         let address = socket.local_addr().expect("it is bound").to_string();
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
         let limits = Limits { body_bytes_max: 2 << 20, ..Limits::default() };
-        let drain = Drain::default();
-        let listener = Listener::new(Sqs::new(engine, settings), clock, entropy, limits, drain.clone());
+        let shared = Shared::new(clock, entropy, limits);
+        let guard = Guard::open().with_hosts(["kew.test".to_owned()]);
+        let listener = Listener::new(Sqs::new(engine, settings), guard, &shared);
         tokio::spawn(listener.accept(socket));
-        Self { address, drain }
+        Self { address, drain: shared.drain }
     }
 
     /// One action, as an SDK asks for it; its reply.

@@ -1,0 +1,366 @@
+//! Web pages must not reach an open server.
+//!
+//! A server that accepts any credentials has one protection left: a browser says truthfully which host it was told and
+//! which page asked. A name with a dot that nobody configured may have been pointed here by whoever owns it (DNS
+//! rebinding), so it is refused; so is what a page of another origin sends. In strict mode everything is authenticated
+//! and only what is malformed is refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{HOST, HeaderName, ORIGIN};
+use http::{HeaderMap, HeaderValue, Method, Version};
+
+use crate::authority::{Authority, Host, is_below};
+use crate::refusal::Refusal;
+use crate::request::Request;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Which requests reach a front-end.
+#[derive(Clone)]
+pub struct Guard {
+    hosts: Hosts,
+    pages: Pages,
+}
+
+#[derive(Clone)]
+enum Hosts {
+    Any,
+    Known {
+        /// Host names, or `*.parent`, as they were configured.
+        listed: Arc<[String]>,
+        recognised: Option<Arc<Recognise>>,
+    },
+}
+
+/// Tells whether a dotted host name is one of the front-end's own.
+type Recognise = dyn Fn(&str) -> bool + Send + Sync;
+
+/// Who judges what web pages send.
+#[derive(Clone, Copy)]
+enum Pages {
+    /// Other sites' pages are refused here.
+    Refused,
+    /// The front-end decides.
+    LeftToHandler,
+}
+
+impl Guard {
+    /// For a server that accepts any credentials.
+    pub fn open() -> Self {
+        Self { hosts: Hosts::Known { listed: Arc::default(), recognised: None }, pages: Pages::Refused }
+    }
+
+    /// For a server that authenticates everything.
+    pub fn strict() -> Self {
+        Self { hosts: Hosts::Any, pages: Pages::LeftToHandler }
+    }
+
+    /// Also accepts these host names; `*.example.com` stands for every name below `example.com`.
+    pub fn with_hosts(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        if let Hosts::Known { listed, .. } = &mut self.hosts {
+            *listed = listed.iter().cloned().chain(names).collect();
+        }
+        self
+    }
+
+    /// Also accepts host names that the front-end recognises, such as those of its accounts; they are given in lower
+    /// case and without a port.
+    pub fn with_hosts_like(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        if let Hosts::Known { recognised, .. } = &mut self.hosts {
+            *recognised = Some(Arc::new(known));
+        }
+        self
+    }
+
+    /// Accepts any host name (`--insecure`); pages of other origins are still refused.
+    pub fn with_any_host(mut self) -> Self {
+        self.hosts = Hosts::Any;
+        self
+    }
+
+    /// Leaves pages of other origins to the front-end, which has rules of its own for them and asks
+    /// [`foreign_page`] where none applies.
+    pub fn with_pages_left_to_handler(mut self) -> Self {
+        self.pages = Pages::LeftToHandler;
+        self
+    }
+
+    /// Judges a request by its head. The `Host` header is completed from the target where HTTP/2 leaves it out.
+    pub(crate) fn check(&self, request: &mut Request, version: Version) -> Result<(), Refusal> {
+        if request.method == Method::CONNECT {
+            return Err(Refusal::MethodNotServed);
+        }
+        if let Some(target) = request.uri.authority() {
+            agree(target.as_str(), &mut request.headers)?;
+        }
+        match only_host(&request.headers)? {
+            None if version >= Version::HTTP_11 => return Err(Refusal::HostMissing),
+            None => {}
+            Some(value) => {
+                let authority = Authority::parse(value.as_bytes()).ok_or(Refusal::HostMalformed)?;
+                self.check_host(&authority.host)?;
+            }
+        }
+        match self.pages {
+            Pages::LeftToHandler => Ok(()),
+            Pages::Refused => foreign_page(request).map_or(Ok(()), Err),
+        }
+    }
+
+    fn check_host(&self, host: &Host<'_>) -> Result<(), Refusal> {
+        let Hosts::Known { listed, recognised } = &self.hosts else { return Ok(()) };
+        let Host::Name(name) = host else { return Ok(()) };
+        if !name.contains('.') || is_below(name, "localhost") || is_same(name, "host.docker.internal") {
+            return Ok(());
+        }
+        let is_listed = listed.iter().any(|entry| match entry.strip_prefix("*.") {
+            Some(parent) => is_below(name, parent),
+            None => is_same(name, entry),
+        });
+        if is_listed || recognised.as_ref().is_some_and(|known| known(&name.to_ascii_lowercase())) {
+            return Ok(());
+        }
+        Err(Refusal::HostNotAllowed { host: name.to_ascii_lowercase().into() })
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = match &self.hosts {
+            Hosts::Any => "any".to_owned(),
+            Hosts::Known { listed, .. } => format!("{listed:?}"),
+        };
+        let refuses_pages = matches!(self.pages, Pages::Refused);
+        f.debug_struct("Guard").field("hosts", &hosts).field("refuses_pages", &refuses_pages).finish()
+    }
+}
+
+/// Why a request is refused that a web page sent which is not the server's own; `None` if none did.
+pub fn foreign_page(request: &Request) -> Option<Refusal> {
+    let headers = &request.headers;
+    // A browser always says where a request comes from, unless it is too old or the address is not a safe one.
+    let cross_site = headers
+        .get_all(SEC_FETCH_SITE)
+        .iter()
+        .any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
+    if cross_site {
+        return Some(Refusal::CrossSite);
+    }
+    let own = headers.get(HOST).and_then(|value| Authority::parse(value.as_bytes()));
+    let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin, own.as_ref()))?;
+    Some(Refusal::ForeignOrigin { origin: printable(foreign) })
+}
+
+/// Whether a page of `origin` is one this server itself served: same host and port, whatever loopback is called.
+/// `null` and whatever else does not parse is foreign.
+fn is_own(origin: &HeaderValue, own: Option<&Authority<'_>>) -> bool {
+    let bytes = origin.as_bytes();
+    let (secure, rest) = if let Some(rest) = bytes.strip_prefix(b"https://") {
+        (true, rest)
+    } else if let Some(rest) = bytes.strip_prefix(b"http://") {
+        (false, rest)
+    } else {
+        return false;
+    };
+    let (Some(own), Some(theirs)) = (own, Authority::parse(rest)) else { return false };
+    let same_host = theirs.host.is_same(&own.host) || (theirs.host.is_loopback() && own.host.is_loopback());
+    same_host && theirs.port_or_default(secure) == own.port_or_default(secure)
+}
+
+/// Makes target and `Host` say the same, or refuses.
+fn agree(target: &str, headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let Some(host) = only_host(headers)? else {
+        let host = HeaderValue::from_str(target).map_err(|_| Refusal::HostMalformed)?;
+        headers.insert(HOST, host);
+        return Ok(());
+    };
+    let named = Authority::parse(target.as_bytes()).ok_or(Refusal::HostMalformed)?;
+    let host = Authority::parse(host.as_bytes()).ok_or(Refusal::HostMalformed)?;
+    let agree = named.host.is_same(&host.host) && named.port == host.port;
+    if agree { Ok(()) } else { Err(Refusal::HostsDiffer) }
+}
+
+fn only_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Refusal> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let first = hosts.next();
+    if hosts.next().is_some() { Err(Refusal::HostRepeated) } else { Ok(first) }
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
+/// A header's text to show: short, and nothing in it that is not plain.
+fn printable(value: &HeaderValue) -> Box<str> {
+    let plain = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
+    value.as_bytes().iter().take(100).map(plain).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::sample;
+
+    fn request(headers: &[(&'static str, &'static str)]) -> Request {
+        let mut request = sample();
+        for (name, value) in headers {
+            request.headers.append(*name, HeaderValue::from_static(value));
+        }
+        request
+    }
+
+    fn judged(guard: &Guard, headers: &[(&'static str, &'static str)]) -> Result<(), Refusal> {
+        guard.check(&mut request(headers), Version::HTTP_11)
+    }
+
+    fn host(guard: &Guard, host: &'static str) -> Result<(), Refusal> {
+        judged(guard, &[("host", host)])
+    }
+
+    fn not_allowed(host: &str) -> Result<(), Refusal> {
+        Err(Refusal::HostNotAllowed { host: host.into() })
+    }
+
+    #[test]
+    fn addresses_names_without_a_dot_and_localhost_reach_an_open_server() {
+        for name in [
+            "localhost",
+            "localhost:9324",
+            "127.0.0.1:9324",
+            "192.168.1.7",
+            "[::1]:9324",
+            "[2001:db8::7]",
+            "kew",
+            "kew:9324",
+            "my_queue",
+            "sqs.us-east-1.localhost:9324",
+            "A.LocalHost",
+            "Host.Docker.Internal:9324",
+            "localhost.",
+        ] {
+            assert_eq!(host(&Guard::open(), name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_dotted_name_nobody_configured_is_refused_with_the_setting_that_allows_it() {
+        for (name, shown) in [
+            ("evil.example", "evil.example"),
+            ("EVIL.example:9324", "evil.example"),
+            ("evil.example.", "evil.example"),
+            ("localhost.evil.example", "localhost.evil.example"),
+            ("127.0.0.1.evil.example", "127.0.0.1.evil.example"),
+            ("127.1", "127.1"),
+            (".localhost", ".localhost"),
+            ("xhost.docker.internal", "xhost.docker.internal"),
+        ] {
+            assert_eq!(host(&Guard::open(), name), not_allowed(shown), "{name}");
+        }
+        let refusal = host(&Guard::open(), "evil.example").expect_err("it is refused");
+        assert_eq!(refusal.status().as_u16(), 421);
+        assert!(refusal.to_string().contains("`hosts` of [server]"), "{refusal}");
+    }
+
+    #[test]
+    fn names_that_are_listed_or_recognised_pass() {
+        let guard = Guard::open()
+            .with_hosts(["queue.test".to_owned(), "*.corp.test".to_owned()])
+            .with_hosts_like(|name| name == "account.queue.core.test");
+        for name in ["queue.test:1", "QUEUE.TEST", "a.corp.test", "a.b.corp.test", "Account.queue.core.test"]
+        {
+            assert_eq!(host(&guard, name), Ok(()), "{name}");
+        }
+        assert_eq!(host(&guard, "corp.test"), not_allowed("corp.test"));
+        assert_eq!(host(&guard, "xqueue.test"), not_allowed("xqueue.test"));
+        assert_eq!(host(&Guard::open().with_any_host(), "evil.example"), Ok(()));
+        assert_eq!(host(&Guard::strict(), "evil.example"), Ok(()));
+    }
+
+    #[test]
+    fn host_must_be_there_once_and_well_formed_in_every_mode() {
+        for guard in [Guard::open(), Guard::open().with_any_host(), Guard::strict()] {
+            assert_eq!(judged(&guard, &[]), Err(Refusal::HostMissing));
+            assert_eq!(judged(&guard, &[("host", "a"), ("host", "a")]), Err(Refusal::HostRepeated));
+            for malformed in ["me@localhost", "localhost:x", "localhost:70000", "a b", "[::1", "a/b", "a,b"] {
+                assert_eq!(host(&guard, malformed), Err(Refusal::HostMalformed), "{malformed}");
+            }
+            assert_eq!(guard.check(&mut request(&[]), Version::HTTP_10), Ok(()), "HTTP/1.0 knew no Host");
+            let mut connect = request(&[("host", "a")]);
+            connect.method = Method::CONNECT;
+            assert_eq!(guard.check(&mut connect, Version::HTTP_11), Err(Refusal::MethodNotServed));
+        }
+    }
+
+    #[test]
+    fn a_target_with_a_host_must_agree_with_the_header() {
+        let check = |uri: &'static str, headers: &[(&'static str, &'static str)]| {
+            let mut request = request(headers);
+            request.uri = http::Uri::from_static(uri);
+            Guard::open()
+                .check(&mut request, Version::HTTP_11)
+                .map(|()| request.header("host").map(str::to_owned))
+        };
+        let agreed = Ok(Some("LOCALHOST:1".to_owned()));
+        assert_eq!(check("http://localhost:1/", &[("host", "LOCALHOST:1")]), agreed);
+        assert_eq!(check("http://localhost:1/", &[("host", "localhost:2")]), Err(Refusal::HostsDiffer));
+        assert_eq!(check("http://evil.example/", &[("host", "localhost")]), Err(Refusal::HostsDiffer));
+        assert_eq!(check("http://me@localhost/", &[("host", "localhost")]), Err(Refusal::HostMalformed));
+        assert_eq!(check("http://localhost:1/", &[]), Ok(Some("localhost:1".to_owned())), "as HTTP/2 has it");
+        assert_eq!(check("http://me@localhost/", &[]), Err(Refusal::HostMalformed));
+        assert_eq!(
+            check("http://evil.example/", &[]),
+            Err(Refusal::HostNotAllowed { host: "evil.example".into() })
+        );
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let page =
+            |origin: &'static str| judged(&Guard::open(), &[("host", "localhost:9325"), ("origin", origin)]);
+        for own in
+            ["http://localhost:9325", "http://127.0.0.1:9325", "http://[::1]:9325", "https://LOCALHOST:9325"]
+        {
+            assert_eq!(page(own), Ok(()), "{own}");
+        }
+        for foreign in [
+            "null",
+            "",
+            "http://localhost",
+            "http://localhost:3000",
+            "https://evil.example",
+            "http://evil.example:9325",
+            "http://localhost:9325/path",
+            "http://me@localhost:9325",
+            "localhost:9325",
+            "file://",
+            "chrome-extension://abc",
+        ] {
+            assert_eq!(page(foreign), Err(Refusal::ForeignOrigin { origin: foreign.into() }), "{foreign}");
+        }
+        let by_address = [("host", "10.0.0.7"), ("origin", "http://10.0.0.7")];
+        assert_eq!(judged(&Guard::open(), &by_address), Ok(()), "the default port may be left out");
+        let two = [("host", "a"), ("origin", "http://a"), ("origin", "http://b")];
+        assert_eq!(judged(&Guard::open(), &two), Err(Refusal::ForeignOrigin { origin: "http://b".into() }));
+    }
+
+    #[test]
+    fn what_a_browser_calls_cross_site_is_refused_whatever_the_origin() {
+        let site = |site: &'static str| judged(&Guard::open(), &[("host", "kew"), ("sec-fetch-site", site)]);
+        assert_eq!(site("cross-site"), Err(Refusal::CrossSite));
+        assert_eq!(site("Cross-Site"), Err(Refusal::CrossSite));
+        for fine in ["same-origin", "same-site", "none"] {
+            assert_eq!(site(fine), Ok(()), "{fine}");
+        }
+    }
+
+    #[test]
+    fn pages_are_left_to_the_front_end_where_it_asks_for_them() {
+        let headers = [("host", "kew"), ("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")];
+        let left = Guard::open().with_pages_left_to_handler();
+        assert_eq!(judged(&left, &headers), Ok(()));
+        assert_eq!(judged(&Guard::open().with_any_host(), &headers), Err(Refusal::CrossSite));
+        assert_eq!(foreign_page(&request(&headers)), Some(Refusal::CrossSite));
+    }
+}
