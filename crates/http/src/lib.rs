@@ -8,12 +8,16 @@ mod body;
 mod connection;
 pub mod date;
 mod drain;
+pub mod form;
 mod guard;
 pub mod hex;
 pub mod json;
+pub mod percent;
 mod refusal;
 mod reply;
 mod request;
+pub mod secret;
+pub mod xml;
 
 pub use authority::{Authority, Host};
 pub use connection::{Handler, Limits, Listener, Shared};
