@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::{self, BenchArgs};
 use crate::config::ServeArgs;
 
 /// A durable message-queue server.
@@ -21,6 +22,8 @@ struct Line {
 enum Command {
     /// Serve queues until SIGTERM or Ctrl-C
     Serve(ServeArgs),
+    /// Put a running server under load and verify every message
+    Bench(BenchArgs),
     /// Look after the directory of a stopped server
     Store(store::StoreArgs),
 }
@@ -30,6 +33,7 @@ pub fn run() -> ExitCode {
     // Wrong usage ends here, with exit code 2 and what is allowed.
     match Line::parse().command {
         Command::Serve(serve) => serve::run(&serve),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Store(store) => store::run(&store),
     }
 }

@@ -1,0 +1,111 @@
+//! What is to be measured: the command line of `kew bench`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Puts a running server under load and verifies every message
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// Which protocol to speak
+    #[arg(long, value_enum, default_value_t = DialectName::Sqs)]
+    pub dialect: DialectName,
+    /// The server's address, as http://host:port
+    #[arg(long, default_value = "http://127.0.0.1:9324")]
+    pub endpoint: String,
+    /// What to do to it
+    #[arg(long, value_enum, default_value_t = ScenarioName::Cycle)]
+    pub scenario: ScenarioName,
+    /// Connections at once
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub connections: u32,
+    /// How long one round lasts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Ends a round after so many messages, if that comes first
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// Bytes of each body
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(40..=1_048_576))]
+    pub body: u32,
+    /// FIFO groups (scenario fifo)
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub groups: u32,
+    /// Messages that lie in the queue beforehand (scenario backlog)
+    #[arg(long, default_value_t = 100_000)]
+    pub backlog: u64,
+    /// Queues that lie idle beside the one used (scenario idle-queues)
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
+    pub queues: u32,
+    /// How SQS requests are written
+    #[arg(long, value_enum, default_value_t = Protocol::Json)]
+    pub protocol: Protocol,
+    /// Signs requests with this key (SQS access key id)
+    #[arg(long, requires = "secret")]
+    pub access_key: Option<String>,
+    /// The key's secret
+    #[arg(long)]
+    pub secret: Option<String>,
+    /// The region requests are signed for
+    #[arg(long, default_value = "us-east-1")]
+    pub region: String,
+    /// The server's process id: adds its CPU, memory and bytes written per message
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Runs the bare floor and the target in turn and prints ratios; needs --pid
+    #[arg(long, requires = "pid")]
+    pub compare: bool,
+    /// Rounds; figures are medians of them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub rounds: u32,
+    /// Goes on when the server goes away and comes back: what was acknowledged must still be there
+    #[arg(long)]
+    pub survive: bool,
+    /// Prints one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl BenchArgs {
+    /// How long one round lasts.
+    pub(super) fn length(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+/// The protocols it speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DialectName {
+    /// Amazon SQS
+    Sqs,
+}
+
+/// The loads it makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ScenarioName {
+    /// Send, receive and delete one message after the other
+    Cycle,
+    /// Send only
+    Send,
+    /// The same as cycle, ten messages at a time
+    Batch,
+    /// The same as cycle in a FIFO queue, its order verified
+    Fifo,
+    /// The same as cycle behind many stored messages
+    Backlog,
+    /// Half the connections send, half wait for messages
+    Longpoll,
+    /// The same as cycle beside many idle queues
+    IdleQueues,
+    /// Requests against a bare HTTP server: what nothing can be cheaper than
+    Null,
+}
+
+/// How SQS requests are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Protocol {
+    /// AWS JSON 1.0
+    Json,
+    /// AWS Query
+    Query,
+}

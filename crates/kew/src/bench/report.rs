@@ -1,0 +1,156 @@
+//! The figures, as a table for people or as JSON for programs.
+
+use serde_json::{Value, json};
+
+use super::figures::{Figures, median};
+use super::plan::{BenchArgs, ScenarioName};
+
+/// Requests of one message's way, for the ratio to the floor.
+fn requests_each(scenario: ScenarioName) -> f64 {
+    match scenario {
+        ScenarioName::Cycle
+        | ScenarioName::Fifo
+        | ScenarioName::Backlog
+        | ScenarioName::IdleQueues
+        | ScenarioName::Longpoll => 3.0,
+        ScenarioName::Batch => 0.3,
+        ScenarioName::Send | ScenarioName::Null => 1.0,
+    }
+}
+
+/// Prints rounds against the target, and against the floor where there were some.
+pub(super) fn print(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) {
+    if args.json {
+        println!("{}", document(args, targets, floors));
+    } else {
+        table(args, targets, floors);
+    }
+}
+
+/// The target's CPU for one message as a multiple of the floor's for as many requests, round by round.
+fn ratios(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) -> Vec<f64> {
+    let pairs = targets.iter().zip(floors);
+    pairs
+        .filter_map(|(target, floor)| {
+            Some(target.cpu_each()? / (floor.cpu_each()? * requests_each(args.scenario)))
+        })
+        .collect()
+}
+
+fn table(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) {
+    for (name, rounds) in [("null", floors), (scenario(args.scenario), targets)] {
+        for figures in rounds {
+            line(name, figures);
+        }
+    }
+    let of = if targets.is_empty() { floors } else { targets };
+    if of.len() > 1 {
+        println!("median       {:.0} msg/s", median(of.iter().map(Figures::rate).collect()));
+        let cpu: Vec<f64> = of.iter().filter_map(Figures::cpu_each).collect();
+        if !cpu.is_empty() {
+            println!("median       {:.2} us CPU a message", median(cpu));
+        }
+    }
+    let ratios = ratios(args, targets, floors);
+    if !ratios.is_empty() {
+        println!(
+            "ratio        {:.2} times the floor for as many requests (median of {})",
+            median(ratios.clone()),
+            ratios.len()
+        );
+    }
+    let faulty = targets.iter().filter(|figures| !figures.faults.none(args.survive)).count();
+    if !targets.is_empty() {
+        let verdict =
+            if faulty == 0 { "nothing lost, doubled or disordered" } else { "MESSAGES WENT ASTRAY" };
+        println!("verified     {verdict}");
+    }
+}
+
+fn line(name: &str, figures: &Figures) {
+    print!("{name:<12} {:>9.0} msg/s  {} messages", figures.rate(), figures.messages);
+    if let (Some(cpu), Some(usage)) = (figures.cpu_each(), figures.usage) {
+        let written = usage.written_bytes as f64 / figures.messages.max(1) as f64;
+        let resident = usage.resident_bytes / (1 << 20);
+        print!("  {cpu:.2} us CPU, {written:.0} B written a message, {resident} MiB resident");
+    }
+    println!();
+    for (operation, latencies) in &figures.latencies {
+        println!(
+            "  {operation:<10} p50 {:>7} us  p99 {:>7} us  p99.9 {:>7} us  ({})",
+            latencies.at(0.5),
+            latencies.at(0.99),
+            latencies.at(0.999),
+            latencies.count()
+        );
+    }
+    if figures.interruptions > 0 {
+        println!("  {} requests were never answered", figures.interruptions);
+    }
+    let faults = figures.faults;
+    if faults != super::tally::Faults::default() {
+        println!(
+            "  lost {}, duplicated {}, resurrected {}, disordered {}, strange {}",
+            faults.lost, faults.duplicated, faults.resurrected, faults.disordered, faults.strange
+        );
+    }
+}
+
+fn document(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) -> Value {
+    let ratios = ratios(args, targets, floors);
+    json!({
+        "dialect": format!("{:?}", args.dialect).to_lowercase(),
+        "scenario": scenario(args.scenario),
+        "connections": args.connections,
+        "body_bytes": args.body,
+        "rounds": targets.iter().map(round).collect::<Vec<_>>(),
+        "floor": floors.iter().map(round).collect::<Vec<_>>(),
+        "ratio": (!ratios.is_empty()).then(|| median(ratios)),
+    })
+}
+
+fn round(figures: &Figures) -> Value {
+    let latencies: serde_json::Map<String, Value> = figures
+        .latencies
+        .iter()
+        .map(|(operation, latencies)| {
+            let value = json!({
+                "count": latencies.count(),
+                "p50_us": latencies.at(0.5),
+                "p99_us": latencies.at(0.99),
+                "p999_us": latencies.at(0.999),
+            });
+            ((*operation).to_owned(), value)
+        })
+        .collect();
+    let faults = figures.faults;
+    json!({
+        "messages": figures.messages,
+        "seconds": figures.elapsed.as_secs_f64(),
+        "messages_per_second": figures.rate(),
+        "cpu_us_per_message": figures.cpu_each(),
+        "resident_bytes": figures.usage.map(|usage| usage.resident_bytes),
+        "written_bytes": figures.usage.map(|usage| usage.written_bytes),
+        "empty_receives": figures.empty,
+        "interruptions": figures.interruptions,
+        "latency": latencies,
+        "lost": faults.lost,
+        "duplicated": faults.duplicated,
+        "resurrected": faults.resurrected,
+        "disordered": faults.disordered,
+        "strange": faults.strange,
+    })
+}
+
+fn scenario(name: ScenarioName) -> &'static str {
+    match name {
+        ScenarioName::Cycle => "cycle",
+        ScenarioName::Send => "send",
+        ScenarioName::Batch => "batch",
+        ScenarioName::Fifo => "fifo",
+        ScenarioName::Backlog => "backlog",
+        ScenarioName::Longpoll => "longpoll",
+        ScenarioName::IdleQueues => "idle-queues",
+        ScenarioName::Null => "null",
+    }
+}

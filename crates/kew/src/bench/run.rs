@@ -1,0 +1,218 @@
+//! A measurement from beginning to end: queues made, rounds run, what is left received, queues deleted, figures printed.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use kew_core::Timestamp;
+use tokio::task::LocalSet;
+
+use super::Fault;
+use super::client::Connection;
+use super::dialect::{Dialect, Queue, check_status};
+use super::figures::Figures;
+use super::floor::Floor;
+use super::plan::{BenchArgs, DialectName, ScenarioName};
+use super::process::{Process, Usage};
+use super::progress::Progress;
+use super::report;
+use super::scenario::{Round, drain, fill, work};
+use super::sign::Signer;
+use super::sqs::Sqs;
+use super::tally::Tally;
+
+/// A lease that outlasts every round, and one that ends soon enough after a kill.
+const LEASE_SECONDS: (u32, u32) = (43_200, 5);
+/// Connections that prepare a queue.
+const PREPARERS: u32 = 16;
+
+/// Measures what was asked for; false when a message went astray.
+pub(super) fn measure(args: &BenchArgs) -> Result<bool, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, rounds(args))
+}
+
+async fn rounds(args: &BenchArgs) -> Result<bool, Fault> {
+    let progress = Progress::new(!args.json);
+    let floor =
+        if args.compare || args.scenario == ScenarioName::Null { Some(Floor::start()?) } else { None };
+    let (mut targets, mut floors) = (Vec::new(), Vec::new());
+    for _ in 0..args.rounds {
+        if let Some(floor) = &floor {
+            let args = BenchArgs { scenario: ScenarioName::Null, survive: false, ..args.clone() };
+            floors.push(against(&args, &floor.address, Some(floor.process), &progress).await?);
+        }
+        if args.scenario != ScenarioName::Null {
+            let address = args.endpoint.trim_start_matches("http://").trim_end_matches('/');
+            targets.push(against(args, address, args.pid.map(Process::Other), &progress).await?);
+        }
+    }
+    progress.clear();
+    report::print(args, &targets, &floors);
+    Ok(targets.iter().all(|figures| figures.faults.none(args.survive)))
+}
+
+/// One round against one server.
+async fn against(
+    args: &BenchArgs,
+    address: &str,
+    process: Option<Process>,
+    progress: &Progress,
+) -> Result<Figures, Fault> {
+    let round = Rc::new(prepare(args, address)?);
+    if args.scenario == ScenarioName::Null {
+        return run(&round, process, progress).await;
+    }
+    let idle = idle_queues(&round);
+    ask_all(&round, std::iter::once(&round.queue).chain(&idle), |dialect, queue| dialect.create(queue))
+        .await?;
+    if args.scenario == ScenarioName::Backlog {
+        each(&round, PREPARERS.min(args.connections), |round, place, share| fill(round, place, share))
+            .await?;
+        round.stored_before.set(round.tally.borrow().acknowledged);
+    }
+    let mut figures = run(&round, process, progress).await?;
+    figures.faults = match args.scenario {
+        ScenarioName::Send | ScenarioName::Backlog => {
+            let mut connection = Connection::open(address).await?;
+            let stored = round.dialect.counted(&connection.ask(&round.dialect.count(&round.queue)).await?)?;
+            round.tally.borrow().faults_beside(stored)
+        }
+        _ => {
+            drain(&round).await?;
+            round.tally.borrow().faults()
+        }
+    };
+    ask_all(&round, std::iter::once(&round.queue).chain(&idle), |dialect, queue| dialect.remove(queue))
+        .await?;
+    Ok(figures)
+}
+
+fn prepare(args: &BenchArgs, address: &str) -> Result<Round, Fault> {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let run = since_1970.subsec_nanos() ^ std::process::id();
+    let fifo = args.scenario == ScenarioName::Fifo;
+    let name = format!("bench-{run:08x}{}", if fifo { ".fifo" } else { "" });
+    let lease_seconds = if args.survive { LEASE_SECONDS.1 } else { LEASE_SECONDS.0 };
+    let now = Timestamp(u64::try_from(since_1970.as_millis())?);
+    Ok(Round {
+        args: args.clone(),
+        address: address.to_owned(),
+        dialect: dialect(args, address, now),
+        queue: Queue { name, fifo, lease_seconds },
+        until: Cell::new(Instant::now()),
+        stored_before: Cell::new(0),
+        tally: RefCell::new(Tally::new(run, args.connections)),
+        figures: RefCell::default(),
+        finished_senders: Cell::new(0),
+    })
+}
+
+fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Rc<dyn Dialect> {
+    match args.dialect {
+        DialectName::Sqs => {
+            let key = args.access_key.as_deref().zip(args.secret.as_deref());
+            let signer = key.map(|(id, secret)| Signer::new(id, secret, &args.region, now));
+            let (host, region) = (address.to_owned(), args.region.clone());
+            Rc::new(Sqs { host, protocol: args.protocol, region, signer })
+        }
+    }
+}
+
+fn idle_queues(round: &Round) -> Vec<Queue> {
+    let count = if round.args.scenario == ScenarioName::IdleQueues { round.args.queues } else { 0 };
+    let name = |place| format!("{}-idle-{place}", round.queue.name);
+    (0..count).map(|place| Queue { name: name(place), ..round.queue.clone() }).collect()
+}
+
+/// The same request for each of some queues.
+async fn ask_all<'q>(
+    round: &Round,
+    queues: impl Iterator<Item = &'q Queue>,
+    request: impl Fn(&dyn Dialect, &Queue) -> Vec<u8>,
+) -> Result<(), Fault> {
+    let mut connection = Connection::open(&round.address).await?;
+    for queue in queues {
+        check_status(&connection.ask(&request(&*round.dialect, queue)).await?)?;
+    }
+    Ok(())
+}
+
+/// Shares the backlog among some connections and waits for them.
+async fn each<F>(
+    round: &Rc<Round>,
+    connections: u32,
+    prepare: impl Fn(Rc<Round>, u32, u64) -> F,
+) -> Result<(), Fault>
+where
+    F: Future<Output = Result<(), Fault>> + 'static,
+{
+    let share = round.args.backlog.div_ceil(u64::from(connections));
+    let tasks: Vec<_> = (0..connections)
+        .map(|place| tokio::task::spawn_local(prepare(Rc::clone(round), place, share)))
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// The round itself: all connections at work until its end.
+async fn run(round: &Rc<Round>, process: Option<Process>, progress: &Progress) -> Result<Figures, Fault> {
+    round.figures.take();
+    let before = process.map(Process::usage).transpose()?;
+    let begun = Instant::now();
+    round.until.set(begun + round.args.length());
+    let drawn = tokio::task::spawn_local(draw(Rc::clone(round), begun, progress.clone()));
+    let tasks: Vec<_> = (0..round.args.connections)
+        .map(|place| tokio::task::spawn_local(work(Rc::clone(round), place)))
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    drawn.abort();
+    let mut figures = round.figures.take();
+    figures.elapsed = begun.elapsed();
+    figures.usage = match (before, process.map(Process::usage)) {
+        // A server that was killed and came back is another process.
+        (Some(before), Some(Ok(after))) => Some(Usage {
+            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            resident_bytes: after.resident_bytes,
+            written_bytes: after.written_bytes - before.written_bytes,
+        }),
+        (Some(_), Some(Err(fault))) if !round.args.survive => return Err(fault),
+        _ => None,
+    };
+    Ok(figures)
+}
+
+async fn draw(round: Rc<Round>, begun: Instant, progress: Progress) {
+    let what = format!("{:?}", round.args.scenario).to_lowercase();
+    loop {
+        let share = begun.elapsed().as_secs_f64() / round.args.length().as_secs_f64().max(f64::EPSILON);
+        progress.draw(&what, share, round.figures.borrow().messages);
+        tokio::time::sleep(Progress::EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::time::Duration;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    #[test]
+    fn the_floor_answers_every_request() {
+        let line = ["bench", "--scenario", "null", "--connections", "4", "--seconds", "30", "--count", "50"];
+        let args = Line::parse_from(line).args;
+        let begun = Instant::now();
+        assert_eq!(measure(&args).ok(), Some(true));
+        assert!(begun.elapsed() < Duration::from_secs(30), "the count ends it");
+    }
+}
