@@ -24,7 +24,8 @@ pub fn check() -> Done {
 pub fn test() -> Done {
     tools::report()?;
     house()?;
-    tests(TEST)
+    tests(TEST)?;
+    wire_tests_over_the_log()
 }
 
 /// The full counts, then the benches.
@@ -32,6 +33,7 @@ pub fn test_long() -> Done {
     tools::report()?;
     house()?;
     tests(LONG)?;
+    wire_tests_over_the_log()?;
     bench(&[])
 }
 
@@ -78,6 +80,12 @@ fn tests(counts: Counts) -> Done {
     let said: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
     step(&format!("tests with {}", said.join(" ")), command.envs(counts))
+}
+
+/// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
+fn wire_tests_over_the_log() -> Done {
+    let mut command = cargo(&["test", "--package", "kew-sqs", "--test", "wire", "--no-fail-fast"]);
+    step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))
 }
 
 fn chosen(name: &str, value: &str) -> String {
