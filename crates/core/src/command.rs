@@ -35,6 +35,8 @@ pub enum Command {
     ReleaseOwners(ReleaseOwners),
     /// Shows messages without touching them.
     Peek(Peek),
+    /// Says which message a receipt is of.
+    Identify(Identify),
     /// Deletes everything in a queue, and its deduplication ids.
     Purge(Purge),
     /// Counts a queue's messages.
@@ -245,6 +247,15 @@ pub struct Peek {
     pub max: u32,
     /// At most so many bytes of bodies; the first message always fits.
     pub body_bytes_max: u64,
+}
+
+/// See [`Command::Identify`].
+#[derive(Clone, Copy, Debug)]
+pub struct Identify {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Any receipt the message ever had.
+    pub token: LeaseToken,
 }
 
 /// See [`Command::Purge`].

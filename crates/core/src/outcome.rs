@@ -33,6 +33,8 @@ pub enum Outcome {
     Released(Vec<Result<Timestamp, RuleError>>),
     /// The messages seen, each with a receipt that [`crate::ReceiptRule::Any`] accepts.
     Peeked(Vec<(Message, LeaseToken)>),
+    /// The name of the message a receipt is of.
+    Identified(MessageId),
     /// So many messages were deleted.
     Purged(u64),
     /// The figures.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::{
-    Ack, CreateQueue, DeleteQueue, Documents, Extend, History, Lease, ListMoves, MoveChosen, OverLimit, Peek,
-    Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
+    Ack, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease, ListMoves, MoveChosen,
+    OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
 };
 use kew_core::outcome::{Extended, Leased, Sent};
 use kew_core::{
-    Command, Counts, DocumentKey, Event, LeaseToken, Message, MoveTask, Outcome, Queue, QueueId, RuleError,
-    Sequence, TaskId, Timestamp,
+    Command, Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Outcome, Queue, QueueId,
+    RuleError, Sequence, TaskId, Timestamp,
 };
 use kew_store::{StoreError, Submission};
 use std::sync::Arc;
@@ -135,6 +135,11 @@ impl Engine {
     /// Shows messages without touching them.
     pub async fn peek(&self, peek: Peek) -> Result<Vec<(Message, LeaseToken)>, EngineError> {
         ask!(self, "peek", Command::Peek(peek), Outcome::Peeked(messages) => messages)
+    }
+
+    /// Says which message a receipt is of, whatever the receipt may still do.
+    pub async fn identify(&self, identify: Identify) -> Result<MessageId, EngineError> {
+        ask!(self, "identify", Command::Identify(identify), Outcome::Identified(id) => id)
     }
 
     /// Deletes everything in a queue and says how many messages that were.

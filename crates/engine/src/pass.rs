@@ -319,6 +319,7 @@ impl Effect {
             | Command::MoveChosen(_)
             | Command::Due => Self::Stirs,
             Command::Peek(_)
+            | Command::Identify(_)
             | Command::Counts(_)
             | Command::CancelMove(_)
             | Command::ListMoves(_)

@@ -394,6 +394,7 @@ fn is_read(command: &Command) -> bool {
     matches!(
         command,
         Command::Peek(_)
+            | Command::Identify(_)
             | Command::Counts(_)
             | Command::ListMoves(_)
             | Command::Due

@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::queue::{Held, ModelQueue};
-use crate::command::{History, Peek, View};
+use crate::command::{History, Identify, Peek, View};
 use crate::rules::batching;
 use crate::{Event, Outcome, RuleError, Sequence, State, Timestamp};
 
@@ -32,6 +32,11 @@ impl Model {
             seen.push((queue.message(held), queue.token(held)));
         }
         Ok(Outcome::Peeked(seen))
+    }
+
+    pub(super) fn identify(&self, wanted: Identify) -> Result<Outcome, RuleError> {
+        let held = self.check_token(self.index(wanted.queue)?, &wanted.token)?;
+        Ok(Outcome::Identified(held.id))
     }
 
     pub(super) fn history(&self, wanted: History) -> Vec<Event> {

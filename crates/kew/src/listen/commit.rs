@@ -154,6 +154,7 @@ impl Waits {
             Outcome::Leased(_)
             | Outcome::Withdrawn(_)
             | Outcome::Peeked(_)
+            | Outcome::Identified(_)
             | Outcome::Counts(_)
             | Outcome::Moves(_)
             | Outcome::Queues(_)

@@ -338,6 +338,7 @@ macro_rules! contract_tests {
         }
         $crate::contract_tests! { @topic $factory, peek:
             look_changes_nothing,
+            any_receipt_tells_its_message,
             ready_messages_are_seen_in_the_order_of_leases,
             locked_messages_of_a_group_are_not_seen_as_ready,
             delayed_messages_are_seen_by_when_they_show,

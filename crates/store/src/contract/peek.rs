@@ -1,7 +1,7 @@
 //! Looking without touching.
 
-use kew_core::command::{Peek, View};
-use kew_core::{NewMessage, Policy, State};
+use kew_core::command::{Identify, Peek, View};
+use kew_core::{Command, LeaseToken, NewMessage, Outcome, Policy, RuleError, State};
 
 use super::Factory;
 use super::stage::{Stage, seconds};
@@ -15,6 +15,22 @@ pub fn look_changes_nothing(factory: &dyn Factory) {
         assert_eq!((seen[0].attempts, seen[0].state), (0, State::Ready));
     }
     assert_eq!(stage.lease_one(queue).message.attempts, 1);
+}
+
+pub fn any_receipt_tells_its_message(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (queue, other) = (stage.standard(), stage.named("other", Policy::standard()));
+    let sent = stage.send_text(queue, &["a"]).remove(0);
+    let leased = stage.lease_one(queue);
+    let identify = |queue, token| Command::Identify(Identify { queue, token });
+    for token in [sent.token, leased.token] {
+        assert_eq!(stage.step(identify(queue, token)), Outcome::Identified(sent.id));
+        assert_eq!(stage.refused(identify(other, token)), RuleError::TokenOfOtherQueue);
+    }
+    let forged = LeaseToken { mac: !sent.token.mac, ..sent.token };
+    assert_eq!(stage.refused(identify(queue, forged)), RuleError::TokenForged);
+    assert_eq!(stage.ack(leased.token), Ok(()));
+    assert_eq!(stage.refused(identify(queue, sent.token)), RuleError::MessageNotFound);
 }
 
 pub fn ready_messages_are_seen_in_the_order_of_leases(factory: &dyn Factory) {

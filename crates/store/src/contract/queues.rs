@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kew_core::command::{
-    Ack, CreateQueue, DeleteQueue, Extend, MoveChosen, Peek, Purge, Release, Send, StartMove, UpdateQueue,
+    Ack, CreateQueue, DeleteQueue, Extend, Identify, MoveChosen, Peek, Purge, Release, Send, StartMove, UpdateQueue,
     View, Withdraw,
 };
 use kew_core::{
-    AccountId, Carries, Command, DeadLetterAction, DeduplicationScope, Outcome, Policy, QueueId, QueueKey,
-    QueueKind, ReceiptRule, RuleError, WhenFree,
+    AccountId, Carries, Command, DeadLetterAction, DeduplicationScope, LeaseToken, Outcome, Policy, QueueId,
+    QueueKey, QueueKind, ReceiptRule, RuleError, Sequence, WhenFree,
 };
 
 use super::Factory;
@@ -160,6 +160,7 @@ pub fn number_of_a_deleted_queue_is_never_given_again(factory: &dyn Factory) {
 pub fn nothing_can_be_done_in_a_queue_that_does_not_exist(factory: &dyn Factory) {
     let stage = Stage::new(factory);
     let queue = QueueId(404);
+    let token = LeaseToken { queue, sequence: Sequence(1), nonce: 0, mac: 0 };
     let commands = [
         Command::UpdateQueue(Stage::update(queue)),
         Command::DeleteQueue(DeleteQueue { queue, if_version: None }),
@@ -176,6 +177,7 @@ pub fn nothing_can_be_done_in_a_queue_that_does_not_exist(factory: &dyn Factory)
         }),
         Command::Release(Release { queue, receipt: ReceiptRule::Any, entries: Vec::new() }),
         Command::Peek(Peek { max: 1, ..Stage::looking(queue, View::Ready) }),
+        Command::Identify(Identify { queue, token }),
         Command::Purge(Purge { queue }),
         Command::Counts(queue),
         Command::StartMove(StartMove { source: queue, destination: None, rate_max: None }),

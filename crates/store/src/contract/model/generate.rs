@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::{
-    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension, History, Lease, ListMoves,
-    MoveChosen, OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
-    View, Withdraw,
+    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension, History, Identify, Lease,
+    ListMoves, MoveChosen, OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove,
+    UpdateQueue, View, Withdraw,
 };
 use kew_core::event::Tag;
 use kew_core::queue::DOCUMENT_BYTES_MAX;
@@ -48,7 +48,7 @@ pub(super) struct Generator {
 /// The kinds of step, each with how often it comes.
 type Invent = fn(&mut Generator, &Run<'_>) -> Option<Command>;
 
-const KINDS: [(u64, Invent); 23] = [
+const KINDS: [(u64, Invent); 24] = [
     (26, Generator::send),
     (26, Generator::lease),
     (10, Generator::ack),
@@ -56,6 +56,7 @@ const KINDS: [(u64, Invent); 23] = [
     (9, Generator::release),
     (3, Generator::withdraw),
     (6, Generator::peek),
+    (2, Generator::identify),
     (2, Generator::counts),
     (2, Generator::due),
     (4, Generator::update_queue),
@@ -480,6 +481,11 @@ impl Generator {
             max: *self.random.pick(&[1, 10, 32, 200]).expect("there are four"),
             body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
         }))
+    }
+
+    fn identify(&mut self, run: &Run<'_>) -> Option<Command> {
+        let queue = self.queue(run)?;
+        Some(Command::Identify(Identify { queue, token: self.token(run, queue, |_| true)? }))
     }
 
     fn counts(&mut self, run: &Run<'_>) -> Option<Command> {

@@ -43,6 +43,9 @@ impl Pairs {
                     (self.message(&expected.0, got.0), self.token(&expected.1, got.1))
                 }))
             }
+            (Outcome::Identified(expected), Outcome::Identified(got)) => {
+                Outcome::Identified(self.id(*expected, got))
+            }
             (Outcome::History(expected), Outcome::History(got)) => {
                 Outcome::History(each(expected, told(&got), |expected, got| self.event(expected, got)))
             }

@@ -1,8 +1,8 @@
 //! Looking: what is there, without touching it.
 
-use kew_core::command::{Peek, Purge, View};
+use kew_core::command::{Identify, Peek, Purge, View};
 use kew_core::rules::batching;
-use kew_core::{Counts, Outcome, QueueId, State, Timestamp};
+use kew_core::{Counts, Outcome, QueueId, RuleError, State, Timestamp};
 
 use super::shown;
 use crate::StoreError;
@@ -31,6 +31,17 @@ impl<S: Shelf> Ledger<S> {
             messages.push((shown(self.book(command.queue)?, &item, stored, state), token));
         }
         Ok(Outcome::Peeked(messages))
+    }
+
+    /// A message keeps its id for life, so whoever asks first and acts then acts on the same message.
+    pub(in crate::ledger) fn identify(&mut self, command: &Identify) -> Result<Outcome, StoreError> {
+        let book = self.book(command.queue)?;
+        self.key.verify(&command.token)?;
+        if command.token.queue != command.queue {
+            return Err(RuleError::TokenOfOtherQueue.into());
+        }
+        let (item, _) = book.find(command.token.sequence).ok_or(RuleError::MessageNotFound)?;
+        Ok(Outcome::Identified(self.shelf.read(item.address)?.id))
     }
 
     pub(in crate::ledger) fn purge(&mut self, now: Timestamp, command: Purge) -> Result<Outcome, StoreError> {
