@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kew_core::{Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, Timestamp};
+use kew_core::{
+    Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey, Timestamp,
+};
 use kew_store::Store;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
@@ -80,6 +82,11 @@ impl Engine {
     /// One page of the queues of a region, sorted by name.
     pub fn queues(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
         self.snapshots.page(listing)
+    }
+
+    /// The queues of `target`'s account and region whose dead letters go to it, by name: at most `max` behind `after`.
+    pub fn dead_letter_sources(&self, target: &QueueKey, after: Option<&str>, max: usize) -> Vec<Arc<Queue>> {
+        self.snapshots.sources(target, after, max)
     }
 
     /// All queues, sorted by account, region and name.

@@ -110,6 +110,18 @@ impl Snapshots {
         listed.take(listing.max as usize).map(Arc::clone).collect()
     }
 
+    /// The queues of `target`'s region behind `after` whose dead letters go to `target`, at most `max`, by name.
+    pub(crate) fn sources(&self, target: &QueueKey, after: Option<&str>, max: usize) -> Vec<Arc<Queue>> {
+        let key = |name: &str| QueueKey::new(target.account, &target.region, name);
+        let start = after.map_or_else(|| Bound::Included(key("")), |after| Bound::Excluded(key(after)));
+        let sorted = self.sorted.read();
+        let of_region = sorted
+            .range((start, Bound::Unbounded))
+            .map(|(_, queue)| queue)
+            .take_while(|queue| (queue.key.account, &queue.key.region) == (target.account, &target.region));
+        of_region.filter(|queue| sends_to(queue, target)).take(max).map(Arc::clone).collect()
+    }
+
     /// Shows `queue` as it is now, unless a newer state of it is shown already.
     pub(crate) fn put(&self, queue: &Arc<Queue>) {
         let mut sorted = self.sorted.write();
@@ -141,10 +153,7 @@ impl Snapshots {
 
     /// Whether a queue's dead letters go to `key`.
     pub(crate) fn names(&self, key: &QueueKey) -> bool {
-        self.sorted.read().values().any(|queue| {
-            let rule = queue.policy.dead_letters.as_ref();
-            rule.is_some_and(|rule| matches!(&rule.then, DeadLetterAction::MoveTo(target) if target == key))
-        })
+        self.sorted.read().values().any(|queue| sends_to(queue, key))
     }
 
     /// Takes the old name of `queue` out, unless another queue has it by now.
@@ -193,6 +202,12 @@ impl Snapshots {
     fn id_hash(&self, queue: &Queue) -> u64 {
         self.hasher.hash_one(queue.id)
     }
+}
+
+/// Whether a queue's dead letters go to `key`.
+fn sends_to(queue: &Queue, key: &QueueKey) -> bool {
+    let rule = queue.policy.dead_letters.as_ref();
+    rule.is_some_and(|rule| matches!(&rule.then, DeadLetterAction::MoveTo(target) if target == key))
 }
 
 /// Taken from the middle of the hash: the table itself uses its two ends.
@@ -284,8 +299,17 @@ mod tests {
             carries: Carries::History,
             written_by: "test".into(),
         });
-        snapshots.put(&Arc::new(with_rule));
+        snapshots.put(&Arc::new(with_rule.clone()));
         assert!(snapshots.names(&target));
+        with_rule.id = QueueId(2);
+        with_rule.key = QueueKey::new(AccountId(1), "r", "b");
+        snapshots.put(&Arc::new(with_rule));
+        snapshots.put(&queue(3, "c", 1));
+        let sources = |after, max| -> Vec<String> {
+            snapshots.sources(&target, after, max).iter().map(|queue| queue.key.name.to_string()).collect()
+        };
+        assert_eq!(sources(None, 9), ["a", "b"]);
+        assert_eq!((sources(None, 1), sources(Some("a"), 9)), (vec!["a".to_owned()], vec!["b".to_owned()]));
     }
 
     #[test]

@@ -6,25 +6,32 @@
 
 mod action;
 mod annotations;
+mod attributes;
 mod auth;
 mod decode;
+mod documents;
 mod encode;
 pub mod error;
+mod intervals;
 mod limits;
+mod listing;
 mod names;
 mod ops;
 mod route;
+mod tags;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{AccountId, Queue};
+use kew_core::{AccountId, Queue, QueueId, QueueKey};
 use kew_engine::{Engine, QueueName};
 use kew_http::{Handler, Reply, Request, RequestId};
 use serde::Deserialize;
 
 use auth::Caller;
 use encode::Shape;
+use intervals::Intervals;
 use names::Address;
 use route::{Call, Protocol};
 
@@ -90,18 +97,32 @@ impl Default for Settings {
 pub struct Sqs {
     engine: Arc<Engine>,
     settings: Settings,
+    pauses: Pauses,
+}
+
+/// What may not be done again for a while.
+struct Pauses {
+    /// Names of deleted queues.
+    names: Intervals<QueueKey>,
+    /// Purges.
+    purges: Intervals<QueueId>,
 }
 
 impl Sqs {
     /// A front-end over `engine`.
     pub fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        Self { engine, settings }
+        let pauses = Pauses {
+            names: Intervals::of(settings.name_hold),
+            purges: Intervals::of(settings.purge_interval),
+        };
+        Self { engine, settings, pauses }
     }
 
     async fn perform(&self, protocol: Protocol, request: &Request) -> Result<Reply, WireError> {
         let caller = auth::caller(&self.settings, request)?;
         let call = route::call(protocol, request)?;
-        let cx = Context { engine: &self.engine, settings: &self.settings, caller, request, protocol, call };
+        let (engine, settings, pauses) = (&self.engine, &self.settings, &self.pauses);
+        let cx = Context { engine, settings, pauses, caller, request, protocol, call };
         cx.perform().await
     }
 }
@@ -125,6 +146,7 @@ impl Handler for Sqs {
 struct Context<'a> {
     engine: &'a Engine,
     settings: &'a Settings,
+    pauses: &'a Pauses,
     caller: Caller,
     request: &'a Request,
     protocol: Protocol,
@@ -140,6 +162,18 @@ impl Context<'_> {
             Action::DeleteMessage => ops::delete_message(self).await,
             Action::CreateQueue => ops::create_queue(self).await,
             Action::GetQueueUrl => ops::get_queue_url(self),
+            Action::ListQueues => ops::list_queues(self),
+            Action::GetQueueAttributes => ops::queue_attributes(self).await,
+            Action::SetQueueAttributes => ops::set_queue_attributes(self).await,
+            Action::DeleteQueue => ops::delete_queue(self).await,
+            Action::PurgeQueue => ops::purge_queue(self).await,
+            Action::ListQueueTags => ops::list_queue_tags(self),
+            Action::TagQueue => ops::tag_queue(self).await,
+            Action::UntagQueue => ops::untag_queue(self).await,
+            Action::ListDeadLetterSourceQueues => ops::list_dead_letter_source_queues(self),
+            Action::StartMessageMoveTask => ops::start_message_move_task(self).await,
+            Action::ListMessageMoveTasks => ops::list_message_move_tasks(self).await,
+            Action::CancelMessageMoveTask => ops::cancel_message_move_task(self).await,
             other => Err(WireError::new(Code::UnknownOperation)
                 .saying(format!("{} is not served by this version of Kew.", other.name()))),
         }

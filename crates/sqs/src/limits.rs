@@ -6,10 +6,10 @@ use crate::error::{Code, WireError};
 
 /// A whole number with bounds.
 pub(crate) struct IntegerRange {
-    name: &'static str,
-    min: i64,
-    max: i64,
-    reason: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) reason: &'static str,
 }
 
 impl IntegerRange {
@@ -60,14 +60,27 @@ pub(crate) const RECEIVE_BODY_BYTES: u64 = 8 << 20;
 
 const QUEUE_NAME_LENGTH: usize = 80;
 
-/// Refuses what cannot name a standard queue.
-pub(crate) fn check_queue_name(name: &str) -> Result<(), WireError> {
-    let is_legal = (1..=QUEUE_NAME_LENGTH).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-    if is_legal {
+/// The end of a FIFO queue's name, which counts in its length.
+const FIFO_SUFFIX: &str = ".fifo";
+
+/// Whether a queue of either kind may have this name.
+pub(crate) fn is_queue_name(name: &str) -> bool {
+    let stem = name.strip_suffix(FIFO_SUFFIX).unwrap_or(name);
+    name.len() <= QUEUE_NAME_LENGTH
+        && !stem.is_empty()
+        && stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+/// Refuses what cannot name a queue of this kind.
+pub(crate) fn check_queue_name(name: &str, fifo: bool) -> Result<(), WireError> {
+    if is_queue_name(name) && name.ends_with(FIFO_SUFFIX) == fifo {
         return Ok(());
     }
-    let text = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
+    let text = if fifo {
+        "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix and be 1 to 80 in length"
+    } else {
+        "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+    };
     Err(WireError::new(Code::InvalidParameterValue).saying(text))
 }
 
@@ -100,21 +113,28 @@ mod tests {
         assert_eq!(WAIT_TIME_SECONDS.check(None), Ok(None));
     }
 
+    // [doc] spec 2: 1-80 of letters, digits, hyphens and underscores; the suffix of a FIFO queue counts in the 80.
     #[test]
     fn queue_names_are_letters_digits_hyphens_and_underscores() {
-        let longest = "n".repeat(80);
-        let too_long = "n".repeat(81);
-        for (name, legal) in [
-            ("a", true),
-            ("A-b_9", true),
-            (longest.as_str(), true),
-            ("", false),
-            ("a.fifo", false),
-            ("a/b", false),
-            ("ä", false),
-            (too_long.as_str(), false),
+        let of_length = |length| "n".repeat(length);
+        let fifo_of_length = |length: usize| "n".repeat(length - 5) + ".fifo";
+        for (name, standard, fifo) in [
+            ("a", true, false),
+            ("A-b_9", true, false),
+            (&of_length(80), true, false),
+            ("a.fifo", false, true),
+            (&fifo_of_length(80), false, true),
+            (&fifo_of_length(81), false, false),
+            (&of_length(81), false, false),
+            (".fifo", false, false),
+            ("a.FIFO", false, false),
+            ("a.fifo.fifo", false, false),
+            ("", false, false),
+            ("a/b", false, false),
+            ("ä", false, false),
         ] {
-            assert_eq!(check_queue_name(name).is_ok(), legal, "{name}");
+            assert_eq!(check_queue_name(name, false).is_ok(), standard, "{name}");
+            assert_eq!(check_queue_name(name, true).is_ok(), fifo, "{name}");
         }
     }
 

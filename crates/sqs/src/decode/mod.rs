@@ -3,6 +3,7 @@
 //! Texts are borrowed from the body where they hold no escapes. Unknown members are ignored, `null` counts as absent.
 //! A form of the Query protocol becomes such a body first ([`query`]).
 
+mod pairs;
 pub(crate) mod query;
 mod requests;
 mod text;
@@ -12,7 +13,8 @@ use serde::Deserialize;
 
 use crate::error::{Code, WireError};
 
-pub(crate) use requests::{CreateQueue, DeleteMessage, GetQueueUrl, ReceiveMessage, SendMessage};
+pub(crate) use pairs::Pairs;
+pub(crate) use requests::{DeleteMessage, ReceiveMessage, SendMessage};
 pub(crate) use text::Text;
 
 /// Reads a request's body; an empty one is an empty object.

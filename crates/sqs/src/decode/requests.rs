@@ -6,22 +6,6 @@ use super::Text;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct CreateQueue<'a> {
-    #[serde(borrow)]
-    pub(crate) queue_name: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct GetQueueUrl<'a> {
-    #[serde(borrow)]
-    pub(crate) queue_name: Option<Text<'a>>,
-    #[serde(borrow, rename = "QueueOwnerAWSAccountId")]
-    pub(crate) queue_owner: Option<Text<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
 pub(crate) struct SendMessage<'a> {
     #[serde(borrow)]
     pub(crate) queue_url: Option<Text<'a>>,

@@ -10,7 +10,7 @@ use crate::error::{Code, WireError};
 use crate::route::{Call, Protocol};
 
 pub(crate) use receipt::{read_receipt, receipt};
-pub(crate) use writer::{JsonWriter, Name, Shape, Writer, XmlWriter};
+pub(crate) use writer::{JsonWriter, KEY_VALUE, NAME_VALUE, Name, Shape, Writer, XmlWriter};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
 const XML: HeaderValue = HeaderValue::from_static("text/xml");

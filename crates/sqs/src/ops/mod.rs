@@ -2,13 +2,27 @@
 
 mod create_queue;
 mod delete_message;
+mod delete_queue;
 mod get_queue_url;
+mod list_dead_letter_source_queues;
+mod list_queues;
+mod move_tasks;
+mod purge_queue;
+mod queue_attributes;
+mod queue_tags;
 mod receive_message;
 mod send_message;
 
 pub(crate) use create_queue::create_queue;
 pub(crate) use delete_message::delete_message;
+pub(crate) use delete_queue::delete_queue;
 pub(crate) use get_queue_url::get_queue_url;
+pub(crate) use list_dead_letter_source_queues::list_dead_letter_source_queues;
+pub(crate) use list_queues::list_queues;
+pub(crate) use move_tasks::{cancel_message_move_task, list_message_move_tasks, start_message_move_task};
+pub(crate) use purge_queue::purge_queue;
+pub(crate) use queue_attributes::{queue_attributes, set_queue_attributes};
+pub(crate) use queue_tags::{list_queue_tags, tag_queue, untag_queue};
 pub(crate) use receive_message::receive_message;
 pub(crate) use send_message::send_message;
 

@@ -1,0 +1,25 @@
+//! DeleteQueue: everything in it goes, waiting receives end, and its name is held for a while.
+
+use kew_core::command::DeleteQueue;
+use kew_http::Reply;
+use serde::Deserialize;
+
+use crate::Context;
+use crate::decode::Text;
+use crate::error::WireError;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Request<'a> {
+    #[serde(borrow)]
+    queue_url: Option<Text<'a>>,
+}
+
+pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
+    let request: Request<'_> = cx.read()?;
+    let queue = cx.queue(request.queue_url.as_deref())?;
+    cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await?;
+    cx.pauses.names.restart(queue.key.clone(), cx.engine.now());
+    cx.pauses.purges.forget(&queue.id);
+    Ok(cx.done())
+}
