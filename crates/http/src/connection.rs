@@ -1,183 +1,236 @@
-//! Connections: accepted, served request after request within bounds, and ended gracefully.
+//! One connection, served request after request, and ended gracefully.
 //!
 //! This is the seam to the HTTP library: nobody else names it. A request is read whole, stamped, named and handed to
-//! the front-end; its reply is written at once. What goes wrong before a front-end is asked is answered here.
+//! the front-end; its reply is written at once. What goes wrong before a front-end is asked is refused here, in the
+//! front-end's words.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::io;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue};
+use http::Version;
+use http::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use kew_core::{Clock, Entropy};
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::body::{self, BodyError};
-use crate::drain::{Drain, Place};
-use crate::guard::Guard;
+use crate::body::Coming;
+use crate::drain::Place;
+use crate::limits::{HEADERS_USUAL, Limits};
+use crate::listener::{Handler, Listener};
+use crate::pulse::{Overdue, Pulse};
+use crate::ration::Share;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::{Request, RequestId};
+use crate::watch::Watched;
+use crate::wire::{Speaks, Wire};
 
-/// A front-end: one request in, one reply out.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers a request. Dropped when its client goes away.
-    fn answer(&self, request: Request) -> impl Future<Output = Reply> + Send;
+/// Of a body that is refused so much is still read, and for so long, so that its client comes to read the refusal.
+const DISCARDED_MAX: usize = 16 << 20;
+const DISCARDED_WITHIN: Duration = Duration::from_secs(5);
+/// Windows of HTTP/2: so much may be under way of one body, and of all on a connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
 
-    /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
-    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
-        let _head = request;
-        Reply::text(refusal.status(), &refusal.to_string())
+/// Serves a connection to its end.
+pub(crate) async fn serve<H: Handler, S>(
+    listener: Arc<Listener<H>>,
+    stream: S,
+    origin: Origin,
+    mut place: Place,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let watched = listener.watch.over(Pulse::default());
+    let pulse = Arc::clone(watched.pulse());
+    poll_fn(|cx| {
+        pulse.wake_me(cx);
+        Poll::Ready(())
+    })
+    .await;
+    let limits = listener.shared.limits;
+    let link = Arc::new(Link { listener, watched, origin });
+    let wire = Wire::new(stream, Arc::clone(&pulse), origin.speaks, limits.pipelined_bytes_max);
+    let wire = match origin.speaks {
+        Speaks::Http2 => wire,
+        Speaks::Unknown | Speaks::Http1 => match serve_http1(&link, wire, &mut place, &limits).await {
+            Some(wire) => wire,
+            None => return,
+        },
+    };
+    pulse.speaks_http2();
+    serve_http2(link, wire, &mut place, &limits).await;
+}
+
+/// Where a connection comes from and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) peer: SocketAddr,
+    pub(crate) secure: bool,
+    pub(crate) speaks: Speaks,
+}
+
+/// Serves HTTP/1; gives the wire back if it turns out to speak HTTP/2.
+async fn serve_http1<H: Handler, S>(
+    link: &Arc<Link<H>>,
+    wire: Wire<S>,
+    place: &mut Place,
+    limits: &Limits,
+) -> Option<Wire<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(limits.head_bytes_max).writev(false);
+    if limits.headers_max != HEADERS_USUAL {
+        builder.max_headers(limits.headers_max);
     }
-}
-
-/// How much a client may ask of a connection, and all clients of the server.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// At most so many connections at once; more are closed unanswered.
-    pub connections_max: usize,
-    /// A request's line and headers take at most so many bytes together.
-    pub head_bytes_max: usize,
-    /// A request's body takes at most so many bytes.
-    pub body_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connections_max: 10_000, head_bytes_max: 64 << 10, body_bytes_max: 8 << 20 }
-    }
-}
-
-/// What all listeners of a server share.
-#[derive(Clone)]
-pub struct Shared {
-    /// Stamps requests.
-    pub clock: Arc<dyn Clock>,
-    /// Names them.
-    pub entropy: Arc<dyn Entropy>,
-    /// Bounds, of each connection and of all listeners together.
-    pub limits: Limits,
-    /// Ends all connections.
-    pub drain: Drain,
-}
-
-impl Shared {
-    /// What listeners of one server share.
-    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
-        Self { clock, entropy, limits, drain: Drain::default() }
-    }
-}
-
-/// Serves connections of one socket: a front-end, who may reach it, and what it shares with the others.
-pub struct Listener<H> {
-    handler: H,
-    guard: Guard,
-    shared: Shared,
-}
-
-impl<H: Handler> Listener<H> {
-    /// A listener for `handler`.
-    pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
-        Arc::new(Self { handler, guard, shared: shared.clone() })
-    }
-
-    /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the
-    /// last of them has ended.
-    pub async fn accept(self: Arc<Self>, socket: TcpListener) {
-        let mut closing = Box::pin(self.shared.drain.closing());
-        loop {
-            let accepted = std::future::poll_fn(|cx| match closing.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(None),
-                Poll::Pending => socket.poll_accept(cx).map(Some),
-            });
-            match accepted.await {
-                None => break,
-                Some(Ok((stream, peer))) => self.welcome(stream, peer),
-                Some(Err(error)) => rest_after(&error).await,
-            }
+    let pulse = Arc::clone(link.watched.pulse());
+    let link = Arc::clone(link);
+    let requests = service_fn(move |request| {
+        let link = Arc::clone(&link);
+        async move { Ok::<_, Infallible>(link.answer(request).await.into_response()) }
+    });
+    let mut connection = builder.serve_connection(TokioIo::new(wire), requests);
+    let mut told = false;
+    // An error here is a client that went away or spoke no HTTP/1; it has been told what it can be told.
+    let _ended = poll_fn(|cx| {
+        if !told && place.is_closing(cx) {
+            told = true;
+            Pin::new(&mut connection).graceful_shutdown();
         }
-        drop(socket);
-        self.shared.drain.closed().await;
-    }
-
-    fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        // Small replies go out at once. A socket that cannot promise that is on its way out anyway.
-        let _set = stream.set_nodelay(true);
-        if let Some(place) = self.shared.drain.enter(self.shared.limits.connections_max) {
-            tokio::spawn(Arc::clone(self).serve(stream, peer, place));
+        if matches!(pulse.overdue(), Overdue::Connection | Overdue::Still) {
+            return Poll::Ready(Ok(()));
         }
-    }
+        Pin::new(&mut connection).poll(cx)
+    })
+    .await;
+    let wire = connection.into_parts().io.into_inner();
+    (wire.speaks() == Speaks::Http2).then_some(wire)
+}
 
-    /// Serves one connection to its end.
-    async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, mut place: Place) {
-        let head_bytes_max = self.shared.limits.head_bytes_max;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(head_bytes_max).writev(false);
-        let requests = service_fn(move |request| {
-            let listener = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(listener.answer(request, peer).await.into_response()) }
-        });
-        let mut connection = builder.serve_connection(TokioIo::new(stream), requests);
-        let mut told = false;
-        // An error here is a client that went away or spoke no HTTP; it has been told what it can be told.
-        let _ended = std::future::poll_fn(|cx| {
-            if !told && place.is_closing(cx) {
-                told = true;
-                Pin::new(&mut connection).graceful_shutdown();
-            }
-            Pin::new(&mut connection).poll(cx)
-        })
-        .await;
-    }
+async fn serve_http2<H: Handler, S>(link: Arc<Link<H>>, wire: Wire<S>, place: &mut Place, limits: &Limits)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    let pulse = Arc::clone(link.watched.pulse());
+    let requests = service_fn(move |request| {
+        let link = Arc::clone(&link);
+        async move { Ok::<_, Infallible>(link.answer(request).await.into_response()) }
+    });
+    let mut connection = builder.serve_connection(TokioIo::new(wire), requests);
+    let mut told = false;
+    let _ended = poll_fn(|cx| {
+        let overdue = pulse.overdue();
+        if !told && (place.is_closing(cx) || overdue == Overdue::Connection) {
+            told = true;
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        if overdue == Overdue::Still {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut connection).poll(cx)
+    })
+    .await;
+}
 
-    async fn answer(&self, request: hyper::Request<Incoming>, peer: SocketAddr) -> Reply {
-        let received_at = self.shared.clock.now();
+/// What a connection's requests have in common.
+struct Link<H> {
+    listener: Arc<Listener<H>>,
+    watched: Watched,
+    origin: Origin,
+}
+
+impl<H: Handler> Link<H> {
+    async fn answer(&self, request: hyper::Request<Incoming>) -> Reply {
+        let _exchange = Exchange::begin(self.watched.pulse());
+        let Listener { handler, guard, shared, .. } = &*self.listener;
+        let received_at = shared.clock.now();
         let (head, body) = request.into_parts();
         let mut request = Request {
             method: head.method,
             uri: head.uri,
             headers: head.headers,
             body: Bytes::new(),
-            id: RequestId::from_chance(self.shared.entropy.wide_bits()),
+            id: RequestId::from_chance(shared.entropy.wide_bits()),
             received_at,
-            peer,
-            secure: false,
+            peer: self.origin.peer,
+            secure: self.origin.secure,
         };
-        if let Err(refusal) = self.guard.check(&mut request, head.version) {
-            return self.handler.refuse(&refusal, &request);
-        }
-        match body::read(body, self.shared.limits.body_bytes_max).await {
+        let mut body = Coming::new(body);
+        let mut share = shared.bodies.share(shared.limits.bodies_bytes_max);
+        let read = match guard.check(&mut request, head.version) {
+            Ok(()) => self.read(&mut body, &mut share, head.version).await,
+            Err(refusal) => Err(refusal),
+        };
+        match read {
             Ok(body) => request.body = body,
-            Err(error) => return self.refuse_body(error, &request),
+            Err(refusal) => return self.refuse(&refusal, &request, body),
         }
-        self.handler.answer(request).await
+        handler.answer(request).await
     }
 
-    /// What is left of the body is not worth reading: the connection ends with the reply.
-    fn refuse_body(&self, error: BodyError, request: &Request) -> Reply {
-        let refusal = match error {
-            BodyError::TooLarge => Refusal::BodyTooLarge { bytes_max: self.shared.limits.body_bytes_max },
-            BodyError::Broken => Refusal::BodyBroken,
-        };
-        self.handler.refuse(&refusal, request).with(CONNECTION, HeaderValue::from_static("close"))
+    /// Reads a body. One that announces too much stays unread: its client may still wait for leave to send it.
+    async fn read(
+        &self,
+        body: &mut Coming<Incoming>,
+        share: &mut Share<'_>,
+        version: Version,
+    ) -> Result<Bytes, Refusal> {
+        let bytes_max = self.listener.shared.limits.body_bytes_max;
+        if body.announced() > bytes_max as u64 {
+            return Err(Refusal::BodyTooLarge { bytes_max });
+        }
+        if let Some(whole) = body.at_once(bytes_max).await? {
+            return Ok(whole);
+        }
+        // On HTTP/2 many bodies are awaited at once, and each keeps its own pace.
+        let own = (version == Version::HTTP_2).then(|| self.listener.watch.over(Pulse::of_request()));
+        let pulse = own.as_ref().map_or(self.watched.pulse(), Watched::pulse);
+        body.whole(bytes_max, share, pulse).await
+    }
+
+    /// Refuses in the front-end's words. A connection with a body that nobody reads ends with that.
+    fn refuse(&self, refusal: &Refusal, request: &Request, unread: Coming<Incoming>) -> Reply {
+        let reply = self.listener.handler.refuse(refusal, request);
+        if unread.has_ended() && !refusal.is_about_body() {
+            return reply;
+        }
+        // Whoever waits for leave to send a body reads the refusal instead. Others send on, and closing on them would
+        // take the reply back before they read it; HTTP/2 has better means.
+        if !request.headers.contains_key(EXPECT) && self.watched.pulse().is_http1() {
+            tokio::spawn(tokio::time::timeout(DISCARDED_WITHIN, unread.discard(DISCARDED_MAX)));
+        }
+        reply.with(CONNECTION, HeaderValue::from_static("close"))
     }
 }
 
-/// After a failed accept: a client that left again costs nothing, a lack of file descriptors passes by itself.
-async fn rest_after(error: &io::Error) {
-    let of_one_client = matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    );
-    if !of_one_client {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+/// A request from its arrival until its reply is made, or it is dropped.
+struct Exchange<'a>(&'a Pulse);
+
+impl<'a> Exchange<'a> {
+    fn begin(pulse: &'a Pulse) -> Self {
+        pulse.begin();
+        Self(pulse)
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }

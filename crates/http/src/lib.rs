@@ -1,29 +1,41 @@
 //! Wire plumbing that knows nothing of queues.
 //!
 //! A front-end is a [`Handler`]: a whole request in, a whole reply out. [`Listener`] gives it connections with bounds,
-//! keep-alive, request ids and an end: [`Drain`] stops them gracefully. The rest are the encodings front-ends share.
+//! keep-alive, request ids and an end: [`Drain`] stops them gracefully. A [`Guard`] says which requests reach an open
+//! server, [`Tls`] encrypts. The rest are the encodings front-ends share.
 
 mod authority;
 mod body;
 mod connection;
+mod crowded;
 pub mod date;
 mod drain;
 pub mod form;
 mod guard;
 pub mod hex;
 pub mod json;
+mod limits;
+mod listener;
 pub mod percent;
+mod pulse;
+mod ration;
 mod refusal;
 mod reply;
 mod request;
 pub mod secret;
+mod tls;
+mod watch;
+mod wire;
 pub mod xml;
 
 pub use authority::{Authority, Host};
-pub use connection::{Handler, Limits, Listener, Shared};
 pub use drain::{Drain, Place};
 pub use guard::{Guard, foreign_page};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+pub use limits::Limits;
+pub use listener::{Handler, Listener, Shared};
+pub use ration::Ration;
 pub use refusal::Refusal;
 pub use reply::Reply;
 pub use request::{Request, RequestId};
+pub use tls::{Tls, TlsError, TlsFiles, TlsNotice};

@@ -61,6 +61,14 @@ impl Refusal {
             Self::BodiesTooLarge => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
+
+    /// Whether the body is the reason, so that some of it may be unread.
+    pub(crate) fn is_about_body(&self) -> bool {
+        matches!(
+            self,
+            Self::BodyTooLarge { .. } | Self::BodyBroken | Self::BodyTooSlow | Self::BodiesTooLarge
+        )
+    }
 }
 
 impl fmt::Display for Refusal {

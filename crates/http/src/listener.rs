@@ -1,0 +1,151 @@
+//! Listeners: a front-end behind a socket, and what it shares with the server's others.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use kew_core::{Clock, Entropy};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::connection::{self, Origin};
+use crate::crowded::Crowded;
+use crate::drain::{Drain, Place};
+use crate::guard::Guard;
+use crate::limits::Limits;
+use crate::ration::Ration;
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::tls::Tls;
+use crate::watch::Watch;
+use crate::wire::Speaks;
+
+/// A front-end: one request in, one reply out.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers a request. Dropped when its client goes away.
+    fn answer(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        let _head = request;
+        Reply::text(refusal.status(), &refusal.to_string())
+    }
+}
+
+/// What all listeners of a server share.
+#[derive(Clone)]
+pub struct Shared {
+    /// Stamps requests.
+    pub clock: Arc<dyn Clock>,
+    /// Names them.
+    pub entropy: Arc<dyn Entropy>,
+    /// Bounds, of each connection and of all listeners together.
+    pub limits: Limits,
+    /// Ends all connections.
+    pub drain: Drain,
+    /// Counts the bytes of bodies.
+    pub bodies: Ration,
+}
+
+impl Shared {
+    /// What listeners of one server share.
+    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
+        Self { clock, entropy, limits, drain: Drain::default(), bodies: Ration::default() }
+    }
+}
+
+/// Serves connections of one socket: a front-end, who may reach it, and what it shares with the others.
+pub struct Listener<H> {
+    pub(crate) handler: H,
+    pub(crate) guard: Guard,
+    pub(crate) shared: Shared,
+    pub(crate) watch: Watch,
+    crowded: Crowded,
+}
+
+impl<H: Handler> Listener<H> {
+    /// A listener for `handler`.
+    pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
+        let watch = Watch::new(shared.limits);
+        Arc::new(Self { handler, guard, shared: shared.clone(), watch, crowded: Crowded::default() })
+    }
+
+    /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the
+    /// last of them has ended.
+    pub async fn accept(self: Arc<Self>, socket: TcpListener) {
+        self.accept_from(socket, None).await;
+    }
+
+    /// The same over TLS.
+    pub async fn accept_tls(self: Arc<Self>, socket: TcpListener, tls: Tls) {
+        self.accept_from(socket, Some(tls)).await;
+    }
+
+    async fn accept_from(self: Arc<Self>, socket: TcpListener, tls: Option<Tls>) {
+        let watching = tokio::spawn(self.watch.clone().keep());
+        let mut closing = Box::pin(self.shared.drain.closing());
+        loop {
+            let accepted = poll_fn(|cx| match closing.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => socket.poll_accept(cx).map(Some),
+            });
+            match accepted.await {
+                None => break,
+                Some(Ok((stream, peer))) => self.welcome(stream, peer, tls.clone()),
+                Some(Err(error)) => rest_after(&error).await,
+            }
+        }
+        drop(socket);
+        self.shared.drain.closed().await;
+        watching.abort();
+    }
+
+    fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<Tls>) {
+        // Small replies go out at once. A socket that cannot promise that is on its way out anyway.
+        let _set = stream.set_nodelay(true);
+        let limits = &self.shared.limits;
+        let Some(place) = self.shared.drain.enter(limits.connections_max) else {
+            // A TLS client would not understand what is said before a handshake.
+            if tls.is_none() {
+                self.crowded.turn_away(stream);
+            }
+            return;
+        };
+        let listener = Arc::clone(self);
+        match tls {
+            None => {
+                let origin = Origin { peer, secure: false, speaks: Speaks::Unknown };
+                tokio::spawn(connection::serve(listener, stream, origin, place));
+            }
+            Some(tls) => {
+                tokio::spawn(listener.shake_hands(tls, stream, peer, place));
+            }
+        }
+    }
+
+    async fn shake_hands(self: Arc<Self>, tls: Tls, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let within = self.shared.limits.handshake_within;
+        // A handshake that fails has told its client why.
+        let Ok(Ok(stream)) = tokio::time::timeout(within, tls.accept(stream)).await else { return };
+        let speaks = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Speaks::Http2,
+            Some(_) => Speaks::Http1,
+            None => Speaks::Unknown,
+        };
+        connection::serve(self, stream, Origin { peer, secure: true, speaks }, place).await;
+    }
+}
+
+/// After a failed accept: a client that left again costs nothing, a lack of file descriptors passes by itself.
+async fn rest_after(error: &io::Error) {
+    let of_one_client = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    );
+    if !of_one_client {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,224 @@
+//! What a connection is doing, told by those who do it and read by those who watch it.
+//!
+//! Telling costs a few plain writes and no look at the clock; time is the watch's business.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+/// One connection's signs of life; of HTTP/2 also one request's whose body is awaited.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// Bytes read from and written to the socket, wrapping: only differences mean something.
+    received: AtomicU32,
+    sent: AtomicU32,
+    /// What `received` was when the last request ended.
+    received_before: AtomicU32,
+    /// Bytes of bodies that came in pieces.
+    body: AtomicU32,
+    is_http2: AtomicBool,
+    awaits_body: AtomicBool,
+    awaits_writing: AtomicBool,
+    overdue: AtomicU8,
+    /// Guards who is woken when something is overdue.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// A request's head is on its way, or the first one is not.
+    Head,
+    /// A body is on its way.
+    Body,
+    /// A front-end works, or waits; that may take as long as it takes.
+    Answer,
+    /// A reply is not taken.
+    Reply,
+    /// Nothing, after a request.
+    Idle,
+}
+
+/// What took too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overdue {
+    Nothing,
+    /// A body; its request is refused.
+    Body,
+    /// The connection should end.
+    Connection,
+    /// It should, and did not.
+    Still,
+}
+
+/// Signs of life at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Signs {
+    pub(crate) phase: Phase,
+    /// Changes with every request that begins or ends.
+    pub(crate) turn: u32,
+    /// Bytes that show whether it gets on in its phase.
+    pub(crate) moved: u32,
+}
+
+impl Pulse {
+    /// A pulse of a request whose body is awaited.
+    pub(crate) fn of_request() -> Self {
+        let pulse = Self::default();
+        pulse.begin();
+        pulse
+    }
+
+    /// Bytes between requests are then no sign of another one: HTTP/2 has much to say beside requests.
+    pub(crate) fn speaks_http2(&self) {
+        self.is_http2.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_http1(&self) -> bool {
+        !self.is_http2.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.received_before.store(self.received.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a request has begun that has not ended.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) != self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Only the owner of the socket tells this and the next.
+    pub(crate) fn received(&self, bytes: usize) {
+        add(&self.received, bytes);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        add(&self.sent, bytes);
+        if self.awaits_writing.load(Ordering::Relaxed) {
+            self.awaits_writing.store(false, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn await_writing(&self) {
+        self.awaits_writing.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn body_came(&self, bytes: usize) {
+        add(&self.body, bytes);
+    }
+
+    pub(crate) fn await_body(&self, is_awaited: bool) {
+        self.awaits_body.store(is_awaited, Ordering::Relaxed);
+    }
+
+    /// What is overdue, as the watch has found.
+    pub(crate) fn overdue(&self) -> Overdue {
+        match self.overdue.load(Ordering::Acquire) {
+            0 => Overdue::Nothing,
+            1 => Overdue::Body,
+            2 => Overdue::Connection,
+            _ => Overdue::Still,
+        }
+    }
+
+    /// Has the caller's task woken when something is overdue.
+    pub(crate) fn wake_me(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.lock();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Says that something is overdue.
+    pub(crate) fn find(&self, overdue: Overdue) {
+        self.overdue.store(overdue as u8, Ordering::Release);
+        let waker = self.waker.lock().clone();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn signs(&self) -> Signs {
+        let ended = self.ended.load(Ordering::Acquire);
+        let begun = self.begun.load(Ordering::Relaxed);
+        let turn = begun.wrapping_add(ended);
+        let received = self.received.load(Ordering::Relaxed);
+        let (phase, moved) = if self.awaits_writing.load(Ordering::Relaxed) {
+            (Phase::Reply, self.sent.load(Ordering::Relaxed))
+        } else if begun != ended {
+            let awaits_body = self.awaits_body.load(Ordering::Relaxed);
+            (if awaits_body { Phase::Body } else { Phase::Answer }, self.body.load(Ordering::Relaxed))
+        } else if begun == 0 || self.has_begun_a_head(received) {
+            (Phase::Head, received)
+        } else {
+            (Phase::Idle, received)
+        };
+        Signs { phase, turn, moved }
+    }
+
+    fn has_begun_a_head(&self, received: u32) -> bool {
+        let before = self.received_before.load(Ordering::Relaxed);
+        received != before && self.is_http1()
+    }
+}
+
+/// A counter that one task raises.
+fn add(counter: &AtomicU32, bytes: usize) {
+    // What is cut off is a multiple of 4 GiB: it wraps anyway.
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps anyway")]
+    let bytes = bytes as u32;
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_follow_what_is_told() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.signs().phase, Phase::Head, "a new connection owes a head");
+        pulse.received(10);
+        assert_eq!(pulse.signs().phase, Phase::Head);
+        pulse.begin();
+        assert_eq!(pulse.signs().phase, Phase::Answer);
+        pulse.await_body(true);
+        assert_eq!(pulse.signs().phase, Phase::Body);
+        pulse.await_body(false);
+        pulse.end();
+        assert_eq!(pulse.signs().phase, Phase::Idle);
+        pulse.await_writing();
+        assert_eq!(pulse.signs().phase, Phase::Reply);
+        pulse.sent(1);
+        assert_eq!(pulse.signs().phase, Phase::Idle);
+        pulse.received(1);
+        assert_eq!(pulse.signs().phase, Phase::Head);
+    }
+
+    #[test]
+    fn an_http2_connection_is_idle_whatever_it_says_between_requests() {
+        let pulse = Pulse::default();
+        pulse.speaks_http2();
+        assert_eq!(pulse.signs().phase, Phase::Head);
+        pulse.begin();
+        pulse.end();
+        pulse.received(17);
+        assert_eq!(pulse.signs().phase, Phase::Idle);
+    }
+
+    #[test]
+    fn counters_wrap() {
+        let pulse = Pulse::default();
+        pulse.received(u32::MAX as usize);
+        pulse.received(2);
+        assert_eq!(pulse.signs().moved, 1);
+    }
+}

@@ -1,0 +1,295 @@
+//! Looks at all connections now and then, and says which take too long.
+//!
+//! No request sets a timer. The watch remembers what it saw of each connection and since when; a connection that looks
+//! the same for too long is overdue. So each bound is kept to within one look, which is an eighth of the shortest.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::limits::Limits;
+use crate::pulse::{Overdue, Phase, Pulse, Signs};
+
+/// A round of looks is made in so many parts, so that none holds up the event loop.
+const PARTS: usize = 8;
+
+/// Watches over connections.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    /// Guards who is watched and what was seen of them.
+    crowd: Arc<Mutex<Crowd>>,
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct Crowd {
+    watched: Vec<Option<Entry>>,
+    vacant: Vec<usize>,
+}
+
+struct Entry {
+    pulse: Arc<Pulse>,
+    seen: Option<Seen>,
+}
+
+/// What was seen of one connection.
+#[derive(Clone, Copy)]
+struct Seen {
+    signs: Signs,
+    /// Since when it has been in this phase of this request.
+    since: Instant,
+    /// When its bytes were last taken down.
+    marked_at: Instant,
+    overdue: Overdue,
+}
+
+impl Watch {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { crowd: Arc::default(), limits }
+    }
+
+    /// Watches over `pulse` until what is returned is dropped.
+    pub(crate) fn over(&self, pulse: Pulse) -> Watched {
+        let pulse = Arc::new(pulse);
+        let entry = Entry { pulse: Arc::clone(&pulse), seen: None };
+        let mut crowd = self.crowd.lock();
+        let slot = crowd.vacant.pop().unwrap_or(crowd.watched.len());
+        match crowd.watched.get_mut(slot) {
+            Some(place) => *place = Some(entry),
+            None => crowd.watched.push(Some(entry)),
+        }
+        drop(crowd);
+        Watched { pulse, watch: self.clone(), slot }
+    }
+
+    /// Looks at everyone again and again, for as long as it is polled.
+    pub(crate) async fn keep(self) {
+        let mut ticks = tokio::time::interval(self.limits.look_every() / u32::try_from(PARTS).unwrap_or(1));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        for part in (0..PARTS).cycle() {
+            ticks.tick().await;
+            self.look(part, Instant::now());
+        }
+    }
+
+    fn look(&self, part: usize, now: Instant) {
+        let mut found = Vec::new();
+        let mut crowd = self.crowd.lock();
+        for entry in crowd.watched.iter_mut().skip(part).step_by(PARTS).flatten() {
+            if let Some(overdue) = entry.look(now, &self.limits) {
+                found.push((Arc::clone(&entry.pulse), overdue));
+            }
+        }
+        drop(crowd);
+        for (pulse, overdue) in found {
+            pulse.find(overdue);
+        }
+    }
+}
+
+/// A pulse that is watched over. Dropping it ends that.
+pub(crate) struct Watched {
+    pulse: Arc<Pulse>,
+    watch: Watch,
+    slot: usize,
+}
+
+impl Watched {
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut crowd = self.watch.crowd.lock();
+        if let Some(place) = crowd.watched.get_mut(self.slot) {
+            *place = None;
+        }
+        crowd.vacant.push(self.slot);
+    }
+}
+
+impl Entry {
+    /// What is overdue since the last look.
+    fn look(&mut self, now: Instant, limits: &Limits) -> Option<Overdue> {
+        let signs = self.pulse.signs();
+        let same = self.seen.filter(|seen| seen.signs.phase == signs.phase && seen.signs.turn == signs.turn);
+        let Some(mut seen) = same else {
+            self.seen = Some(Seen { signs, since: now, marked_at: now, overdue: Overdue::Nothing });
+            return None;
+        };
+        let found = seen.judge(signs, now, limits);
+        self.seen = Some(seen);
+        found
+    }
+}
+
+impl Seen {
+    fn judge(&mut self, signs: Signs, now: Instant, limits: &Limits) -> Option<Overdue> {
+        let so_far = now.duration_since(self.since);
+        let since_mark = now.duration_since(self.marked_at);
+        let moved = signs.moved.wrapping_sub(self.signs.moved);
+        let is_overdue = match signs.phase {
+            Phase::Answer => false,
+            Phase::Idle => so_far >= limits.idle_within,
+            Phase::Head => so_far >= limits.head_within,
+            Phase::Body => {
+                let is_judged = since_mark >= limits.body_pace_over;
+                let is_slow = is_judged && moved < least(limits.body_bytes_per_second, since_mark);
+                if is_judged {
+                    self.mark(signs, now);
+                }
+                is_slow || so_far >= limits.body_within
+            }
+            Phase::Reply => {
+                if moved > 0 {
+                    self.mark(signs, now);
+                }
+                (moved == 0 && since_mark >= limits.reply_stall) || so_far >= limits.reply_within
+            }
+        };
+        is_overdue.then(|| self.raise(signs.phase, now))
+    }
+
+    fn mark(&mut self, signs: Signs, now: Instant) {
+        self.signs = signs;
+        self.marked_at = now;
+    }
+
+    /// What does not end when it is told to is told once more after the same time.
+    fn raise(&mut self, phase: Phase, now: Instant) -> Overdue {
+        self.overdue = match (phase, self.overdue) {
+            (Phase::Body, _) => Overdue::Body,
+            (_, Overdue::Nothing | Overdue::Body) => Overdue::Connection,
+            (_, Overdue::Connection | Overdue::Still) => Overdue::Still,
+        };
+        (self.since, self.marked_at) = (now, now);
+        self.overdue
+    }
+}
+
+/// The least bytes that must come in this time.
+fn least(bytes_per_second: u32, time: Duration) -> u32 {
+    let least = u128::from(bytes_per_second) * time.as_millis() / 1_000;
+    u32::try_from(least).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct House {
+        watch: Watch,
+        begun: Instant,
+    }
+
+    impl House {
+        fn new() -> Self {
+            Self { watch: Watch::new(Limits::default()), begun: Instant::now() }
+        }
+
+        fn look_at(&self, second: u64) {
+            for part in 0..PARTS {
+                self.watch.look(part, self.begun + Duration::from_secs(second));
+            }
+        }
+    }
+
+    /// Looks every second until something is overdue; the second it is, and what.
+    fn overdue(house: &House, watched: &Watched, mut each_second: impl FnMut(&Pulse)) -> (u64, Overdue) {
+        for second in 0..2_000 {
+            house.look_at(second);
+            if watched.pulse.overdue() != Overdue::Nothing {
+                return (second, watched.pulse.overdue());
+            }
+            each_second(&watched.pulse);
+        }
+        (2_000, Overdue::Nothing)
+    }
+
+    #[test]
+    fn a_connection_that_sends_no_whole_head_is_overdue_however_busily_it_sends() {
+        for bytes in [0, 1, 1_000] {
+            let house = House::new();
+            let watched = house.watch.over(Pulse::default());
+            assert_eq!(
+                overdue(&house, &watched, |pulse| pulse.received(bytes)),
+                (30, Overdue::Connection),
+                "{bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_idle_connection_is_kept_long_and_then_told_twice() {
+        let house = House::new();
+        let watched = house.watch.over(Pulse::of_request());
+        watched.pulse.end();
+        assert_eq!(overdue(&house, &watched, |_| {}), (180, Overdue::Connection));
+        house.look_at(359);
+        assert_eq!(watched.pulse.overdue(), Overdue::Connection);
+        house.look_at(360);
+        assert_eq!(watched.pulse.overdue(), Overdue::Still);
+    }
+
+    #[test]
+    fn a_busy_connection_and_a_long_answer_are_never_overdue() {
+        let house = House::new();
+        let busy = house.watch.over(Pulse::default());
+        assert_eq!(
+            overdue(&house, &busy, |pulse| {
+                pulse.begin();
+                pulse.end();
+            }),
+            (2_000, Overdue::Nothing)
+        );
+        let poll = house.watch.over(Pulse::of_request());
+        assert_eq!(overdue(&house, &poll, |_| {}), (2_000, Overdue::Nothing));
+    }
+
+    #[test]
+    fn a_body_keeps_its_pace_or_is_overdue() {
+        for (bytes, expected) in [(0, 20), (511, 20), (512, 300), (1 << 20, 300)] {
+            let house = House::new();
+            let watched = house.watch.over(Pulse::of_request());
+            watched.pulse.await_body(true);
+            let found = overdue(&house, &watched, |pulse| pulse.body_came(bytes));
+            assert_eq!(found, (expected, Overdue::Body), "{bytes}");
+        }
+        let house = House::new();
+        let watched = house.watch.over(Pulse::of_request());
+        watched.pulse.await_body(true);
+        watched.pulse.body_came(1 << 20);
+        assert_eq!(overdue(&house, &watched, |_| {}), (20, Overdue::Body), "a burst buys no time");
+    }
+
+    #[test]
+    fn a_reply_is_taken_bit_by_bit_or_is_overdue() {
+        for (every, expected) in [(2_000, 60), (61, 60), (50, 600), (1, 600)] {
+            let house = House::new();
+            let watched = house.watch.over(Pulse::of_request());
+            watched.pulse.await_writing();
+            let mut second = 0;
+            let found = overdue(&house, &watched, |pulse| {
+                second += 1;
+                if second % every == 0 {
+                    pulse.sent(1);
+                    pulse.await_writing();
+                }
+            });
+            assert_eq!(found, (expected, Overdue::Connection), "{every}");
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let house = House::new();
+        for _ in 0..3 {
+            let (one, other) = (house.watch.over(Pulse::default()), house.watch.over(Pulse::default()));
+            assert_ne!(one.slot, other.slot);
+        }
+        assert_eq!(house.watch.crowd.lock().watched.len(), 2);
+    }
+}
