@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kew_core::time::millis;
@@ -51,7 +52,13 @@ pub struct EngineClock {
     notices: Arc<dyn Fn(Notice) + Send + Sync>,
     /// Guards the present: readings of the source come one after the other.
     dial: Mutex<Dial>,
+    /// The system's reading at which engine time was last found to show the very same, or [`OUT_OF_STEP`]. While the
+    /// source still shows it there is nothing to work out: most readings fall into a millisecond that was read before.
+    in_step: AtomicU64,
 }
+
+/// No reading of the system clock.
+const OUT_OF_STEP: u64 = u64::MAX;
 
 /// Being behind by less than this is met in silence.
 const BEHIND_WORTH_TELLING: Duration = Duration::from_millis(100);
@@ -67,7 +74,8 @@ impl EngineClock {
         notices: Arc<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
         let dial = Dial::new(source.system(), source.steady(), newest);
-        let clock = Self { source, kind, notices, dial: Mutex::new(dial) };
+        let in_step = AtomicU64::new(OUT_OF_STEP);
+        let clock = Self { source, kind, notices, dial: Mutex::new(dial), in_step };
         let system = clock.source.system();
         clock.tell_if_behind(newest.since(system));
         clock
@@ -130,6 +138,7 @@ impl EngineClock {
         let mut dial = self.dial.lock();
         let news = dial.follow(self.source.system());
         let result = use_it(&mut dial);
+        self.in_step.store(dial.in_step(), Ordering::Release);
         drop(dial);
         match news {
             News::None => {}
@@ -148,6 +157,10 @@ impl EngineClock {
 
 impl Clock for EngineClock {
     fn now(&self) -> Timestamp {
+        let system = self.source.system();
+        if system.0 == self.in_step.load(Ordering::Acquire) {
+            return system;
+        }
         self.read(Dial::now)
     }
 }
@@ -257,6 +270,12 @@ impl Dial {
         let running = Timestamp(u64::try_from(running.max(0)).unwrap_or(u64::MAX));
         self.newest = self.newest.max(self.held.unwrap_or(running));
         self.newest
+    }
+
+    /// The system's reading, if time runs freely and has been shown to be just that.
+    fn in_step(&self) -> u64 {
+        let is_plain = self.held.is_none() && self.slew.is_none() && self.offset == 0;
+        if is_plain && self.newest == self.system { self.system.0 } else { OUT_OF_STEP }
     }
 
     fn go_on_from(&mut self, at: Timestamp) {
@@ -382,6 +401,20 @@ mod tests {
         assert_eq!(bench.clock.now(), Timestamp(10_700));
         bench.hands.set(90_000);
         assert_eq!(bench.clock.now(), Timestamp(90_000));
+    }
+
+    #[test]
+    fn reading_that_was_seen_before_counts_only_while_time_runs_freely() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        assert_eq!([bench.clock.now(), bench.clock.now()], [Timestamp(1_000); 2]);
+        let steps = bench.clock.step();
+        steps.move_to(Timestamp(5_000));
+        assert_eq!(bench.clock.now(), Timestamp(5_000), "the source still shows what it did");
+        steps.finish(Timestamp(5_000));
+        assert_eq!(bench.clock.now(), Timestamp(5_000));
+        bench.hands.set(900);
+        bench.hands.set(1_000);
+        assert_eq!(bench.clock.now(), Timestamp(5_000));
     }
 
     #[test]
