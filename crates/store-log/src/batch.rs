@@ -43,14 +43,14 @@ pub struct BatchBuffer {
     number: u64,
     start: Address,
     records: u32,
-    /// Checksum over the checksums of the record frames, in order.
-    chain: u32,
+    /// The checksums of the record frames, in order: what the chain in the end frame is made of.
+    frame_sums: Vec<u8>,
 }
 
 impl BatchBuffer {
     /// An empty buffer for batches of one store.
     pub fn new(sums: Checksums) -> Self {
-        Self { sums, buffer: Vec::new(), number: 0, start: 0, records: 0, chain: 0 }
+        Self { sums, buffer: Vec::new(), number: 0, start: 0, records: 0, frame_sums: Vec::new() }
     }
 
     /// Fills the next batch in this memory.
@@ -67,7 +67,7 @@ impl BatchBuffer {
         self.number = number;
         self.start = start;
         self.records = 0;
-        self.chain = 0;
+        self.frame_sums.clear();
     }
 
     /// Appends a record made of parts; answers its place.
@@ -85,7 +85,7 @@ impl BatchBuffer {
         self.buffer.extend_from_slice(&[0; HEADER_BYTES]);
         write(&mut self.buffer);
         let sum = self.sums.seal(&mut self.buffer, at, kind, address);
-        self.chain = chained(self.chain, sum);
+        self.frame_sums.extend_from_slice(&sum.to_le_bytes());
         self.records += 1;
         address
     }
@@ -161,7 +161,7 @@ impl BatchBuffer {
         self.buffer.extend_from_slice(&self.number.to_le_bytes());
         self.buffer.extend_from_slice(&segment.to_le_bytes());
         self.buffer.extend_from_slice(&self.records.to_le_bytes());
-        self.buffer.extend_from_slice(&self.chain.to_le_bytes());
+        self.buffer.extend_from_slice(&crc32c::crc32c(&self.frame_sums).to_le_bytes());
         self.sums.seal(&mut self.buffer, at, BATCH_END, address);
         Ok(&self.buffer)
     }
