@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kew_core::Entropy;
 use kew_store::ledger::{Address, Ledger, META_KEY, codec};
 use kew_store::token::TokenKey;
@@ -218,8 +217,7 @@ impl Checking {
                 let frame = reader.read(place.0);
                 let Some(frame) = self.note(frame)? else { continue };
                 self.report.messages += 1;
-                let payload: &Bytes = &frame.payload;
-                if codec::read_content(frame.kind, payload).is_none() {
+                if codec::read_content(frame.kind, frame.payload).is_none() {
                     let segment = segments.find(place.0);
                     let name = segment.as_ref().map_or(SEGMENTS_FOLDER, |segment| segment.name());
                     let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(place.0));

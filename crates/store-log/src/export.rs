@@ -183,7 +183,7 @@ impl Pinned {
                 frame.ok_or_else(|| damaged(segment, at))?
             }
         };
-        codec::read_content(frame.kind, &frame.payload).ok_or_else(|| damaged(segment, at))
+        codec::read_content(frame.kind, frame.payload).ok_or_else(|| damaged(segment, at))
     }
 }
 

@@ -82,13 +82,6 @@ impl Checksums {
         (sum == u32_at(frame, 0)).then(|| RawFrame { kind: frame[8], payload: &frame[HEADER_BYTES..], sum })
     }
 
-    /// The frame at `offset` of bytes that never left memory: nothing to verify.
-    pub(crate) fn trusted(bytes: &Bytes, offset: usize, address: Address) -> Option<Frame> {
-        let rest = bytes.get(offset..)?;
-        let frame = rest.get(..frame_bytes(rest)?)?;
-        Some(Frame { address, kind: *frame.get(8)?, payload: bytes.slice_ref(frame.get(HEADER_BYTES..)?) })
-    }
-
     /// Verifies the frame at `offset` of the bytes without copying it.
     pub fn verify_shared(self, bytes: &Bytes, offset: usize, address: Address) -> Option<Frame> {
         let raw = self.verify(bytes.get(offset..)?, address)?;
@@ -109,6 +102,13 @@ impl RawFrame<'_> {
     pub fn bytes(&self) -> usize {
         HEADER_BYTES + self.payload.len()
     }
+}
+
+/// Kind and payload of the frame at `offset` of bytes that never left memory: nothing to verify.
+pub(crate) fn trusted(bytes: &[u8], offset: usize) -> Option<(u8, &[u8])> {
+    let rest = bytes.get(offset..)?;
+    let frame = rest.get(..frame_bytes(rest)?)?;
+    Some((*frame.get(8)?, frame.get(HEADER_BYTES..)?))
 }
 
 /// Bytes of the whole frame that starts here, by its unverified length field.

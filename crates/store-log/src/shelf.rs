@@ -8,7 +8,7 @@ use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 
 use crate::batch::BatchBuffer;
 use crate::error::LogError;
-use crate::frame::{Checksums, FRAME_HEADER_BYTES, Frame};
+use crate::frame::{Checksums, Frame, trusted};
 use crate::journal::Journal;
 use crate::live::Live;
 use crate::put_away::PutAway;
@@ -46,7 +46,10 @@ impl LogShelf {
             self.pending_frame(address)
         } else {
             let recent = self.recent.find(address);
-            recent.and_then(|(batch, offset)| Checksums::trusted(batch, offset, address))
+            recent.and_then(|(batch, offset)| {
+                let (kind, payload) = trusted(batch, offset)?;
+                Some(Frame { address, kind, payload: batch.slice_ref(payload) })
+            })
         };
         match found {
             Some(frame) => Ok(frame),
@@ -57,10 +60,8 @@ impl LogShelf {
     /// A record of the batch being filled, copied: the buffer is still growing.
     fn pending_frame(&self, address: u64) -> Option<Frame> {
         let offset = usize::try_from(address - self.batch.start()).ok()?;
-        let bytes = self.batch.as_bytes().get(offset..)?;
-        let length = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
-        let end = usize::try_from(FRAME_HEADER_BYTES + u64::from(length)).ok()?;
-        Checksums::trusted(&Bytes::copy_from_slice(bytes.get(..end)?), 0, address)
+        let (kind, payload) = trusted(self.batch.as_bytes(), offset)?;
+        Some(Frame { address, kind, payload: Bytes::copy_from_slice(payload) })
     }
 }
 
@@ -82,7 +83,7 @@ impl Shelf for LogShelf {
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
         let frame = self.frame(address.0).map_err(store_error)?;
-        codec::read_content(frame.kind, &frame.payload).ok_or_else(|| StoreError::Damaged {
+        codec::read_content(frame.kind, frame.payload).ok_or_else(|| StoreError::Damaged {
             what: format!("the record at {:#x} holds no message", address.0),
         })
     }

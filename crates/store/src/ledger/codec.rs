@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use kew_core::event::Tag;
 use kew_core::time::millis;
 use kew_core::{
@@ -157,12 +157,17 @@ pub fn read<T>(kind: u8, record: &Bytes, see: impl FnOnce(Made, Option<&Change<'
     match kind {
         kind::TICK => done(&from, None),
         kind::SENT => {
-            let parts = SentParts::read(&mut from, record, at)?;
-            done(&from, Some(&Change::Sent(parts.sent())))
+            let head = SentHead::read(&mut from, record, at)?;
+            let content = read_content_parts(&mut from, record)?;
+            done(&from, Some(&Change::Sent(head.sent(&content))))
         }
         kind::EXTENDED => {
-            let parts = ExtendedParts::read(&mut from, record)?;
-            done(&from, Some(&Change::Extended(parts.extended())))
+            let head = ExtendedHead::read(&mut from, record)?;
+            let content = match &head.content {
+                Some(_) => Some(read_content_parts(&mut from, record)?),
+                None => None,
+            };
+            done(&from, Some(&Change::Extended(head.extended(content.as_ref()))))
         }
         kind::LEASED => {
             let parts = LeasedParts::read(&mut from, record, at)?;
@@ -223,31 +228,28 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
     Some(change)
 }
 
-/// Reads the content a record brings; `None` when it brings none.
-pub fn read_content(kind: u8, record: &Bytes) -> Option<Stored> {
-    let mut from = Reader::new(record);
+/// Reads the content a record brings; `None` when it brings none. The body takes the record over: it is its end.
+pub fn read_content(kind: u8, mut record: Bytes) -> Option<Stored> {
+    let mut from = Reader::new(&record);
     let at = read_made(&mut from)?.at;
-    match kind {
+    let (id, group, deduplication) = match kind {
         kind::SENT => {
-            let parts = SentParts::read(&mut from, record, at)?;
-            Some(Stored {
-                id: parts.id,
-                content: parts.content,
-                group: parts.group,
-                deduplication: parts.deduplication,
-            })
+            let head = SentHead::read(&mut from, &record, at)?;
+            (head.id, head.group, head.deduplication)
         }
         kind::EXTENDED => {
-            let parts = ExtendedParts::read(&mut from, record)?.content?;
-            Some(Stored {
-                id: parts.id,
-                content: parts.content,
-                group: parts.group,
-                deduplication: parts.deduplication,
-            })
+            let head = ExtendedHead::read(&mut from, &record)?.content?;
+            (head.id, head.group, head.deduplication)
         }
-        _ => None,
+        _ => return None,
+    };
+    let (content_type, annotations) = read_content_head(&mut from, &record)?;
+    let body = from.bytes()?.len();
+    if !from.is_empty() {
+        return None;
     }
+    record.advance(record.len() - body);
+    Some(Stored { id, content: Content { content_type, annotations, body: record }, group, deduplication })
 }
 
 // --- Pieces ---
@@ -376,7 +378,8 @@ fn put_content(out: &mut Vec<u8>, content: &Content) {
     put_bytes(out, &content.body);
 }
 
-fn read_content_parts(from: &mut Reader<'_>, record: &Bytes) -> Option<Content> {
+/// All of a content but its body.
+fn read_content_head(from: &mut Reader<'_>, record: &Bytes) -> Option<(ContentType, Bytes)> {
     let content_type = match from.byte()? {
         0 => ContentType::Text,
         1 => ContentType::Json,
@@ -384,7 +387,11 @@ fn read_content_parts(from: &mut Reader<'_>, record: &Bytes) -> Option<Content> 
         3 => ContentType::V8,
         _ => return None,
     };
-    let annotations = slice(from, record)?;
+    Some((content_type, slice(from, record)?))
+}
+
+fn read_content_parts(from: &mut Reader<'_>, record: &Bytes) -> Option<Content> {
+    let (content_type, annotations) = read_content_head(from, record)?;
     Some(Content { content_type, annotations, body: slice(from, record)? })
 }
 
@@ -432,7 +439,8 @@ fn put_sent(out: &mut Vec<u8>, at: Timestamp, sent: &Sent<'_>) {
     put_content(out, sent.content);
 }
 
-struct SentParts {
+/// A sent message's record before its content.
+struct SentHead {
     queue: QueueId,
     sequence: Sequence,
     id: MessageId,
@@ -443,10 +451,9 @@ struct SentParts {
     deduplication: Option<DeduplicationId>,
     identity: Option<u128>,
     origin: Option<Origin>,
-    content: Content,
 }
 
-impl SentParts {
+impl SentHead {
     fn read(from: &mut Reader<'_>, record: &Bytes, at: Timestamp) -> Option<Self> {
         let (queue, sequence, id) = (QueueId(from.number()?), Sequence(from.number()?), read_id(from)?);
         let flags = from.byte()?;
@@ -466,28 +473,15 @@ impl SentParts {
         } else {
             None
         };
-        let content = read_content_parts(from, record)?;
-        Some(Self {
-            queue,
-            sequence,
-            id,
-            expiry,
-            visible_at,
-            rank,
-            group,
-            deduplication,
-            identity,
-            origin,
-            content,
-        })
+        Some(Self { queue, sequence, id, expiry, visible_at, rank, group, deduplication, identity, origin })
     }
 
-    fn sent(&self) -> Sent<'_> {
+    fn sent<'a>(&'a self, content: &'a Content) -> Sent<'a> {
         Sent {
             queue: self.queue,
             sequence: self.sequence,
             id: self.id,
-            content: &self.content,
+            content,
             group: self.group.as_ref(),
             deduplication: self.deduplication.as_ref(),
             identity: self.identity,
@@ -581,23 +575,24 @@ fn put_extended(out: &mut Vec<u8>, extended: &Extended<'_>) {
     });
 }
 
-struct RewrittenParts {
+/// What stands before a new content.
+struct RewrittenHead {
     id: MessageId,
     group: Option<GroupId>,
     deduplication: Option<DeduplicationId>,
-    content: Content,
 }
 
-struct ExtendedParts {
+/// An extended lease's record before its new content, if it brings one.
+struct ExtendedHead {
     queue: QueueId,
     sequence: Sequence,
     until: Timestamp,
     nonce: Option<u64>,
     returns: Return,
-    content: Option<RewrittenParts>,
+    content: Option<RewrittenHead>,
 }
 
-impl ExtendedParts {
+impl ExtendedHead {
     fn read(from: &mut Reader<'_>, record: &Bytes) -> Option<Self> {
         let (queue, sequence, until) =
             (QueueId(from.number()?), Sequence(from.number()?), Timestamp(from.number()?));
@@ -608,23 +603,23 @@ impl ExtendedParts {
             let group = read_option(from, |from| Some(GroupId(Text::from_utf8(slice(from, record)?)?)))?;
             let deduplication =
                 read_option(from, |from| Some(DeduplicationId(Text::from_utf8(slice(from, record)?)?)))?;
-            Some(RewrittenParts { id, group, deduplication, content: read_content_parts(from, record)? })
+            Some(RewrittenHead { id, group, deduplication })
         })?;
         Some(Self { queue, sequence, until, nonce, returns, content })
     }
 
-    fn extended(&self) -> Extended<'_> {
+    fn extended<'a>(&'a self, content: Option<&'a Content>) -> Extended<'a> {
         Extended {
             queue: self.queue,
             sequence: self.sequence,
             until: self.until,
             nonce: self.nonce,
             returns: self.returns,
-            content: self.content.as_ref().map(|parts| Rewritten {
-                id: parts.id,
-                content: &parts.content,
-                group: parts.group.as_ref(),
-                deduplication: parts.deduplication.as_ref(),
+            content: self.content.as_ref().zip(content).map(|(head, content)| Rewritten {
+                id: head.id,
+                content,
+                group: head.group.as_ref(),
+                deduplication: head.deduplication.as_ref(),
             }),
         }
     }

@@ -1,12 +1,46 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low ones first.
 
+/// Numbers below this have at most eight bytes, and can be spread over them in a register.
+const LONG: u64 = 1 << 56;
+
 /// Appends a number.
-pub fn put(out: &mut Vec<u8>, mut number: u64) {
+#[inline]
+pub fn put(out: &mut Vec<u8>, number: u64) {
+    if number < 0x80 {
+        out.push(number as u8);
+    } else if number < LONG {
+        // A few shifts instead of a loop with a branch a byte: every record has several instants and numbers.
+        let bytes = (70 - number.leading_zeros()) / 7;
+        let all_but_the_last = (1 << (8 * (bytes - 1))) - 1;
+        let spread = spread(number) | (0x8080_8080_8080_8080 & all_but_the_last);
+        let end = out.len() + bytes as usize;
+        out.extend_from_slice(&spread.to_le_bytes());
+        out.truncate(end);
+    } else {
+        put_long(out, number);
+    }
+}
+
+fn put_long(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
     }
     out.push(number as u8);
+}
+
+/// The groups of seven bits of a number below [`LONG`], each in a byte of its own: halves, quarters, eighths.
+fn spread(number: u64) -> u64 {
+    let number = (number & 0x0fff_ffff) | (number & 0x00ff_ffff_f000_0000) << 4;
+    let number = (number & 0x0000_3fff_0000_3fff) | (number & 0x0fff_c000_0fff_c000) << 2;
+    (number & 0x007f_007f_007f_007f) | (number & 0x3f80_3f80_3f80_3f80) << 1
+}
+
+/// The number whose groups of seven bits these are.
+fn gather(spread: u64) -> u64 {
+    let number = (spread & 0x007f_007f_007f_007f) | (spread & 0x7f00_7f00_7f00_7f00) >> 1;
+    let number = (number & 0x0000_3fff_0000_3fff) | (number & 0x3fff_0000_3fff_0000) >> 2;
+    (number & 0x0fff_ffff) | (number & 0x0fff_ffff_0000_0000) >> 4
 }
 
 /// Appends a number that may be negative; small ones of either sign are short.
@@ -50,7 +84,33 @@ impl<'a> Reader<'a> {
     }
 
     /// A number.
+    #[inline]
     pub fn number(&mut self) -> Option<u64> {
+        match self.rest.split_first()? {
+            (byte, rest) if *byte < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(*byte))
+            }
+            _ => self.number_of_several_bytes(),
+        }
+    }
+
+    fn number_of_several_bytes(&mut self) -> Option<u64> {
+        if let Some(next) = self.rest.first_chunk() {
+            let next = u64::from_le_bytes(*next);
+            let last = !next & 0x8080_8080_8080_8080;
+            if last != 0 {
+                // Everything through the last byte's topmost bit, which is not set there.
+                let whole = next & (last ^ (last - 1));
+                self.rest = self.rest.get(last.trailing_zeros() as usize / 8 + 1..)?;
+                return Some(gather(whole));
+            }
+        }
+        self.number_bytewise()
+    }
+
+    /// A number of more than eight bytes, or at the very end.
+    fn number_bytewise(&mut self) -> Option<u64> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -92,14 +152,29 @@ mod tests {
 
     #[test]
     fn numbers_survive_their_bytes() {
-        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
-            let mut bytes = Vec::new();
+        for number in (0..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, u64::MAX >> bit, 0xa5a5 << bit]) {
+            let (mut bytes, mut plain) = (Vec::new(), Vec::new());
             put(&mut bytes, number);
+            put_long(&mut plain, number);
+            assert_eq!(bytes, plain, "{number:#x}");
             put_signed(&mut bytes, number.cast_signed());
-            let mut reader = Reader::new(&bytes);
-            assert_eq!(reader.number(), Some(number));
-            assert_eq!(reader.signed(), Some(number.cast_signed()));
-            assert!(reader.is_empty());
+            for padding in 0..9 {
+                bytes.extend(std::iter::repeat_n(0xff, padding));
+                let mut reader = Reader::new(&bytes);
+                assert_eq!(reader.number(), Some(number));
+                assert_eq!(reader.signed(), Some(number.cast_signed()));
+                assert_eq!(reader.rest().len(), padding);
+                bytes.truncate(bytes.len() - padding);
+            }
+        }
+    }
+
+    #[test]
+    fn number_cut_short_is_refused() {
+        for bit in 7..64 {
+            let mut bytes = Vec::new();
+            put(&mut bytes, 1 << bit);
+            assert!((0..bytes.len()).all(|end| Reader::new(&bytes[..end]).number().is_none()));
         }
     }
 
