@@ -2,12 +2,12 @@
 
 use kew_core::{EventKind, MoveReason, QueueId, Sequence, TaskState, Timestamp};
 
-use super::Ledger;
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::item::{Item, Lease, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf};
+use super::{Ledger, list};
 
 /// Finished tasks that are remembered.
 const FINISHED_TASKS: usize = 100;
@@ -108,8 +108,7 @@ impl<S: Shelf> Ledger<S> {
             }
         }
         self.names.insert(queue.key.clone(), id);
-        self.dirty.insert(id);
-        self.register(id);
+        self.changed(id);
         self.free(id);
     }
 
@@ -139,9 +138,12 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Notes that a queue changed: the next checkpoint writes it, and its next instant may be another.
-    fn changed(&mut self, queue: QueueId) {
-        self.dirty.insert(queue);
-        self.register(queue);
+    pub(super) fn changed(&mut self, queue: QueueId) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        if !std::mem::replace(&mut book.changed, true) {
+            self.dirty.insert(queue);
+        }
+        list(&mut self.due, book);
     }
 
     pub(super) fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, place: Place) {

@@ -64,6 +64,8 @@ pub(crate) struct Book {
     pub registered: Timestamp,
     /// Whether a lease found less than it could because too many were running.
     pub limited: bool,
+    /// Whether this queue stands among those changed since the last checkpoint.
+    pub changed: bool,
     stored: u64,
     in_flight: u64,
     delayed: u64,
@@ -90,6 +92,7 @@ impl Book {
             epoch: 0,
             registered: NO_INSTANT,
             limited: false,
+            changed: false,
             stored: 0,
             in_flight: 0,
             delayed: 0,

@@ -68,7 +68,9 @@ impl Lane {
         if self.live == 0 {
             return None;
         }
-        self.drop_empty_front();
+        if self.blocks.front()?.live() == 0 {
+            self.drop_empty_front();
+        }
         let block = self.blocks.front_mut()?;
         block.open();
         block.front()
@@ -77,9 +79,12 @@ impl Lane {
     /// Takes the first message out.
     pub(crate) fn pop_front(&mut self) -> Option<Item> {
         self.front()?;
-        let item = self.blocks.front_mut()?.pop_front()?;
+        let block = self.blocks.front_mut()?;
+        let item = block.pop_front()?;
         self.live -= 1;
-        self.drop_empty_front();
+        if block.live() == 0 {
+            self.drop_empty_front();
+        }
         Some(item)
     }
 

@@ -187,7 +187,7 @@ impl<S: Shelf> Ledger<S> {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let moved = book.relocate(range, to);
         if !moved.is_empty() {
-            self.dirty.insert(queue);
+            self.changed(queue);
         }
         for (old, new) in moved {
             self.shelf.vacate(old);
@@ -226,14 +226,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// Lists a queue under its next instant.
     fn register(&mut self, queue: QueueId) {
-        let Some(book) = self.books.get_mut(&queue) else { return };
-        let next = book.next_instant();
-        if next < book.registered {
-            if book.registered != Timestamp::NEVER {
-                self.due.remove(&(book.registered, queue));
-            }
-            book.registered = next;
-            self.due.insert((next, queue));
+        if let Some(book) = self.books.get_mut(&queue) {
+            list(&mut self.due, book);
         }
     }
 
@@ -264,7 +258,9 @@ impl<S: Shelf> Ledger<S> {
         let departures = if self.replaying { usize::MAX } else { self.departures_left };
         let happened = book.pass(at, departures);
         self.departures_left -= happened.departing.len().min(self.departures_left);
-        self.dirty.insert(queue);
+        if !std::mem::replace(&mut book.changed, true) {
+            self.dirty.insert(queue);
+        }
         for item in &happened.expired {
             self.shelf.vacate(item.place());
             self.history.expired(at, queue, item.sequence);
@@ -281,5 +277,17 @@ impl<S: Shelf> Ledger<S> {
         for sequence in happened.departing {
             self.depart_when_due(at, queue, sequence);
         }
+    }
+}
+
+/// Lists a queue under its next instant, if that is earlier than the one it is listed under.
+fn list(due: &mut BTreeSet<(Timestamp, QueueId)>, book: &mut Book) {
+    let (next, queue) = (book.next_instant(), book.queue.id);
+    if next < book.registered {
+        if book.registered != Timestamp::NEVER {
+            due.remove(&(book.registered, queue));
+        }
+        book.registered = next;
+        due.insert((next, queue));
     }
 }

@@ -117,6 +117,13 @@ impl Ready {
         }
     }
 
+    fn front_sequence(&mut self) -> Option<Sequence> {
+        if self.aside.is_empty() && self.folded.is_empty() {
+            return self.lane.front().map(|item| item.sequence);
+        }
+        self.first().map(|(key, _)| key.1)
+    }
+
     /// Takes the next message out.
     pub(crate) fn pop_front(&mut self) -> Option<Item> {
         if self.aside.is_empty() && self.folded.is_empty() {
@@ -146,7 +153,7 @@ impl Ready {
 
     /// Takes message `sequence` out, wherever it stands.
     pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
-        if self.front().is_some_and(|item| item.sequence == sequence) {
+        if self.front_sequence() == Some(sequence) {
             return self.pop_front();
         }
         if let Some(rank) = self.aside_keys.get(&sequence) {

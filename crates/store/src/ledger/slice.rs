@@ -26,13 +26,23 @@ pub const GENERATION_KEYS: u64 = 1 << 63;
 impl<S: Shelf> Ledger<S> {
     /// Begins a checkpoint: the keys of the queues to be written anew. The others are unchanged since the last one.
     pub fn begin_checkpoint(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.dirty).into_iter().map(|queue| queue.0).collect()
+        let changed = std::mem::take(&mut self.dirty);
+        for queue in &changed {
+            if let Some(book) = self.books.get_mut(queue) {
+                book.changed = false;
+            }
+        }
+        changed.into_iter().map(|queue| queue.0).collect()
     }
 
     /// A checkpoint that was begun failed: these must be written by the next one.
     pub fn mark_changed(&mut self, keys: &[u64]) {
-        self.dirty
-            .extend(keys.iter().map(|key| QueueId(*key)).filter(|queue| self.books.contains_key(queue)));
+        for queue in keys.iter().map(|key| QueueId(*key)) {
+            if let Some(book) = self.books.get_mut(&queue) {
+                book.changed = true;
+                self.dirty.insert(queue);
+            }
+        }
     }
 
     /// The keys of all queues there are.

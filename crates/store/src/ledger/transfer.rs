@@ -173,7 +173,7 @@ impl<S: Shelf> Ledger<S> {
         self.next_queue = self.next_queue.max(id.0 + 1);
         self.names.insert(carried.queue.key.clone(), id);
         self.books.insert(id, Box::new(book));
-        self.dirty.insert(id);
+        self.changed(id);
     }
 
     /// Puts a message there, whose content lies at its address. A lease becomes a delay until the lease's end, and one
@@ -210,8 +210,7 @@ impl<S: Shelf> Ledger<S> {
         };
         book.enter(item, now);
         self.shelf.occupy(carried.place);
-        self.dirty.insert(queue);
-        self.register(queue);
+        self.changed(queue);
     }
 
     /// Puts an account's document there.

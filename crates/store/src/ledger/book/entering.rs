@@ -57,7 +57,7 @@ impl Book {
         let item = match self.entries.remove(&sequence) {
             Some(entry) => {
                 self.alarms.remove(&(entry.alarm, sequence));
-                self.note_hold_ended(&entry.item, entry.hold);
+                self.note_hold_ended(&entry.item, &entry.hold);
                 if let Some(fifo) = &mut self.fifo {
                     fifo.remove(&mut self.groups, entry.node);
                 }
@@ -88,7 +88,7 @@ impl Book {
         self.groups.forget_empty(slot);
     }
 
-    pub(super) fn note_hold_ended(&mut self, item: &Item, hold: Hold) {
+    pub(super) fn note_hold_ended(&mut self, item: &Item, hold: &Hold) {
         match hold {
             Hold::Ready => {}
             Hold::Delayed => self.delayed -= 1,
@@ -114,6 +114,7 @@ impl Book {
             next_sequence: self.next_sequence,
             epoch: self.epoch + 1,
             registered: self.registered,
+            changed: self.changed,
             ..fresh
         };
         *self = kept;

@@ -49,21 +49,29 @@ impl Book {
         mut lease: Lease,
     ) -> Option<Item> {
         self.forget_departure(sequence);
-        let entry = self.lift(sequence)?;
-        let item = &mut entry.item;
-        lease.before = Some(Before {
-            nonce: item.nonce,
-            first_leased_at: item.first_leased_at,
-            lease_end: item.lease_end,
-        });
-        item.attempts = item.attempts.saturating_add(1);
-        if item.first_leased_at == NO_INSTANT {
-            item.first_leased_at = now;
+        if self.fifo.is_none()
+            && let Some(mut item) = self.ready.take(sequence)
+        {
+            lease.before = Some(count_attempt(&mut item, nonce, now));
+            self.lease_ready(item, lease);
+            return Some(item);
         }
-        item.nonce = nonce;
-        let item = *item;
+        let entry = self.lift(sequence)?;
+        lease.before = Some(count_attempt(&mut entry.item, nonce, now));
+        let item = entry.item;
         self.hold(sequence, Hold::Leased(lease), End::Back);
         Some(item)
+    }
+
+    /// The common case in one go: a message of a standard queue that was ready gets an entry, and is held at once.
+    fn lease_ready(&mut self, item: Item, lease: Lease) {
+        self.in_flight += 1;
+        self.groups.count_lease(item.group, 1);
+        let alarm = item.expires_at(self.retention()).min(lease.until);
+        if alarm != NO_INSTANT {
+            self.alarms.insert((alarm, item.sequence));
+        }
+        self.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node: 0 });
     }
 
     /// Sets what a message with an entry is doing, and everything that follows from it.
@@ -81,7 +89,7 @@ impl Book {
                 self.groups.count_lease(item.group, 1);
             }
         }
-        self.note_hold_ended(&item, old);
+        self.note_hold_ended(&item, &old);
         if let Some(fifo) = &mut self.fifo {
             fifo.set_stand(node, stand);
             fifo.regroup(&mut self.groups, item.group - 1, end);
@@ -262,4 +270,16 @@ impl Book {
             self.set_alarm(sequence);
         }
     }
+}
+
+/// A message is leased once more, under this nonce. Answers what that overwrote.
+fn count_attempt(item: &mut Item, nonce: u64, now: Timestamp) -> Before {
+    let before =
+        Before { nonce: item.nonce, first_leased_at: item.first_leased_at, lease_end: item.lease_end };
+    item.attempts = item.attempts.saturating_add(1);
+    if item.first_leased_at == NO_INSTANT {
+        item.first_leased_at = now;
+    }
+    item.nonce = nonce;
+    before
 }

@@ -57,6 +57,9 @@ impl<S: Shelf> Ledger<S> {
 
     fn depart(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, because: Because) -> bool {
         let Some(book) = self.books.get(&queue) else { return false };
+        if book.queue.policy.dead_letters.is_none() {
+            return false;
+        }
         let source = book.queue.clone();
         let Some(rule) = &source.policy.dead_letters else { return false };
         let Some((item, _)) = book.find(sequence) else { return false };

@@ -21,6 +21,8 @@ struct Checked<'a> {
     message: &'a NewMessage,
     identity: Option<Identity>,
     visible_at: Timestamp,
+    /// Its first send, if that was put away.
+    away: Option<First>,
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -31,36 +33,30 @@ impl<S: Shelf> Ledger<S> {
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
             let visible_at = now.plus(delay::of_new_message(message.delay, &queue.policy)?);
-            checked.push(Checked { message, identity, visible_at });
+            checked.push(Checked { message, identity, visible_at, away: None });
         }
-        if queue.policy.kind.is_fifo() {
+        let is_fifo = queue.policy.kind.is_fifo();
+        if is_fifo {
             self.sends.forget_closed(now);
             if self.sends.len() + checked.len() > self.bounds.deduplication_ids_max {
                 return Err(StoreError::Overloaded { what: "the number of deduplication ids remembered" });
             }
         }
         self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
-        let firsts = checked
-            .iter()
-            .map(|checked| self.put_away(now, &queue, epoch, checked))
-            .collect::<Result<SmallVec<[_; 1]>, _>>()?;
-        let sent = checked
-            .iter()
-            .zip(firsts)
-            .map(|(checked, first)| self.send_one(now, &queue, epoch, checked, first));
+        if is_fifo {
+            for checked in &mut checked {
+                checked.away = self.put_away(now, &queue, epoch, checked)?;
+            }
+        }
+        let sent = checked.iter().map(|checked| self.send_one(now, &queue, epoch, checked));
         Ok(Outcome::Sent(sent.collect()))
     }
 
-    fn send_one(
-        &mut self,
-        now: Timestamp,
-        queue: &Queue,
-        epoch: u32,
-        checked: &Checked<'_>,
-        away: Option<First>,
-    ) -> Sent {
+    fn send_one(&mut self, now: Timestamp, queue: &Queue, epoch: u32, checked: &Checked<'_>) -> Sent {
         let identity = checked.identity.as_ref().map(|identity| self.identity_hash(queue, epoch, identity));
-        if let Some(first) = away.or_else(|| identity.and_then(|identity| self.sends.find(identity, now))) {
+        if let Some(first) =
+            checked.away.or_else(|| identity.and_then(|identity| self.sends.find(identity, now)))
+        {
             return Sent {
                 id: first.id,
                 sequence: first.sequence,
