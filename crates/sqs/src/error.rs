@@ -45,6 +45,12 @@ impl WireError {
         self
     }
 
+    /// The same under another code.
+    pub(crate) fn coded(mut self, code: Code) -> Self {
+        self.code = code;
+        self
+    }
+
     /// The same, with what our log should say of it.
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
@@ -273,6 +279,17 @@ impl Code {
             Self::InternalFailure => ("com.amazon.coral.service#InternalFailure", "InternalFailure", 500),
         };
         Look { json, query, status, fault: if status < 500 { Fault::Sender } else { Fault::Receiver } }
+    }
+
+    /// The Query protocol's code without the family some have in front, as entries of batches tell it.
+    pub(crate) fn short(self) -> &'static str {
+        let query = self.look().query;
+        query.strip_prefix("AWS.SimpleQueueService.").unwrap_or(query)
+    }
+
+    /// Whether the client is to blame.
+    pub(crate) fn is_of_sender(self) -> bool {
+        self.look().fault == Fault::Sender
     }
 
     fn usual_text(self) -> &'static str {

@@ -8,16 +8,22 @@ mod action;
 mod annotations;
 mod attributes;
 mod auth;
+mod batch;
 mod decode;
 mod documents;
+mod draft;
 mod encode;
 pub mod error;
 mod intervals;
 mod limits;
 mod listing;
+mod message_attributes;
 mod names;
 mod ops;
+mod receipts;
 mod route;
+mod shown;
+mod system_attributes;
 mod tags;
 mod tasks;
 
@@ -160,6 +166,10 @@ impl Context<'_> {
             Action::SendMessage => ops::send_message(self).await,
             Action::ReceiveMessage => ops::receive_message(self).await,
             Action::DeleteMessage => ops::delete_message(self).await,
+            Action::SendMessageBatch => ops::send_message_batch(self).await,
+            Action::DeleteMessageBatch => ops::delete_message_batch(self).await,
+            Action::ChangeMessageVisibility => ops::change_message_visibility(self).await,
+            Action::ChangeMessageVisibilityBatch => ops::change_message_visibility_batch(self).await,
             Action::CreateQueue => ops::create_queue(self).await,
             Action::GetQueueUrl => ops::get_queue_url(self),
             Action::ListQueues => ops::list_queues(self),

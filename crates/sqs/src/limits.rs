@@ -58,6 +58,10 @@ pub(crate) const VISIBILITY_TOTAL: Duration = Duration::from_secs(43_200);
 /// Bytes of bodies in one reply to a receive; the first message always fits.
 pub(crate) const RECEIVE_BODY_BYTES: u64 = 8 << 20;
 
+/// Bytes of bodies and attributes in one batch of sends.
+pub(crate) const BATCH_BYTES: usize = 1_048_576;
+
+const ID_LENGTH: usize = 128;
 const QUEUE_NAME_LENGTH: usize = 80;
 
 /// The end of a FIFO queue's name, which counts in its length.
@@ -84,20 +88,29 @@ pub(crate) fn check_queue_name(name: &str, fifo: bool) -> Result<(), WireError> 
     Err(WireError::new(Code::InvalidParameterValue).saying(text))
 }
 
-/// Refuses a body with characters outside `#x9 | #xA | #xD | #x20-#xD7FF | #xE000-#xFFFD | #x10000-#x10FFFF`.
-pub(crate) fn check_characters(body: &str) -> Result<(), WireError> {
-    let bytes = body.as_bytes();
+/// What SQS says of characters that XML forbids.
+pub(crate) const INVALID_CHARACTERS: &str = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF";
+
+/// Whether a text holds no characters outside `#x9 | #xA | #xD | #x20-#xD7FF | #xE000-#xFFFD | #x10000-#x10FFFF`.
+pub(crate) fn is_legal_text(text: &str) -> bool {
     // One pass that a compiler turns into wide compares; only what looks suspicious is looked at closely.
-    let suspicious = bytes.iter().fold(false, |found, byte| found | (*byte < 0x20) | (*byte == 0xef));
+    let suspicious = text.bytes().fold(false, |found, byte| found | (byte < 0x20) | (byte == 0xef));
     let is_legal = |c: char| match c {
         '\t' | '\n' | '\r' => true,
         c => c >= ' ' && c != '\u{fffe}' && c != '\u{ffff}',
     };
-    if !suspicious || body.chars().all(is_legal) {
+    !suspicious || text.chars().all(is_legal)
+}
+
+/// Refuses what cannot be the id of a group, of a send or of a receive attempt.
+pub(crate) fn check_id(name: &str, id: &str) -> Result<(), WireError> {
+    if (1..=ID_LENGTH).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    let text = "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF";
-    Err(WireError::new(Code::InvalidMessageContents).saying(text))
+    let reason = format!(
+        "{name} can only include alphanumeric and punctuation characters. 1 to {ID_LENGTH} in length."
+    );
+    Err(WireError::invalid_value(name, id, &reason))
 }
 
 #[cfg(test)]
@@ -141,10 +154,22 @@ mod tests {
     #[test]
     fn characters_xml_forbids_are_refused_and_no_others() {
         for legal in ["\t\n\r ~", "é\u{d7ff}\u{e000}\u{fffd}\u{10000}\u{10ffff}", "ﬀ\u{feff}"] {
-            assert_eq!(check_characters(legal), Ok(()), "{legal:?}");
+            assert!(is_legal_text(legal), "{legal:?}");
         }
         for illegal in ["\0", "a\u{1f}", "\u{b}", "\u{fffe}", "\u{ffff}"] {
-            assert!(check_characters(illegal).is_err(), "{illegal:?}");
+            assert!(!is_legal_text(illegal), "{illegal:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_printable_ascii_without_spaces() {
+        let (longest, too_long) = ("i".repeat(128), "i".repeat(129));
+        let punctuation = r##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
+        for legal in ["a", "Z9", punctuation, longest.as_str()] {
+            assert_eq!(check_id("MessageGroupId", legal), Ok(()), "{legal}");
+        }
+        for illegal in ["", " ", "group 123", "é", "a\n", "\u{7f}", too_long.as_str()] {
+            assert!(check_id("MessageGroupId", illegal).is_err(), "{illegal}");
         }
     }
 }

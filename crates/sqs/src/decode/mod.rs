@@ -3,9 +3,10 @@
 //! Texts are borrowed from the body where they hold no escapes. Unknown members are ignored, `null` counts as absent.
 //! A form of the Query protocol becomes such a body first ([`query`]).
 
+mod blob;
+mod bounded;
 mod pairs;
 pub(crate) mod query;
-mod requests;
 mod text;
 
 use bytes::Bytes;
@@ -13,8 +14,9 @@ use serde::Deserialize;
 
 use crate::error::{Code, WireError};
 
+pub(crate) use blob::Blob;
+pub(crate) use bounded::Bounded;
 pub(crate) use pairs::Pairs;
-pub(crate) use requests::{DeleteMessage, ReceiveMessage, SendMessage};
 pub(crate) use text::Text;
 
 /// Reads a request's body; an empty one is an empty object.

@@ -304,6 +304,8 @@ pub(crate) fn push_escaped(xml: &mut Vec<u8>, text: &str) {
             b'>' => xml.extend_from_slice(b"&gt;"),
             b'"' => xml.extend_from_slice(b"&quot;"),
             b'\r' => xml.extend_from_slice(b"&#xD;"),
+            // No XML can hold these; only refusals that quote what was sent could.
+            0..0x20 if !matches!(byte, b'\t' | b'\n') => xml.extend_from_slice("\u{fffd}".as_bytes()),
             byte => xml.push(byte),
         }
     }

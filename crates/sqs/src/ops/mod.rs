@@ -1,7 +1,10 @@
 //! One file per action: bytes to a checked request, their words to ours, one step down, our words to theirs.
 
+mod change_message_visibility;
+mod change_message_visibility_batch;
 mod create_queue;
 mod delete_message;
+mod delete_message_batch;
 mod delete_queue;
 mod get_queue_url;
 mod list_dead_letter_source_queues;
@@ -12,9 +15,13 @@ mod queue_attributes;
 mod queue_tags;
 mod receive_message;
 mod send_message;
+mod send_message_batch;
 
+pub(crate) use change_message_visibility::change_message_visibility;
+pub(crate) use change_message_visibility_batch::change_message_visibility_batch;
 pub(crate) use create_queue::create_queue;
 pub(crate) use delete_message::delete_message;
+pub(crate) use delete_message_batch::delete_message_batch;
 pub(crate) use delete_queue::delete_queue;
 pub(crate) use get_queue_url::get_queue_url;
 pub(crate) use list_dead_letter_source_queues::list_dead_letter_source_queues;
@@ -25,6 +32,7 @@ pub(crate) use queue_attributes::{queue_attributes, set_queue_attributes};
 pub(crate) use queue_tags::{list_queue_tags, tag_queue, untag_queue};
 pub(crate) use receive_message::receive_message;
 pub(crate) use send_message::send_message;
+pub(crate) use send_message_batch::send_message_batch;
 
 use kew_core::Queue;
 use kew_http::Reply;

@@ -15,7 +15,7 @@ use kew_http::{Drain, Guard, Limits, Listener, Shared};
 use kew_sqs::{Settings, Sqs};
 use kew_store::{MemoryStore, Store};
 use kew_store_log::{LogOptions, LogStore, RealDisk, SegmentOptions};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -137,6 +137,27 @@ impl House {
         self.ask(action, &body.to_string()).await
     }
 
+    /// A message sent with these further members; its answer.
+    pub async fn send_to(&self, queue: &str, body: &str, further: Value) -> Answer {
+        self.call("SendMessage", with(json!({"QueueUrl": queue, "MessageBody": body}), further)).await
+    }
+
+    /// A receive with these further members; its answer.
+    pub async fn receive(&self, queue: &str, further: Value) -> Answer {
+        self.call("ReceiveMessage", with(json!({"QueueUrl": queue}), further)).await
+    }
+
+    /// A deletion by this handle; its answer.
+    pub async fn delete(&self, queue: &str, handle: &str) -> Answer {
+        self.call("DeleteMessage", json!({"QueueUrl": queue, "ReceiptHandle": handle})).await
+    }
+
+    /// A change of visibility by this handle; its answer.
+    pub async fn change(&self, queue: &str, handle: &str, seconds: i64) -> Answer {
+        let members = json!({"QueueUrl": queue, "ReceiptHandle": handle, "VisibilityTimeout": seconds});
+        self.call("ChangeMessageVisibility", members).await
+    }
+
     /// One action over the Query protocol, as a form sent to `/`.
     pub async fn query(&self, form: &str) -> Answer {
         let request = format!(
@@ -157,6 +178,13 @@ impl House {
         self.ask("SendMessage", &format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#)).await.ok();
         self.ask("ReceiveMessage", &format!(r#"{{"QueueUrl":"{queue}"}}"#)).await.text("ReceiptHandle")
     }
+}
+
+fn with(mut members: Value, further: Value) -> Value {
+    if let (Value::Object(members), Value::Object(further)) = (&mut members, further) {
+        members.extend(further);
+    }
+    members
 }
 
 /// One connection.
@@ -235,6 +263,12 @@ impl Answer {
         self.json().get("Messages").and_then(Value::as_array).cloned().unwrap_or_default()
     }
 
+    /// The receipt handles of a receive's messages.
+    pub fn handles(&self) -> Vec<String> {
+        let handle = |message: &Value| message["ReceiptHandle"].as_str().expect("each has one").to_owned();
+        self.messages().iter().map(handle).collect()
+    }
+
     /// The bodies of a receive's messages.
     pub fn bodies(&self) -> Vec<String> {
         let body = |message: &Value| message["Body"].as_str().expect("each has a body").to_owned();
@@ -251,11 +285,17 @@ impl Answer {
         found.unwrap_or_else(|| panic!("no {name} in {}", self.body)).to_owned()
     }
 
+    /// An `InvalidParameterValue` that says this.
+    #[track_caller]
+    pub fn is_invalid(&self, message: &str) {
+        let kind = "com.amazon.coral.service#InvalidParameterValueException";
+        self.is_error(400, kind, "InvalidParameterValue;Sender", message);
+    }
+
     /// Status, `__type`, `x-amzn-query-error` and message of an error.
     #[track_caller]
     pub fn is_error(&self, status: u16, kind: &str, query: &str, message: &str) {
-        let escaped = message.replace('"', "\\\"");
-        let body = format!("{{\"__type\":\"{kind}\",\"message\":\"{escaped}\"}}");
+        let body = format!(r#"{{"__type":"{kind}","message":{}}}"#, json!(message));
         assert_eq!((self.status, self.body.as_str()), (status, body.as_str()));
         assert_eq!(self.header("x-amzn-query-error"), Some(query));
         assert_eq!(self.header("content-type"), Some("application/x-amz-json-1.0"));

@@ -1,8 +1,18 @@
 //! Request bytes in; exact status, headers and body out. The engine below has a clock that stands and chance that counts,
 //! so that every byte of a reply is known, over each store (`house`).
 
+mod batches;
+mod dead_letters;
 mod errors;
+mod fair_queues;
+mod fifo;
 mod house;
+mod in_flight;
+mod long_polls;
+mod message_attributes;
 mod messages;
+mod other_dialects;
 mod queues;
+mod system_attributes;
 mod transport;
+mod visibility;

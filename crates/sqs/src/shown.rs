@@ -1,0 +1,71 @@
+//! A body as SQS shows it, whoever sent it.
+//!
+//! SQS knows texts, and of those only what XML can carry. Text and JSON of other front-ends are shown as they are, unless
+//! they hold a character XML forbids; that and binary bodies are shown as Base64.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kew_core::{Content, ContentType};
+
+use crate::annotations::{self, Annotations, Hash};
+use crate::limits;
+
+/// A body, and its hash.
+pub(crate) struct Shown<'a> {
+    pub(crate) body: Cow<'a, str>,
+    pub(crate) hash: Hash,
+}
+
+impl<'a> Shown<'a> {
+    /// What SQS sent was checked and hashed then; everything else is now.
+    pub(crate) fn of(content: &'a Content, annotations: Option<&Annotations<'_>>) -> Self {
+        let text = match content.content_type {
+            ContentType::Text | ContentType::Json => std::str::from_utf8(&content.body).ok(),
+            ContentType::Bytes | ContentType::V8 => None,
+        };
+        if let (Some(text), Some(annotations)) = (text, annotations) {
+            return Self { body: Cow::Borrowed(text), hash: annotations.body_hash };
+        }
+        let body = match text.filter(|text| limits::is_legal_text(text)) {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(STANDARD.encode(&content.body)),
+        };
+        let hash = annotations::hash(body.as_bytes());
+        Self { body, hash }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::Notes;
+    use bytes::Bytes;
+
+    #[test]
+    fn bodies_of_others_are_shown_as_text_or_as_base64_and_hashed_as_shown() {
+        for (content_type, body, shown) in [
+            (ContentType::Text, &b"abc"[..], "abc"),
+            (ContentType::Json, b"{\"a\":\"\xc3\xa9\"}", "{\"a\":\"é\"}"),
+            (ContentType::Text, b"a\0", "YQA="),
+            (ContentType::Json, b"\"\x0b\"", "Igsi"),
+            (ContentType::Text, "\u{ffff}".as_bytes(), "77+/"),
+            (ContentType::Text, b"\xff", "/w=="),
+            (ContentType::Bytes, b"abc", "YWJj"),
+            (ContentType::V8, b"\xff\x0f", "/w8="),
+        ] {
+            let content = Content { content_type, body: Bytes::from_static(body), ..Content::default() };
+            let found = Shown::of(&content, None);
+            assert_eq!((&*found.body, found.hash), (shown, annotations::hash(shown.as_bytes())));
+        }
+    }
+
+    #[test]
+    fn the_hash_of_the_send_is_handed_back() {
+        let annotations = Notes { body_hash: [7; 16], ..Notes::default() }.write();
+        let content = Content { body: Bytes::from_static(b"abc"), annotations, ..Content::default() };
+        let shown = Shown::of(&content, annotations::read(&content).as_ref());
+        assert_eq!((&*shown.body, shown.hash), ("abc", [7; 16]));
+    }
+}

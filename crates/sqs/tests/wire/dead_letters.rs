@@ -1,0 +1,65 @@
+//! What a message keeps on its way to a dead-letter queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy, QueueKey};
+use serde_json::{Value, json};
+
+use super::house::House;
+
+fn redriven(policy: Policy) -> Policy {
+    let target = QueueKey::new(AccountId(0), "us-east-1", "dead");
+    let rule = DeadLetterRule {
+        attempts_max: 1,
+        then: DeadLetterAction::MoveTo(target),
+        carries: Carries::History,
+        written_by: Arc::from("sqs"),
+    };
+    Policy { dead_letters: Some(rule), ..policy }
+}
+
+/// A message that died: as it was received first, and as it was then.
+async fn died(policy: Policy, further: Value) -> (Value, Value) {
+    let house = House::open().await;
+    house.queue("dead", policy.clone()).await;
+    house.queue("orders", redriven(policy)).await;
+    house.send_to("orders", "m", further).await.ok();
+    house.advance(Duration::from_secs(5)).await;
+    let all = json!({"AttributeNames": ["All"], "MessageAttributeNames": ["All"]});
+    let first = house.receive("orders", all.clone()).await.messages().remove(0);
+    house.advance(Duration::from_secs(30)).await;
+    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
+    (first, house.receive("dead", all).await.messages().remove(0))
+}
+
+#[tokio::test]
+async fn a_dead_letter_keeps_itself_and_goes_on_counting() {
+    // [rec] spec 8: id, body, attributes, SentTimestamp and trace are kept, the count goes on (1 + 1 = 2),
+    // DeadLetterQueueSourceArn appears.
+    let further = json!({
+        "MessageAttributes": {"k": {"DataType": "String", "StringValue": "x"}},
+        "MessageSystemAttributes": {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}},
+        "MessageGroupId": "tenant",
+    });
+    let (first, dead) = died(Policy::standard(), further).await;
+    for member in ["MessageId", "Body", "MD5OfBody", "MessageAttributes", "MD5OfMessageAttributes"] {
+        assert_eq!(first[member], dead[member], "{member}");
+    }
+    assert_eq!(first["Attributes"]["ApproximateReceiveCount"], "1");
+    assert!(first["Attributes"].get("DeadLetterQueueSourceArn").is_none());
+    let mut expected = first["Attributes"].clone();
+    expected["ApproximateReceiveCount"] = json!("2");
+    expected["DeadLetterQueueSourceArn"] = json!("arn:aws:sqs:us-east-1:000000000000:orders");
+    assert_eq!(dead["Attributes"], expected);
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_a_fifo_queue_keeps_its_group_and_is_deduplicated_by_its_name() {
+    let further = json!({"MessageGroupId": "g", "MessageDeduplicationId": "own"});
+    let (first, dead) = died(Policy::fifo(), further).await;
+    assert_eq!(first["Attributes"]["MessageDeduplicationId"], "own");
+    assert_eq!(dead["Attributes"]["MessageDeduplicationId"], first["MessageId"]);
+    assert_eq!(dead["Attributes"]["MessageGroupId"], "g");
+    assert_eq!(dead["Attributes"]["SequenceNumber"].as_str().map(str::len), Some(20));
+}

@@ -1,0 +1,301 @@
+//! FIFO queues: groups, order, locks, deduplication, receive attempts.
+
+use std::time::Duration;
+
+use kew_core::command::Purge;
+use kew_core::{DeduplicationScope, Policy, QueueKind};
+use serde_json::json;
+
+use super::house::{Answer, House};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn with_queue(policy: Policy) -> House {
+    let house = House::open().await;
+    house.queue("orders", policy).await;
+    house
+}
+
+fn by_content(scope: DeduplicationScope) -> Policy {
+    Policy { kind: QueueKind::Fifo { scope, by_content: true }, ..Policy::fifo() }
+}
+
+/// A queue that deduplicates by content, with these messages; of each the part before the hyphen is its group.
+async fn with_messages(bodies: &[&str]) -> House {
+    let house = with_queue(by_content(DeduplicationScope::Queue)).await;
+    for body in bodies {
+        send(&house, body).await.ok();
+    }
+    house
+}
+
+async fn send(house: &House, body: &str) -> Answer {
+    let group = body.split('-').next().unwrap_or_default();
+    house.send_to("orders", body, json!({"MessageGroupId": group})).await
+}
+
+async fn take(house: &House, max: u32) -> Answer {
+    house.receive("orders", json!({"MaxNumberOfMessages": max})).await
+}
+
+const EXPIRED: &str = "The receipt handle has expired.";
+
+fn expired(handle: &str) -> String {
+    format!("Value {handle} for parameter ReceiptHandle is invalid. Reason: {EXPIRED}")
+}
+
+#[tokio::test]
+async fn a_receive_takes_all_it_can_of_one_group_and_goes_on_with_the_next() {
+    // [rec] spec 8a: the example of sends g1-m1, g2-m1, g1-m2, g1-m3.
+    let house = with_messages(&["g1-m1", "g2-m1", "g1-m2", "g1-m3"]).await;
+    assert_eq!(take(&house, 10).await.bodies(), ["g1-m1", "g1-m2", "g1-m3", "g2-m1"]);
+}
+
+#[tokio::test]
+async fn a_group_is_locked_until_all_its_messages_in_flight_are_deleted() {
+    // [rec] spec 8a: partial deletion keeps it locked, deleting all unlocks it at once; [seed] other groups go on.
+    let house = with_messages(&["g1-m1", "g1-m2", "g1-m3", "g2-m1"]).await;
+    let handles = take(&house, 2).await.handles();
+    assert_eq!(take(&house, 10).await.bodies(), ["g2-m1"]);
+    house.delete("orders", &handles[0]).await.ok();
+    assert_eq!(take(&house, 10).await.ok(), "{}");
+    house.delete("orders", &handles[1]).await.ok();
+    assert_eq!(take(&house, 10).await.bodies(), ["g1-m3"]);
+}
+
+#[tokio::test]
+async fn each_message_has_its_own_timeout_and_the_first_one_hidden_blocks() {
+    // [rec] spec 8a: three received; the second extended: the first alone returns; the first extended: none.
+    for (extended, returned) in [(1, &["g-1"][..]), (0, &[][..])] {
+        let house = with_messages(&["g-1", "g-2", "g-3"]).await;
+        let handles = take(&house, 3).await.handles();
+        house.change("orders", &handles[extended], 600).await.ok();
+        house.advance(SECOND * 30).await;
+        assert_eq!(take(&house, 10).await.bodies(), returned);
+    }
+    // [rec] spec 8a: the head made visible while the second is in flight: only the head.
+    let house = with_messages(&["g-1", "g-2", "g-3"]).await;
+    let handles = take(&house, 2).await.handles();
+    house.change("orders", &handles[0], 0).await.ok();
+    assert_eq!(take(&house, 10).await.bodies(), ["g-1"]);
+}
+
+#[tokio::test]
+async fn a_group_that_was_served_goes_to_the_back() {
+    // [rec] spec 8a: group rotation with VisibilityTimeout 0.
+    let house = with_messages(&["g1-m1", "g1-m2", "g2-m1", "g2-m2", "g3-m1"]).await;
+    let taken = house.receive("orders", json!({"MaxNumberOfMessages": 3, "VisibilityTimeout": 0})).await;
+    assert_eq!(taken.bodies(), ["g1-m1", "g1-m2", "g2-m1"]);
+    assert_eq!(take(&house, 10).await.bodies(), ["g3-m1", "g1-m1", "g1-m2", "g2-m1", "g2-m2"]);
+}
+
+#[tokio::test]
+async fn a_handle_is_good_through_the_millisecond_its_timeout_ends_in() {
+    // [seed] spec 8a: delete after the timeout fails; [rec] its text; an extension in time keeps the handle good.
+    let house = with_messages(&["g-1"]).await;
+    let handle = take(&house, 1).await.handles().remove(0);
+    house.advance(SECOND * 30 + Duration::from_millis(1)).await;
+    house.delete("orders", &handle).await.is_invalid(&expired(&handle));
+    house.change("orders", &handle, 30).await.is_invalid(&expired(&handle));
+    let handle = take(&house, 1).await.handles().remove(0);
+    house.advance(SECOND * 20).await;
+    house.change("orders", &handle, 30).await.ok();
+    house.advance(SECOND * 30).await;
+    house.delete("orders", &handle).await.ok();
+    house.delete("orders", &handle).await.ok();
+    assert_eq!(take(&house, 1).await.ok(), "{}", "deleting again succeeds, too");
+}
+
+#[tokio::test]
+async fn an_older_handle_has_expired_once_the_message_was_received_again() {
+    let house = with_messages(&["g-1"]).await;
+    let taken = house.receive("orders", json!({"VisibilityTimeout": 0})).await;
+    let old = taken.handles().remove(0);
+    let new = take(&house, 1).await.handles().remove(0);
+    house.delete("orders", &old).await.is_invalid(&expired(&old));
+    house.change("orders", &old, 0).await.is_invalid(&expired(&old));
+    house.delete("orders", &new).await.ok();
+}
+
+#[tokio::test]
+async fn a_message_needs_a_group_and_something_to_tell_repeats_by() {
+    // [rec] spec 8a: codes and texts.
+    let house = with_queue(Policy::fifo()).await;
+    house.send_to("orders", "m", json!({"MessageDeduplicationId": "1"})).await.is_error(
+        400,
+        "com.amazon.coral.service#MissingRequiredParameterException",
+        "MissingParameter;Sender",
+        "The request must contain the parameter MessageGroupId.",
+    );
+    house.send_to("orders", "m", json!({"MessageGroupId": "g"})).await.is_invalid(
+        "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+    );
+    let reason = |name: &str| {
+        format!(
+            "Reason: {name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+        )
+    };
+    for (group, id, message) in [
+        (
+            "group 123",
+            "1",
+            format!("Value group 123 for parameter MessageGroupId is invalid. {}", reason("MessageGroupId")),
+        ),
+        ("", "1", format!("Value  for parameter MessageGroupId is invalid. {}", reason("MessageGroupId"))),
+        (
+            "g",
+            "",
+            format!(
+                "Value  for parameter MessageDeduplicationId is invalid. {}",
+                reason("MessageDeduplicationId")
+            ),
+        ),
+        (
+            "g",
+            "é",
+            format!(
+                "Value é for parameter MessageDeduplicationId is invalid. {}",
+                reason("MessageDeduplicationId")
+            ),
+        ),
+    ] {
+        let ids = json!({"MessageGroupId": group, "MessageDeduplicationId": id});
+        house.send_to("orders", "m", ids).await.is_invalid(&message);
+    }
+    assert_eq!(take(&house, 1).await.ok(), "{}");
+}
+
+#[tokio::test]
+async fn a_message_has_no_delay_of_its_own_and_zero_is_the_queues() {
+    // [rec] spec 8a: text (sic); 0 is accepted and the queue's delay still applies.
+    let house = with_queue(Policy { delay: SECOND * 10, ..by_content(DeduplicationScope::Queue) }).await;
+    house.send_to("orders", "m", json!({"MessageGroupId": "g", "DelaySeconds": 2})).await.is_invalid(
+        "Value 2 for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for this queue type.",
+    );
+    house.send_to("orders", "g-1", json!({"MessageGroupId": "g", "DelaySeconds": 0})).await.ok();
+    house.advance(SECOND * 9).await;
+    assert_eq!(take(&house, 1).await.ok(), "{}");
+    house.advance(SECOND).await;
+    assert_eq!(take(&house, 1).await.bodies(), ["g-1"]);
+}
+
+#[tokio::test]
+async fn a_repeat_is_accepted_with_the_first_ones_reply_and_not_delivered() {
+    // [doc, rec] spec 8a: the window is five minutes from the first send, also after the message was deleted.
+    let house = with_queue(Policy::fifo()).await;
+    let ids = json!({"MessageGroupId": "g", "MessageDeduplicationId": "1"});
+    let first = house.send_to("orders", "a", ids.clone()).await;
+    assert_eq!(first.text("SequenceNumber").len(), 20);
+    let handle = take(&house, 1).await.handles().remove(0);
+    house.delete("orders", &handle).await.ok();
+    house.advance(SECOND * 300 - Duration::from_millis(1)).await;
+    let repeat = house.send_to("orders", "b", ids.clone()).await;
+    for member in ["MessageId", "SequenceNumber"] {
+        assert_eq!(first.text(member), repeat.text(member));
+    }
+    assert_eq!(take(&house, 1).await.ok(), "{}");
+    house.advance(Duration::from_millis(1)).await;
+    let second = house.send_to("orders", "c", ids).await;
+    assert!(second.text("SequenceNumber") > first.text("SequenceNumber"));
+    assert_eq!(take(&house, 1).await.bodies(), ["c"]);
+}
+
+#[tokio::test]
+async fn ids_reach_over_the_queue_or_over_one_group() {
+    // [rec] spec 8a: scope `queue` and scope `messageGroup`.
+    for (scope, bodies) in
+        [(DeduplicationScope::Queue, &["a"][..]), (DeduplicationScope::Group, &["a", "b"][..])]
+    {
+        let house =
+            with_queue(Policy { kind: QueueKind::Fifo { scope, by_content: false }, ..Policy::fifo() }).await;
+        for (group, body) in [("g1", "a"), ("g2", "b")] {
+            let ids = json!({"MessageGroupId": group, "MessageDeduplicationId": "1"});
+            house.send_to("orders", body, ids).await.ok();
+        }
+        assert_eq!(take(&house, 10).await.bodies(), bodies);
+    }
+}
+
+#[tokio::test]
+async fn the_bodys_hash_stands_in_for_an_id_and_attributes_do_not_count() {
+    // [doc] spec 8a: SHA-256 of the body, told as MessageDeduplicationId; an explicit id wins.
+    let house = with_queue(by_content(DeduplicationScope::Queue)).await;
+    let attributes = json!({"k": {"DataType": "String", "StringValue": "x"}});
+    house.send_to("orders", "hello", json!({"MessageGroupId": "g"})).await.ok();
+    house
+        .send_to("orders", "hello", json!({"MessageGroupId": "g", "MessageAttributes": attributes}))
+        .await
+        .ok();
+    house
+        .send_to("orders", "hello", json!({"MessageGroupId": "g", "MessageDeduplicationId": "own"}))
+        .await
+        .ok();
+    let received =
+        house.receive("orders", json!({"MaxNumberOfMessages": 10, "AttributeNames": ["All"]})).await;
+    let ids: Vec<_> = received
+        .messages()
+        .iter()
+        .map(|message| message["Attributes"]["MessageDeduplicationId"].clone())
+        .collect();
+    assert_eq!(ids, ["2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824", "own"]);
+    let first = &received.messages()[0]["Attributes"];
+    assert_eq!(first["MessageGroupId"], "g");
+    assert_eq!(first["SequenceNumber"].as_str().map(str::len), Some(20));
+}
+
+#[tokio::test]
+async fn a_purge_forgets_the_ids() {
+    // [rec] spec 5.7: an id used before the purge delivers again after it; handles turn into no-ops.
+    let house = with_messages(&["g-1"]).await;
+    let handle = take(&house, 1).await.handles().remove(0);
+    let queue = house.engine.all_queues().remove(0).id;
+    house.engine.purge(Purge { queue }).await.expect("it is there");
+    house.delete("orders", &handle).await.ok();
+    send(&house, "g-1").await.ok();
+    assert_eq!(take(&house, 1).await.bodies(), ["g-1"]);
+}
+
+#[tokio::test]
+async fn a_receive_that_is_tried_again_gets_the_same_messages_and_handles() {
+    // [doc] spec 8a: within five minutes, with fresh timeouts; no further count.
+    let house = with_messages(&["g1-1", "g1-2", "g2-1"]).await;
+    let attempt = json!({"MaxNumberOfMessages": 2, "ReceiveRequestAttemptId": "try-1", "AttributeNames": ["ApproximateReceiveCount"]});
+    let first = house.receive("orders", attempt.clone()).await;
+    assert_eq!(first.bodies(), ["g1-1", "g1-2"]);
+    house.advance(SECOND * 20).await;
+    let again = house.receive("orders", attempt.clone()).await;
+    assert_eq!(again.ok(), first.ok());
+    house.advance(SECOND * 20).await;
+    assert_eq!(take(&house, 10).await.bodies(), ["g2-1"], "the repeat began the timeouts anew");
+    house.delete("orders", &first.handles()[0]).await.ok();
+    let fresh = house.receive("orders", attempt).await;
+    assert_eq!(fresh.ok(), "{}", "one of them was deleted, so it is a fresh receive");
+}
+
+#[tokio::test]
+async fn attempt_ids_are_checked_on_fifo_queues_and_say_nothing_elsewhere() {
+    let house = with_queue(Policy::fifo()).await;
+    house.receive("orders", json!({"ReceiveRequestAttemptId": "a b"})).await.is_invalid(
+        "Value a b for parameter ReceiveRequestAttemptId is invalid. Reason: ReceiveRequestAttemptId can only include alphanumeric and punctuation characters. 1 to 128 in length.",
+    );
+    house.queue("standard", Policy::standard()).await;
+    for body in ["a", "b"] {
+        house.send_to("standard", body, json!({})).await.ok();
+    }
+    for body in ["a", "b"] {
+        let received = house.receive("standard", json!({"ReceiveRequestAttemptId": "try 1"})).await;
+        assert_eq!(received.bodies(), [body]);
+    }
+}
+
+#[tokio::test]
+async fn a_timeout_of_zero_leaves_the_millisecond_of_the_receive_to_delete_in() {
+    // [seed] spec 8a: deleted within the same millisecond, or it counts as abandoned.
+    let house = with_messages(&["g-1", "g-2"]).await;
+    let taken = house.receive("orders", json!({"VisibilityTimeout": 0})).await;
+    house.delete("orders", &taken.handles()[0]).await.ok();
+    let taken = house.receive("orders", json!({"VisibilityTimeout": 0})).await;
+    assert_eq!(taken.bodies(), ["g-2"]);
+    house.advance(Duration::from_millis(1)).await;
+    house.delete("orders", &taken.handles()[0]).await.is_invalid(&expired(&taken.handles()[0]));
+}
