@@ -1,0 +1,236 @@
+//! The Azure Queue Storage front-end: their words in, one command of ours; our outcome, their words out.
+//!
+//! `target` tells whom a URL means, [`operation`] what is asked, `auth` who asks and what they may, `ops` holds the
+//! operations, `encode` what every reply has in common, [`error`] is where every refusal gets its Azure name. Checks come
+//! in the service's order: version, URL, operation, authentication, authorization, parameters, body, existence.
+
+mod auth;
+mod cors;
+mod documents;
+mod encode;
+pub mod error;
+mod leaving;
+mod limits;
+pub mod operation;
+mod ops;
+mod params;
+mod receipt;
+mod target;
+mod version;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::{AccountId, Clock, Queue, QueueKey, Timestamp};
+use kew_engine::{Engine, QueueName};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId};
+
+use leaving::Leaving;
+use operation::Operation;
+use params::Params;
+use target::{Place, Target};
+
+pub use auth::Bearer;
+pub use error::{Code, WireError};
+
+/// An account, as Azure clients know it.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Its name in URLs and signatures.
+    pub name: Arc<str>,
+    /// Its number everywhere.
+    pub id: AccountId,
+    /// Its keys, decoded; any of them signs.
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// Who is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// Everybody.
+    Open,
+    /// Whoever signs with a key of the account.
+    Strict,
+}
+
+/// How the front-end is set up.
+#[derive(Clone)]
+pub struct Settings {
+    /// The accounts there are.
+    pub accounts: Vec<Account>,
+    /// The region whose queues are shown.
+    pub region: Arc<str>,
+    /// Who is believed.
+    pub trust: Trust,
+    /// What bearer tokens are worth, in strict mode.
+    pub bearer: Bearer,
+    /// Whether dotted host names begin with the account.
+    pub host_style: bool,
+    /// How far a request's own date may be from the machine's.
+    pub skew: Duration,
+    /// The machine's time, which clients date their requests by.
+    pub machine: Arc<dyn Clock>,
+    /// At most so many messages of a queue are in flight.
+    pub in_flight_max: u32,
+    /// How long a deleted queue stays in the way of a new one of its name.
+    pub queue_deletion_delay: Duration,
+    /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
+    pub failures: Arc<Failures>,
+}
+
+/// Hears of failures that are ours: which request, and why.
+pub type Failures = dyn Fn(RequestId, &str) + Send + Sync;
+
+impl Settings {
+    /// An open front-end with these accounts.
+    pub fn open(accounts: Vec<Account>, region: Arc<str>, machine: Arc<dyn Clock>) -> Self {
+        Self {
+            accounts,
+            region,
+            trust: Trust::Open,
+            bearer: Bearer::Off,
+            host_style: true,
+            skew: Duration::from_secs(15 * 60),
+            machine,
+            in_flight_max: 120_000,
+            queue_deletion_delay: Duration::ZERO,
+            failures: Arc::new(|_, _| {}),
+        }
+    }
+
+    fn account(&self, name: &str) -> Option<&Account> {
+        self.accounts.iter().find(|account| *account.name == *name)
+    }
+
+    /// Who may reach the front-end: its accounts' own hosts too, and web pages as its CORS rules say.
+    pub fn guard(&self, guard: Guard) -> Guard {
+        let names: Vec<Arc<str>> = self.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
+        let is_own = move |host: &str| {
+            let account = target::account_of_host(host).map(|name| name.trim_end_matches("-secondary"));
+            account.is_some_and(|account| names.iter().any(|name| **name == *account))
+        };
+        guard.with_hosts_like(is_own).with_pages_left_to_handler()
+    }
+}
+
+/// The front-end over an engine.
+pub struct Azure {
+    engine: Arc<Engine>,
+    settings: Settings,
+    leaving: Leaving,
+}
+
+impl Azure {
+    /// A front-end over `engine`.
+    pub fn new(engine: Arc<Engine>, settings: Settings) -> Self {
+        let leaving = Leaving::new(settings.queue_deletion_delay);
+        Self { engine, settings, leaving }
+    }
+
+    async fn perform(&self, request: &Request) -> Result<Reply, WireError> {
+        version::check(request)?;
+        let target = Target::read(request, self.settings.host_style)?;
+        let params = Params::read(request.uri.query().unwrap_or_default())?;
+        let operation = Operation::of(&request.method, &target.place, &params)?;
+        let account = self.settings.account(&target.account).ok_or(Code::ResourceNotFound)?;
+        let cx = Context {
+            engine: &self.engine,
+            settings: &self.settings,
+            leaving: &self.leaving,
+            account,
+            target: &target,
+            params: &params,
+            operation,
+            request,
+        };
+        cors::admit(&cx).await?;
+        if operation != Operation::Preflight {
+            auth::check(&cx)?;
+        }
+        ops::perform(&cx).await
+    }
+
+    /// The account a request is for, as far as that can be told.
+    fn account_of(&self, request: &Request) -> Option<&Account> {
+        let target = Target::read(request, self.settings.host_style).ok()?;
+        self.settings.account(&target.account)
+    }
+}
+
+impl Handler for Azure {
+    async fn answer(&self, request: Request) -> Reply {
+        let reply = match self.perform(&request).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                if let Some(cause) = error.cause() {
+                    (self.settings.failures)(request.id, cause);
+                }
+                encode::error(&error, &request)
+            }
+        };
+        let reply = encode::with_common_headers(reply, &request);
+        match (cors::origin(&request), self.account_of(&request)) {
+            (Some(origin), Some(account)) if request.method != kew_http::Method::OPTIONS => {
+                cors::decorate(&self.engine, account, &request, origin, reply).await
+            }
+            _ => reply,
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        let reply = encode::error(&WireError::from(refusal), request);
+        encode::with_common_headers(reply, request)
+    }
+}
+
+/// What an operation works with.
+struct Context<'a> {
+    engine: &'a Engine,
+    settings: &'a Settings,
+    leaving: &'a Leaving,
+    account: &'a Account,
+    target: &'a Target<'a>,
+    params: &'a Params<'a>,
+    operation: Operation,
+    request: &'a Request,
+}
+
+impl Context<'_> {
+    /// The instant the request arrived: everything it asks for happens then.
+    fn now(&self) -> Timestamp {
+        self.request.received_at
+    }
+
+    /// The name of the queue that is asked about.
+    fn queue_name(&self) -> Result<&str, WireError> {
+        self.target.place.queue().ok_or_else(|| Code::InvalidUri.into())
+    }
+
+    /// Its full name.
+    fn queue_key(&self) -> Result<QueueKey, WireError> {
+        Ok(QueueKey::new(self.account.id, &self.settings.region, self.queue_name()?))
+    }
+
+    /// The queue itself.
+    fn queue(&self) -> Result<Arc<Queue>, WireError> {
+        self.queue_if_any()?.ok_or_else(|| Code::QueueNotFound.into())
+    }
+
+    /// The queue, if there is one; refused while one of its name is on its way out.
+    fn queue_if_any(&self) -> Result<Option<Arc<Queue>>, WireError> {
+        let name = self.queue_name()?;
+        if self.leaving.holds(self.account.id, name, self.now()) {
+            return Err(Code::QueueBeingDeleted.into());
+        }
+        let name = QueueName { account: self.account.id, region: &self.settings.region, name };
+        Ok(self.engine.queue(name))
+    }
+
+    /// The id of the message that is asked about.
+    fn message_id(&self) -> &str {
+        match &self.target.place {
+            Place::Message(_, id) => id,
+            Place::Service | Place::Queue(_) | Place::Messages(_) => "",
+        }
+    }
+}

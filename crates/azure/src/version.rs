@@ -1,0 +1,28 @@
+//! The version of the service a request was written for: any known one and any later, echoed as it came.
+
+use kew_http::{HeaderValue, Request, date};
+
+use crate::error::WireError;
+
+/// The version that replies to requests without one show.
+const NEWEST: &str = "2026-10-06";
+const OLDEST: &str = "2009-04-14";
+const HEADER: &str = "x-ms-version";
+
+/// Refuses what is no version.
+pub(crate) fn check(request: &Request) -> Result<(), WireError> {
+    let Some(value) = request.headers.get(HEADER) else { return Ok(()) };
+    let text = value.to_str().unwrap_or_default();
+    if text.len() == 10 && date::parse_iso(text).is_some() && text >= OLDEST {
+        return Ok(());
+    }
+    Err(WireError::bad_header(HEADER, text))
+}
+
+/// What the reply shows.
+pub(crate) fn echo(request: &Request) -> HeaderValue {
+    match request.headers.get(HEADER) {
+        Some(value) if check(request).is_ok() => value.clone(),
+        Some(_) | None => HeaderValue::from_static(NEWEST),
+    }
+}
