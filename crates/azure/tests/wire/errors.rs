@@ -1,0 +1,62 @@
+//! What every reply shows, and what is refused before any operation.
+
+use super::house::House;
+
+#[tokio::test]
+async fn every_reply_names_the_request_the_version_and_the_server() {
+    let house = House::open().await;
+    let headers = [("x-ms-version", "2031-01-01"), ("x-ms-client-request-id", "mine")];
+    for path in ["?comp=list", "/orders?comp=metadata"] {
+        let answer = house.ask_with("GET", path, &headers, "").await;
+        assert_eq!(answer.header("x-ms-version"), Some("2031-01-01"));
+        assert_eq!(answer.header("x-ms-client-request-id"), Some("mine"));
+        assert_eq!(answer.header("x-ms-request-id").map(str::len), Some(36));
+        assert!(answer.header("server").is_some_and(|server| server.starts_with("Kew")));
+        assert!(answer.header("date").is_some());
+    }
+}
+
+#[tokio::test]
+async fn an_error_tells_its_code_text_request_and_time() {
+    let house = House::open().await;
+    let answer = house.ask("GET", "/orders?comp=metadata", "").await;
+    answer.is_error(404, "QueueNotFound");
+    let id = answer.header("x-ms-request-id").expect("it is there");
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>QueueNotFound</Code><Message>The specified queue does not exist.\nRequestId:{id}\nTime:2026-01-01T00:00:00.0000000Z</Message></Error>"
+    );
+    assert_eq!(answer.body, body);
+    let head = house.ask("HEAD", "/orders?comp=metadata", "").await;
+    head.is_error(404, "QueueNotFound");
+    assert_eq!(head.body, "");
+}
+
+#[tokio::test]
+async fn versions_are_dates_from_2009_on() {
+    let house = House::open().await;
+    for (version, legal) in [
+        ("2009-04-14", true),
+        ("2999-12-31", true),
+        ("2009-04-13", false),
+        ("2026-13-01", false),
+        ("today", false),
+    ] {
+        let answer = house.ask_with("GET", "?comp=list", &[("x-ms-version", version)], "").await;
+        assert_eq!(answer.status, if legal { 200 } else { 400 }, "{version}");
+        if !legal {
+            answer.is_error(400, "InvalidHeaderValue");
+            assert_eq!(answer.element("HeaderName"), "x-ms-version");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_leads_nowhere_is_told_so() {
+    let house = House::open().await;
+    house.raw("GET", "/unknown?comp=list", &[], "").await.is_error(404, "ResourceNotFound");
+    house.ask("GET", "/orders/other", "").await.is_error(400, "InvalidUri");
+    house.ask("GET", "/orders?comp=other", "").await.is_error(400, "InvalidQueryParameterValue");
+    house.ask("POST", "/orders", "").await.is_error(405, "UnsupportedHttpVerb");
+    house.ask("GET", "/%ff%fe%fd?comp=metadata", "").await.is_error(400, "InvalidUri");
+    house.ask("GET", "?comp=list&x=%zz", "").await.is_error(400, "InvalidUri");
+}

@@ -1,0 +1,10 @@
+//! Request bytes in; status, headers and body out. The engine below runs over the in-memory store on a virtual clock.
+
+mod errors;
+mod house;
+mod messages;
+mod pages;
+mod queues;
+mod receipts;
+mod service;
+mod signatures;

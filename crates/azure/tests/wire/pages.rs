@@ -1,0 +1,83 @@
+//! Web pages: preflight requests, headers for browsers, and who is kept out of an open server.
+
+use super::house::House;
+
+const RULES: &str = "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>http://a.example</AllowedOrigins><AllowedMethods>GET,PUT</AllowedMethods><AllowedHeaders>x-ms-*</AllowedHeaders><ExposedHeaders>x-ms-request-*,x-other</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>";
+
+async fn with_rules() -> House {
+    let house = House::open().await;
+    let set = house.ask("PUT", "?restype=service&comp=properties", RULES).await;
+    assert_eq!(set.status, 202, "{}", set.body);
+    house
+}
+
+#[tokio::test]
+async fn a_browser_is_told_what_a_rule_allows() {
+    let house = with_rules().await;
+    let headers = [
+        ("Origin", "http://a.example"),
+        ("Access-Control-Request-Method", "PUT"),
+        ("Access-Control-Request-Headers", "x-ms-date,X-MS-Version"),
+    ];
+    let answer = house.ask_with("OPTIONS", "/orders", &headers, "").await;
+    assert_eq!(answer.status, 200);
+    for (name, value) in [
+        ("access-control-allow-origin", "http://a.example"),
+        ("access-control-allow-methods", "PUT"),
+        ("access-control-allow-headers", "x-ms-date,X-MS-Version"),
+        ("access-control-max-age", "60"),
+        ("access-control-allow-credentials", "true"),
+    ] {
+        assert_eq!(answer.header(name), Some(value));
+    }
+}
+
+#[tokio::test]
+async fn what_no_rule_allows_is_refused() {
+    let house = with_rules().await;
+    for (origin, method, header) in [
+        ("http://b.example", "PUT", "x-ms-date"),
+        ("http://a.example", "DELETE", "x-ms-date"),
+        ("http://a.example", "PUT", "x-ms-date,authorization"),
+    ] {
+        let headers = [
+            ("Origin", origin),
+            ("Access-Control-Request-Method", method),
+            ("Access-Control-Request-Headers", header),
+        ];
+        house.ask_with("OPTIONS", "/orders", &headers, "").await.is_error(403, "CorsPreflightFailure");
+    }
+    let bare = house.ask_with("OPTIONS", "/orders", &[("Origin", "http://a.example")], "").await;
+    bare.is_error(400, "InvalidHeaderValue");
+}
+
+#[tokio::test]
+async fn a_page_sees_the_headers_that_its_rule_exposes_on_errors_too() {
+    let house = with_rules().await;
+    let answer = house.ask_with("GET", "/orders?comp=metadata", &[("Origin", "http://a.example")], "").await;
+    answer.is_error(404, "QueueNotFound");
+    assert_eq!(answer.header("access-control-allow-origin"), Some("http://a.example"));
+    assert_eq!(answer.header("access-control-expose-headers"), Some("x-ms-request-id,x-other"));
+    assert_eq!(answer.header("vary"), Some("Origin"));
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_do_not_reach_an_open_server() {
+    let house = with_rules().await;
+    let answer = house.ask_with("GET", "?comp=list", &[("Origin", "http://b.example")], "").await;
+    answer.is_error(403, "AuthorizationFailure");
+    let answer = house.ask_with("GET", "?comp=list", &[("Sec-Fetch-Site", "cross-site")], "").await;
+    answer.is_error(403, "AuthorizationFailure");
+    let answer = house.raw("GET", "/devstoreaccount1?comp=list", &[("Host", "evil.example")], "").await;
+    answer.is_error(421, "MisdirectedRequest");
+}
+
+#[tokio::test]
+async fn an_account_is_reached_by_its_own_host() {
+    let house = House::open().await;
+    let host = [("Host", "devstoreaccount1.queue.example:10001")];
+    assert_eq!(house.raw("PUT", "/orders", &host, "").await.status, 201);
+    let listed = house.raw("GET", "/?comp=list", &host, "").await;
+    assert!(listed.body.contains(r#"ServiceEndpoint="http://devstoreaccount1.queue.example:10001/""#));
+    assert_eq!(house.ask("GET", "?comp=list", "").await.elements("Name"), ["orders"]);
+}
