@@ -113,8 +113,7 @@ where
         Pin::new(&mut connection).poll(cx)
     })
     .await;
-    let wire = connection.into_parts().io.into_inner();
-    (wire.speaks() == Speaks::Http2).then_some(wire)
+    connection.into_parts().io.into_inner().handed_over()
 }
 
 async fn serve_http2<H: Handler, S>(link: Arc<Link<H>>, wire: Wire<S>, place: &mut Place, limits: &Limits)
@@ -212,7 +211,9 @@ impl<H: Handler> Link<H> {
         }
         // Whoever waits for leave to send a body reads the refusal instead. Others send on, and closing on them would
         // take the reply back before they read it; HTTP/2 has better means.
-        if !request.headers.contains_key(EXPECT) && self.watched.pulse().is_http1() {
+        let sends_on = !matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow)
+            && !request.headers.contains_key(EXPECT);
+        if sends_on && self.watched.pulse().is_http1() {
             tokio::spawn(tokio::time::timeout(DISCARDED_WITHIN, unread.discard(DISCARDED_MAX)));
         }
         reply.with(CONNECTION, HeaderValue::from_static("close"))

@@ -27,6 +27,8 @@ pub(crate) struct Wire<S> {
     ahead_max: usize,
     /// The stream has ended behind what is ahead.
     has_ended: bool,
+    /// Whoever reads cannot speak what is spoken, and lets go of the stream without ending it.
+    is_handed_over: bool,
     /// The task is woken when there is something to read.
     awaits_reading: bool,
 }
@@ -49,12 +51,14 @@ impl<S> Wire<S> {
             ahead: BytesMut::new(),
             ahead_max,
             has_ended: false,
+            is_handed_over: false,
             awaits_reading: false,
         }
     }
 
-    pub(crate) fn speaks(&self) -> Speaks {
-        self.speaks
+    /// The same for whoever speaks HTTP/2, if that was recognised.
+    pub(crate) fn handed_over(mut self) -> Option<Self> {
+        std::mem::take(&mut self.is_handed_over).then_some(self)
     }
 }
 
@@ -84,6 +88,7 @@ impl<S: AsyncRead + Unpin> Wire<S> {
             buf.set_filled(before);
             if self.ahead.starts_with(PREFACE) {
                 self.speaks = Speaks::Http2;
+                self.is_handed_over = true;
                 return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
             }
             if bytes == 0 || !may_be_http2(&self.ahead) {
@@ -185,6 +190,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_handed_over {
+            return Poll::Ready(Ok(()));
+        }
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.tell(&polled, |()| 0);
         polled
@@ -245,7 +253,7 @@ mod tests {
         for pieces in cases {
             let (read, wire) = read(pieces).await;
             assert_eq!(read.expect("it is read"), pieces.concat());
-            assert_eq!(wire.speaks(), Speaks::Http1);
+            assert!(wire.handed_over().is_none());
         }
     }
 
@@ -254,9 +262,9 @@ mod tests {
         let cases: [&[&[u8]]; 3] =
             [&[PREFACE, b"frame"], &[b"P", b"RI * HTTP/2.0\r\n\r\nSM\r\n", b"\r\nframe"], &[PREFACE]];
         for pieces in cases {
-            let (read, mut wire) = read(pieces).await;
+            let (read, wire) = read(pieces).await;
             assert_eq!(read.expect_err("it is told").kind(), io::ErrorKind::Unsupported);
-            assert_eq!(wire.speaks(), Speaks::Http2);
+            let mut wire = wire.handed_over().expect("it is HTTP/2");
             let mut again = Vec::new();
             wire.read_to_end(&mut again).await.expect("it is read");
             assert_eq!(again, pieces.concat());

@@ -1,0 +1,167 @@
+//! HTTP/1: what is accepted, and what is no request at all.
+
+use crate::house::House;
+use kew_http::Limits;
+
+const HEAD: &str = "POST /p HTTP/1.1\r\nHost: localhost\r\n";
+
+#[tokio::test]
+async fn requests_follow_each_other_on_one_connection() {
+    let house = House::open(Limits::default()).await;
+    let mut client = house.client().await;
+    assert_eq!(client.get("/from").await.body, "127.0.0.1 false");
+    client.send(format!("{HEAD}Content-Length: 3\r\n\r\nabc")).await;
+    assert_eq!(client.answer().await.body, "POST /p 3");
+    client
+        .send(format!(
+            "{HEAD}Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\nTrailer: t\r\n\r\n"
+        ))
+        .await;
+    assert_eq!(client.answer().await.body, "POST /p 3");
+    assert_eq!(client.get("/end").await.body, "GET /end 0");
+}
+
+#[tokio::test]
+async fn a_body_may_come_byte_by_byte() {
+    let house = House::open(Limits::default()).await;
+    let mut client = house.client().await;
+    for byte in format!("{HEAD}Content-Length: 5\r\n\r\nabcde").bytes() {
+        client.send([byte]).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.answer().await.body, "POST /p 5");
+    assert_eq!(house.shared.bodies.held(), 0);
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let house = House::open(Limits::default()).await;
+    let mut client = house.client().await;
+    let requests: String = (0..100)
+        .map(|number| format!("POST /{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nab"))
+        .collect();
+    client.send(requests).await;
+    for number in 0..100 {
+        assert_eq!(client.answer().await.body, format!("POST /{number} 2"));
+    }
+}
+
+#[tokio::test]
+async fn requests_behind_one_that_waits_are_answered_after_it() {
+    let mut house = House::open(Limits { pipelined_bytes_max: 100, ..Limits::default() }).await;
+    let mut client = house.client().await;
+    let after: String =
+        (0..20).map(|number| format!("GET /{number} HTTP/1.1\r\nHost: localhost\r\n\r\n")).collect();
+    client.send(format!("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n{after}")).await;
+    house.event().await;
+    client.send("GET /last HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    house.release.notify_one();
+    assert_eq!(client.answer().await.body, "waited");
+    for number in 0..20 {
+        assert_eq!(client.answer().await.body, format!("GET /{number} 0"));
+    }
+    assert_eq!(client.answer().await.body, "GET /last 0");
+}
+
+#[tokio::test]
+async fn framing_that_two_readers_may_read_differently_is_refused() {
+    let house = House::open(Limits::default()).await;
+    for headers in [
+        "Content-Length: 1\r\nContent-Length: 2",
+        "Content-Length: 1, 2",
+        "Content-Length: -1",
+        "Content-Length: +1",
+        "Content-Length: 0x1",
+        "Content-Length: 99999999999999999999999",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding : chunked",
+        "Transfer-Encoding: chunked\r\n folded: yes",
+        "X\0: y",
+    ] {
+        let reply = house.all(format!("{HEAD}{headers}\r\n\r\nabcdef")).await;
+        assert!(reply.starts_with("HTTP/1.1 400"), "{headers}: {reply}");
+        assert_eq!(
+            reply.matches("HTTP/1.1 ").count(),
+            1,
+            "nothing behind it is read as a request: {headers}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_counts_for_nothing_and_is_shown_to_nobody() {
+    let house = House::open(Limits::default()).await;
+    for headers in [
+        "Content-Length: 100\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 100",
+    ] {
+        let mut client = house.client().await;
+        client
+            .send(format!("POST /host HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n1\r\na\r\n0\r\n\r\nGET /next HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            .await;
+        assert_eq!(client.answer().await.body, "Some(\"localhost\") None", "{headers}");
+        assert_eq!(client.rest().await, "", "nobody is trusted after that: {headers}");
+    }
+}
+
+#[tokio::test]
+async fn broken_bodies_are_refused_in_the_front_ends_words() {
+    let house = House::open(Limits::default()).await;
+    for body in ["zz\r\nabc\r\n", "ffffffffffffffffff\r\n", "1\r\nabc\r\n"] {
+        let mut client = house.client().await;
+        client.send(format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{body}")).await;
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.body.as_str()), (400, "refused /p: the request body is broken\n"));
+        assert_eq!(client.rest().await, "", "the connection ends");
+    }
+}
+
+#[tokio::test]
+async fn old_clients_get_one_answer() {
+    let house = House::open(Limits::default()).await;
+    let reply = house.all("GET /old HTTP/1.0\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.0 200"), "{reply}");
+    assert!(reply.ends_with("GET /old 0"), "{reply}");
+    let head = house.all("HEAD /h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    assert!(head.contains("content-length: 9\r\n"), "{head}");
+    assert!(head.ends_with("\r\n\r\n"), "{head}");
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_told_so_and_closed() {
+    let house = House::open(Limits::default()).await;
+    for bytes in [
+        "\x16\x03\x01\0\0",
+        "GET\r\n\r\n",
+        "GET / HTTP/3.0\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+        "\0\0\0\0",
+    ] {
+        let reply = house.all(bytes).await;
+        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 400"), "{bytes:?}: {reply}");
+    }
+}
+
+#[tokio::test]
+async fn leave_to_send_a_body_is_given_when_the_head_is_acceptable() {
+    let house = House::open(Limits { body_bytes_max: 10, ..Limits::default() }).await;
+    let mut client = house.client().await;
+    client.send(format!("{HEAD}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n")).await;
+    let leave = client.answer().await;
+    assert_eq!((leave.status, leave.head.as_str()), (100, "http/1.1 100 continue\r\n\r\n"));
+    client.send("0123456789").await;
+    assert_eq!(client.answer().await.body, "POST /p 10");
+
+    client.send(format!("{HEAD}Expect: 100-continue\r\nContent-Length: 11\r\n\r\n")).await;
+    let refused = client.answer().await;
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert_eq!(client.rest().await, "", "the connection ends");
+
+    let mut client = house.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: evil.example\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+        .await;
+    assert_eq!(client.answer().await.status, 421);
+}

@@ -1,0 +1,10 @@
+//! Listeners on real sockets, and clients that speak bytes, HTTP/2 and TLS; well behaved ones and others.
+
+mod bounds;
+mod gone;
+mod guard;
+mod house;
+mod http1;
+mod http2;
+mod slow;
+mod tls;
