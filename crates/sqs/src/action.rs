@@ -80,6 +80,37 @@ actions! {
     UntagQueue,
 }
 
+impl Action {
+    /// The action on one message that a permission names for this one.
+    pub fn single(self) -> Self {
+        match self {
+            Self::SendMessageBatch => Self::SendMessage,
+            Self::DeleteMessageBatch => Self::DeleteMessage,
+            Self::ChangeMessageVisibilityBatch => Self::ChangeMessageVisibility,
+            other => other,
+        }
+    }
+
+    /// Whether no policy can open it to another account.
+    pub fn is_for_owners(self) -> bool {
+        matches!(
+            self,
+            Self::AddPermission
+                | Self::RemovePermission
+                | Self::CreateQueue
+                | Self::DeleteQueue
+                | Self::ListQueues
+                | Self::SetQueueAttributes
+                | Self::ListQueueTags
+                | Self::TagQueue
+                | Self::UntagQueue
+                | Self::StartMessageMoveTask
+                | Self::CancelMessageMoveTask
+                | Self::ListMessageMoveTasks
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

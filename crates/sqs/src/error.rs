@@ -5,6 +5,7 @@ use std::fmt;
 
 use kew_core::RuleError;
 use kew_engine::EngineError;
+use kew_http::form::FormError;
 
 /// A request that was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -144,6 +145,8 @@ pub enum Code {
     UnknownOperation,
     /// The Query protocol's word for the same.
     InvalidAction,
+    /// A query string or form that is not well formed, or too long a list.
+    MalformedQueryString,
     /// A path that is nothing of SQS.
     UnknownPath,
     /// The body cannot be read.
@@ -267,6 +270,9 @@ impl Code {
                 ("com.amazon.coral.service#UnknownOperationException", "InvalidAction", 400)
             }
             Self::InvalidAction => ("com.amazon.coral.service#InvalidAction", "InvalidAction", 400),
+            Self::MalformedQueryString => {
+                ("com.amazon.coral.service#MalformedQueryStringException", "MalformedQueryString", 400)
+            }
             Self::UnknownPath => {
                 ("com.amazon.coral.service#UnknownOperationException", "UnknownOperationException", 404)
             }
@@ -331,10 +337,17 @@ impl Code {
             Self::UnsupportedOperation => "This operation is not supported.",
             Self::UnknownOperation | Self::UnknownPath => "The operation is not known.",
             Self::InvalidAction => "The action is not valid for this endpoint.",
+            Self::MalformedQueryString => "The query string contains a syntax error.",
             Self::Serialization => "The request body cannot be read.",
             Self::ServiceUnavailable => "The service cannot do this now: try again later.",
             Self::InternalFailure => "The service failed.",
         }
+    }
+}
+
+impl From<FormError> for WireError {
+    fn from(error: FormError) -> Self {
+        Self::new(Code::MalformedQueryString).saying(format!("The parameters cannot be read: {error}."))
     }
 }
 

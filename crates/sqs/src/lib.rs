@@ -20,6 +20,7 @@ mod listing;
 mod message_attributes;
 mod names;
 mod ops;
+mod policy;
 mod receipts;
 mod route;
 mod shown;
@@ -39,15 +40,19 @@ use auth::Caller;
 use encode::Shape;
 use intervals::Intervals;
 use names::Address;
+use policy::Policies;
 use route::{Call, Protocol};
 
 pub use action::Action;
+pub use auth::{AccessKey, Auth, KeyError, Keys};
 pub use error::{Code, WireError};
 
 /// How the front-end is set up.
 #[derive(Clone)]
 pub struct Settings {
-    /// Whose queues these are, whatever account a request names.
+    /// Who may ask.
+    pub auth: Auth,
+    /// Whose queues these are in open mode, whatever account a request names.
     pub account: AccountId,
     /// The region of requests that carry none.
     pub region: Arc<str>,
@@ -85,6 +90,7 @@ pub type Failures = dyn Fn(RequestId, &str) + Send + Sync;
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            auth: Auth::Open,
             account: AccountId(0),
             region: "us-east-1".into(),
             sender: "000000000000".into(),
@@ -103,6 +109,7 @@ impl Default for Settings {
 pub struct Sqs {
     engine: Arc<Engine>,
     settings: Settings,
+    policies: Policies,
     pauses: Pauses,
 }
 
@@ -121,14 +128,14 @@ impl Sqs {
             names: Intervals::of(settings.name_hold),
             purges: Intervals::of(settings.purge_interval),
         };
-        Self { engine, settings, pauses }
+        Self { engine, settings, policies: Policies::default(), pauses }
     }
 
     async fn perform(&self, protocol: Protocol, request: &Request) -> Result<Reply, WireError> {
         let caller = auth::caller(&self.settings, request)?;
         let call = route::call(protocol, request)?;
-        let (engine, settings, pauses) = (&self.engine, &self.settings, &self.pauses);
-        let cx = Context { engine, settings, pauses, caller, request, protocol, call };
+        let Self { engine, settings, policies, pauses } = self;
+        let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
         cx.perform().await
     }
 }
@@ -152,6 +159,7 @@ impl Handler for Sqs {
 struct Context<'a> {
     engine: &'a Engine,
     settings: &'a Settings,
+    policies: &'a Policies,
     pauses: &'a Pauses,
     caller: Caller,
     request: &'a Request,
@@ -184,8 +192,8 @@ impl Context<'_> {
             Action::StartMessageMoveTask => ops::start_message_move_task(self).await,
             Action::ListMessageMoveTasks => ops::list_message_move_tasks(self).await,
             Action::CancelMessageMoveTask => ops::cancel_message_move_task(self).await,
-            other => Err(WireError::new(Code::UnknownOperation)
-                .saying(format!("{} is not served by this version of Kew.", other.name()))),
+            Action::AddPermission => ops::add_permission(self).await,
+            Action::RemovePermission => ops::remove_permission(self).await,
         }
     }
 
@@ -201,11 +209,22 @@ impl Context<'_> {
         self.queue_at(Address::read(url))
     }
 
-    /// The queue at an address. In open mode every account means the caller's.
+    /// The queue at an address, if the caller may do there what is asked. In open mode every account means the caller's.
     fn queue_at(&self, address: Address<'_>) -> Result<Arc<Queue>, WireError> {
-        let name =
-            QueueName { account: self.caller.account, region: &self.caller.region, name: address.name };
-        self.engine.queue(name).ok_or_else(|| Code::QueueDoesNotExist.into())
+        let account = match self.settings.auth {
+            Auth::Open => self.caller.account,
+            Auth::Strict(_) => address.account.unwrap_or(self.caller.account),
+        };
+        let name = QueueName { account, region: &self.caller.region, name: address.name };
+        let queue = self.engine.queue(name).ok_or(Code::QueueDoesNotExist)?;
+        self.authorize(&queue)?;
+        Ok(queue)
+    }
+
+    /// Refuses what neither the queue's owner nor its policy lets the caller do. Nobody is refused in open mode.
+    fn authorize(&self, queue: &Queue) -> Result<(), WireError> {
+        let Some(principal) = &self.caller.principal else { return Ok(()) };
+        self.policies.allow(principal, self.request, (self.call.action, queue), self.engine.now())
     }
 
     /// The reply that carries a result.

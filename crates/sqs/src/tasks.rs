@@ -45,7 +45,9 @@ pub(crate) fn queue(cx: &Context<'_>, arn: &str, role: Role) -> Result<Arc<Queue
     let arn = Arn::read(arn).ok_or_else(|| role.malformed())?;
     let is_here = arn.account == cx.caller.account && *arn.region == *cx.caller.region;
     let queue = is_here.then(|| cx.engine.queue(&arn.key())).flatten();
-    queue.ok_or_else(|| role.missing())
+    let queue = queue.ok_or_else(|| role.missing())?;
+    cx.authorize(&queue)?;
+    Ok(queue)
 }
 
 /// What a task handle says, in Base64.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use kew_core::DeduplicationScope;
-use serde_json::Value;
 
 use super::redrive::RedrivePolicy;
 use super::{Attribute, RedriveAllowPolicy, invalid, unknown};
 use crate::decode::Pairs;
 use crate::error::{Code, WireError};
+use crate::policy;
 
 /// One attribute and what it is to be. Two that mean the same are equal, however they were written.
 #[derive(Clone, PartialEq, Debug)]
@@ -155,13 +155,10 @@ fn kms_key(text: &str) -> Result<Option<String>, WireError> {
 
 /// An access policy's text; empty takes it away.
 fn access_policy(text: &str) -> Result<Option<String>, WireError> {
-    const POLICY_BYTES: usize = 8_192;
     if text.is_empty() {
         return Ok(None);
     }
-    if text.len() > POLICY_BYTES || !matches!(serde_json::from_str(text), Ok(Value::Object(_))) {
-        return Err(invalid(Attribute::Policy));
-    }
+    policy::check(text)?;
     Ok(Some(text.to_owned()))
 }
 
@@ -243,10 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_json_objects_of_bounded_size() {
-        let object = |bytes: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8));
-        assert!(read_one("Policy", &object(8_192), STANDARD).is_ok());
-        for text in [object(8_193).as_str(), "[]", "{", "\"{}\"", &"[".repeat(8_000)] {
+    fn policies_are_whole_and_of_bounded_size() {
+        let policy = |bytes: usize| {
+            let rest = r#""Statement":{"Effect":"Allow","Principal":"*","Action":"*","Resource":"*"}}"#;
+            format!("{{\"Id\":\"{}\",{rest}", "x".repeat(bytes - rest.len() - 9))
+        };
+        assert_eq!(policy(8_192).len(), 8_192);
+        assert!(read_one("Policy", &policy(8_192), STANDARD).is_ok());
+        for text in [policy(8_193).as_str(), "{}", "[]", "{", "\"{}\"", &"[".repeat(8_000)] {
             let expected = "Invalid value for the parameter Policy.".to_owned();
             assert_eq!(fault("Policy", text, STANDARD), (Code::InvalidAttributeValue, expected));
         }

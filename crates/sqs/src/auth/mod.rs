@@ -1,5 +1,15 @@
-//! Who asks. In open mode everybody is the default account; only the region of the credentials counts.
+//! Who asks. In open mode everybody is the default account and only the region of the credentials counts, whatever else
+//! is in them; in strict mode a request is signed by an access key of the configuration, or refused before its body is
+//! looked at.
 
+mod canonical;
+mod claim;
+mod keys;
+mod scope;
+mod signing;
+mod verify;
+
+use std::fmt;
 use std::sync::Arc;
 
 use kew_core::AccountId;
@@ -7,6 +17,29 @@ use kew_http::Request;
 
 use crate::Settings;
 use crate::error::WireError;
+use scope::{Scope, is_region};
+
+pub(crate) use keys::Principal;
+pub use keys::{AccessKey, KeyError, Keys};
+
+/// Who may ask.
+#[derive(Clone, Default)]
+pub enum Auth {
+    /// Everybody, as the default account, with any credentials or none.
+    #[default]
+    Open,
+    /// Whoever signs with one of these keys.
+    Strict(Arc<Keys>),
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "Open",
+            Self::Strict(_) => "Strict",
+        })
+    }
+}
 
 /// Who asks, and in which region.
 #[derive(Clone, Debug)]
@@ -17,31 +50,39 @@ pub(crate) struct Caller {
     pub(crate) region: Arc<str>,
     /// The user's id, shown as the sender of messages.
     pub(crate) sender: Arc<str>,
+    /// Who signed; nobody has to in open mode.
+    pub(crate) principal: Option<Arc<Principal>>,
 }
 
 /// Who sent this request.
 pub(crate) fn caller(settings: &Settings, request: &Request) -> Result<Caller, WireError> {
-    let region = region(request).filter(|region| **region != *settings.region);
-    Ok(Caller {
-        account: settings.account,
-        region: region.map_or_else(|| Arc::clone(&settings.region), Arc::from),
-        sender: Arc::clone(&settings.sender),
-    })
+    match &settings.auth {
+        Auth::Open => Ok(Caller {
+            account: settings.account,
+            region: region(settings, request),
+            sender: Arc::clone(&settings.sender),
+            principal: None,
+        }),
+        Auth::Strict(keys) => {
+            let verified = verify::verify(keys, request)?;
+            Ok(Caller {
+                account: verified.principal.account,
+                region: verified.region,
+                sender: Arc::clone(&verified.principal.sender),
+                principal: Some(verified.principal),
+            })
+        }
+    }
 }
 
-/// The region in the scope of the request's credentials:
-/// `Credential=<key>/<date>/<region>/sqs/aws4_request`.
-fn region(request: &Request) -> Option<&str> {
-    let authorization = request.header("authorization")?;
-    let (_, credential) = authorization.split_once("Credential=")?;
-    let scope = credential.split([',', ' ']).next()?;
-    // From the end: an access key may hold slashes.
-    let mut parts = scope.rsplit('/');
-    let region = parts.nth(2)?;
-    let is_region = !region.is_empty()
-        && region.len() <= 32
-        && region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    is_region.then_some(region)
+/// The region in the scope of the request's credentials, if there is one.
+fn region(settings: &Settings, request: &Request) -> Arc<str> {
+    let credential = claim::credential(request);
+    let scope = credential.as_deref().and_then(Scope::read);
+    match scope.map(|scope| scope.region) {
+        Some(region) if is_region(region) && *region != *settings.region => region.into(),
+        Some(_) | None => Arc::clone(&settings.region),
+    }
 }
 
 #[cfg(test)]
@@ -50,12 +91,14 @@ mod tests {
     use kew_core::Timestamp;
     use kew_http::{HeaderMap, HeaderValue, Method, RequestId, Uri};
 
-    fn request(authorization: &'static str) -> Request {
+    fn request(authorization: &'static str, uri: &'static str) -> Request {
         let mut headers = HeaderMap::new();
-        headers.insert("authorization", HeaderValue::from_static(authorization));
+        if !authorization.is_empty() {
+            headers.insert("authorization", HeaderValue::from_static(authorization));
+        }
         Request {
             method: Method::POST,
-            uri: Uri::from_static("/"),
+            uri: Uri::from_static(uri),
             headers,
             body: Default::default(),
             id: RequestId::from_chance(0),
@@ -65,20 +108,26 @@ mod tests {
         }
     }
 
+    fn region_of(authorization: &'static str, uri: &'static str) -> String {
+        region(&Settings::default(), &request(authorization, uri)).to_string()
+    }
+
     #[test]
     fn the_region_comes_from_the_scope() {
         let signed = "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu-west-3/sqs/aws4_request, SignedHeaders=host, Signature=0";
-        assert_eq!(region(&request(signed)), Some("eu-west-3"));
+        assert_eq!(region_of(signed, "/"), "eu-west-3");
         let slashes =
             "AWS4-HMAC-SHA256 Credential=A/B/C/20260101/eu-west-3/sqs/aws4_request,SignedHeaders=host";
-        assert_eq!(region(&request(slashes)), Some("eu-west-3"));
+        assert_eq!(region_of(slashes, "/"), "eu-west-3");
+        let url = "/?X-Amz-Credential=AKID%2F20260101%2Feu-west-3%2Fsqs%2Faws4_request";
+        assert_eq!(region_of("", url), "eu-west-3");
     }
 
     #[test]
     fn anything_else_carries_none() {
         for other in ["", "Basic abc", "Credential=", "Credential=a/b", "Credential=k/d/<b>/sqs/aws4_request"]
         {
-            assert_eq!(region(&request(other)), None, "{other}");
+            assert_eq!(region_of(other, "/?X=1"), "us-east-1", "{other}");
         }
     }
 }

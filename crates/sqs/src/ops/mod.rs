@@ -1,5 +1,6 @@
 //! One file per action: bytes to a checked request, their words to ours, one step down, our words to theirs.
 
+mod add_permission;
 mod change_message_visibility;
 mod change_message_visibility_batch;
 mod create_queue;
@@ -10,13 +11,16 @@ mod get_queue_url;
 mod list_dead_letter_source_queues;
 mod list_queues;
 mod move_tasks;
+mod permissions;
 mod purge_queue;
 mod queue_attributes;
 mod queue_tags;
 mod receive_message;
+mod remove_permission;
 mod send_message;
 mod send_message_batch;
 
+pub(crate) use add_permission::add_permission;
 pub(crate) use change_message_visibility::change_message_visibility;
 pub(crate) use change_message_visibility_batch::change_message_visibility_batch;
 pub(crate) use create_queue::create_queue;
@@ -31,6 +35,7 @@ pub(crate) use purge_queue::purge_queue;
 pub(crate) use queue_attributes::{queue_attributes, set_queue_attributes};
 pub(crate) use queue_tags::{list_queue_tags, tag_queue, untag_queue};
 pub(crate) use receive_message::receive_message;
+pub(crate) use remove_permission::remove_permission;
 pub(crate) use send_message::send_message;
 pub(crate) use send_message_batch::send_message_batch;
 

@@ -1,0 +1,51 @@
+//! The scope of a signature: `<access key>/<date>/<region>/<service>/aws4_request`.
+
+/// What the credential of a request names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scope<'a> {
+    pub(super) key: &'a str,
+    /// `YYYYMMDD`.
+    pub(super) date: &'a str,
+    pub(super) region: &'a str,
+    pub(super) service: &'a str,
+    pub(super) terminator: &'a str,
+}
+
+impl<'a> Scope<'a> {
+    /// Reads a credential, from its end: an access key may hold slashes.
+    pub(super) fn read(credential: &'a str) -> Option<Self> {
+        let mut parts = credential.rsplitn(5, '/');
+        let (terminator, service) = (parts.next()?, parts.next()?);
+        let (region, date) = (parts.next()?, parts.next()?);
+        Some(Self { key: parts.next()?, date, region, service, terminator })
+    }
+}
+
+/// Whether a text can be a region: it becomes part of a queue's name for ever.
+pub(super) fn is_region(text: &str) -> bool {
+    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_from_their_end() {
+        let scope = Scope::read("A/B/20260101/eu-west-3/sqs/aws4_request").expect("it is whole");
+        assert_eq!((scope.key, scope.date, scope.region), ("A/B", "20260101", "eu-west-3"));
+        assert_eq!((scope.service, scope.terminator), ("sqs", "aws4_request"));
+        for short in ["", "AKID", "20260101/eu-west-3/sqs/aws4_request"] {
+            assert_eq!(Scope::read(short), None, "{short}");
+        }
+    }
+
+    #[test]
+    fn regions_are_short_words() {
+        for (text, legal) in
+            [("us-east-1", true), ("local", true), ("", false), ("<b>", false), (&"r".repeat(33), false)]
+        {
+            assert_eq!(is_region(text), legal, "{text}");
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Strict mode: whoever signs properly is served, everything forged, stale or tampered with is refused, each with its
+//! own error in both protocols.
+
+use std::sync::Arc;
+
+use aws_sigv4::http_request::SignableBody;
+use kew_core::{AccountId, Clock, Timestamp};
+use kew_sqs::{AccessKey, Auth, Keys, Settings};
+use proptest::prelude::*;
+
+use super::house::{Answer, House, NOW};
+use super::signer::{Plain, Signer};
+
+/// Each key has a secret of its own.
+fn secret(id: &str) -> String {
+    format!("wJalrXUtnFEMI/K7MDENG+{id}")
+}
+
+const MISMATCH: &str = "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.";
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+/// A key by which tests ask.
+pub fn key(id: &str, account: u64, user: Option<&str>) -> AccessKey {
+    AccessKey {
+        id: id.to_owned(),
+        secret: secret(id),
+        account: AccountId(account),
+        user: user.map(str::to_owned),
+    }
+}
+
+/// A front-end that knows these keys.
+pub async fn house(keys: impl IntoIterator<Item = AccessKey>) -> House {
+    let keys = Keys::new(keys, Arc::new(Still)).expect("the keys are legal");
+    House::with(Settings { auth: Auth::Strict(Arc::new(keys)), ..Settings::default() }).await
+}
+
+/// Signs with one of the keys.
+pub fn signer(id: &str) -> Signer {
+    Signer::of(id, &secret(id))
+}
+
+async fn ask(house: &House, request: &Plain) -> Answer {
+    house.send(&request.bytes()).await
+}
+
+async fn house_with_orders() -> House {
+    let house = house([key("AKID", 1, Some("anna")), key("ROOT", 1, None)]).await;
+    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    ask(&house, &signer("AKID").sign(&create)).await.ok();
+    house
+}
+
+fn send_json() -> Plain {
+    Plain::json("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#)
+}
+
+fn send_form() -> Plain {
+    Plain::form("/000000000001/orders", "Action=SendMessage&MessageBody=m")
+}
+
+fn send_url() -> Plain {
+    Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m&MessageBody=m")
+}
+
+/// How many messages there are.
+async fn drain(house: &House) -> usize {
+    let receive = Plain::json("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
+    let receive = signer("AKID").sign(&receive);
+    let mut found = 0;
+    loop {
+        let answer = ask(house, &receive).await;
+        match answer.ok().matches("MessageId").count() {
+            0 => return found,
+            more => found += more,
+        }
+    }
+}
+
+/// Tampers with a signed request.
+type Tamper = Box<dyn Fn(&mut Plain)>;
+
+/// What is done to it, what is refused, and how.
+struct Case {
+    name: &'static str,
+    tamper: Tamper,
+    code: &'static str,
+    status: u16,
+}
+
+fn case(name: &'static str, code: &'static str, tamper: impl Fn(&mut Plain) + 'static) -> Case {
+    let status = match code {
+        "IncompleteSignature" | "RequestExpired" => 400,
+        _ => 403,
+    };
+    Case { name, tamper: Box::new(tamper), code, status }
+}
+
+fn authorization(name: &'static str, code: &'static str, from: &'static str, to: &'static str) -> Case {
+    case(name, code, move |request| request.replace("authorization", from, to))
+}
+
+/// Signed again by `signer`.
+fn signed_by(name: &'static str, code: &'static str, signer: Signer) -> Case {
+    case(name, code, move |request| {
+        request.unset("authorization");
+        request.unset("x-amz-date");
+        *request = signer.sign(request);
+    })
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp(NOW.0.saturating_add_signed(seconds * 1_000))
+}
+
+fn header_cases() -> Vec<Case> {
+    const NO: &str = "SignatureDoesNotMatch";
+    const HALF: &str = "IncompleteSignature";
+    let base = || signer("AKID");
+    vec![
+        // Missing.
+        case("no signature", "MissingAuthenticationToken", |request| request.unset("authorization")),
+        authorization("no credential", HALF, "Credential=", "Nothing="),
+        authorization("no signed headers", HALF, "SignedHeaders=", "Nothing="),
+        authorization("no signature in it", HALF, "Signature=", "Nothing="),
+        case("no date", HALF, |request| request.unset("x-amz-date")),
+        case("the scheme alone", HALF, |request| {
+            *request.header("authorization") = "AWS4-HMAC-SHA256".to_owned();
+        }),
+        // Malformed.
+        authorization("another algorithm", HALF, "AWS4-HMAC-SHA256", "AWS4-ECDSA-P256-SHA256"),
+        authorization("a scheme in small letters", HALF, "AWS4-HMAC", "aws4-hmac"),
+        case("basic authentication", HALF, |request| {
+            *request.header("authorization") = "Basic dGVzdDp0ZXN0".to_owned();
+        }),
+        case("an empty header", HALF, |request| request.header("authorization").clear()),
+        authorization("no equals sign", HALF, "Signature=", "Signature"),
+        authorization("no commas", HALF, ", ", " "),
+        authorization("a short scope", HALF, "/aws4_request", ""),
+        authorization("a credential named twice", HALF, "Credential=", "Credential=x, Credential="),
+        authorization("a header listed twice", HALF, "host;", "host;host;"),
+        authorization("an empty name in the list", HALF, "host;", "host;;"),
+        case("two authorizations", HALF, |request| {
+            let again = request.header("authorization").clone();
+            request.set("authorization", &again);
+        }),
+        case("a date in words", HALF, |request| *request.header("x-amz-date") = "yesterday".to_owned()),
+        case("a date that never was", HALF, |request| {
+            *request.header("x-amz-date") = "20260230T000000Z".to_owned();
+        }),
+        case("two dates", HALF, |request| request.set("x-amz-date", "20260101T000001Z")),
+        case("a signature here and in the URL", HALF, |request| {
+            let between = if request.target.contains('?') { '&' } else { '?' };
+            request.target.push_str(&format!("{between}X-Amz-Algorithm=AWS4-HMAC-SHA256"));
+        }),
+        // Forged.
+        signed_by("an unknown key", "InvalidClientTokenId", signer("NOBODY")),
+        signed_by("a key in small letters", "InvalidClientTokenId", Signer::of("akid", &secret("AKID"))),
+        signed_by("another secret", NO, Signer::of("AKID", "guessed")),
+        authorization("another key's name", NO, "Credential=AKID", "Credential=ROOT"),
+        case("another signature", NO, |request| {
+            let value = request.header("authorization");
+            let last = if value.ends_with('0') { '1' } else { '0' };
+            value.pop();
+            value.push(last);
+        }),
+        case("a signature cut short", NO, |request| {
+            request.header("authorization").pop();
+        }),
+        case("a longer signature", NO, |request| request.header("authorization").push('0')),
+        case("an empty signature", NO, |request| {
+            let value = request.header("authorization");
+            value.truncate(value.find("Signature=").map_or(0, |place| place + 10));
+        }),
+        case("a signature in capitals", NO, |request| {
+            let value = request.header("authorization");
+            let from = value.find("Signature=").map_or(0, |place| place + 10);
+            value.replace_range(from.., &value[from..].to_uppercase());
+        }),
+        // Of another scope.
+        authorization("another region", NO, "/us-east-1/", "/us-east-2/"),
+        authorization("an illegal region", NO, "/us-east-1/", "/us_east_1/"),
+        authorization("another day", NO, "/20260101/", "/20260102/"),
+        authorization("another terminator", NO, "/aws4_request", "/aws5_request"),
+        signed_by("another service", NO, Signer { service: "s3", ..base() }),
+        // Stale.
+        signed_by("a date 15 minutes and a second ago", NO, Signer { at: at(-901), ..base() }),
+        signed_by("a date in 15 minutes and a second", NO, Signer { at: at(901), ..base() }),
+        signed_by("a date of last year", NO, Signer { at: at(-86_400 * 200), ..base() }),
+        case("a date moved on", NO, |request| {
+            *request.header("x-amz-date") = "20260101T000001Z".to_owned();
+        }),
+        // Tampered with.
+        case("another body", NO, |request| request.body.push(' ')),
+        case("no body", NO, |request| request.body = "x".repeat(usize::from(request.body.is_empty()))),
+        case("another path", NO, |request| request.target = request.target.replacen('/', "/x/", 1)),
+        case("one more parameter", NO, |request| {
+            let between = if request.target.contains('?') { '&' } else { '?' };
+            request.target.push_str(&format!("{between}DelaySeconds=0"));
+        }),
+        case("another method", NO, |request| {
+            request.method = if request.method == "POST" { "PUT" } else { "POST" };
+        }),
+        case("another host", NO, |request| request.set("host", "localhost")),
+        case("another signed header", NO, |request| *request.header("x-signed") = "b".to_owned()),
+        case("a signed header twice", NO, |request| request.set("x-signed", "a")),
+        case("a signed header taken away", NO, |request| request.unset("x-signed")),
+        case("an unsigned header of the service", NO, |request| {
+            request.set("x-amz-security-token", "stolen");
+        }),
+        case("a body said to be unsigned", NO, |request| {
+            request.set("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+        }),
+        authorization("a host that is not signed", NO, "host;", ""),
+        authorization("a date that is not signed", NO, ";x-amz-date", ""),
+    ]
+}
+
+#[tokio::test]
+async fn forged_stale_and_tampered_requests_are_refused_in_both_protocols() {
+    let house = house_with_orders().await;
+    let cases = header_cases();
+    assert!(cases.len() >= 40);
+    let mut proper = 0;
+    for Case { name, tamper, code, status } in &cases {
+        for mut plain in [send_json(), send_form(), send_url()] {
+            plain.set("x-signed", "a");
+            let mut request = signer("AKID").sign(&plain);
+            ask(&house, &request).await.ok();
+            proper += 1;
+            tamper(&mut request);
+            let answer = ask(&house, &request).await;
+            assert_eq!(answer.status, *status, "{name}: {}", answer.body);
+            let query_code = format!("{code};Sender");
+            assert_eq!(answer.header("x-amzn-query-error"), Some(query_code.as_str()), "{name}");
+            if plain.headers.iter().any(|header| header.0 == "x-amz-target") {
+                assert!(
+                    answer.body.starts_with(r#"{"__type":"com.amazon.coral.service#"#),
+                    "{}",
+                    answer.body
+                );
+            } else {
+                assert!(answer.body.contains(&format!("<Code>{code}</Code>")), "{name}: {}", answer.body);
+            }
+        }
+    }
+    assert_eq!(drain(&house).await, proper, "what was refused did nothing");
+}
+
+#[tokio::test]
+async fn forged_stale_and_tampered_urls_are_refused() {
+    const NO: &str = "SignatureDoesNotMatch";
+    const HALF: &str = "IncompleteSignature";
+    let retarget = |name, code, from: &'static str, to: &'static str| {
+        case(name, code, move |request: &mut Plain| request.retarget(from, to))
+    };
+    let house = house_with_orders().await;
+    let cases = [
+        retarget("no algorithm", HALF, "X-Amz-Algorithm", "X-Nothing"),
+        retarget("no credential", HALF, "X-Amz-Credential", "X-Nothing"),
+        retarget("no date", HALF, "X-Amz-Date", "X-Nothing"),
+        retarget("no end", HALF, "X-Amz-Expires", "X-Nothing"),
+        retarget("no signed headers", HALF, "X-Amz-SignedHeaders", "X-Nothing"),
+        retarget("no signature", HALF, "X-Amz-Signature", "X-Nothing"),
+        retarget("another algorithm", HALF, "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA1"),
+        retarget("no time at all", HALF, "X-Amz-Expires=60", "X-Amz-Expires=0"),
+        retarget("more than a week", HALF, "X-Amz-Expires=60", "X-Amz-Expires=604801"),
+        retarget("a time in words", HALF, "X-Amz-Expires=60", "X-Amz-Expires=soon"),
+        retarget("a time with a sign", HALF, "X-Amz-Expires=60", "X-Amz-Expires=%2B60"),
+        retarget("a date in words", HALF, "X-Amz-Date=2026", "X-Amz-Date=year"),
+        retarget("two signatures", HALF, "X-Amz-Signature=", "X-Amz-Signature=x&X-Amz-Signature="),
+        retarget("two dates", HALF, "X-Amz-Date=", "X-Amz-Date=x&X-Amz-Date="),
+        retarget("an unknown key", "InvalidClientTokenId", "=AKID", "=NOBODY"),
+        retarget("another key's name", NO, "=AKID", "=ROOT"),
+        retarget("another signature", NO, "X-Amz-Signature=", "X-Amz-Signature=0"),
+        retarget("more time", NO, "X-Amz-Expires=60", "X-Amz-Expires=61"),
+        retarget("another region", NO, "us-east-1", "us-east-2"),
+        retarget("another body", NO, "MessageBody=m", "MessageBody=n"),
+        retarget("one more parameter", NO, "?", "?DelaySeconds=1&"),
+        retarget("another queue", NO, "/orders", "/other"),
+        retarget("another service", NO, "%2Fsqs%2F", "%2Fs3%2F"),
+        retarget("an unsigned host", NO, "=host%3B", "="),
+        case("an unsigned target", NO, |request| request.set("x-amz-target", "AmazonSQS.DeleteQueue")),
+        case("a body", NO, |request| request.body.push_str("MessageBody=n")),
+        case("another method", NO, |request| request.method = "POST"),
+        case("its time over", "RequestExpired", |request| {
+            let late = Signer { at: at(-61), ..signer("AKID") };
+            *request = late.presign(&Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
+        }),
+        case("a date to come", NO, |request| {
+            let early = Signer { at: at(901), ..signer("AKID") };
+            *request =
+                early.presign(&Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
+        }),
+        case("an old signature version", "InvalidSecurity", |request| {
+            request.target =
+                "/?Action=SendMessage&AWSAccessKeyId=AKID&SignatureVersion=2&Signature=x".to_owned();
+        }),
+    ];
+    for Case { name, tamper, code, status } in &cases {
+        let mut plain = Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m");
+        plain.set("x-signed", "a");
+        let mut request = signer("AKID").presign(&plain, 60);
+        ask(&house, &request).await.ok();
+        tamper(&mut request);
+        let answer = ask(&house, &request).await;
+        let query_code = format!("{code};Sender");
+        assert_eq!(answer.header("x-amzn-query-error"), Some(query_code.as_str()), "{name}: {}", answer.body);
+        assert_eq!(answer.status, *status, "{name}");
+    }
+    assert_eq!(drain(&house).await, cases.len(), "what was refused did nothing");
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_text() {
+    let house = house_with_orders().await;
+    let is = |answer: Answer, kind: &str, query: &str, status: u16, text: &str| {
+        let kind = format!("com.amazon.coral.service#{kind}");
+        answer.is_error(status, &kind, &format!("{query};Sender"), text);
+    };
+    let unsigned = ask(&house, &send_json()).await;
+    let text = "Request is missing Authentication Token";
+    is(unsigned, "MissingAuthenticationTokenException", "MissingAuthenticationToken", 403, text);
+    let unknown = ask(&house, &signer("NOBODY").sign(&send_json())).await;
+    let text = "The security token included in the request is invalid.";
+    is(unknown, "UnrecognizedClientException", "InvalidClientTokenId", 403, text);
+    let forged = ask(&house, &Signer::of("AKID", "guessed").sign(&send_json())).await;
+    is(forged, "InvalidSignatureException", "SignatureDoesNotMatch", 403, MISMATCH);
+    let stale = ask(&house, &Signer { at: at(-901), ..signer("AKID") }.sign(&send_json())).await;
+    let text = "Signature expired: 20251231T234459Z is now earlier than 20251231T234500Z (20260101T000000Z - 15 min.)";
+    is(stale, "InvalidSignatureException", "SignatureDoesNotMatch", 403, text);
+    let early = ask(&house, &Signer { at: at(901), ..signer("AKID") }.sign(&send_json())).await;
+    let text = "Signature not yet current: 20260101T001501Z is still later than 20260101T001500Z (20260101T000000Z + 15 min.)";
+    is(early, "InvalidSignatureException", "SignatureDoesNotMatch", 403, text);
+    let expired = Signer { at: at(-61), ..signer("AKID") }.presign(&send_url(), 60);
+    let expired = ask(&house, &expired).await;
+    let told = "<Code>RequestExpired</Code><Message>Request has expired.</Message>";
+    assert!(expired.status == 400 && expired.body.contains(told), "{}", expired.body);
+}
+
+#[tokio::test]
+async fn signatures_hold_at_the_edges_of_their_time() {
+    let house = house_with_orders().await;
+    for seconds in [-900, 0, 900] {
+        ask(&house, &Signer { at: at(seconds), ..signer("AKID") }.sign(&send_json())).await.ok();
+    }
+    for (seconds, expires) in [(-60, 60), (0, 1), (900, 1), (-604_800, 604_800)] {
+        ask(&house, &Signer { at: at(seconds), ..signer("AKID") }.presign(&send_url(), expires)).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn what_proxies_and_clients_may_do_to_a_signed_request_does_not_break_it() {
+    let house = house_with_orders().await;
+    let mut plain = send_json();
+    plain.set("x-many", "a   b");
+    plain.set("x-many", "c");
+    plain.set("x-padded", "  a  ");
+    let mut signed = signer("AKID").sign(&plain);
+    signed.set("x-amzn-trace-id", "Root=1-5759e988-bd862e3fe1be46a994272793");
+    signed.set("x-amz-user-agent", "unsigned by some");
+    signed.set("x-forwarded-for", "192.0.2.1");
+    ask(&house, &signed).await.ok();
+    *signed.header("authorization") = signed.header("authorization").replace(", ", ",");
+    ask(&house, &signed).await.ok();
+    let token = Signer { token: Some("session/+token=".to_owned()), ..signer("AKID") };
+    ask(&house, &token.sign(&send_form())).await.ok();
+    ask(&house, &token.presign(&send_url(), 60)).await.ok();
+}
+
+#[tokio::test]
+async fn a_body_that_was_signed_as_unsigned_may_be_any() {
+    let house = house_with_orders().await;
+    let mut plain = send_json();
+    plain.set("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+    let mut signed = signer("AKID").sign_body(&plain, SignableBody::UnsignedPayload);
+    signed.body.push(' ');
+    ask(&house, &signed).await.ok();
+}
+
+#[tokio::test]
+async fn the_date_may_stand_in_a_plain_date_header() {
+    use hmac::{Hmac, KeyInit, Mac};
+    use sha2::{Digest, Sha256};
+
+    fn mac(key: &[u8], text: &str) -> Vec<u8> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any key will do");
+        mac.update(text.as_bytes());
+        mac.finalize().into_bytes().to_vec()
+    }
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    let house = house_with_orders().await;
+    for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "20260101T000000Z"] {
+        let mut plain = send_form();
+        let body = hex(&Sha256::digest(&plain.body));
+        let canonical =
+            format!("POST\n/000000000001/orders\n\ndate:{date}\nhost:kew.test\n\ndate;host\n{body}");
+        let scope = "20260101/us-east-1/sqs/aws4_request";
+        let text =
+            format!("AWS4-HMAC-SHA256\n20260101T000000Z\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+        let key = scope
+            .split('/')
+            .fold(format!("AWS4{}", secret("AKID")).into_bytes(), |key, part| mac(&key, part));
+        plain.set("date", date);
+        plain.set(
+            "authorization",
+            &format!(
+                "AWS4-HMAC-SHA256 Credential=AKID/{scope}, SignedHeaders=date;host, Signature={}",
+                hex(&mac(&key, &text))
+            ),
+        );
+        ask(&house, &plain).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn queues_are_separate_by_region_and_account() {
+    let house = house([key("ONE", 1, None), key("TWO", 2, None)]).await;
+    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    let find = Plain::json("GetQueueUrl", r#"{"QueueName":"orders"}"#);
+    let url = ask(&house, &signer("ONE").sign(&create)).await.text("QueueUrl");
+    assert_eq!(url, "http://kew.test/000000000001/orders");
+    let elsewhere = Signer { region: "eu-west-1".to_owned(), ..signer("ONE") };
+    assert_eq!(ask(&house, &elsewhere.sign(&find)).await.status, 400);
+    assert_eq!(ask(&house, &signer("TWO").sign(&find)).await.status, 400);
+    ask(&house, &elsewhere.sign(&create)).await.ok();
+    let url = ask(&house, &signer("TWO").sign(&create)).await.text("QueueUrl");
+    assert_eq!(url, "http://kew.test/000000000002/orders");
+}
+
+#[tokio::test]
+async fn open_mode_takes_any_credentials_and_none() {
+    let house = House::open().await;
+    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    for authorization in [
+        "",
+        "Basic dGVzdDp0ZXN0",
+        "Bearer x",
+        "AWS4-HMAC-SHA256",
+        "AWS4-HMAC-SHA256 Credential=,,, Signature",
+        "AWS4-HMAC-SHA256 Credential=a/b/c, SignedHeaders=;;, Signature=0",
+        "AWS AKID:c2ln",
+        "\u{e9}\u{e9}",
+    ] {
+        let mut request = create.clone();
+        request.set("authorization", authorization);
+        ask(&house, &request).await.ok();
+    }
+    let mut twice = create.clone();
+    twice.set("authorization", "a");
+    twice.set("authorization", "b");
+    ask(&house, &twice).await.ok();
+    ask(&house, &Signer { at: at(-86_400), ..signer("NOBODY") }.sign(&create)).await.ok();
+    let url = "/?Action=GetQueueUrl&QueueName=orders&X-Amz-Signature=0&X-Amz-Credential=%FF&X-Amz-Expires=x";
+    ask(&house, &Plain::get(url)).await.ok();
+    let far = Signer { region: "mars-1".to_owned(), ..signer("NOBODY") };
+    let here = Plain::get("/?Action=GetQueueUrl&QueueName=orders");
+    assert_eq!(ask(&house, &far.presign(&here, 60)).await.status, 400, "the region still counts");
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let segment = "[A-Za-z0-9._~%/-]{0,12}".prop_map(|text| text.replace('%', "%20"));
+    let pair =
+        "[A-Za-z0-9.%+_~*-]{1,8}=[A-Za-z0-9.%+=:/_~*-]{0,12}".prop_map(|text| text.replace('%', "%C3%A9"));
+    let header = ("x-[a-z]{1,8}", "[!-~]( {0,3}[!-~]){0,8}");
+    let query = proptest::collection::vec(pair, 0..4);
+    let headers = proptest::collection::vec(header, 0..4);
+    (segment, query, headers, "[ -~é]{0,64}").prop_map(|(segment, query, headers, body)| {
+        let body = serde_json::json!({ "QueueName": "orders", "Padding": body }).to_string();
+        let mut plain = Plain::json("GetQueueUrl", &body);
+        plain.target = format!("/{segment}");
+        if !query.is_empty() {
+            plain.target.push_str(&format!("?{}", query.join("&")));
+        }
+        // The signer leaves this one out, whoever sends it.
+        headers
+            .iter()
+            .filter(|header| header.0 != "x-amzn-trace-id")
+            .for_each(|(name, value)| plain.set(name, value));
+        plain
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_vendors_signer_signs_is_accepted_and_nothing_else(
+        plain in plain(),
+        region in "[a-z]{2}-[a-z]{1,9}-[1-9]",
+        token in proptest::option::of("[A-Za-z0-9+/=]{1,40}"),
+        presigned: bool,
+        place: proptest::sample::Index,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+        runtime.block_on(async {
+            let house = house([key("AKID", 1, None)]).await;
+            let signer = Signer { region, token, ..signer("AKID") };
+            let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+            ask(&house, &signer.sign(&create)).await.ok();
+            let request = if presigned { signer.presign(&plain, 300) } else { signer.sign(&plain) };
+            ask(&house, &request).await.ok();
+            let mut changed = request.clone();
+            let mut body: Vec<char> = changed.body.chars().collect();
+            let place = place.index(body.len());
+            body[place] = if body[place] == 'x' { 'y' } else { 'x' };
+            changed.body = body.into_iter().collect();
+            assert_eq!(ask(&house, &changed).await.status, 403, "a changed body");
+            let mut longer = request.clone();
+            longer.target.push_str(if longer.target.contains('?') { "&more=1" } else { "?more=1" });
+            assert_eq!(ask(&house, &longer).await.status, 403, "one more parameter");
+        });
+    }
+}
