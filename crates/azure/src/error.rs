@@ -242,6 +242,7 @@ impl From<EngineError> for WireError {
             | EngineError::Unavailable { .. } => Self::new(Code::ServerBusy).because(error),
             EngineError::TaskNotFound
             | EngineError::TaskRunning
+            | EngineError::TooManyTasks
             | EngineError::Damaged { .. }
             | EngineError::ClockNotVirtual => Self::new(Code::InternalError).because(error),
         }

@@ -274,6 +274,8 @@ pub struct StartMove {
     pub destination: Option<QueueKey>,
     /// Messages a second; `None` is as fast as possible.
     pub rate_max: Option<u32>,
+    /// Refuse when so many tasks run on queues of the same account.
+    pub running_max: u32,
 }
 
 /// See [`Command::ContinueMove`].

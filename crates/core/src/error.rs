@@ -70,4 +70,7 @@ pub enum RuleError {
     /// The queue is being emptied already.
     #[error("a move task is already running on this queue")]
     TaskRunning,
+    /// As many tasks run as the caller allows one account.
+    #[error("too many move tasks are running")]
+    TooManyTasks,
 }

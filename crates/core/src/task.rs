@@ -1,6 +1,11 @@
 //! Move tasks: bringing a queue's messages back to where they came from, or to another queue.
 
+use std::time::Duration;
+
 use crate::{QueueId, QueueKey, TaskId, Timestamp};
+
+/// A task that takes as long as this ends, wherever it stands.
+pub const TASK_TIME_MAX: Duration = Duration::from_secs(36 * 3_600);
 
 /// Where a move task stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +31,8 @@ pub enum TaskFailure {
     KindMismatch,
     /// The queue it moved from was deleted.
     SourceMissing,
+    /// It ran as long as a task may.
+    TookTooLong,
 }
 
 /// One move task. It is stored, so it goes on after a crash.
@@ -49,4 +56,11 @@ pub struct MoveTask {
     pub to_move: u64,
     /// When it began.
     pub started_at: Timestamp,
+}
+
+impl MoveTask {
+    /// Whether its time is over: from that very instant on it moves nothing more.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.started_at.plus(TASK_TIME_MAX) <= now
+    }
 }

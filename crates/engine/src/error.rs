@@ -73,6 +73,9 @@ pub enum EngineError {
     /// The queue is being emptied already.
     #[error("a move task is already running on this queue")]
     TaskRunning,
+    /// As many tasks run as the caller allows one account.
+    #[error("too many move tasks are running")]
+    TooManyTasks,
     /// There is no room for more messages; deletes and reads go on.
     #[error("no space left for more messages")]
     NoSpace,
@@ -126,6 +129,7 @@ impl From<RuleError> for EngineError {
             RuleError::KindChange => Self::KindChange,
             RuleError::TaskNotFound => Self::TaskNotFound,
             RuleError::TaskRunning => Self::TaskRunning,
+            RuleError::TooManyTasks => Self::TooManyTasks,
         }
     }
 }

@@ -381,6 +381,8 @@ impl From<EngineError> for WireError {
             EngineError::TaskRunning => invalid(
                 "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
             ),
+            EngineError::TooManyTasks => Self::new(Code::OverLimit)
+                .saying("An account can have at most 100 active message movement tasks."),
             EngineError::Overloaded { .. } => Self::new(Code::RequestThrottled).because(error),
             EngineError::NoSpace | EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => {
                 Self::new(Code::ServiceUnavailable).because(error)

@@ -66,6 +66,7 @@ fn refusal(handle: &str, error: RuleError) -> WireError {
         | RuleError::DocumentTooLarge { .. }
         | RuleError::KindChange
         | RuleError::TaskNotFound
-        | RuleError::TaskRunning) => other.into(),
+        | RuleError::TaskRunning
+        | RuleError::TooManyTasks) => other.into(),
     }
 }

@@ -103,6 +103,7 @@ pub(crate) fn failure_reason(state: TaskState) -> Option<&'static str> {
         }
         TaskFailure::OriginUnknown => "CouldNotDetermineMessageSource",
         TaskFailure::KindMismatch => "AWS.SimpleQueueService.UnsupportedOperation",
+        TaskFailure::TookTooLong => "TaskTimedOut",
     })
 }
 

@@ -115,6 +115,12 @@ impl Model {
         if self.tasks.iter().any(running) {
             return Err(RuleError::TaskRunning);
         }
+        let account = source.definition.key.account;
+        let beside =
+            |task: &&MoveTask| task.state == TaskState::Running && task.source_key.account == account;
+        if self.tasks.iter().filter(beside).count() as u64 >= u64::from(start.running_max) {
+            return Err(RuleError::TooManyTasks);
+        }
         let to_move = source.counts().visible;
         let task = MoveTask {
             id: TaskId(self.tasks_made + 1),
@@ -136,6 +142,7 @@ impl Model {
     pub(super) fn continue_move(&mut self, now: Timestamp, step: ContinueMove) -> Result<Outcome, RuleError> {
         let mut task = self.running_task(step.task)?;
         task.state = match self.index(task.source) {
+            _ if task.is_over(now) => TaskState::Failed(TaskFailure::TookTooLong),
             Ok(index) => self.move_some(now, index, u64::from(step.max), &mut task),
             Err(_) => TaskState::Failed(TaskFailure::SourceMissing),
         };

@@ -24,7 +24,7 @@ fn drive(bench: &Bench) -> JoinHandle<()> {
 }
 
 fn start(source: QueueId, rate_max: Option<u32>) -> StartMove {
-    StartMove { source, destination: Some(key("target")), rate_max }
+    StartMove { source, destination: Some(key("target")), rate_max, running_max: 100 }
 }
 
 async fn moved(bench: &Bench) -> u64 {

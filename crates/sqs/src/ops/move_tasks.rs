@@ -25,6 +25,9 @@ const MESSAGES_PER_SECOND: IntegerRange = IntegerRange {
 const MAX_RESULTS: IntegerRange =
     IntegerRange { name: "MaxResults", min: 1, max: 10, reason: "Must be between 1 and 10, if provided." };
 
+/// Tasks of an account that run at once.
+const RUNNING_MAX: u32 = 100;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct StartRequest<'a> {
@@ -55,7 +58,7 @@ pub(crate) async fn start_message_move_task(cx: &Context<'_>) -> Result<Reply, W
         check_kinds(&source, destination)?;
     }
     let destination = destination.map(|queue| queue.key.clone());
-    let start = StartMove { source: source.id, destination, rate_max };
+    let start = StartMove { source: source.id, destination, rate_max, running_max: RUNNING_MAX };
     let task = cx.engine.start_move(start).await?;
     Ok(cx.result(&Started(Handle::of(&task))))
 }

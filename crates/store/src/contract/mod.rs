@@ -294,6 +294,8 @@ macro_rules! contract_tests {
             message_that_came_from_nowhere_stops_the_way_back,
             task_fails_with_the_reason_it_could_not_go_on,
             start_needs_both_queues_and_no_running_task,
+            only_so_many_tasks_of_an_account_run_at_once,
+            task_ends_when_its_time_is_over,
             nothing_to_move_is_done_at_once,
             cancelled_task_keeps_what_it_moved_and_goes_no_further,
             task_is_over_when_others_took_what_it_was_to_move,

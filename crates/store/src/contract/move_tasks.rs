@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::{ContinueMove, DeleteQueue, ListMoves, MoveChosen, StartMove, View};
+use kew_core::task::TASK_TIME_MAX;
 use kew_core::{
     Carries, Command, MoveReason, MoveTask, NewMessage, Origin, Outcome, Policy, QueueId, RuleError,
     Sequence, TaskFailure, TaskId, TaskState,
@@ -19,7 +20,11 @@ fn task(outcome: Outcome) -> Arc<MoveTask> {
 }
 
 fn starting(source: QueueId, to: Option<&str>) -> Command {
-    Command::StartMove(StartMove { source, destination: to.map(Stage::key), rate_max: None })
+    starting_beside(source, to, 100)
+}
+
+fn starting_beside(source: QueueId, to: Option<&str>, running_max: u32) -> Command {
+    Command::StartMove(StartMove { source, destination: to.map(Stage::key), rate_max: None, running_max })
 }
 
 fn start(stage: &Stage<'_>, source: QueueId, to: Option<&str>) -> Arc<MoveTask> {
@@ -148,6 +153,34 @@ pub fn start_needs_both_queues_and_no_running_task(factory: &dyn Factory) {
     assert_eq!(stage.refused(starting(from, Some("to"))), RuleError::TaskRunning);
     stage.step(Command::CancelMove(begun.id));
     assert_eq!(start(&stage, from, Some("to")).state, TaskState::Running);
+}
+
+pub fn only_so_many_tasks_of_an_account_run_at_once(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queues = ["one", "two", "three"].map(|name| stage.named(name, Policy::standard()));
+    queues.iter().for_each(|queue| drop(stage.send_text(*queue, &["a"])));
+    let [one, two, three] = queues;
+    let begun = start(&stage, one, Some("three"));
+    assert_eq!(stage.refused(starting_beside(two, None, 1)), RuleError::TooManyTasks);
+    assert_eq!(task(stage.step(starting_beside(two, Some("three"), 2))).state, TaskState::Running);
+    assert_eq!(stage.refused(starting_beside(three, None, 2)), RuleError::TooManyTasks);
+    assert_eq!(stage.refused(starting_beside(one, None, 2)), RuleError::TaskRunning, "the nearer reason is told");
+    stage.step(Command::CancelMove(begun.id));
+    assert_eq!(task(stage.step(starting_beside(one, Some("three"), 2))).state, TaskState::Running);
+}
+
+pub fn task_ends_when_its_time_is_over(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
+    stage.send_text(from, &["a", "b"]);
+    let begun = start(&stage, from, Some("to"));
+    stage.pass(TASK_TIME_MAX - std::time::Duration::from_millis(1));
+    assert_eq!(go_on(&stage, begun.id, 1).state, TaskState::Running);
+    stage.pass(std::time::Duration::from_millis(1));
+    let over = go_on(&stage, begun.id, 1);
+    assert_eq!((over.state, over.moved), (TaskState::Failed(TaskFailure::TookTooLong), 1));
+    assert_eq!((stage.figures(from), stage.figures(to)), ((1, 0, 0), (1, 0, 0)));
+    assert_eq!(moves(&stage, Some(from)), [over]);
 }
 
 pub fn nothing_to_move_is_done_at_once(factory: &dyn Factory) {

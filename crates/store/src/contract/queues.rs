@@ -180,7 +180,7 @@ pub fn nothing_can_be_done_in_a_queue_that_does_not_exist(factory: &dyn Factory)
         Command::Identify(Identify { queue, token }),
         Command::Purge(Purge { queue }),
         Command::Counts(queue),
-        Command::StartMove(StartMove { source: queue, destination: None, rate_max: None }),
+        Command::StartMove(StartMove { source: queue, destination: None, rate_max: None, running_max: 100 }),
         Command::MoveChosen(MoveChosen { source: queue, destination: None, tokens: Vec::new() }),
     ];
     for command in commands {

@@ -160,7 +160,7 @@ pub fn move_task_goes_on_where_it_stood(factory: &dyn Factory) {
     let before = |stage: &mut Stage<'_>| {
         let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
         stage.send_text(from, &["a", "b", "c"]);
-        let start = StartMove { source: from, destination: Some(Stage::key("to")), rate_max: Some(5) };
+        let start = StartMove { source: from, destination: Some(Stage::key("to")), rate_max: Some(5), running_max: 100 };
         let Outcome::Move(begun) = stage.step(Command::StartMove(start)) else {
             panic!("a task is expected")
         };

@@ -779,6 +779,7 @@ pub fn put_task(out: &mut Vec<u8>, task: &MoveTask) {
         TaskState::Failed(TaskFailure::OriginUnknown) => 4,
         TaskState::Failed(TaskFailure::KindMismatch) => 5,
         TaskState::Failed(TaskFailure::SourceMissing) => 6,
+        TaskState::Failed(TaskFailure::TookTooLong) => 7,
     });
     put(out, task.moved);
     put(out, task.to_move);
@@ -801,6 +802,7 @@ pub fn read_task(from: &mut Reader<'_>) -> Option<MoveTask> {
             4 => TaskState::Failed(TaskFailure::OriginUnknown),
             5 => TaskState::Failed(TaskFailure::KindMismatch),
             6 => TaskState::Failed(TaskFailure::SourceMissing),
+            7 => TaskState::Failed(TaskFailure::TookTooLong),
             _ => return None,
         },
         moved: from.number()?,

@@ -164,6 +164,7 @@ const REACHED: &[&str] = &[
     "Sent duplicate=false",
     "Sent duplicate=true",
     "StartMove TaskRunning",
+    "StartMove TooManyTasks",
     "UpdateQueue KindChange",
     "UpdateQueue QueueExists",
     "UpdateQueue VersionChanged",

@@ -599,8 +599,12 @@ impl Generator {
             30..92 => Some(self.key_of_kind(fifo)),
             _ => Some(self.any_key()),
         };
-        let rate_max = self.random.chance(30).then_some(5);
-        Some(Command::StartMove(StartMove { source, destination, rate_max }))
+        let (rate_max, running_max) = match self.random.below(100) {
+            0..30 => (Some(5), 100),
+            30..50 => (None, 1),
+            _ => (None, 100),
+        };
+        Some(Command::StartMove(StartMove { source, destination, rate_max, running_max }))
     }
 
     fn some_task(&mut self, run: &Run<'_>) -> Option<TaskId> {

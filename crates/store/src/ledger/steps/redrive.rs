@@ -31,6 +31,12 @@ impl<S: Shelf> Ledger<S> {
         if self.tasks.values().any(running) {
             return Err(RuleError::TaskRunning.into());
         }
+        let beside = |task: &&Arc<MoveTask>| {
+            task.state == TaskState::Running && task.source_key.account == source_key.account
+        };
+        if self.tasks.values().filter(beside).count() as u64 >= u64::from(command.running_max) {
+            return Err(RuleError::TooManyTasks.into());
+        }
         let task = MoveTask {
             id: TaskId(self.next_task),
             source: command.source,
@@ -63,6 +69,9 @@ impl<S: Shelf> Ledger<S> {
         command: ContinueMove,
     ) -> Result<Outcome, StoreError> {
         let mut task = self.running_task(command.task)?;
+        if task.is_over(now) {
+            task.state = TaskState::Failed(TaskFailure::TookTooLong);
+        }
         let max = u64::from(command.max).min(task.to_move.saturating_sub(task.moved));
         let before = task.moved;
         while task.moved - before < max && task.state == TaskState::Running {
