@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kew_core::command::CreateQueue;
-use kew_core::{AccountId, Clock, Entropy, Policy, Queue, QueueKey, Timestamp};
+use kew_core::command::{CreateQueue, Send};
+use kew_core::{
+    AccountId, Clock, DeduplicationId, Entropy, GroupId, NewMessage, Policy, Queue, QueueKey, Timestamp,
+};
 use kew_engine::{ClockKind, Engine, Options, TimeSource};
 use kew_http::{Drain, Guard, Limits, Listener, Shared};
 use kew_sqs::{Settings, Sqs};
@@ -114,6 +116,19 @@ impl House {
         let key = QueueKey::new(AccountId(0), "us-east-1", name);
         let create = CreateQueue { key, policy, documents: Vec::new() };
         self.engine.create_queue(create).await.expect("the name is free")
+    }
+
+    /// Sends a message of a FIFO queue; false when it counts as sent already.
+    pub async fn send_to_group(&self, queue: &str, group: &str, deduplication: &str) -> bool {
+        let key = QueueKey::new(AccountId(0), "us-east-1", queue);
+        let queue = self.engine.queue(&key).expect("it is there").id;
+        let message = NewMessage {
+            group: Some(GroupId(group.into())),
+            deduplication: Some(DeduplicationId(deduplication.into())),
+            ..NewMessage::text(self.engine.message_id(), "x")
+        };
+        let sent = self.engine.send(Send { queue, messages: vec![message] }).await.expect("it is sent");
+        !sent.first().expect("one was sent").duplicate
     }
 
     /// Waits until so many receives wait for messages.

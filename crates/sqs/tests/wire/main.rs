@@ -1,6 +1,7 @@
 //! Request bytes in; exact status, headers and body out. The engine below has a clock that stands and chance that counts,
 //! so that every byte of a reply is known, over each store (`house`).
 
+mod attributes;
 mod batches;
 mod dead_letters;
 mod errors;
@@ -8,12 +9,14 @@ mod fair_queues;
 mod fifo;
 mod house;
 mod in_flight;
+mod life;
 mod long_polls;
 mod message_attributes;
 mod messages;
 mod other_dialects;
 mod policy;
 mod queues;
+mod redrive;
 mod signer;
 mod strict;
 mod system_attributes;
