@@ -46,12 +46,13 @@ impl<'a> Host<'a> {
     fn parse(text: &'a [u8]) -> Option<Self> {
         let is_name = text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
         let text = std::str::from_utf8(text).ok().filter(|_| is_name)?;
+        let text = text.strip_suffix('.').unwrap_or(text);
         if text.starts_with(|first: char| first.is_ascii_digit())
             && let Ok(address) = text.parse::<Ipv4Addr>()
         {
             return Some(Self::Address(IpAddr::V4(address)));
         }
-        Some(Self::Name(text.strip_suffix('.').unwrap_or(text)))
+        Some(Self::Name(text))
     }
 
     /// Whether it means this machine by itself: a loopback address, `localhost` or a name below it.
@@ -101,6 +102,7 @@ fn port(text: &[u8]) -> Option<Option<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn read(text: &str) -> Option<(String, Option<u16>)> {
         Authority::parse(text.as_bytes()).map(|authority| {
@@ -122,6 +124,7 @@ mod tests {
             ("", "", None),
             ("host:", "host", None),
             ("127.0.0.1:65535", "=127.0.0.1", Some(65_535)),
+            ("127.0.0.1.", "=127.0.0.1", None),
             ("127.1", "127.1", None),
             ("1.2.3.4.example", "1.2.3.4.example", None),
             ("[::1]", "=::1", None),
@@ -170,6 +173,19 @@ mod tests {
                 !Authority::parse(text.as_bytes()).is_some_and(|found| found.host.is_loopback()),
                 "{text}"
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_says_the_same_when_it_is_written(text in "[a-zA-Z0-9:.\\[\\]@_-]{0,20}|\\PC{0,20}") {
+            if let Some(Authority { host: Host::Name(name), port }) = Authority::parse(text.as_bytes()) {
+                let written = port.map_or(name.to_owned(), |port| format!("{name}:{port}"));
+                let again = Authority::parse(written.as_bytes());
+                // A second dot at the end is part of the name.
+                let is_same = again == Some(Authority { host: Host::Name(name), port });
+                prop_assert!(is_same || name.ends_with('.'), "{}", text);
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::pulse::{Overdue, Pulse};
 use crate::ration::Share;
 use crate::refusal::Refusal;
 
+/// So much room is made for an announced body before it comes.
+const EXPECTED_MAX: usize = 1 << 20;
+
 /// A body on its way.
 pub(crate) struct Coming<B> {
     body: B,
@@ -76,7 +79,7 @@ where
         }
         let Some(second) = self.piece(pulse).await? else { return Ok(first) };
         // What is announced beyond this is believed when it comes.
-        let expected = usize::try_from(self.body.size_hint().lower()).unwrap_or_default();
+        let expected = usize::try_from(self.announced()).unwrap_or_default().min(EXPECTED_MAX);
         whole.bytes = BytesMut::with_capacity(first.len() + second.len() + expected.min(bytes_max));
         whole.bytes.extend_from_slice(&first);
         drop(first);

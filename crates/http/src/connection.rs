@@ -67,7 +67,8 @@ pub(crate) async fn serve<H: Handler, S>(
         },
     };
     pulse.speaks_http2();
-    serve_http2(link, wire, &mut place, &limits).await;
+    // In a box of its own, so that the many connections that speak HTTP/1 keep no room for it.
+    Box::pin(serve_http2(link, wire, &mut place, &limits)).await;
 }
 
 /// Where a connection comes from and how.

@@ -126,10 +126,15 @@ impl<H: Handler> Listener<H> {
         }
     }
 
-    async fn shake_hands(self: Arc<Self>, tls: Tls, stream: TcpStream, peer: SocketAddr, place: Place) {
+    async fn shake_hands(self: Arc<Self>, tls: Tls, stream: TcpStream, peer: SocketAddr, mut place: Place) {
         let within = self.shared.limits.handshake_within;
+        let mut shaking = Box::pin(tokio::time::timeout(within, tls.accept(stream)));
+        let shaken = poll_fn(|cx| {
+            if place.is_closing(cx) { Poll::Ready(None) } else { shaking.as_mut().poll(cx).map(Some) }
+        });
         // A handshake that fails has told its client why.
-        let Ok(Ok(stream)) = tokio::time::timeout(within, tls.accept(stream)).await else { return };
+        let Some(Ok(Ok(stream))) = shaken.await else { return };
+        drop(shaking);
         let speaks = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Speaks::Http2,
             Some(_) => Speaks::Http1,

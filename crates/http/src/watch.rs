@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use crate::limits::Limits;
 use crate::pulse::{Overdue, Phase, Pulse, Signs};
 
-/// A round of looks is made in so many parts, so that none holds up the event loop.
-const PARTS: usize = 8;
+/// So many connections are looked at in one go, so that other tasks of the event loop do not wait long.
+const AT_ONCE: usize = 1_024;
 
 /// Watches over connections.
 #[derive(Clone)]
@@ -65,26 +65,33 @@ impl Watch {
 
     /// Looks at everyone again and again, for as long as it is polled.
     pub(crate) async fn keep(self) {
-        let mut ticks = tokio::time::interval(self.limits.look_every() / u32::try_from(PARTS).unwrap_or(1));
+        let mut ticks = tokio::time::interval(self.limits.look_every());
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        for part in (0..PARTS).cycle() {
+        loop {
             ticks.tick().await;
-            self.look(part, Instant::now());
+            let mut first = 0;
+            while self.look(first, Instant::now()) {
+                first += AT_ONCE;
+                tokio::task::yield_now().await;
+            }
         }
     }
 
-    fn look(&self, part: usize, now: Instant) {
+    /// Looks at some of them; tells whether there are more behind.
+    fn look(&self, first: usize, now: Instant) -> bool {
         let mut found = Vec::new();
         let mut crowd = self.crowd.lock();
-        for entry in crowd.watched.iter_mut().skip(part).step_by(PARTS).flatten() {
+        for entry in crowd.watched.iter_mut().skip(first).take(AT_ONCE).flatten() {
             if let Some(overdue) = entry.look(now, &self.limits) {
                 found.push((Arc::clone(&entry.pulse), overdue));
             }
         }
+        let is_more = crowd.watched.len() > first + AT_ONCE;
         drop(crowd);
         for (pulse, overdue) in found {
             pulse.find(overdue);
         }
+        is_more
     }
 }
 
@@ -191,9 +198,7 @@ mod tests {
         }
 
         fn look_at(&self, second: u64) {
-            for part in 0..PARTS {
-                self.watch.look(part, self.begun + Duration::from_secs(second));
-            }
+            self.watch.look(0, self.begun + Duration::from_secs(second));
         }
     }
 
@@ -281,6 +286,18 @@ mod tests {
             });
             assert_eq!(found, (expected, Overdue::Connection), "{every}");
         }
+    }
+
+    #[test]
+    fn a_crowd_is_looked_at_part_by_part() {
+        let house = House::new();
+        let crowd: Vec<_> = (0..=AT_ONCE).map(|_| house.watch.over(Pulse::default())).collect();
+        for second in [0, 30] {
+            let now = house.begun + Duration::from_secs(second);
+            assert!(house.watch.look(0, now));
+            assert!(!house.watch.look(AT_ONCE, now));
+        }
+        assert!(crowd.iter().all(|watched| watched.pulse.overdue() == Overdue::Connection));
     }
 
     #[test]
