@@ -10,10 +10,19 @@ use super::Fault;
 /// Longer than any long poll.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// A reply: its status, and where its body lies.
+/// A reply, as far as anybody here looks at it.
 pub(super) struct Reply<'a> {
     pub(super) status: u16,
+    pub(super) head: &'a str,
     pub(super) body: &'a [u8],
+}
+
+impl Reply<'_> {
+    /// A header's value.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.split("\r\n").filter_map(|line| line.split_once(':'));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
 }
 
 /// A connection to a server.
@@ -51,7 +60,8 @@ impl Connection {
         self.stream.write_all(request).await?;
         let answer = tokio::time::timeout(ANSWER_WITHIN, self.read());
         let (status, from, to) = answer.await.map_err(|_| "no answer within a minute")??;
-        Ok(Reply { status, body: self.buffer.get(from..to).unwrap_or_default() })
+        let (head, body) = self.buffer.get(..to).unwrap_or_default().split_at(from);
+        Ok(Reply { status, head: std::str::from_utf8(head)?, body })
     }
 
     async fn read(&mut self) -> Result<(u16, usize, usize), Fault> {

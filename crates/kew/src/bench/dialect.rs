@@ -28,6 +28,8 @@ pub(super) struct Received {
 
 /// One protocol.
 pub(super) trait Dialect {
+    /// The most messages one request sends or deletes.
+    fn batch_max(&self) -> u32;
     /// The request that makes a queue, or finds it.
     fn create(&self, queue: &Queue) -> Vec<u8>;
     /// The request that deletes it.

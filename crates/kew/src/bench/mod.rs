@@ -5,6 +5,7 @@
 //! [`figures`] what it took. The floor ([`floor`]) is a bare server in this process; `--compare` runs it in turn with
 //! the target and tells the ratio, which is what can be compared between machines.
 
+mod azure;
 mod client;
 mod dialect;
 mod figures;

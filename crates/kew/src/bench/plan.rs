@@ -10,9 +10,9 @@ pub struct BenchArgs {
     /// Which protocol to speak
     #[arg(long, value_enum, default_value_t = DialectName::Sqs)]
     pub dialect: DialectName,
-    /// The server's address, as http://host:port
-    #[arg(long, default_value = "http://127.0.0.1:9324")]
-    pub endpoint: String,
+    /// The server's address, as http://host:port; the dialect's usual one otherwise
+    #[arg(long)]
+    pub endpoint: Option<String>,
     /// What to do to it
     #[arg(long, value_enum, default_value_t = ScenarioName::Cycle)]
     pub scenario: ScenarioName,
@@ -40,10 +40,10 @@ pub struct BenchArgs {
     /// How SQS requests are written
     #[arg(long, value_enum, default_value_t = Protocol::Json)]
     pub protocol: Protocol,
-    /// Signs requests with this key (SQS access key id)
+    /// Signs requests with this key: an SQS access key's id, an Azure account's name
     #[arg(long, requires = "secret")]
     pub access_key: Option<String>,
-    /// The key's secret
+    /// The key's secret; Azure's in Base64
     #[arg(long)]
     pub secret: Option<String>,
     /// The region requests are signed for
@@ -67,6 +67,30 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
+    /// The server's host and port.
+    pub(super) fn address(&self) -> &str {
+        let usual = match self.dialect {
+            DialectName::Sqs => "127.0.0.1:9324",
+            DialectName::Azure => "127.0.0.1:10001",
+        };
+        let given = self.endpoint.as_deref().unwrap_or(usual);
+        given.trim_start_matches("http://").trim_end_matches('/')
+    }
+
+    /// Refuses scenarios that a dialect has no words for.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let unspoken = match self.dialect {
+            DialectName::Sqs => false,
+            DialectName::Azure => {
+                matches!(self.scenario, ScenarioName::Batch | ScenarioName::Fifo | ScenarioName::Longpoll)
+            }
+        };
+        if unspoken {
+            return Err(format!("{:?} has no {:?} scenario", self.dialect, self.scenario));
+        }
+        Ok(())
+    }
+
     /// How long one round lasts.
     pub(super) fn length(&self) -> Duration {
         Duration::from_secs(self.seconds)
@@ -78,6 +102,8 @@ impl BenchArgs {
 pub enum DialectName {
     /// Amazon SQS
     Sqs,
+    /// Azure Queue Storage
+    Azure,
 }
 
 /// The loads it makes.

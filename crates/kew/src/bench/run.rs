@@ -4,10 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kew_core::Timestamp;
 use tokio::task::LocalSet;
 
 use super::Fault;
+use super::azure::Azure;
 use super::client::Connection;
 use super::dialect::{Dialect, Queue, check_status};
 use super::figures::Figures;
@@ -28,6 +31,7 @@ const PREPARERS: u32 = 16;
 
 /// Measures what was asked for; false when a message went astray.
 pub(super) fn measure(args: &BenchArgs) -> Result<bool, Fault> {
+    args.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, rounds(args))
 }
@@ -43,8 +47,7 @@ async fn rounds(args: &BenchArgs) -> Result<bool, Fault> {
             floors.push(against(&args, &floor.address, Some(floor.process), &progress).await?);
         }
         if args.scenario != ScenarioName::Null {
-            let address = args.endpoint.trim_start_matches("http://").trim_end_matches('/');
-            targets.push(against(args, address, args.pid.map(Process::Other), &progress).await?);
+            targets.push(against(args, args.address(), args.pid.map(Process::Other), &progress).await?);
         }
     }
     progress.clear();
@@ -67,8 +70,7 @@ async fn against(
     ask_all(&round, std::iter::once(&round.queue).chain(&idle), |dialect, queue| dialect.create(queue))
         .await?;
     if args.scenario == ScenarioName::Backlog {
-        each(&round, PREPARERS.min(args.connections), |round, place, share| fill(round, place, share))
-            .await?;
+        each(&round, PREPARERS.min(args.connections), fill).await?;
         round.stored_before.set(round.tally.borrow().acknowledged);
     }
     let mut figures = run(&round, process, progress).await?;
@@ -98,7 +100,7 @@ fn prepare(args: &BenchArgs, address: &str) -> Result<Round, Fault> {
     Ok(Round {
         args: args.clone(),
         address: address.to_owned(),
-        dialect: dialect(args, address, now),
+        dialect: dialect(args, address, now)?,
         queue: Queue { name, fifo, lease_seconds },
         until: Cell::new(Instant::now()),
         stored_before: Cell::new(0),
@@ -108,15 +110,20 @@ fn prepare(args: &BenchArgs, address: &str) -> Result<Round, Fault> {
     })
 }
 
-fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Rc<dyn Dialect> {
-    match args.dialect {
+fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Result<Rc<dyn Dialect>, Fault> {
+    Ok(match args.dialect {
         DialectName::Sqs => {
             let key = args.access_key.as_deref().zip(args.secret.as_deref());
             let signer = key.map(|(id, secret)| Signer::new(id, secret, &args.region, now));
             let (host, region) = (address.to_owned(), args.region.clone());
             Rc::new(Sqs { host, protocol: args.protocol, region, signer })
         }
-    }
+        DialectName::Azure => {
+            let account = args.access_key.clone().unwrap_or_else(|| "devstoreaccount1".to_owned());
+            let key = args.secret.as_deref().map(|secret| STANDARD.decode(secret)).transpose()?;
+            Rc::new(Azure { host: address.to_owned(), account, key, now })
+        }
+    })
 }
 
 fn idle_queues(round: &Round) -> Vec<Queue> {

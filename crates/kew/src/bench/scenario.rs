@@ -13,8 +13,6 @@ use super::tally::{Mark, Tally};
 
 /// How long a server that went away may take to come back.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
-/// Messages in one batch.
-const BATCH: u32 = 10;
 /// Seconds a waiting receive waits.
 const WAIT_SECONDS: u32 = 20;
 
@@ -62,7 +60,10 @@ pub(super) async fn work(round: Rc<Round>, place: u32) -> Result<(), Fault> {
         ScenarioName::Cycle | ScenarioName::Fifo | ScenarioName::Backlog | ScenarioName::IdleQueues => {
             worker.cycles(1).await
         }
-        ScenarioName::Batch => worker.cycles(BATCH).await,
+        ScenarioName::Batch => {
+            let batch = worker.round.dialect.batch_max();
+            worker.cycles(batch).await
+        }
         ScenarioName::Send => worker.sends().await,
         ScenarioName::Longpoll => worker.sends_or_waits().await,
         ScenarioName::Null => worker.requests().await,
@@ -225,7 +226,7 @@ pub(super) async fn drain(round: &Rc<Round>) -> Result<(), Fault> {
     let patience = if round.args.survive { round.queue.lease_seconds * 2 } else { 1 };
     let mut quiet_since = Instant::now();
     while round.tally.borrow().missing() > 0 && quiet_since.elapsed().as_secs() <= u64::from(patience) {
-        let messages = worker.receive(BATCH, 1).await?;
+        let messages = worker.receive(round.dialect.batch_max(), 1).await?;
         if !messages.is_empty() {
             quiet_since = Instant::now();
         }
@@ -239,8 +240,9 @@ pub(super) async fn fill(round: Rc<Round>, place: u32, count: u64) -> Result<(),
     let connection = Connection::open(&round.address).await?;
     let mut worker = Worker { round, place, connection };
     let mut left = count;
+    let largest = worker.round.dialect.batch_max();
     while left > 0 {
-        let batch = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
+        let batch = u32::try_from(left.min(u64::from(largest))).unwrap_or(largest);
         worker.send(batch).await?;
         left -= u64::from(batch);
     }

@@ -16,10 +16,7 @@ pub(super) struct Signer {
 impl Signer {
     /// A signer for requests of the next quarter of an hour.
     pub(super) fn new(access_key: &str, secret: &str, region: &str, now: Timestamp) -> Self {
-        let date: String =
-            kew_http::date::rfc3339(now).chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-        // 20260101T000000 and milliseconds, which SigV4 does not write.
-        let date = format!("{}Z", date.get(..15).unwrap_or_default());
+        let date = kew_http::date::iso_basic(now);
         let day = date.get(..8).unwrap_or_default().to_owned();
         let mut key = hmac(format!("AWS4{secret}").as_bytes(), day.as_bytes());
         for part in [region, "sqs", "aws4_request"] {

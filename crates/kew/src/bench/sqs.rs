@@ -76,6 +76,10 @@ fn quoted(text: &str) -> String {
 }
 
 impl Dialect for Sqs {
+    fn batch_max(&self) -> u32 {
+        10
+    }
+
     fn create(&self, queue: &Queue) -> Vec<u8> {
         let lease = queue.lease_seconds.to_string();
         let mut attributes = vec![("VisibilityTimeout", lease.as_str())];
