@@ -7,6 +7,9 @@ use kew_core::RuleError;
 use kew_engine::EngineError;
 use kew_http::form::FormError;
 
+/// Texts quote what was sent, and that may be megabytes: so much of it is told.
+const MESSAGE_BYTES: usize = 4_096;
+
 /// A request that was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{code:?}: {message}")]
@@ -43,6 +46,11 @@ impl WireError {
     /// The same with another text.
     pub fn saying(mut self, text: impl Into<Cow<'static, str>>) -> Self {
         self.message = text.into();
+        if self.message.len() > MESSAGE_BYTES {
+            let text = self.message.to_mut();
+            text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
+            text.push('…');
+        }
         self
     }
 

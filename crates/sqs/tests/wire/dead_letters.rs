@@ -63,3 +63,25 @@ async fn a_dead_letter_of_a_fifo_queue_keeps_its_group_and_is_deduplicated_by_it
     assert_eq!(dead["Attributes"]["MessageGroupId"], "g");
     assert_eq!(dead["Attributes"]["SequenceNumber"].as_str().map(str::len), Some(20));
 }
+
+#[tokio::test]
+async fn a_changed_timeout_does_not_follow_a_message_to_another_queue() {
+    // [seed] spec 7: in another queue it comes to it arrives visible, and that queue's timeout holds.
+    let house = House::open().await;
+    house.queue("dead", Policy { lease_length: Duration::from_secs(10), ..Policy::standard() }).await;
+    house.queue("orders", redriven(Policy::standard())).await;
+    house.send_to("orders", "m", json!({})).await.ok();
+    let handle = house.receive("orders", json!({})).await.handles().remove(0);
+    house.change("orders", &handle, 600).await.ok();
+    house.change("orders", &handle, 0).await.ok();
+    house.advance(Duration::from_millis(1)).await;
+    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
+    assert_eq!(house.receive("dead", json!({})).await.bodies(), ["m"], "it arrives visible");
+    house.advance(Duration::from_secs(10) - Duration::from_millis(1)).await;
+    assert_eq!(house.receive("dead", json!({})).await.ok(), "{}");
+    house.advance(Duration::from_millis(1)).await;
+    assert_eq!(house.receive("dead", json!({})).await.bodies(), ["m"]);
+    // The receipt of the queue it left is one of another queue there, and means nothing where it was.
+    house.delete("orders", &handle).await.ok();
+    assert_eq!(house.delete("dead", &handle).await.status, 404);
+}

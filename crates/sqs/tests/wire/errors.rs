@@ -152,3 +152,50 @@ async fn too_many_messages_in_flight_stop_a_short_poll() {
     let long = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":0}"#).await;
     assert_eq!(long.status, 403, "an explicit zero is a short poll");
 }
+
+#[tokio::test]
+async fn members_of_the_wrong_shape_are_refused_and_do_nothing() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for (action, member) in [
+        ("SendMessage", r#""MessageBody":7"#),
+        ("SendMessage", r#""MessageBody":"m","DelaySeconds":"5""#),
+        ("SendMessage", r#""MessageBody":"m","MessageGroupId":{}"#),
+        ("SendMessage", r#""MessageBody":"m","MessageAttributes":[]"#),
+        ("SendMessage", r#""MessageBody":"m","MessageAttributes":{"a":"b"}"#),
+        ("SendMessage", r#""MessageBody":"m","MessageAttributes":{"a":{"DataType":7}}"#),
+        (
+            "SendMessage",
+            r#""MessageBody":"m","MessageAttributes":{"a":{"DataType":"Binary","BinaryValue":"!"}}"#,
+        ),
+        ("SendMessageBatch", r#""Entries":{}"#),
+        ("SendMessageBatch", r#""Entries":[7]"#),
+        ("SendMessageBatch", r#""Entries":[{"Id":"a","MessageBody":"m"},{"Id":7}]"#),
+        ("DeleteMessageBatch", r#""Entries":[null]"#),
+        ("ChangeMessageVisibilityBatch", r#""Entries":[[]]"#),
+        ("ReceiveMessage", r#""MessageAttributeNames":"All""#),
+        ("ReceiveMessage", r#""AttributeNames":[7]"#),
+        ("DeleteMessage", r#""ReceiptHandle":["x"]"#),
+    ] {
+        let answer = house.ask(action, &format!(r#"{{"QueueUrl":"orders",{member}}}"#)).await;
+        assert_eq!(answer.status, 400, "{action} {member}");
+        assert_eq!(answer.header("x-amzn-query-error"), Some("SerializationException;Sender"), "{member}");
+    }
+    assert_eq!(house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await.ok(), "{}");
+}
+
+#[tokio::test]
+async fn a_refusal_quotes_what_was_sent_only_so_far() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let group = "é".repeat(1_000_000 / 2);
+    let body = format!(r#"{{"QueueUrl":"orders","MessageBody":"m","MessageGroupId":"{group}"}}"#);
+    let answer = house.ask("SendMessage", &body).await;
+    assert_eq!(
+        (answer.status, answer.header("x-amzn-query-error")),
+        (400, Some("InvalidParameterValue;Sender"))
+    );
+    assert!(answer.body.len() < 5_000, "{}", answer.body.len());
+    let control = house.query("Action=SendMessage&QueueUrl=orders&MessageBody=m&MessageGroupId=%01").await;
+    assert!(control.body.contains("Value \u{fffd} for parameter MessageGroupId"), "{}", control.body);
+}

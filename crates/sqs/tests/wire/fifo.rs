@@ -299,3 +299,31 @@ async fn a_timeout_of_zero_leaves_the_millisecond_of_the_receive_to_delete_in() 
     house.advance(Duration::from_millis(1)).await;
     house.delete("orders", &taken.handles()[0]).await.is_invalid(&expired(&taken.handles()[0]));
 }
+
+#[tokio::test]
+async fn messages_behind_a_lock_count_as_visible() {
+    // [rec] spec 8a: 5 sent, 4 received: 1 is visible.
+    let house = with_messages(&["g-1", "g-2", "g-3", "g-4", "g-5"]).await;
+    take(&house, 4).await.ok();
+    let names = json!(["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]);
+    let shown =
+        house.call("GetQueueAttributes", json!({"QueueUrl": "orders", "AttributeNames": names})).await;
+    let counts = json!({"ApproximateNumberOfMessages": "1", "ApproximateNumberOfMessagesNotVisible": "4"});
+    assert_eq!(shown.json()["Attributes"], counts);
+}
+
+#[tokio::test]
+async fn a_change_of_scope_holds_for_what_is_sent_from_then_on() {
+    // [rec] spec 8a: scope can be changed later and applies to new sends.
+    let house = with_queue(Policy::fifo()).await;
+    let send = async |group: &str, body: &str| {
+        let ids = json!({"MessageGroupId": group, "MessageDeduplicationId": "1"});
+        house.send_to("orders", body, ids).await.text("MessageId")
+    };
+    let first = send("g1", "a").await;
+    assert_eq!(send("g2", "b").await, first);
+    let attributes = json!({"DeduplicationScope": "messageGroup"});
+    house.call("SetQueueAttributes", json!({"QueueUrl": "orders", "Attributes": attributes})).await.ok();
+    assert_ne!(send("g2", "c").await, first);
+    assert_eq!(take(&house, 10).await.bodies(), ["a", "c"]);
+}

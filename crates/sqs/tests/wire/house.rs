@@ -2,7 +2,6 @@
 //!
 //! The store below is the in-memory one, or with `KEW_TEST_STORE=log` the embedded one on a directory of its own. Time
 //! stands and is moved by hand ([`House::advance`]); chance counts. So every byte of a reply is known, over either store.
-#![allow(dead_code, reason = "each topic uses its own part")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use kew_core::Policy;
+use serde_json::json;
+
 use super::house::House;
 
 #[tokio::test]
@@ -132,4 +135,54 @@ async fn a_message_of_the_largest_size_passes_and_one_byte_more_does_not() {
     );
     let received = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await;
     assert!(received.ok().len() > 1_048_576);
+}
+
+#[tokio::test]
+async fn a_message_that_returns_after_its_timeout_goes_before_younger_ones() {
+    // [rec] spec 7: best effort FIFO by send time.
+    let house = House::open().await;
+    house.queue("orders", Policy::standard()).await;
+    for body in ["a", "b", "c"] {
+        house.send_to("orders", body, json!({})).await.ok();
+    }
+    assert_eq!(house.receive("orders", json!({"VisibilityTimeout": 5})).await.bodies(), ["a"]);
+    assert_eq!(house.receive("orders", json!({})).await.bodies(), ["b"]);
+    house.advance(Duration::from_secs(5)).await;
+    assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["a", "c"]);
+}
+
+#[tokio::test]
+async fn a_message_has_its_own_delay_also_none_or_the_queues() {
+    // [doc] spec 7: DelaySeconds on the message, else the queue's; 0 overrides the queue's.
+    let house = House::open().await;
+    house.queue("orders", Policy { delay: Duration::from_secs(10), ..Policy::standard() }).await;
+    for (body, further) in
+        [("queue", json!({})), ("none", json!({"DelaySeconds": 0})), ("own", json!({"DelaySeconds": 5}))]
+    {
+        house.send_to("orders", body, further).await.ok();
+    }
+    for body in ["none", "own", "queue"] {
+        assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), [body]);
+        house.advance(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn xml_carries_every_character_that_is_allowed() {
+    // [rec] spec 1.2: bodies with carriage returns and with a literal `&quot;` come back unchanged.
+    let house = House::open().await;
+    house.queue("orders", Policy::standard()).await;
+    for (form, element) in [
+        ("a%0D%0Ab%09c", "a&#xD;\nb\tc"),
+        ("%26quot%3B", "&amp;quot;"),
+        ("%3C%22%27%3E+x%2By", "&lt;&quot;'&gt; x+y"),
+        ("%C3%A9%F0%9F%98%80%EF%BF%BD", "é\u{1f600}\u{fffd}"),
+    ] {
+        house.query(&format!("Action=SendMessage&QueueUrl=orders&MessageBody={form}")).await.ok();
+        let received = house.query("Action=ReceiveMessage&QueueUrl=orders").await;
+        assert!(received.ok().contains(&format!("<Body>{element}</Body></Message>")), "{}", received.body);
+    }
+    assert!(
+        house.query("Action=ReceiveMessage&QueueUrl=orders").await.ok().contains("<ReceiveMessageResult/>")
+    );
 }
