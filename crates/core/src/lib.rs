@@ -15,6 +15,7 @@ pub mod model;
 pub mod outcome;
 pub mod queue;
 pub mod rules;
+pub mod tally;
 pub mod task;
 pub mod time;
 
@@ -31,5 +32,6 @@ pub use queue::{
     Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy, Queue,
     QueueKind,
 };
+pub use tally::Tally;
 pub use task::{MoveTask, TaskFailure, TaskState};
 pub use time::{Clock, Entropy, Timestamp};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use kew_core::{
-    Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey, Timestamp,
+    Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey, Tally,
+    Timestamp,
 };
 use kew_store::Store;
 use parking_lot::{Mutex, MutexGuard};
@@ -122,6 +123,16 @@ impl Engine {
     /// Figures for the metrics.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// What has happened in all queues since the store was opened.
+    pub fn tally(&self) -> Tally {
+        self.store.tally()
+    }
+
+    /// Why nothing is accepted until a restart, if so. Never waits for a disk.
+    pub fn health(&self) -> Result<(), EngineError> {
+        self.store.health().map_err(EngineError::from)
     }
 
     /// Writes and syncs what was applied so far, on this thread, where the store leaves that to its caller.

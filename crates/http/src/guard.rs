@@ -103,6 +103,19 @@ impl Guard {
                 self.check_host(&authority.host)?;
             }
         }
+        self.check_page(request)
+    }
+
+    /// Judges a request that is well formed: for a front-end of which only a part is guarded, behind a listener that
+    /// lets everything in.
+    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
+        if let Some(authority) = request.authority() {
+            self.check_host(&authority.host)?;
+        }
+        self.check_page(request)
+    }
+
+    fn check_page(&self, request: &Request) -> Result<(), Refusal> {
         match self.pages {
             Pages::LeftToHandler => Ok(()),
             Pages::Refused => foreign_page(request).map_or(Ok(()), Err),

@@ -14,6 +14,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
+    /// The operation it answers, in its front-end's words, for the metrics; never shown to the client.
+    pub operation: Option<&'static str>,
 }
 
 impl Reply {
@@ -21,7 +23,7 @@ impl Reply {
     pub fn new(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(CONTENT_TYPE, content_type);
-        Self { status, headers, body: body.into() }
+        Self { status, headers, body: body.into(), operation: None }
     }
 
     /// A line of plain text, for whatever happens before a front-end is asked.
@@ -33,6 +35,12 @@ impl Reply {
     /// The same with one more header.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
+        self
+    }
+
+    /// The same, as the answer to this operation.
+    pub fn to(mut self, operation: &'static str) -> Self {
+        self.operation = Some(operation);
         self
     }
 

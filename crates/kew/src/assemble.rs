@@ -1,31 +1,36 @@
-//! Puts the rooms together: the store that was chosen, under an engine, behind a listener.
+//! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use kew_console::{Board, Console, InFlightLimits, Running};
 use kew_core::Entropy;
-use kew_engine::{Notice, Options};
-use kew_http::{Drain, Guard, Limits};
+use kew_engine::Options;
+use kew_http::{Drain, Durations, Guard, Histogram, Limits, Tls, TlsError, TlsFiles};
+use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogError, LogOptions, LogStore, OpenReport, RealDisk};
+use kew_store_log::{Drive, LogError, LogOptions, LogStore};
 use thiserror::Error;
 
-use crate::config::{Address, DurabilityChoice, ServeArgs, StoreChoice};
-use crate::listen::{EventLoop, Started};
+use crate::bind::{self, Bound, Sockets};
+use crate::config::{Auth, Settings, StoreChoice, UrlStyle};
+use crate::listen::{
+    Admin, AdminLoop, CertificateWatch, Certificates, Dialect, Entrance, EventLoop, FrontEndSettings, Serves,
+    Started,
+};
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
+use crate::{credentials, notices, opening};
 
-/// Files that are not connections: segments, checkpoints, the loop's own.
+/// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
 const CONNECTIONS_MAX: u64 = 100_000;
+const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Why the server did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The settings do not go together.
-    #[error("{0}")]
-    Settings(String),
     /// The directory cannot be used.
     #[error("cannot use the directory {}: {cause}", path.display())]
     Directory {
@@ -51,13 +56,21 @@ pub enum StartError {
         cause: LogError,
     },
     /// The address cannot be bound.
-    #[error("cannot serve SQS at {address}: {cause}; choose another with --sqs")]
+    #[error("cannot serve at {address}: {cause}; choose another address with --{name}")]
     Bind {
+        /// The flag of its listener.
+        name: &'static str,
         /// Which address.
         address: SocketAddr,
         /// Why not.
         cause: std::io::Error,
     },
+    /// The access keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] kew_sqs::KeyError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The machine refused something else.
     #[error("{doing}: {cause}")]
     Machine {
@@ -70,50 +83,65 @@ pub enum StartError {
 
 /// A server that runs.
 pub struct Server {
-    /// Where SQS is served.
-    pub sqs: SocketAddr,
+    /// Where it is served.
+    pub bound: Bound,
     /// How many connections may be open.
     pub connections_max: usize,
     kept: Option<(Arc<LogStore>, PathBuf)>,
     drain: Drain,
     running: Started,
+    board: Arc<Board>,
+    admin: Option<Admin>,
+    certificates: Option<CertificateWatch>,
     log: Log,
 }
 
 impl Server {
     /// Starts everything; when it returns, requests are served.
-    pub fn start(serve: &ServeArgs, log: Log) -> Result<Self, StartError> {
-        serve.check().map_err(StartError::Settings)?;
-        let Address::At(address) = serve.sqs else {
-            return Err(StartError::Settings("nothing to serve".to_owned()));
-        };
-        let connections = machine::raise_open_files().saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS_MAX);
-        let connections_max = usize::try_from(connections).unwrap_or(usize::MAX);
+    pub fn start(settings: &Settings, log: Log) -> Result<Self, StartError> {
+        let connections_max = connections_max(settings);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().map_err(|error| {
             StartError::Machine { doing: "asking for random numbers", cause: std::io::Error::other(error) }
         })?);
-        // The address first: a typing error there should not cost a recovery.
-        let socket = TcpListener::bind(address).map_err(|cause| StartError::Bind { address, cause })?;
-        let sqs = socket.local_addr().map_err(|cause| StartError::Bind { address, cause })?;
-        let guard = if serve.insecure { Guard::open().with_any_host() } else { Guard::open() };
-        let parts = Parts { entropy, socket, guard, connections_max, drain: Drain::default(), log };
-        let (drain, kept, running) = match &serve.store {
-            StoreChoice::Memory => {
-                let store = Arc::new(MemoryStore::new(Arc::clone(&parts.entropy)));
-                log.tell(
-                    Level::Warn,
-                    "messages are kept in memory only and are gone when the server stops",
-                    &[],
-                );
-                (parts.drain.clone(), None, parts.run(store)?)
-            }
-            StoreChoice::Directory(path) => {
-                let store = open(path, serve.durability, Arc::clone(&parts.entropy), log)?;
-                let kept = Some((Arc::clone(&store), path.clone()));
-                (parts.drain.clone(), kept, parts.run(store)?)
-            }
+        let mut certificates = Certificates::default();
+        let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
+        let (sockets, bound) = bind::bind(&settings.server)?;
+        let parts = Parts {
+            settings,
+            entropy,
+            connections_max,
+            drain: Drain::default(),
+            durations: Arc::default(),
+            syncs: Arc::default(),
+            board: Arc::default(),
+            log,
         };
-        Ok(Self { sqs, connections_max, kept, drain, running, log })
+        let Sockets { entrances, admin } = sockets;
+        // It answers while the store is being opened.
+        let admin = match admin {
+            Some(socket) => {
+                let admin = parts.admin(socket, admin_tls).start();
+                Some(admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?)
+            }
+            None => None,
+        };
+        let mut doors = Vec::new();
+        for (serves, socket) in entrances {
+            let tls = certificates.load(tls_files(settings, serves))?;
+            doors.push(parts.entrance(serves, socket, tls));
+        }
+        let (kept, running) = parts.open_and_run(doors)?;
+        let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
+        parts.board.serving(Running {
+            engine: Arc::clone(&running.engine),
+            home: running.handle.clone(),
+            store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        });
+        let certificates = certificates.watch(log);
+        let certificates = certificates
+            .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
+        let Parts { drain, board, .. } = parts;
+        Ok(Self { bound, connections_max, kept, drain, running, board, admin, certificates, log })
     }
 
     /// Where messages are kept, for people.
@@ -124,134 +152,193 @@ impl Server {
         }
     }
 
-    /// Stops accepting, ends long polls, lets requests finish, and closes the store.
+    /// Stops accepting, ends long polls, lets requests finish, and closes the store. Health checks are answered to the
+    /// end.
     pub fn stop(self) -> Result<(), String> {
+        self.board.stopping();
         self.drain.close();
         self.running.engine.shutdown();
         self.running.join().map_err(|error| error.to_string())?;
         if let Some((store, path)) = self.kept {
             store.close().map_err(|error| format!("closing the store in {}: {error}", path.display()))?;
         }
+        if let Some(admin) = self.admin {
+            admin.stop().map_err(|error| error.to_string())?;
+        }
+        if let Some(certificates) = self.certificates {
+            certificates.stop().map_err(|error| error.to_string())?;
+        }
         self.log.tell(Level::Info, "stopped", &[]);
         Ok(())
     }
 }
 
-/// What the event loop is made of, beside the store.
-struct Parts {
+/// What everything is made of.
+struct Parts<'a> {
+    settings: &'a Settings,
     entropy: Arc<dyn Entropy>,
-    socket: TcpListener,
-    guard: Guard,
     connections_max: usize,
     drain: Drain,
+    durations: Arc<Durations>,
+    syncs: Arc<Histogram>,
+    board: Arc<Board>,
     log: Log,
 }
 
-impl Parts {
-    fn run<S: Store + 'static>(self, store: Arc<S>) -> Result<Started, StartError> {
-        let log = self.log;
-        let options = Options { notices: Arc::new(move |notice| tell(log, notice)), ..Options::default() };
-        let failures = move |id: kew_http::RequestId, cause: &str| {
-            log.tell(Level::Error, cause, &[("request", id.as_str())]);
+/// A store that is kept, with its directory.
+type Kept = Option<(Arc<LogStore>, PathBuf)>;
+
+impl Parts<'_> {
+    fn open_and_run(&self, entrances: Vec<Entrance>) -> Result<(Kept, Started), StartError> {
+        let limits = &self.settings.limits;
+        let bounds = Bounds {
+            deduplication_ids: limits.dedup_ids,
+            events: limits.history_events,
+            ..Bounds::default()
+        };
+        match &self.settings.server.store {
+            StoreChoice::Memory => {
+                let warning = "messages are kept in memory only and are gone when the server stops";
+                self.log.tell(Level::Warn, warning, &[]);
+                let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), bounds);
+                Ok((None, self.run(Arc::new(store), entrances)?))
+            }
+            StoreChoice::Directory(path) => {
+                let durability = self.settings.server.durability;
+                let options = LogOptions { drive: Drive::Loop, durability, bounds, ..LogOptions::default() };
+                let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
+                let kept = Some((Arc::clone(&store), path.clone()));
+                Ok((kept, self.run(store, entrances)?))
+            }
+        }
+    }
+
+    fn run<S: Store + 'static>(
+        &self,
+        store: Arc<S>,
+        entrances: Vec<Entrance>,
+    ) -> Result<Started, StartError> {
+        let (log, limits) = (self.log, &self.settings.limits);
+        let options = Options {
+            clock: self.settings.server.clock,
+            waiters_max: limits.waiters_max,
+            waiters_per_queue_max: limits.waiters_per_queue_max,
+            notices: Arc::new(move |notice| notices::tell(log, notice)),
+            ..Options::default()
         };
         let event_loop = EventLoop {
             store,
             source: Arc::new(SystemTimeSource::default()),
-            entropy: self.entropy,
+            entropy: Arc::clone(&self.entropy),
             options,
-            sqs: kew_sqs::Settings { failures: Arc::new(failures), ..kew_sqs::Settings::default() },
-            socket: self.socket,
-            guard: self.guard,
-            limits: Limits { connections_max: self.connections_max, ..Limits::default() },
-            drain: self.drain,
+            front_ends: self.front_ends()?,
+            entrances,
+            syncs: Arc::clone(&self.syncs),
+            limits: self.limits(self.connections_max),
+            drain: self.drain.clone(),
         };
         event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
     }
+
+    fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
+        let (log, sqs, limits) = (self.log, &self.settings.sqs, self.in_flight_limits());
+        let failures = move |id: kew_http::RequestId, cause: &str| {
+            log.tell(Level::Error, cause, &[("request", id.as_str())]);
+        };
+        let sqs = kew_sqs::Settings {
+            auth: credentials::sqs(self.settings)?,
+            region: sqs.region.as_str().into(),
+            external_url: sqs.external_url.as_deref().map(Into::into),
+            url_style: match sqs.url_style {
+                UrlStyle::Path => kew_sqs::UrlStyle::Path,
+                UrlStyle::Standard => kew_sqs::UrlStyle::Standard,
+            },
+            name_hold: sqs.name_hold,
+            purge_interval: sqs.purge_interval,
+            standard_in_flight_limit: limits.standard,
+            fifo_in_flight_limit: limits.fifo,
+            failures: Arc::new(failures),
+            ..kew_sqs::Settings::default()
+        };
+        let accounts = credentials::azure_names(self.settings);
+        let azure_account = move |name: &str| accounts.iter().any(|account| account == name);
+        Ok(FrontEndSettings {
+            sqs,
+            azure_account: Arc::new(azure_account),
+            durations: Arc::clone(&self.durations),
+        })
+    }
+
+    fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
+        Entrance { serves, socket, guard: self.guard(), tls }
+    }
+
+    /// Who may reach a listener.
+    fn guard(&self) -> Guard {
+        let server = &self.settings.server;
+        match server.auth {
+            Auth::Strict => Guard::strict(),
+            Auth::Open if server.insecure => Guard::open().with_any_host(),
+            Auth::Open => {
+                let external = self.settings.sqs.external_url.as_deref().and_then(host_of);
+                Guard::open().with_hosts(server.hosts.iter().cloned().chain(external))
+            }
+        }
+    }
+
+    fn admin(&self, socket: std::net::TcpListener, tls: Option<Tls>) -> AdminLoop {
+        let settings = kew_console::Settings {
+            token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
+            guard: self.guard(),
+            metrics_queues: self.settings.limits.metrics_queues,
+            in_flight_limits: self.in_flight_limits(),
+            durations: Arc::clone(&self.durations),
+            store_syncs: Arc::clone(&self.syncs),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        AdminLoop {
+            console: Console::new(Arc::clone(&self.board), settings),
+            socket,
+            entropy: Arc::clone(&self.entropy),
+            limits: self.limits(ADMIN_CONNECTIONS_MAX),
+            tls,
+        }
+    }
+
+    /// A dialect's own limit, where the server's is not lower.
+    fn in_flight_limits(&self) -> InFlightLimits {
+        let sqs = &self.settings.sqs;
+        InFlightLimits {
+            standard: sqs.standard_in_flight_limit.min(self.settings.limits.in_flight_max),
+            fifo: sqs.fifo_in_flight_limit,
+        }
+    }
+
+    fn limits(&self, connections_max: usize) -> Limits {
+        Limits { connections_max, ..self.settings.limits.http }
+    }
 }
 
-fn open(
-    path: &Path,
-    durability: DurabilityChoice,
-    entropy: Arc<dyn Entropy>,
-    log: Log,
-) -> Result<Arc<LogStore>, StartError> {
-    let disk =
-        RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
-    let options = LogOptions { drive: Drive::Loop, durability: durability.into(), ..LogOptions::default() };
-    let opened = LogStore::open(Arc::new(disk), options, entropy, machine::system_now());
-    let (store, report) = opened.map_err(|cause| match cause {
-        LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
-        cause => StartError::Store { path: path.to_owned(), cause },
-    })?;
-    tell_opening(log, &report, durability);
-    Ok(Arc::new(store))
-}
-
-/// What opening found, as far as an operator should know.
-fn tell_opening(log: Log, report: &OpenReport, durability: DurabilityChoice) {
-    if report.created {
-        log.tell(Level::Info, "a new store was made", &[]);
-    } else if !report.clean {
-        let batches = report.batches.to_string();
-        log.tell(
-            Level::Warn,
-            "the last run was cut short; the store was recovered",
-            &[("batches", &batches)],
-        );
-    }
-    if let Some(tail) = &report.tail {
-        let (offset, bytes) = (tail.offset.to_string(), tail.bytes_dropped.to_string());
-        log.tell(
-            Level::Warn,
-            "an incomplete batch was cut off the journal's end; nothing in it was ever acknowledged as durable",
-            &[("file", &tail.file), ("offset", &offset), ("bytes", &bytes), ("why", &tail.why)],
-        );
-    }
-    if report.copy_on_write {
-        log.tell(
-            Level::Warn,
-            "this file system copies on write: when it is full, a write that needs no new space elsewhere may fail here and stop the store",
-            &[],
-        );
-    }
-    if durability == DurabilityChoice::Os {
-        log.tell(
-            Level::Warn,
-            "--durability os: a power cut may lose messages whose sends were acknowledged, and bring back deleted ones",
-            &[],
-        );
+/// The certificate of a listener.
+fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
+    match serves {
+        Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
+        Serves::Only(Dialect::Azure | Dialect::Cloudflare) => None,
+        Serves::All => settings.tls.also.as_ref(),
     }
 }
 
-fn tell(log: Log, notice: Notice) {
-    match notice {
-        Notice::ClockBehind { by } => {
-            let by = format!("{by:?}");
-            log.tell(
-                Level::Warn,
-                "the system clock is behind; engine time runs slower until they meet",
-                &[("by", &by)],
-            );
-        }
-        Notice::ClockMet => log.tell(Level::Info, "the system clock has caught up with engine time", &[]),
-        Notice::ClockJumped { by } => {
-            let by = format!("{by:?}");
-            log.tell(
-                Level::Warn,
-                "the system clock leapt ahead, which counts as time that passed",
-                &[("by", &by)],
-            );
-        }
-        Notice::DueFailed(error) => {
-            log.tell(Level::Error, "due work could not be done", &[("cause", &error.to_string())]);
-        }
-        Notice::MovesUnknown(error) => {
-            log.tell(Level::Error, "running move tasks could not be found", &[("cause", &error.to_string())]);
-        }
-        Notice::MoveFailed(task, error) => {
-            let fields = [("task", task.0.to_string()), ("cause", error.to_string())];
-            let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
-            log.tell(Level::Error, "a move task could not go on", &fields);
-        }
-    }
+/// As many as there may be open files, less what else needs some.
+fn connections_max(settings: &Settings) -> usize {
+    let connections = machine::raise_open_files().saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS_MAX);
+    let possible = usize::try_from(connections).unwrap_or(usize::MAX);
+    settings.limits.connections_max.map_or(possible, |wanted| wanted.min(possible))
+}
+
+/// The host that a base URL names, without its port.
+fn host_of(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    Some(host.to_ascii_lowercase())
 }

@@ -2,9 +2,14 @@
 
 pub mod assemble;
 pub mod bench;
+pub mod bind;
 pub mod cli;
 pub mod config;
+pub mod credentials;
+pub mod greeting;
 pub mod listen;
 pub mod log;
 pub mod machine;
+pub mod notices;
+pub mod opening;
 pub mod shutdown;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
-use kew_core::{Entropy, Timestamp, time::millis};
+use kew_core::{Clock, Entropy, Timestamp, time::millis};
 use kew_engine::TimeSource;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -79,6 +79,16 @@ impl TimeSource for SystemTimeSource {
 
     fn steady(&self) -> Duration {
         self.begun.elapsed()
+    }
+}
+
+/// The system clock as it is, for what has nothing to do with queues.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        system_now()
     }
 }
 

@@ -131,9 +131,15 @@ impl Sqs {
         Self { engine, settings, policies: Policies::default(), pauses }
     }
 
-    async fn perform(&self, protocol: Protocol, request: &Request) -> Result<Reply, WireError> {
+    async fn perform(
+        &self,
+        protocol: Protocol,
+        request: &Request,
+        operation: &mut Option<&'static str>,
+    ) -> Result<Reply, WireError> {
         let caller = auth::caller(&self.settings, request)?;
         let call = route::call(protocol, request)?;
+        *operation = Some(call.action.name());
         let Self { engine, settings, policies, pauses } = self;
         let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
         cx.perform().await
@@ -143,7 +149,8 @@ impl Sqs {
 impl Handler for Sqs {
     async fn answer(&self, request: Request) -> Reply {
         let protocol = Protocol::of(&request);
-        match self.perform(protocol, &request).await {
+        let mut operation = None;
+        let reply = match self.perform(protocol, &request, &mut operation).await {
             Ok(reply) => encode::named(reply, &request),
             Err(error) => {
                 if let Some(cause) = error.cause() {
@@ -151,7 +158,8 @@ impl Handler for Sqs {
                 }
                 encode::error(&error, protocol, &request)
             }
-        }
+        };
+        Reply { operation, ..reply }
     }
 }
 

@@ -31,6 +31,11 @@ impl LogGate {
         woken.into_iter().for_each(Waker::wake);
     }
 
+    /// Why it will never open again, if so.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.waiting.lock().failed.clone()
+    }
+
     /// Will never open again: everyone is told why.
     pub(crate) fn fail(&self, error: StoreError) {
         let woken = {

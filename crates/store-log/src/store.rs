@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use kew_core::{Command, Entropy, RuleError, Timestamp};
+use kew_core::{Command, Entropy, RuleError, Tally, Timestamp};
 use kew_store::ledger::Ledger;
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::{Condvar, Mutex};
@@ -159,6 +159,11 @@ impl LogStore {
         self.inner.stats()
     }
 
+    /// Bytes in segments that messages need, and bytes that nothing needs any more.
+    pub fn live_and_dead_bytes(&self) -> (u64, u64) {
+        self.inner.live_and_dead_bytes()
+    }
+
     /// All segments.
     pub fn segments(&self) -> &Segments {
         &self.inner.segments
@@ -195,6 +200,14 @@ impl Store for LogStore {
 
     fn commit(&self) -> bool {
         self.inner.has_pending() && self.inner.commit().is_ok()
+    }
+
+    fn tally(&self) -> Tally {
+        self.inner.writer.lock().tally()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.inner.gate.failure().map_or(Ok(()), Err)
     }
 }
 
@@ -325,18 +338,27 @@ impl Inner {
     fn stats(&self) -> LogStats {
         let upkeep = self.upkeep.lock();
         let ledger = self.writer.lock();
-        let live_bytes = ledger.shelf.live.segments().map(|life| life.record_bytes).sum();
-        let used: u64 = self.segments.list().iter().map(|segment| segment.used()).sum();
+        let (live_bytes, dead_bytes) = self.bytes_of(&ledger);
         let journal = ledger.shelf.journal.as_ref();
         LogStats {
             written_through: journal.map_or(0, Journal::written_through),
             durable_through: journal.map_or(0, Journal::durable_through),
             live_bytes,
-            dead_bytes: used.saturating_sub(live_bytes),
+            dead_bytes,
             copied_bytes: upkeep.copied_bytes(),
             checkpoints: upkeep.checkpoints(),
             heap_bytes: ledger.heap_bytes() as u64,
         }
+    }
+
+    fn live_and_dead_bytes(&self) -> (u64, u64) {
+        self.bytes_of(&self.writer.lock())
+    }
+
+    fn bytes_of(&self, ledger: &Ledger<LogShelf>) -> (u64, u64) {
+        let live: u64 = ledger.shelf.live.segments().map(|life| life.record_bytes).sum();
+        let used: u64 = self.segments.list().iter().map(|segment| segment.used()).sum();
+        (live, used.saturating_sub(live))
     }
 }
 

@@ -12,7 +12,7 @@ pub mod memory;
 pub mod submission;
 pub mod token;
 
-use kew_core::{Command, Timestamp};
+use kew_core::{Command, Tally, Timestamp};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -36,5 +36,15 @@ pub trait Store: Send + Sync {
     /// True when something was waiting.
     fn commit(&self) -> bool {
         false
+    }
+
+    /// What has happened since it was opened. A store that does not count shows nothing.
+    fn tally(&self) -> Tally {
+        Tally::default()
+    }
+
+    /// Why it takes no more work until a restart, if so. Never waits for a disk.
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 }

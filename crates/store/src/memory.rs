@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, Timestamp};
+use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, Tally, Timestamp};
 use parking_lot::Mutex;
 
 use crate::ledger::change::Change;
@@ -49,6 +49,10 @@ impl Store for MemoryStore {
 
     fn newest_instant(&self) -> Timestamp {
         self.ledger.lock().newest_instant()
+    }
+
+    fn tally(&self) -> Tally {
+        self.ledger.lock().tally()
     }
 }
 

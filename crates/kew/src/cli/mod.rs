@@ -1,5 +1,6 @@
 //! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
 
+mod health;
 mod serve;
 mod store;
 
@@ -24,6 +25,8 @@ enum Command {
     Serve(ServeArgs),
     /// Put a running server under load and verify every message
     Bench(BenchArgs),
+    /// Say whether a server is ready, by exit code
+    Health(health::HealthArgs),
     /// Look after the directory of a stopped server
     Store(store::StoreArgs),
 }
@@ -34,6 +37,7 @@ pub fn run() -> ExitCode {
     match Line::parse().command {
         Command::Serve(serve) => serve::run(&serve),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Health(health) => health::run(&health),
         Command::Store(store) => store::run(&store),
     }
 }

@@ -1,45 +1,56 @@
 //! `kew serve`.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 
 use crate::assemble::{Server, StartError};
-use crate::config::ServeArgs;
+use crate::config::{self, ConfigError, ServeArgs, Settings};
+use crate::greeting;
 use crate::log::{Level, Log};
 use crate::shutdown::Signals;
 
 /// What a program killed by Ctrl-C leaves behind.
 const EXIT_AT_ONCE: i32 = 130;
+/// Asked wrongly.
+const EXIT_WRONG: u8 = 2;
 
 /// Serves until it is told to stop.
-pub(super) fn run(serve: &ServeArgs) -> ExitCode {
-    let log = Log::new(serve.log);
+pub(super) fn run(args: &ServeArgs) -> ExitCode {
+    let (settings, values) = match Settings::read(args, &variable) {
+        Ok(read) => read,
+        Err(error) => return refused(&error),
+    };
+    if args.print {
+        // A closed standard output is nobody who could be told.
+        let _shown = io::stdout().lock().write_all(config::lines(&values, &settings.accounts).as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    serve(&settings)
+}
+
+fn serve(settings: &Settings) -> ExitCode {
+    let log = Log::new(settings.server.log);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(log, &format!("cannot start: {error}")),
     };
     let server = match runtime.block_on(async { Signals::listen() }) {
-        Ok(signals) => Server::start(serve, log).map(|server| (server, signals)),
+        Ok(signals) => Server::start(settings, log).map(|server| (server, signals)),
         Err(cause) => Err(StartError::Machine { doing: "listening for signals", cause }),
     };
     let (server, mut signals) = match server {
         Ok(server) => server,
-        Err(error @ StartError::Settings(_)) => {
-            failed(log, &error.to_string());
-            return ExitCode::from(2);
-        }
         Err(error) => return failed(log, &error.to_string()),
     };
-    if let Some(path) = &serve.ports_file
-        && let Err(error) = write_ports(path, server.sqs)
+    if let Some(path) = &settings.server.ports_file
+        && let Err(error) = server.bound.write(path)
     {
         let stopped = server.stop();
         let line = format!("cannot write the ports file {}: {error}", path.display());
         return failed(log, &stopped.err().map_or(line.clone(), |also| format!("{line}; {also}")));
     }
-    greet(&server);
+    // Nobody has to read it: a closed standard output is no reason not to serve.
+    let _greeted = io::stdout().lock().write_all(greeting::lines(&server, settings).as_bytes());
     let signal = runtime.block_on(signals.next());
     log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
     std::thread::spawn(move || {
@@ -52,34 +63,18 @@ pub(super) fn run(serve: &ServeArgs) -> ExitCode {
     }
 }
 
+/// An environment variable, if it is set and is text.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn refused(error: &ConfigError) -> ExitCode {
+    // Where nobody listens the exit code says it all.
+    let _told = writeln!(io::stderr().lock(), "error: {error}");
+    ExitCode::from(EXIT_WRONG)
+}
+
 fn failed(log: Log, line: &str) -> ExitCode {
     log.tell(Level::Error, line, &[]);
     ExitCode::FAILURE
-}
-
-/// Whoever waits for the file never sees half of it.
-fn write_ports(path: &Path, sqs: SocketAddr) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    std::fs::write(&beside, format!("{{\"sqs\":\"{sqs}\"}}\n"))?;
-    std::fs::rename(&beside, path)
-}
-
-/// Nobody has to read it: a closed standard output is no reason not to serve.
-fn greet(server: &Server) {
-    let sqs = server.sqs;
-    let _greeted = writeln!(
-        io::stdout().lock(),
-        "SQS    http://{sqs}   (any credentials, at most {} connections)
-Store  {}
-
-Try it:
-  curl http://{sqs} -H 'X-Amz-Target: AmazonSQS.CreateQueue' -d '{{\"QueueName\":\"orders\"}}'
-  curl http://{sqs} -H 'X-Amz-Target: AmazonSQS.SendMessage' -d '{{\"QueueUrl\":\"orders\",\"MessageBody\":\"hello\"}}'
-  curl http://{sqs} -H 'X-Amz-Target: AmazonSQS.ReceiveMessage' -d '{{\"QueueUrl\":\"orders\"}}'
-
-Ready.",
-        server.connections_max,
-        server.store_line(),
-    );
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use kew_core::{Command, Outcome, Timestamp};
-use kew_store::{Store, Submission};
+use kew_core::{Command, Outcome, Tally, Timestamp};
+use kew_http::Histogram;
+use kew_store::{Store, StoreError, Submission};
 use tokio::sync::Notify;
 
 /// Looks at the sockets in a row that may bring nothing new.
@@ -31,17 +32,20 @@ pub struct Paced<S> {
     waiting: AtomicU32,
     /// Whether one of them waits for a sync.
     syncs: AtomicBool,
+    /// How long commits with a sync took.
+    took: Arc<Histogram>,
 }
 
 impl<S: Store + 'static> Paced<S> {
-    /// `store`, which must leave its commits to its caller.
-    pub fn new(store: Arc<S>) -> Arc<Self> {
+    /// `store`, which must leave its commits to its caller. Commits with a sync are noted in `took`.
+    pub fn new(store: Arc<S>, took: Arc<Histogram>) -> Arc<Self> {
         Arc::new(Self {
             store,
             rung: AtomicBool::new(false),
             bell: Notify::new(),
             waiting: AtomicU32::new(0),
             syncs: AtomicBool::new(false),
+            took,
         })
     }
 
@@ -62,7 +66,9 @@ impl<S: Store + 'static> Paced<S> {
                 self.store.commit();
             }
             if syncs {
-                pace.synced(begun.elapsed());
+                let took = begun.elapsed();
+                pace.synced(took);
+                self.took.record(took);
             }
             pace.grouped(group);
         }
@@ -127,6 +133,14 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn commit(&self) -> bool {
         self.store.commit()
+    }
+
+    fn tally(&self) -> Tally {
+        self.store.tally()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.store.health()
     }
 }
 
@@ -274,7 +288,7 @@ mod tests {
     /// So many clients on one event loop, each sending so often, one after the other.
     async fn clients(store: Recorder, clients: usize, sends: usize) -> Vec<(u32, ThreadId)> {
         let store = Arc::new(store);
-        let paced = Paced::new(Arc::clone(&store));
+        let paced = Paced::new(Arc::clone(&store), Arc::default());
         let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
         let tasks: Vec<_> = (0..clients)
             .map(|client| {

@@ -1,10 +1,18 @@
 //! Where requests come in and where the event loop's commits happen.
 //!
-//! The SQS listener is one event loop on a thread of its own: connections, steps of the store and commits all happen
+//! All dialects share one event loop on a thread of its own: connections, steps of the store and commits all happen
 //! there, so that a request crosses no thread. What must never wait for a disk gets threads of its own.
 
+mod admin;
+mod also;
+mod certificates;
 mod commit;
+mod dialect;
 mod event_loop;
 
+pub use admin::{Admin, AdminLoop};
+pub use also::{KnownAccount, dialect_of};
+pub use certificates::{CertificateWatch, Certificates};
 pub use commit::{Pace, Paced};
-pub use event_loop::{EventLoop, Started};
+pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
+pub use event_loop::{Entrance, EventLoop, Started};

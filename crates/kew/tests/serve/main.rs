@@ -1,5 +1,9 @@
 //! The program as it is run: started, asked, stopped, killed, started again.
 
+mod admin;
+mod also;
+mod config;
+mod metrics;
 mod program;
 mod store;
 
@@ -57,7 +61,7 @@ fn wrong_settings_exit_with_two_and_say_what_is_allowed() {
     for (flags, expected) in [
         (["--sqs", "off"], "--sqs off"),
         (["--sqs", "0.0.0.0:0"], "--insecure"),
-        (["--durability", "perhaps"], "sync, os"),
+        (["--durability", "perhaps"], "--durability perhaps is not allowed; it must be one of sync, os"),
         (["--colour", "red"], "--colour"),
     ] {
         let (code, errors) = program::fail(&flags);

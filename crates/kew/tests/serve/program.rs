@@ -17,8 +17,12 @@ pub fn data_directory() -> TempDir {
 
 pub struct Kew {
     child: Child,
+    /// The addresses that were bound.
+    pub ports: serde_json::Value,
     /// Where SQS is served.
     pub sqs: String,
+    /// Where the admin API is served.
+    pub admin: String,
     errors: PathBuf,
     greeting: PathBuf,
 }
@@ -44,15 +48,19 @@ impl Kew {
             .stderr(File::create(&errors).expect("the directory is ours"))
             .spawn()
             .expect("it was built");
-        let mut kew = Self { child, sqs: String::new(), errors, greeting };
+        let ports_file = ports;
+        let (ports, sqs, admin) = Default::default();
+        let mut kew = Self { child, ports, sqs, admin, errors, greeting };
         let begun = Instant::now();
         while !kew.greeting().ends_with("Ready.\n") {
             let ended = kew.child.try_wait().expect("it is ours");
             assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{ended:?}: {}", kew.errors());
             std::thread::sleep(Duration::from_millis(2));
         }
-        let ports = std::fs::read_to_string(&ports).expect("it is written before Ready.");
-        kew.sqs = ports.split('"').nth(3).expect("it names the address").to_owned();
+        let ports = std::fs::read(&ports_file).expect("it is written before Ready.");
+        kew.ports = serde_json::from_slice(&ports).expect("it is JSON");
+        let address = |name: &str| kew.ports[name].as_str().unwrap_or_default().to_owned();
+        (kew.sqs, kew.admin) = (address("sqs"), address("admin"));
         kew
     }
 
@@ -79,6 +87,11 @@ impl Kew {
         );
         stream.write_all(request.as_bytes()).expect("it reads");
         stream
+    }
+
+    /// One request to the admin API; status and body of the reply.
+    pub fn admin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+        http(&self.admin, method, path, headers, body)
     }
 
     pub fn signal(&self, name: &str) {
@@ -110,6 +123,27 @@ impl Drop for Kew {
     }
 }
 
+/// One request to any address; status and body of the reply.
+pub fn http(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let host = if headers.iter().any(|(name, _)| *name == "Host") { "" } else { "Host: localhost\r\n" };
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    reply(stream)
+}
+
+/// What a run that ends by itself prints, with these variables.
+pub fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = command();
+    let output = command.args(arguments).envs(variables.iter().copied()).output().expect("it was built");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 /// Exit code and errors of a start that does not work.
 pub fn fail(flags: &[&str]) -> (Option<i32>, String) {
     let output = command().args(flags).output().expect("it was built");
@@ -131,6 +165,10 @@ fn command() -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
         command.env_remove(name);
     }
-    command.args(["serve"]).env("KEW_SQS", "127.0.0.1:0").stdin(Stdio::null());
+    command
+        .args(["serve"])
+        .env("KEW_SQS", "127.0.0.1:0")
+        .env("KEW_ADMIN", "127.0.0.1:0")
+        .stdin(Stdio::null());
     command
 }

@@ -34,6 +34,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// Everything was replayed. Queues of different reach may have had each other's names on the way.
     pub fn end_replay(&mut self) {
+        // What happened before the store was opened was counted then.
+        self.history.tally = kew_core::Tally::default();
         self.names = self.books.values().map(|book| (book.queue.key.clone(), book.queue.id)).collect();
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Instant {
     pub expired: Vec<Item>,
     /// Messages whose lease ended by itself.
     pub lapsed: Vec<Sequence>,
+    /// How many of those were leased as often as allowed and are not offered again.
+    pub exhausted: usize,
     /// Messages that may have been tried too often.
     pub departing: Vec<Sequence>,
     /// Whether something may be leased now that could not before.

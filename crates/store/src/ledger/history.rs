@@ -2,21 +2,24 @@
 
 use std::collections::VecDeque;
 
-use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
+use kew_core::{Event, EventKind, QueueId, Sequence, Tally, Timestamp};
 
 /// The newest events.
 pub(crate) struct Ring {
     events: VecDeque<Event>,
     max: usize,
+    /// All of them, counted, also those that had to make room.
+    pub(crate) tally: Tally,
 }
 
 impl Ring {
     pub(crate) fn new(max: usize) -> Self {
-        Self { events: VecDeque::new(), max }
+        Self { events: VecDeque::new(), max, tally: Tally::default() }
     }
 
     /// Adds an event; the oldest makes room.
     pub(crate) fn push(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
+        self.tally.count(&kind);
         if self.max == 0 {
             return;
         }

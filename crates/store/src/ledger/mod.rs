@@ -32,7 +32,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::{
-    AccountId, Command, DocumentKey, Entropy, MoveTask, Outcome, QueueId, QueueKey, RuleError, TaskId,
+    AccountId, Command, DocumentKey, Entropy, MoveTask, Outcome, QueueId, QueueKey, RuleError, Tally, TaskId,
     Timestamp,
 };
 use smallvec::SmallVec;
@@ -200,6 +200,11 @@ impl<S: Shelf> Ledger<S> {
         self.books.values().map(|book| book.heap_bytes()).sum()
     }
 
+    /// What has happened since the book was opened.
+    pub fn tally(&self) -> Tally {
+        self.history.tally
+    }
+
     /// The newest instant seen.
     pub fn newest_instant(&self) -> Timestamp {
         self.newest
@@ -265,6 +270,7 @@ impl<S: Shelf> Ledger<S> {
             self.shelf.vacate(item.place());
             self.history.expired(at, queue, item.sequence);
         }
+        self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
         for sequence in &happened.lapsed {
             self.history.lapsed(at, queue, *sequence);
         }

@@ -133,6 +133,7 @@ impl Book {
                 happened.lapsed.push(sequence);
                 self.release(sequence, until, visible_at, at);
                 if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_ref()) {
+                    happened.exhausted += 1;
                     self.departures.insert((rules::redrive::leaves_at(until), sequence));
                 }
             }

@@ -57,6 +57,7 @@ impl<S: Shelf> Ledger<S> {
         if let Some(first) =
             checked.away.or_else(|| identity.and_then(|identity| self.sends.find(identity, now)))
         {
+            self.history.tally.deduplicated += 1;
             return Sent {
                 id: first.id,
                 sequence: first.sequence,
@@ -87,6 +88,7 @@ impl<S: Shelf> Ledger<S> {
             origin: None,
         };
         self.record_sent(now, sent);
+        self.history.tally.sent += 1;
         Sent {
             id: message.id,
             sequence,

@@ -1,0 +1,43 @@
+//! Who may use the admin API: whoever has the token, where there is one; and changes come as JSON, which a form on a web
+//! page cannot send.
+
+use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, secret};
+
+const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
+const ALLOW: HeaderName = HeaderName::from_static("allow");
+
+/// Refuses a request that does not bring the token.
+pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), Reply> {
+    let Some(token) = token else { return Ok(()) };
+    let brought = request.header("authorization").and_then(bearer).unwrap_or_default();
+    if secret::is_same_text(brought, token) {
+        return Ok(());
+    }
+    let line = "this needs the admin token: send it as `Authorization: Bearer …` ([admin] token)";
+    let challenge = HeaderValue::from_static("Bearer realm=\"kew\"");
+    Err(Reply::text(StatusCode::UNAUTHORIZED, line).with(WWW_AUTHENTICATE, challenge))
+}
+
+/// Refuses a change that is no JSON.
+pub(crate) fn check_json(request: &Request) -> Result<(), Reply> {
+    let content_type = request.header("content-type").unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Reply::text(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "changes are made by POST with Content-Type: application/json",
+    ))
+}
+
+/// The reply to a method that a path does not have.
+pub(crate) fn not_allowed(method: &Method, allowed: &'static str) -> Reply {
+    Reply::text(StatusCode::METHOD_NOT_ALLOWED, &format!("{method} is not allowed here, only {allowed}"))
+        .with(ALLOW, HeaderValue::from_static(allowed))
+}
+
+fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,54 @@
+//! What the program has told: whether it is starting, serving or stopping, and with which engine.
+
+use std::sync::Arc;
+
+use kew_engine::Engine;
+use parking_lot::RwLock;
+use tokio::runtime::Handle;
+
+use crate::metrics::StoreBytes;
+
+/// Where the program tells what there is to show.
+#[derive(Default)]
+pub struct Board {
+    /// Guards the phase; read for each request, written three times in a server's life.
+    phase: RwLock<Phase>,
+}
+
+/// Where a server is in its life.
+#[derive(Clone, Default)]
+pub(crate) enum Phase {
+    /// The store is being opened.
+    #[default]
+    Starting,
+    /// Requests are served.
+    Serving(Arc<Running>),
+    /// No new requests are taken.
+    Stopping,
+}
+
+/// A server that serves.
+pub struct Running {
+    /// Its engine.
+    pub engine: Arc<Engine>,
+    /// The event loop that the engine's work happens on: time is moved there.
+    pub home: Handle,
+    /// What its store takes on disk; `None` where it lies in memory.
+    pub store_bytes: Option<Box<StoreBytes>>,
+}
+
+impl Board {
+    /// Requests are served from now on.
+    pub fn serving(&self, running: Running) {
+        *self.phase.write() = Phase::Serving(Arc::new(running));
+    }
+
+    /// The end has begun.
+    pub fn stopping(&self) {
+        *self.phase.write() = Phase::Stopping;
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.read().clone()
+    }
+}

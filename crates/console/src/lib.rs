@@ -1,0 +1,58 @@
+//! What operators and machines ask a running server: health, metrics, the admin API.
+//!
+//! [`Console`] is a front-end for a listener on a thread of its own: whatever a disk does, `/livez` is answered. It
+//! starts before the store is opened and outlives it; [`Board`] is where the program tells it what there is to show.
+
+mod access;
+mod board;
+mod clock;
+mod health;
+mod metrics;
+mod route;
+
+use std::sync::Arc;
+
+use kew_http::{Durations, Guard, Handler, Histogram, Reply, Request};
+
+pub use board::{Board, Running};
+pub use metrics::{InFlightLimits, StoreBytes};
+
+/// How the console is set up.
+#[derive(Clone)]
+pub struct Settings {
+    /// What everything but health and metrics asks for, if anything.
+    pub token: Option<Arc<str>>,
+    /// Who may reach everything but health and metrics, which probes and scrapers may ask for by any name: the listener
+    /// itself lets everything in.
+    pub guard: Guard,
+    /// Queues with metrics of their own; the others share one series.
+    pub metrics_queues: usize,
+    /// How many messages may be in flight, by kind of queue.
+    pub in_flight_limits: InFlightLimits,
+    /// How long requests took.
+    pub durations: Arc<Durations>,
+    /// How long the store's syncs took.
+    pub store_syncs: Arc<Histogram>,
+    /// Which program this is.
+    pub version: &'static str,
+}
+
+/// The front-end.
+pub struct Console {
+    board: Arc<Board>,
+    settings: Settings,
+    scrapes: metrics::Scrapes,
+}
+
+impl Console {
+    /// A console that shows what `board` says.
+    pub fn new(board: Arc<Board>, settings: Settings) -> Self {
+        Self { board, settings, scrapes: metrics::Scrapes::default() }
+    }
+}
+
+impl Handler for Console {
+    async fn answer(&self, request: Request) -> Reply {
+        self.route(&request).await
+    }
+}

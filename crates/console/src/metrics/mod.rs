@@ -1,0 +1,128 @@
+//! `/metrics`: figures in Prometheus' text format, under the names the design promises.
+//!
+//! Counters and gauges are read from where they are kept anyway; only queues are asked one by one, on a thread that may
+//! wait: neither health checks nor the event loop wait for a scrape.
+
+mod queues;
+mod text;
+
+use std::sync::Arc;
+
+use kew_core::Tally;
+use kew_http::{HeaderValue, Reply, StatusCode};
+use tokio::runtime::Handle;
+
+use crate::Console;
+use crate::board::{Phase, Running};
+use text::Text;
+
+pub(crate) use queues::Census;
+
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// Tells how many bytes of a store's files messages need, and how many nothing needs any more.
+pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
+
+/// How many messages may be in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InFlightLimits {
+    /// Of a standard queue.
+    pub standard: u32,
+    /// Of a FIFO queue.
+    pub fifo: u32,
+}
+
+/// One scrape at a time: more would only do the same work side by side.
+#[derive(Default)]
+pub(crate) struct Scrapes {
+    running: tokio::sync::Mutex<()>,
+}
+
+impl Console {
+    pub(crate) async fn metrics(&self) -> Reply {
+        let _alone = self.scrapes.running.lock().await;
+        let mut text = Text::default();
+        text.family("kew_build_info", "gauge", "The program that runs.");
+        text.sample("kew_build_info", &[("version", self.settings.version)], 1);
+        self.write_requests(&mut text);
+        if let Phase::Serving(running) = self.board.phase() {
+            match self.ask(&running).await {
+                Some((census, tally, bytes)) => {
+                    write_tally(&mut text, &tally);
+                    write_receives(&mut text, &running);
+                    census.write(&mut text);
+                    write_store_bytes(&mut text, bytes);
+                }
+                None => {
+                    return Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the figures cannot be read now");
+                }
+            }
+        }
+        Reply::new(StatusCode::OK, CONTENT_TYPE, text.finish())
+    }
+
+    /// Everything that may have to wait for a lock.
+    async fn ask(&self, running: &Arc<Running>) -> Option<(Census, Tally, (u64, u64))> {
+        let running = Arc::clone(running);
+        let (max, limits) = (self.settings.metrics_queues, self.settings.in_flight_limits);
+        let asked = tokio::task::spawn_blocking(move || {
+            let census = Handle::current().block_on(Census::take(&running.engine, max, limits));
+            let bytes = running.store_bytes.as_ref().map_or((census.body_bytes(), 0), |bytes| bytes());
+            (census, running.engine.tally(), bytes)
+        });
+        asked.await.ok()
+    }
+
+    fn write_requests(&self, text: &mut Text) {
+        let name = "kew_request_duration_seconds";
+        text.family(name, "histogram", "How long requests took, long polls with their waiting.");
+        for (key, distribution) in self.settings.durations.all() {
+            let code = key.code.to_string();
+            let labels = [("dialect", key.dialect), ("operation", key.operation), ("code", code.as_str())];
+            text.histogram(name, &labels, &distribution);
+        }
+        let name = "kew_store_sync_seconds";
+        text.family(name, "histogram", "How long the store took to write and sync a batch.");
+        text.histogram(name, &[], &self.settings.store_syncs.distribution());
+    }
+}
+
+fn write_tally(text: &mut Text, tally: &Tally) {
+    for (name, help, value) in [
+        ("kew_messages_sent_total", "Messages sent.", tally.sent),
+        ("kew_messages_leased_total", "Messages received.", tally.leased),
+        ("kew_messages_acked_total", "Messages deleted by their receivers.", tally.acked),
+        ("kew_messages_expired_total", "Messages that outlived their retention.", tally.expired),
+        (
+            "kew_messages_deduplicated_total",
+            "Sends that repeated an earlier one and added nothing.",
+            tally.deduplicated,
+        ),
+    ] {
+        text.family(name, "counter", help);
+        text.sample(name, &[], value);
+    }
+    let name = "kew_messages_redelivered_total";
+    text.family(name, "counter", "Messages offered again: their lease expired, or was released.");
+    text.sample(name, &[("reason", "lease_expired")], tally.lapsed);
+    text.sample(name, &[("reason", "released")], tally.released);
+    let name = "kew_messages_dead_lettered_total";
+    text.family(name, "counter", "Messages received too often: moved to a dead-letter queue, or dropped.");
+    text.sample(name, &[("reason", "attempts_exhausted")], tally.dead_lettered);
+    text.sample(name, &[("reason", "dropped")], tally.dropped);
+}
+
+fn write_receives(text: &mut Text, running: &Running) {
+    let stats = running.engine.stats();
+    text.family("kew_empty_receives_total", "counter", "Receives that were answered without a message.");
+    text.sample("kew_empty_receives_total", &[], stats.empty_receives.value());
+    text.family("kew_waiting_receives", "gauge", "Receives that wait for a message now.");
+    text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
+}
+
+fn write_store_bytes(text: &mut Text, (live, dead): (u64, u64)) {
+    let name = "kew_store_bytes";
+    text.family(name, "gauge", "Bytes stored: needed by messages, or waiting to be reclaimed.");
+    text.sample(name, &[("kind", "live")], live);
+    text.sample(name, &[("kind", "dead")], dead);
+}

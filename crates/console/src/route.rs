@@ -1,0 +1,48 @@
+//! What each path shows.
+
+use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
+
+use crate::{Console, access, clock, health};
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const READS: &str = "GET, HEAD";
+
+impl Console {
+    pub(crate) async fn route(&self, request: &Request) -> Reply {
+        let is_read = matches!(request.method, Method::GET | Method::HEAD);
+        match request.uri.path() {
+            "/livez" if is_read => health::live(),
+            "/readyz" if is_read => health::ready(&self.board),
+            "/metrics" if is_read => self.metrics().await,
+            "/livez" | "/readyz" | "/metrics" => access::not_allowed(&request.method, READS),
+            _ => match self.check(request) {
+                Ok(()) => self.route_guarded(request).await,
+                Err(refused) => refused,
+            },
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Reply> {
+        let admitted = self.settings.guard.admit(request);
+        admitted.map_err(|refusal| Reply::text(refusal.status(), &refusal.to_string()))?;
+        access::check_token(request, self.settings.token.as_deref())
+    }
+
+    async fn route_guarded(&self, request: &Request) -> Reply {
+        match request.uri.path() {
+            "/api/v1/clock" => clock::answer(&self.board, request).await.unwrap_or_else(|refused| refused),
+            "/" if matches!(request.method, Method::GET | Method::HEAD) => {
+                Reply::new(StatusCode::OK, TEXT, INDEX)
+            }
+            path => Reply::text(StatusCode::NOT_FOUND, &format!("there is nothing at {path}")),
+        }
+    }
+}
+
+const INDEX: &str = "\
+Kew
+  /livez           200 while the process answers
+  /readyz          200 while requests are served, else 503 and why not
+  /metrics         figures for Prometheus
+  /api/v1/clock    GET or POST {\"advance_ms\":N} or {\"freeze\":true|false}, with --clock virtual
+";

@@ -1,0 +1,48 @@
+//! What has happened in all queues together, counted.
+
+use crate::EventKind;
+
+/// Counts since a store was opened; each only rises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Messages sent; moved ones were sent before.
+    pub sent: u64,
+    /// Sends that repeated an earlier one and added nothing.
+    pub deduplicated: u64,
+    /// Leases taken.
+    pub leased: u64,
+    /// Messages deleted by a receipt.
+    pub acked: u64,
+    /// Messages whose time was over.
+    pub expired: u64,
+    /// Messages offered again because their lease ended by itself.
+    pub lapsed: u64,
+    /// Messages offered again because their lease was given up.
+    pub released: u64,
+    /// Messages that were leased too often and went to another queue.
+    pub dead_lettered: u64,
+    /// Messages that were leased too often and were deleted.
+    pub dropped: u64,
+}
+
+impl Tally {
+    /// Counts what happened to one message, as far as the event alone says what it was.
+    pub fn count(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Leased { .. } => self.leased += 1,
+            EventKind::Released { .. } => self.released += 1,
+            EventKind::Acked => self.acked += 1,
+            EventKind::Expired => self.expired += 1,
+            EventKind::DeadLettered { .. } => self.dead_lettered += 1,
+            EventKind::Dropped => self.dropped += 1,
+            // A send may be a move, a lapse may be a message's last: whoever decides that counts them.
+            EventKind::Sent { .. }
+            | EventKind::Lapsed
+            | EventKind::Extended { .. }
+            | EventKind::Rewritten
+            | EventKind::Purged
+            | EventKind::Redriven { .. }
+            | EventKind::Arrived { .. } => {}
+        }
+    }
+}

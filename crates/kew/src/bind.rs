@@ -1,0 +1,100 @@
+//! Binds every address that was asked for, before anything is opened: a typing error there should not cost a recovery.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::assemble::StartError;
+use crate::config::ServerSettings;
+use crate::listen::{Dialect, Serves};
+
+/// Every socket of a server.
+pub struct Sockets {
+    /// Those of dialects, in the order they are shown.
+    pub entrances: Vec<(Serves, TcpListener)>,
+    /// That of the admin API.
+    pub admin: Option<TcpListener>,
+}
+
+/// The addresses that were bound.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bound {
+    /// Of each dialect that has a listener of its own.
+    pub dialects: Vec<(Dialect, SocketAddr)>,
+    /// Of all dialects together.
+    pub also: Vec<SocketAddr>,
+    /// Of the admin API.
+    pub admin: Option<SocketAddr>,
+}
+
+/// Binds all of them.
+pub fn bind(server: &ServerSettings) -> Result<(Sockets, Bound), StartError> {
+    // One row for each dialect.
+    let dialects = [(Dialect::Sqs, server.sqs)];
+    let (mut entrances, mut bound) = (Vec::new(), Bound::default());
+    for (dialect, address) in dialects {
+        if let Some(address) = address.socket() {
+            let (socket, address) = listen(dialect.name(), address)?;
+            bound.dialects.push((dialect, address));
+            entrances.push((Serves::Only(dialect), socket));
+        }
+    }
+    for address in &server.also {
+        let (socket, address) = listen("also", *address)?;
+        bound.also.push(address);
+        entrances.push((Serves::All, socket));
+    }
+    let admin = server.admin.socket().map(|address| listen("admin", address)).transpose()?;
+    let (admin, address) = admin.unzip();
+    bound.admin = address;
+    Ok((Sockets { entrances, admin }, bound))
+}
+
+fn listen(name: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let failed = |cause| StartError::Bind { name, address, cause };
+    let socket = TcpListener::bind(address).map_err(failed)?;
+    let address = socket.local_addr().map_err(failed)?;
+    Ok((socket, address))
+}
+
+impl Bound {
+    /// Writes them down. Whoever waits for the file never sees half of it.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".tmp");
+        std::fs::write(&beside, format!("{}\n", self.json()))?;
+        std::fs::rename(&beside, path)
+    }
+
+    fn json(&self) -> Value {
+        let dialects = self.dialects.iter().map(|(dialect, address)| (dialect.name(), *address));
+        let mut ports: Map<String, Value> = dialects
+            .chain(self.admin.map(|address| ("admin", address)))
+            .map(|(name, address)| (name.to_owned(), json!(address.to_string())))
+            .collect();
+        if !self.also.is_empty() {
+            ports.insert("also".to_owned(), self.also.iter().map(SocketAddr::to_string).collect());
+        }
+        ports.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_listed_by_listener() {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let mut bound = Bound { dialects: vec![(Dialect::Sqs, address(1))], ..Bound::default() };
+        assert_eq!(bound.json().to_string(), r#"{"sqs":"127.0.0.1:1"}"#);
+        bound.admin = Some(address(2));
+        bound.also = vec![address(3), address(4)];
+        assert_eq!(
+            bound.json(),
+            json!({ "sqs": "127.0.0.1:1", "admin": "127.0.0.1:2", "also": ["127.0.0.1:3", "127.0.0.1:4"] })
+        );
+    }
+}

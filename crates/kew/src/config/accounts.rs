@@ -1,0 +1,319 @@
+//! `[[accounts]]`: who may do what in strict mode. Only the file can hold them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use kew_core::AccountId;
+use toml::{Table, Value};
+
+use super::error::ConfigError;
+use super::file::{shown, unknown_key};
+
+/// The section's name.
+pub const SECTION: &str = "accounts";
+
+/// One account, under its names in each dialect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// As Amazon knows it.
+    pub aws: AwsAccount,
+    /// As Azure knows it.
+    pub azure: Option<AzureAccount>,
+    /// As Cloudflare knows it.
+    pub cloudflare: Option<CloudflareAccount>,
+}
+
+/// An account as Amazon knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AwsAccount {
+    /// Its number.
+    pub id: AccountId,
+    /// Its keys.
+    pub access_keys: Vec<AccessKey>,
+}
+
+/// A key that signs requests.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccessKey {
+    /// Its public half.
+    pub id: String,
+    /// Its other half.
+    pub secret: Secret,
+    /// The user it belongs to; without one it is the account's own.
+    pub user: Option<String>,
+}
+
+/// An account as Azure knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AzureAccount {
+    /// Its name.
+    pub name: String,
+    /// Its keys, in Base64.
+    pub keys: Vec<Secret>,
+}
+
+/// An account as Cloudflare knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CloudflareAccount {
+    /// 32 hex digits.
+    pub id: String,
+    /// What lets its holders do something.
+    pub tokens: Vec<ApiToken>,
+}
+
+/// A bearer token.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiToken {
+    /// The token.
+    pub token: Secret,
+    /// What it allows.
+    pub permissions: Vec<String>,
+}
+
+/// A text that is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Reads `[[accounts]]`.
+pub(super) fn read(value: &Value) -> Result<Vec<Account>, ConfigError> {
+    let list = value
+        .as_array()
+        .ok_or_else(|| ConfigError::new(format!("{SECTION} must be written as [[{SECTION}]]")))?;
+    let accounts: Vec<Account> =
+        entries(list, SECTION).map(|entry| account(&entry?)).collect::<Result<_, _>>()?;
+    check_unique(&accounts)?;
+    Ok(accounts)
+}
+
+fn account(entry: &Entry<'_>) -> Result<Account, ConfigError> {
+    entry.only(&["aws", "azure", "cloudflare"])?;
+    let aws = entry.inner("aws")?.ok_or_else(|| entry.missing("aws"))?;
+    Ok(Account {
+        aws: aws_account(&aws)?,
+        azure: entry.inner("azure")?.map(|azure| azure_account(&azure)).transpose()?,
+        cloudflare: entry.inner("cloudflare")?.map(|inner| cloudflare_account(&inner)).transpose()?,
+    })
+}
+
+fn aws_account(entry: &Entry<'_>) -> Result<AwsAccount, ConfigError> {
+    entry.only(&["id", "access_keys"])?;
+    let id = entry.text("id", "12 digits", |text| {
+        (text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse().ok())
+            .flatten()
+    })?;
+    let access_keys = entry.list("access_keys", |entry| {
+        entry.only(&["id", "secret", "user"])?;
+        Ok(AccessKey {
+            id: entry.text("id", "1 to 128 letters, digits and _-/+=.", |text| word(text, 128, "_-/+=."))?,
+            secret: Secret(entry.text("secret", "a text that is not empty", filled)?),
+            user: match entry.has("user") {
+                true => {
+                    Some(entry.text("user", "1 to 64 letters, digits and _+=,.@-", |text| {
+                        word(text, 64, "_+=,.@-")
+                    })?)
+                }
+                false => None,
+            },
+        })
+    })?;
+    Ok(AwsAccount { id: AccountId(id), access_keys })
+}
+
+fn azure_account(entry: &Entry<'_>) -> Result<AzureAccount, ConfigError> {
+    entry.only(&["name", "keys"])?;
+    let name = entry.text("name", "3 to 24 small letters and digits", |text| {
+        let fits = (3..=24).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        fits.then(|| text.to_owned())
+    })?;
+    let keys = entry.texts("keys", "an array of keys in Base64", |text| {
+        let fits = !text.is_empty()
+            && text.len().is_multiple_of(4)
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+        fits.then(|| Secret(text.to_owned()))
+    })?;
+    Ok(AzureAccount { name, keys })
+}
+
+fn cloudflare_account(entry: &Entry<'_>) -> Result<CloudflareAccount, ConfigError> {
+    entry.only(&["id", "tokens"])?;
+    let id = entry.text("id", "32 hex digits", |text| {
+        let fits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| text.to_ascii_lowercase())
+    })?;
+    let tokens = entry.list("tokens", |entry| {
+        entry.only(&["token", "permissions"])?;
+        Ok(ApiToken {
+            token: Secret(entry.text("token", "a text that is not empty", filled)?),
+            permissions: entry.texts("permissions", "an array of texts", filled)?,
+        })
+    })?;
+    Ok(CloudflareAccount { id, tokens })
+}
+
+fn filled(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn word(text: &str, length: usize, also: &str) -> Option<String> {
+    let fits = (1..=length).contains(&text.len())
+        && text.chars().all(|character| character.is_ascii_alphanumeric() || also.contains(character));
+    fits.then(|| text.to_owned())
+}
+
+/// A name that means two accounts means none.
+fn check_unique(accounts: &[Account]) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    let mut once = |what: &str, name: &str, shown: &str| {
+        if seen.insert((what.to_owned(), name.to_owned())) {
+            return Ok(());
+        }
+        Err(ConfigError::new(format!("[[{SECTION}]] {what} {shown} stands there twice; it must be unique")))
+    };
+    for account in accounts {
+        let id = account.aws.id.to_string();
+        once("aws.id", &id, &id)?;
+        for key in &account.aws.access_keys {
+            once("aws.access_keys.id", &key.id, &key.id)?;
+        }
+        if let Some(azure) = &account.azure {
+            once("azure.name", &azure.name, &azure.name)?;
+        }
+        if let Some(cloudflare) = &account.cloudflare {
+            once("cloudflare.id", &cloudflare.id, &cloudflare.id)?;
+            for token in &cloudflare.tokens {
+                once("cloudflare.tokens.token", &token.token.0, "(hidden)")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A table within the section, with the words that lead to it.
+struct Entry<'a> {
+    path: String,
+    table: &'a Table,
+}
+
+fn entries<'a>(list: &'a [Value], path: &str) -> impl Iterator<Item = Result<Entry<'a>, ConfigError>> {
+    list.iter().enumerate().map(move |(place, value)| {
+        let path = format!("{path}[{place}]");
+        let table = value.as_table().ok_or_else(|| ConfigError::new(format!("{path} must be a table")))?;
+        Ok(Entry { path, table })
+    })
+}
+
+impl<'a> Entry<'a> {
+    fn only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
+        match self.table.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
+            Some((key, value)) => Err(unknown_key(&self.path, key, value, allowed)),
+            None => Ok(()),
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn missing(&self, key: &str) -> ConfigError {
+        ConfigError::new(format!("{} has no {key}", self.path))
+    }
+
+    fn refused(&self, key: &str, value: &Value, allowed: &str) -> ConfigError {
+        let secret = matches!(key, "secret" | "keys" | "token");
+        let value = if secret { "(hidden)".to_owned() } else { shown(value) };
+        ConfigError::new(format!("{}.{key} = {value} is not allowed; it must be {allowed}", self.path))
+    }
+
+    fn inner(&self, key: &str) -> Result<Option<Entry<'a>>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let table = value.as_table().ok_or_else(|| self.refused(key, value, "a table"))?;
+        Ok(Some(Entry { path: format!("{}.{key}", self.path), table }))
+    }
+
+    fn text<T>(&self, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {
+        let value = self.table.get(key).ok_or_else(|| self.missing(key))?;
+        value.as_str().and_then(parse).ok_or_else(|| self.refused(key, value, allowed))
+    }
+
+    fn texts<T>(
+        &self,
+        key: &str,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let list = value.as_array().map(|list| list.iter().map(|entry| entry.as_str().and_then(&parse)));
+        let read = list.and_then(|list| list.collect::<Option<Vec<T>>>());
+        read.ok_or_else(|| self.refused(key, value, allowed))
+    }
+
+    fn list<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&Entry<'_>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
+        let list = value.as_array().ok_or_else(|| self.refused(key, value, "an array of tables"))?;
+        entries(list, &format!("{}.{key}", self.path)).map(|entry| read(&entry?)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accounts(text: &str) -> Result<Vec<Account>, String> {
+        let table: Table = text.parse().expect("it is TOML");
+        read(table.get(SECTION).expect("it is there")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_account_has_its_names_and_keys_in_every_dialect() {
+        let found = accounts(
+            r#"
+            [[accounts]]
+            aws = { id = "123456789012", access_keys = [{ id = "AKIA1", secret = "s", user = "ann" }, { id = "AKIA2", secret = "t" }] }
+            azure = { name = "orders", keys = ["a2V5"] }
+            cloudflare = { id = "0123456789ABCDEF0123456789abcdef", tokens = [{ token = "x", permissions = ["queues_read"] }] }
+            "#,
+        )
+        .expect("it is fine");
+        let account = found.first().expect("there is one");
+        assert_eq!(account.aws.id, AccountId(123_456_789_012));
+        let users: Vec<Option<&str>> =
+            account.aws.access_keys.iter().map(|key| key.user.as_deref()).collect();
+        assert_eq!(users, [Some("ann"), None]);
+        assert_eq!(account.azure.as_ref().map(|azure| azure.name.as_str()), Some("orders"));
+        let cloudflare = account.cloudflare.as_ref().expect("it is there");
+        assert_eq!(cloudflare.id, "0123456789abcdef0123456789abcdef");
+        assert!(!format!("{found:?}").contains("a2V5"), "secrets are not shown");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_place_and_secrets_stay_hidden() {
+        let with = |aws: &str| format!("[[accounts]]\naws = {aws}\n");
+        let key = |key: &str| with(&format!("{{ id = \"123456789012\", access_keys = [{key}] }}"));
+        for (text, expected) in [
+            (with(r#"{ id = "12" }"#), "accounts[0].aws.id = \"12\" is not allowed; it must be 12 digits"),
+            (with(r#"{ id = 123456789012 }"#), "must be 12 digits"),
+            (with(r#"{ id = "123456789012", colour = 1 }"#), "accounts[0].aws colour = 1 is not a known key"),
+            (key(r#"{ id = "A" }"#), "accounts[0].aws.access_keys[0] has no secret"),
+            (key(r#"{ id = "A b", secret = "s" }"#), "access_keys[0].id"),
+            (key(r#"{ id = "A", secret = "s" }, { id = "A", secret = "t" }"#), "A stands there twice"),
+            ("[[accounts]]\nazure = { name = \"abc\" }\n".to_owned(), "accounts[0] has no aws"),
+            ("[accounts]\naws = 1\n".to_owned(), "[[accounts]]"),
+        ] {
+            let told = accounts(&text).expect_err(&text);
+            assert!(told.contains(expected), "{told}");
+        }
+        assert!(!accounts(&key(r#"{ id = "A", secret = 12345 }"#)).expect_err("wrong").contains("12345"));
+    }
+}

@@ -1,0 +1,62 @@
+//! Settings that are fine by themselves and wrong together.
+
+use std::net::SocketAddr;
+
+use super::error::ConfigError;
+use super::table::SERVER;
+use super::values::{Place, Values};
+use super::{Auth, Settings};
+
+/// Refuses settings that do not go together.
+pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
+    let server = &settings.server;
+    if server.sqs.socket().is_none() && server.also.is_empty() {
+        let told = values.told(SERVER, "sqs");
+        return Err(ConfigError::new(format!("{told} leaves nothing to serve; give it an address")));
+    }
+    let singles = [("sqs", server.sqs.socket()), ("admin", server.admin.socket())];
+    let several = server.also.iter().map(|address| ("also", Some(*address)));
+    let addresses: Vec<(&'static str, SocketAddr)> =
+        singles.into_iter().chain(several).filter_map(|(key, address)| Some((key, address?))).collect();
+    for (key, address) in &addresses {
+        check_reach(settings, values, key, *address)?;
+    }
+    if server.auth == Auth::Strict && server.admin.socket().is_some() && settings.admin_token.is_none() {
+        let told = values.told(SERVER, "auth");
+        return Err(ConfigError::new(format!(
+            "{told} needs a token for the admin listener: set [admin] token or KEW_ADMIN_TOKEN, or say --admin off"
+        )));
+    }
+    Ok(())
+}
+
+/// Who may reach an address decides who must prove something.
+fn check_reach(
+    settings: &Settings,
+    values: &Values,
+    key: &'static str,
+    address: SocketAddr,
+) -> Result<(), ConfigError> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    let port = address.port();
+    match settings.server.auth {
+        Auth::Open if !settings.server.insecure => Err(ConfigError::new(format!(
+            "{} can be reached by other machines, and anyone may do anything there: \
+             use a loopback address such as 127.0.0.1:{port}, or --auth strict with accounts, or say --insecure",
+            values.told(SERVER, key)
+        ))),
+        Auth::Strict if settings.accounts.is_empty() => Err(ConfigError::new(format!(
+            "{} can be reached by other machines, and without [[accounts]] strict mode knows only the account \
+             whose keys everyone knows: use a loopback address such as 127.0.0.1:{port}, or configure accounts",
+            values.told(SERVER, key)
+        ))),
+        Auth::Open | Auth::Strict => Ok(()),
+    }
+}
+
+/// One of two settings that only make sense together.
+pub(super) fn alone(values: &Values, (section, key): Place, other: &str) -> ConfigError {
+    ConfigError::new(format!("{} needs [{section}] {other} beside it", values.told(section, key)))
+}

@@ -1,0 +1,176 @@
+//! The configuration file: every key is known or refused, every value is of its kind.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::accounts::{self, Account};
+use super::error::ConfigError;
+use super::table::{Kind, SETTINGS, Setting, sections};
+use super::values::{Said, Written};
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct FileContents {
+    /// Its settings.
+    pub said: Said,
+    /// Its accounts.
+    pub accounts: Vec<Account>,
+}
+
+/// Reads the file at `path`.
+pub fn read(path: &Path) -> Result<FileContents, ConfigError> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError::new(format!("{shown}: cannot read the configuration file: {error}")))?;
+    contents(&text).map_err(|error| ConfigError::new(format!("{shown}: {error}")))
+}
+
+fn contents(text: &str) -> Result<FileContents, ConfigError> {
+    let table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| ConfigError::new(error.to_string().trim_end().to_owned()))?;
+    let mut contents = FileContents::default();
+    for (section, value) in &table {
+        match (section.as_str(), value) {
+            (accounts::SECTION, value) => contents.accounts = accounts::read(value)?,
+            (name, Value::Table(table)) if sections().contains(&name) => {
+                read_section(name, table, &mut contents.said)?;
+            }
+            (name, value) if sections().contains(&name) => {
+                return Err(ConfigError::new(format!(
+                    "{name} = {} must be a section: write [{name}]",
+                    shown(value)
+                )));
+            }
+            (name, _) => {
+                return Err(ConfigError::new(format!(
+                    "[{name}] is not a known section; allowed are [{}] and [[{}]]",
+                    sections().join("], ["),
+                    accounts::SECTION,
+                )));
+            }
+        }
+    }
+    Ok(contents)
+}
+
+fn read_section(section: &str, table: &Table, said: &mut Said) -> Result<(), ConfigError> {
+    for (key, value) in table {
+        let inner = format!("{section}.{key}");
+        if let Value::Table(table) = value
+            && sections().contains(&inner.as_str())
+        {
+            read_section(&inner, table, said)?;
+            continue;
+        }
+        let Some(setting) = Setting::at(section, key) else {
+            return Err(unknown_key(&format!("[{section}]"), key, value, &keys_of(section)));
+        };
+        said.insert((setting.section, setting.key), written(setting, value)?);
+    }
+    Ok(())
+}
+
+fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
+    let refused = |allowed: &str| {
+        let text = if setting.secret { "(hidden)".to_owned() } else { shown(value) };
+        let (section, key) = (setting.section, setting.key);
+        ConfigError::new(format!("[{section}] {key} = {text} is not allowed; it must be {allowed}"))
+    };
+    match (setting.kind, value) {
+        (Kind::Text, Value::String(text)) => Ok(Written::One(text.clone())),
+        (Kind::Text, _) => Err(refused("a text in quotes")),
+        (Kind::Whole, Value::Integer(number)) => Ok(Written::One(number.to_string())),
+        (Kind::Whole, _) => Err(refused("a whole number")),
+        (Kind::Switch, Value::Boolean(on)) => Ok(Written::One(on.to_string())),
+        (Kind::Switch, _) => Err(refused("true or false")),
+        (Kind::List, Value::Array(entries)) => {
+            let texts = entries.iter().map(|entry| entry.as_str().map(str::to_owned));
+            texts.collect::<Option<Vec<_>>>().map(Written::Many).ok_or_else(|| refused("an array of texts"))
+        }
+        (Kind::List, _) => Err(refused("an array of texts")),
+    }
+}
+
+fn keys_of(section: &str) -> Vec<&'static str> {
+    SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key).collect()
+}
+
+/// The error that nobody knows a key. Its value is not shown where it may be a secret.
+pub(super) fn unknown_key(place: &str, key: &str, value: &Value, allowed: &[&str]) -> ConfigError {
+    let secretive =
+        ["secret", "token", "key", "password"].iter().any(|word| key.to_lowercase().contains(word));
+    let value = if secretive { "(hidden)".to_owned() } else { shown(value) };
+    ConfigError::new(format!(
+        "{place} {key} = {value} is not a known key; allowed are {}",
+        allowed.join(", ")
+    ))
+}
+
+/// A value in one line, cut where it is long.
+pub(super) fn shown(value: &Value) -> String {
+    let text = value.to_string().replace('\n', " ");
+    if text.chars().count() <= 80 { text } else { text.chars().take(80).chain("…".chars()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        contents(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read() {
+        let text = "[server]\nlog = \"json\"\ninsecure = true\nhosts = [\"a\", \"b\"]\n[sqs]\nname_hold_seconds = 0\n";
+        let said = contents(text).expect("it is fine").said;
+        assert_eq!(said.get(&("server", "log")), Some(&Written::One("json".into())));
+        assert_eq!(said.get(&("server", "insecure")), Some(&Written::One("true".into())));
+        assert_eq!(said.get(&("server", "hosts")), Some(&Written::Many(vec!["a".into(), "b".into()])));
+        assert_eq!(said.get(&("sqs", "name_hold_seconds")), Some(&Written::One("0".into())));
+        let said = contents("[tls]\ncert = \"a\"\nsqs = { cert = \"b\" }\n").expect("it is fine").said;
+        assert_eq!(said.get(&("tls", "cert")), Some(&Written::One("a".into())));
+        assert_eq!(said.get(&("tls.sqs", "cert")), Some(&Written::One("b".into())));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_what_is() {
+        let told = error("[sqs]\ncolour = \"red\"\n");
+        assert!(
+            told.starts_with("[sqs] colour = \"red\" is not a known key; allowed are region, "),
+            "{told}"
+        );
+        let told = error("[sqss]\nregion = \"x\"\n");
+        assert!(
+            told.contains("[sqss] is not a known section; allowed are [server], [admin], [sqs]"),
+            "{told}"
+        );
+        let told = error("region = \"x\"\n");
+        assert!(told.contains("[region] is not a known section"), "{told}");
+        assert!(!error("[admin]\nthe_token = \"hush\"\n").contains("hush"));
+    }
+
+    #[test]
+    fn values_of_another_kind_are_refused_by_key_and_value() {
+        for (text, expected) in [
+            ("[sqs]\nregion = 5\n", "[sqs] region = 5 is not allowed; it must be a text"),
+            (
+                "[sqs]\nname_hold_seconds = \"60\"\n",
+                "name_hold_seconds = \"60\" is not allowed; it must be a whole",
+            ),
+            ("[sqs]\nname_hold_seconds = 1.5\n", "name_hold_seconds = 1.5"),
+            ("[server]\ninsecure = \"yes\"\n", "true or false"),
+            ("[server]\nhosts = \"a\"\n", "an array of texts"),
+            ("[server]\nhosts = [1]\n", "an array of texts"),
+            ("sqs = 1\n", "write [sqs]"),
+            ("[admin]\ntoken = 5\n", "[admin] token = (hidden)"),
+            ("[sqs\n", "line 1"),
+            ("[sqs]\nregion = \"a\"\nregion = \"b\"\n", "duplicate key"),
+        ] {
+            let told = error(text);
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+}

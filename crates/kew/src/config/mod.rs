@@ -1,0 +1,274 @@
+//! The server's settings: a flag wins over its `KEW_*` variable, which wins over the file, which wins over the default.
+//!
+//! [`table`] lists every setting once. [`values`] lays the sources over each other and remembers where each value came
+//! from, [`Settings`] is what the rest of the program sees: every value checked and of its own type.
+
+mod accounts;
+mod args;
+mod check;
+mod error;
+mod file;
+mod parse;
+mod print;
+mod table;
+mod values;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kew_engine::ClockKind;
+use kew_http::{Limits, TlsFiles};
+use kew_store_log::Durability;
+
+use crate::log::Format;
+
+pub use accounts::{AccessKey, Account, ApiToken, AwsAccount, AzureAccount, CloudflareAccount, Secret};
+pub use args::ServeArgs;
+pub use error::ConfigError;
+pub use parse::{Address, StoreChoice, address};
+pub use print::lines;
+pub use values::Values;
+
+/// Everything `kew serve` is set to.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `[server]`: listeners and flags.
+    pub server: ServerSettings,
+    /// What the admin listener asks for, if anything.
+    pub admin_token: Option<Secret>,
+    /// `[sqs]`.
+    pub sqs: SqsSettings,
+    /// `[limits]`.
+    pub limits: LimitSettings,
+    /// `[[accounts]]`.
+    pub accounts: Vec<Account>,
+    /// `[tls]`.
+    pub tls: TlsSettings,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Where messages are kept.
+    pub store: StoreChoice,
+    /// Where SQS is served.
+    pub sqs: Address,
+    /// Where the admin API is served.
+    pub admin: Address,
+    /// Where all dialects are served together.
+    pub also: Vec<SocketAddr>,
+    /// Whether requests are verified.
+    pub auth: Auth,
+    /// Whether addresses other machines reach may be served to everyone.
+    pub insecure: bool,
+    /// Whose time it is.
+    pub clock: ClockKind,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Where the bound addresses are written.
+    pub ports_file: Option<PathBuf>,
+    /// How standard error is written.
+    pub log: Format,
+    /// Further host names that clients may use.
+    pub hosts: Vec<String>,
+}
+
+/// Who may do something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Auth {
+    /// Everyone, as the default account.
+    Open,
+    /// Whoever proves an account.
+    Strict,
+}
+
+/// `[sqs]`.
+#[derive(Clone, Debug)]
+pub struct SqsSettings {
+    /// The region of requests that carry none.
+    pub region: String,
+    /// How long a deleted queue's name is held.
+    pub name_hold: Duration,
+    /// How long after a purge the next is refused.
+    pub purge_interval: Duration,
+    /// At most so many messages of a standard queue are in flight.
+    pub standard_in_flight_limit: u32,
+    /// The same for FIFO queues.
+    pub fifo_in_flight_limit: u32,
+    /// How queue URLs look.
+    pub url_style: UrlStyle,
+    /// What queue URLs begin with, instead of the host of the request.
+    pub external_url: Option<String>,
+}
+
+/// How queue URLs look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UrlStyle {
+    /// `http://<Host of the request>/<account>/<name>`.
+    Path,
+    /// `http://sqs.<region>.<host>/<account>/<name>`.
+    Standard,
+}
+
+/// `[limits]`.
+#[derive(Clone, Debug)]
+pub struct LimitSettings {
+    /// Of connections and requests; `connections_max` stands apart.
+    pub http: Limits,
+    /// Connections, where they are bounded by more than the open files.
+    pub connections_max: Option<usize>,
+    /// Receives that wait at once.
+    pub waiters_max: u32,
+    /// Receives that wait at once on one queue.
+    pub waiters_per_queue_max: u32,
+    /// Messages in flight per standard queue, whoever leases.
+    pub in_flight_max: u32,
+    /// Deduplication ids kept in memory.
+    pub dedup_ids: usize,
+    /// Events kept for the history of messages.
+    pub history_events: usize,
+    /// Queues with metrics of their own.
+    pub metrics_queues: usize,
+}
+
+/// `[tls]`, by listener.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// For SQS.
+    pub sqs: Option<TlsFiles>,
+    /// For the admin listener.
+    pub admin: Option<TlsFiles>,
+    /// For the addresses of all dialects.
+    pub also: Option<TlsFiles>,
+}
+
+impl Settings {
+    /// Reads all sources. `variable` looks an environment variable up.
+    pub fn read(
+        args: &ServeArgs,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(Self, Values), ConfigError> {
+        let (accounts, file) = match &args.file {
+            Some(path) => {
+                let contents = file::read(path)?;
+                (contents.accounts, Some((path.clone(), contents.said)))
+            }
+            None => (Vec::new(), None),
+        };
+        let values = Values::overlay(&args.said, variable, file);
+        let settings = Self {
+            server: server(&values)?,
+            admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
+            sqs: sqs(&values)?,
+            limits: limits(&values)?,
+            accounts,
+            tls: tls(&values)?,
+        };
+        check::together(&settings, &values)?;
+        Ok((settings, values))
+    }
+}
+
+fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
+    const AUTH: &[(&str, Auth)] = &[("open", Auth::Open), ("strict", Auth::Strict)];
+    const CLOCK: &[(&str, ClockKind)] = &[("system", ClockKind::System), ("virtual", ClockKind::Virtual)];
+    const DURABILITY: &[(&str, Durability)] = &[("sync", Durability::Sync), ("os", Durability::Os)];
+    const LOG: &[(&str, Format)] = &[("text", Format::Text), ("json", Format::Json)];
+    let section = table::SERVER;
+    Ok(ServerSettings {
+        store: values.read(section, "store", parse::store)?,
+        sqs: values.read(section, "sqs", address)?,
+        admin: values.read(section, "admin", address)?,
+        also: values.read_list(section, "also", parse::socket)?,
+        auth: values.read(section, "auth", parse::one_of(AUTH))?,
+        insecure: values.read(section, "insecure", parse::switch)?,
+        clock: values.read(section, "clock", parse::one_of(CLOCK))?,
+        durability: values.read(section, "durability", parse::one_of(DURABILITY))?,
+        ports_file: values.read_if_set(section, "ports_file", parse::path)?,
+        log: values.read(section, "log", parse::one_of(LOG))?,
+        hosts: values.read_list(section, "hosts", parse::host)?,
+    })
+}
+
+fn sqs(values: &Values) -> Result<SqsSettings, ConfigError> {
+    const URL_STYLE: &[(&str, UrlStyle)] = &[("path", UrlStyle::Path), ("standard", UrlStyle::Standard)];
+    let section = "sqs";
+    Ok(SqsSettings {
+        region: values.read(section, "region", parse::region)?,
+        name_hold: values.read(section, "name_hold_seconds", parse::seconds)?,
+        purge_interval: values.read(section, "purge_interval_seconds", parse::seconds)?,
+        standard_in_flight_limit: values.read(
+            section,
+            "standard_in_flight_limit",
+            parse::count(1, u32::MAX),
+        )?,
+        fifo_in_flight_limit: values.read(section, "fifo_in_flight_limit", parse::count(1, u32::MAX))?,
+        url_style: values.read(section, "url_style", parse::one_of(URL_STYLE))?,
+        external_url: values.read_if_set(section, "external_url", parse::base_url)?,
+    })
+}
+
+fn limits(values: &Values) -> Result<LimitSettings, ConfigError> {
+    let section = "limits";
+    Ok(LimitSettings {
+        http: http_limits(values)?,
+        connections_max: values.read_if_set(section, "connections_max", parse::size(1, 1_000_000))?,
+        waiters_max: values.read(section, "waiters_max", parse::count(1, 10_000_000))?,
+        waiters_per_queue_max: values.read(section, "waiters_per_queue_max", parse::count(1, 10_000_000))?,
+        in_flight_max: values.read(section, "in_flight_max", parse::count(1, u32::MAX))?,
+        dedup_ids: values.read(section, "dedup_ids", parse::size(1_000, 1_000_000_000))?,
+        history_events: values.read(section, "history_events", parse::size(0, 1 << 30))?,
+        metrics_queues: values.read(section, "metrics_queues", parse::size(0, 1_000_000))?,
+    })
+}
+
+fn http_limits(values: &Values) -> Result<Limits, ConfigError> {
+    let section = "limits";
+    let size = |key, least, most| values.read(section, key, parse::size(least, most));
+    let count = |key, least, most| values.read(section, key, parse::count(least, most));
+    // A time of zero would end every connection at once.
+    let seconds = |key| {
+        let seconds = values.read(section, key, parse::count(1, 86_400))?;
+        Ok::<_, ConfigError>(Duration::from_secs(seconds.into()))
+    };
+    Ok(Limits {
+        // The largest batch a dialect accepts must fit.
+        body_bytes_max: size("body_bytes_max", 2 << 20, 1 << 30)?,
+        bodies_bytes_max: size("bodies_bytes_max", 2 << 20, 1 << 40)?,
+        head_bytes_max: size("head_bytes_max", 8 << 10, 16 << 20)?,
+        headers_max: size("headers_max", 16, 10_000)?,
+        pipelined_bytes_max: size("pipelined_bytes_max", 1 << 10, 16 << 20)?,
+        streams_max: count("streams_max", 1, 10_000)?,
+        body_bytes_per_second: count("body_bytes_per_second", 0, u32::MAX)?,
+        handshake_within: seconds("handshake_seconds")?,
+        head_within: seconds("head_seconds")?,
+        body_within: seconds("body_seconds")?,
+        body_pace_over: seconds("body_pace_seconds")?,
+        reply_stall: seconds("reply_stall_seconds")?,
+        reply_within: seconds("reply_seconds")?,
+        idle_within: seconds("idle_seconds")?,
+        ..Limits::default()
+    })
+}
+
+fn tls(values: &Values) -> Result<TlsSettings, ConfigError> {
+    let all = tls_files(values, "tls")?;
+    let of = |section| Ok::<_, ConfigError>(tls_files(values, section)?.or_else(|| all.clone()));
+    // Health checks and scrapers reach the admin API by plain HTTP unless it has a certificate of its own.
+    Ok(TlsSettings { sqs: of("tls.sqs")?, also: of("tls.also")?, admin: tls_files(values, "tls.admin")? })
+}
+
+fn tls_files(values: &Values, section: &'static str) -> Result<Option<TlsFiles>, ConfigError> {
+    let cert = values.read_if_set(section, "cert", parse::path)?;
+    let key = values.read_if_set(section, "key", parse::path)?;
+    match (cert, key) {
+        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(check::alone(values, (section, "cert"), "key")),
+        (None, Some(_)) => Err(check::alone(values, (section, "key"), "cert")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Texts to values. What is not accepted comes back as a phrase of what would be.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A year, beyond which no hold or interval makes sense.
+const SECONDS_MAX: u64 = 366 * 86_400;
+
+/// Where messages are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreChoice {
+    /// Nowhere: they are gone with the process.
+    Memory,
+    /// In this directory.
+    Directory(PathBuf),
+}
+
+/// Where something is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// Nowhere.
+    Off,
+    /// There.
+    At(SocketAddr),
+}
+
+impl Address {
+    /// The address, if there is one.
+    pub fn socket(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::At(address) => Some(address),
+        }
+    }
+}
+
+/// A directory, or `memory`.
+pub fn store(text: &str) -> Result<StoreChoice, String> {
+    match text {
+        "" => Err("a directory, or `memory`".to_owned()),
+        "memory" => Ok(StoreChoice::Memory),
+        text if text.contains("://") => {
+            Err("a directory, or `memory`; no other kind of store is there yet".to_owned())
+        }
+        path => Ok(StoreChoice::Directory(PathBuf::from(path))),
+    }
+}
+
+/// An address with a port.
+pub fn socket(text: &str) -> Result<SocketAddr, String> {
+    let allowed = "an address and a port such as 127.0.0.1:9324 (port 0 picks a free one)";
+    let found = text.to_socket_addrs().map_err(|error| format!("{allowed} ({error})"))?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    // A name may stand for both families; clients that cannot do without IPv4 are the more common ones.
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.first().copied().ok_or_else(|| format!("{allowed}; the name stands for no address"))
+}
+
+/// An address with a port, or `off`.
+pub fn address(text: &str) -> Result<Address, String> {
+    if text == "off" {
+        return Ok(Address::Off);
+    }
+    socket(text).map(Address::At).map_err(|allowed| format!("`off` or {allowed}"))
+}
+
+/// True or false, in the usual words.
+pub fn switch(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("true or false".to_owned()),
+    }
+}
+
+/// One of several words.
+pub fn one_of<T: Copy>(words: &'static [(&'static str, T)]) -> impl Fn(&str) -> Result<T, String> {
+    move |text| {
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        found.ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            format!("one of {}", words.join(", "))
+        })
+    }
+}
+
+/// A whole number of 32 bits between two bounds.
+pub fn count(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("a whole number from {least} to {most}"))
+    }
+}
+
+/// The same for sizes in memory.
+pub fn size(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("a whole number from {least} to {most}"))
+    }
+}
+
+/// Seconds; 0 turns off what they are for.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
+    let allowed = || format!("a whole number of seconds from 0 (off) to {SECONDS_MAX}");
+    seconds.map(Duration::from_secs).ok_or_else(allowed)
+}
+
+/// A region's name.
+pub fn region(text: &str) -> Result<String, String> {
+    let is_region = (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if is_region { Ok(text.to_owned()) } else { Err("1 to 32 letters, digits and hyphens".to_owned()) }
+}
+
+/// A host's name, without a port; `*.parent` stands for every name below `parent`.
+pub fn host(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_host = (1..=253).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    if is_host {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err("host names without a port, or *.parent".to_owned())
+    }
+}
+
+/// The beginning of a URL that others see: scheme and host, maybe a port and a path.
+pub fn base_url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or_default();
+    let host = rest.split('/').next().unwrap_or_default();
+    let is_clean = !text.contains(|character: char| {
+        character.is_whitespace()
+            || character.is_control()
+            || matches!(character, '?' | '#' | '"' | '\\' | '@')
+    });
+    if host.is_empty() || !is_clean {
+        return Err("a URL such as https://queues.example.com, without query or fragment".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// A file's path.
+pub fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("a path".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+/// A secret that may stand in a header.
+pub fn token(text: &str) -> Result<String, String> {
+    let is_token = (1..=1024).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_token { Ok(text.to_owned()) } else { Err("1 to 1024 visible ASCII characters".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_hold_at_their_edges() {
+        let parse = count(1, 10);
+        assert_eq!((parse("1"), parse("10")), (Ok(1), Ok(10)));
+        for wrong in ["0", "11", "-1", "1.0", "", " 1", "99999999999999999999"] {
+            assert_eq!(parse(wrong), Err("a whole number from 1 to 10".to_owned()), "{wrong}");
+        }
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert!(seconds("31622401").is_err() && seconds("31622400").is_ok());
+    }
+
+    #[test]
+    fn addresses_are_numbers_or_names_or_off() {
+        assert_eq!(address("off"), Ok(Address::Off));
+        assert_eq!(address("127.0.0.1:0"), Ok(Address::At(([127, 0, 0, 1], 0).into())));
+        assert_eq!(address("[::1]:1"), Ok(Address::At("[::1]:1".parse().expect("it is one"))));
+        for wrong in ["", "127.0.0.1", "127.0.0.1:99999", "9324", "OFF"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn urls_hosts_and_regions_are_checked_for_what_would_break_a_reply() {
+        assert_eq!(
+            base_url("https://q.example.com:8443/sqs/"),
+            Ok("https://q.example.com:8443/sqs".to_owned())
+        );
+        for wrong in
+            ["", "q.example.com", "ftp://q", "http://", "http:///x", "http://q?x", "http://q x", "http://a@b"]
+        {
+            assert!(base_url(wrong).is_err(), "{wrong}");
+        }
+        assert!(host("Kew.Example").is_ok_and(|host| host == "kew.example"));
+        assert!(host("*.kew.example").is_ok() && host("*").is_err());
+        assert!(host("kew.example:1").is_err() && host("").is_err());
+        assert!(region("eu-west-3").is_ok() && region("eu west").is_err() && region("").is_err());
+        assert!(token("a b").is_err() && token("").is_err() && token("a!b").is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! `--print-config`: every setting with its value and where that came from, as a file that could be used as it is.
+
+use super::accounts::{Account, SECTION};
+use super::table::{Kind, SETTINGS, Setting};
+use super::values::{Origin, Values, Written};
+
+/// Where the notes about origins begin, as far as values are short.
+const NOTE_COLUMN: usize = 48;
+
+/// All settings, one a line.
+pub fn lines(values: &Values, accounts: &[Account]) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for setting in SETTINGS {
+        if setting.section != section {
+            section = setting.section;
+            text.push_str(&format!("{}[{section}]\n", if text.is_empty() { "" } else { "\n" }));
+        }
+        text.push_str(&line(setting, values));
+    }
+    for account in accounts {
+        text.push_str(&account_lines(account));
+    }
+    text
+}
+
+fn line(setting: &Setting, values: &Values) -> String {
+    let value = values.at(setting.section, setting.key);
+    let origin = match &value.origin {
+        Origin::Flag => format!("flag --{}", setting.flag_name()),
+        other => other.to_string(),
+    };
+    let said = match &value.written {
+        None => format!("# {} is not set", setting.key),
+        Some(_) if setting.secret => format!("{} = \"********\"", setting.key),
+        Some(written) => format!("{} = {}", setting.key, shown(setting.kind, written)),
+    };
+    format!("{said:<NOTE_COLUMN$} # {origin}\n")
+}
+
+fn shown(kind: Kind, written: &Written) -> String {
+    match (kind, written) {
+        (Kind::Whole | Kind::Switch, Written::One(text)) => text.clone(),
+        (_, Written::One(text)) => quoted(text),
+        (_, Written::Many(texts)) => {
+            format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// Accounts come from the file only; of keys and tokens it shows that they are there.
+fn account_lines(account: &Account) -> String {
+    let keys: Vec<String> = account
+        .aws
+        .access_keys
+        .iter()
+        .map(|key| {
+            let user = key.user.as_ref().map(|user| format!(", user = {}", quoted(user))).unwrap_or_default();
+            format!("{{ id = {}, secret = \"********\"{user} }}", quoted(&key.id))
+        })
+        .collect();
+    let mut text = format!(
+        "\n[[{SECTION}]]\naws = {{ id = \"{}\", access_keys = [{}] }}\n",
+        account.aws.id,
+        keys.join(", ")
+    );
+    if let Some(azure) = &account.azure {
+        let keys = vec!["\"********\""; azure.keys.len()].join(", ");
+        text.push_str(&format!("azure = {{ name = {}, keys = [{keys}] }}\n", quoted(&azure.name)));
+    }
+    if let Some(cloudflare) = &account.cloudflare {
+        let tokens: Vec<String> = cloudflare
+            .tokens
+            .iter()
+            .map(|token| {
+                let permissions: Vec<String> = token.permissions.iter().map(|name| quoted(name)).collect();
+                format!("{{ token = \"********\", permissions = [{}] }}", permissions.join(", "))
+            })
+            .collect();
+        text.push_str(&format!(
+            "cloudflare = {{ id = {}, tokens = [{}] }}\n",
+            quoted(&cloudflare.id),
+            tokens.join(", ")
+        ));
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! Settings as they are read from all sources together.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn read_with(flags: &[&str], variables: &[(&str, &str)]) -> Result<(Settings, Values), String> {
+    let line = Line::try_parse_from([&["kew"], flags].concat()).map_err(|error| error.to_string())?;
+    let variable =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    Settings::read(&line.serve, &variable).map_err(|error| error.to_string())
+}
+
+fn refused(flags: &[&str], variables: &[(&str, &str)]) -> String {
+    read_with(flags, variables).map(|_| ()).expect_err("it is refused")
+}
+
+#[test]
+fn defaults_need_no_flag() {
+    let (settings, _) = read_with(&[], &[]).expect("the defaults are fine");
+    assert_eq!(settings.server.store, StoreChoice::Directory("./kew-data".into()));
+    assert_eq!(settings.server.sqs, Address::At(([127, 0, 0, 1], 9324).into()));
+    assert_eq!(settings.server.admin, Address::At(([127, 0, 0, 1], 9325).into()));
+    assert_eq!(settings.server.durability, Durability::Sync);
+    assert_eq!(settings.sqs.name_hold, Duration::from_secs(60));
+    assert_eq!(settings.sqs.fifo_in_flight_limit, 20_000);
+}
+
+#[test]
+fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
+    for (flags, expected) in [
+        (["--sqs", "nowhere"], "--sqs nowhere is not allowed"),
+        (["--sqs", "127.0.0.1:99999"], "an address and a port"),
+        (["--sqs", "off"], "--sqs off leaves nothing to serve"),
+        (["--sqs", "0.0.0.0:0"], "--insecure"),
+        (["--admin", "0.0.0.0:0"], "--admin 0.0.0.0:0 can be reached"),
+        (["--also", "0.0.0.0:0"], "--also"),
+        (["--store", "postgres://db"], "--store"),
+        (["--durability", "never"], "one of sync, os"),
+        (["--log", "xml"], "one of text, json"),
+        (["--clock", "sundial"], "one of system, virtual"),
+        (["--auth", "strict"], "[admin] token"),
+        (["--azure", "off"], "--azure"),
+        (["--config", "/nowhere/kew.toml"], "/nowhere/kew.toml: cannot read"),
+    ] {
+        let told = refused(&flags, &[]);
+        assert!(told.contains(expected), "{told}");
+    }
+    assert!(read_with(&["--sqs", "0.0.0.0:0", "--insecure"], &[]).is_ok());
+}
+
+#[test]
+fn variables_reach_settings_without_a_flag() {
+    let variables = [
+        ("KEW_SQS_NAME_HOLD_SECONDS", "0"),
+        ("KEW_SQS_URL_STYLE", "standard"),
+        ("KEW_INSECURE", "1"),
+        ("KEW_ALSO", "127.0.0.1:0,[::1]:0"),
+        ("KEW_TLS_SQS_CERT", "c.pem"),
+        ("KEW_TLS_SQS_KEY", "k.pem"),
+    ];
+    let (settings, _) = read_with(&[], &variables).expect("they are fine");
+    assert_eq!(settings.sqs.name_hold, Duration::ZERO);
+    assert_eq!(settings.sqs.url_style, UrlStyle::Standard);
+    assert!(settings.server.insecure);
+    assert_eq!(settings.server.also.len(), 2);
+    assert_eq!(settings.tls.sqs, Some(TlsFiles { cert: "c.pem".into(), key: "k.pem".into() }));
+    assert_eq!(settings.tls.admin, None);
+    let told = refused(&[], &[("KEW_SQS_NAME_HOLD_SECONDS", "soon")]);
+    assert!(
+        told.starts_with("KEW_SQS_NAME_HOLD_SECONDS=soon is not allowed; it must be a whole number"),
+        "{told}"
+    );
+}
+
+#[test]
+fn strict_mode_without_accounts_stays_on_loopback_whatever_is_said() {
+    let token = [("KEW_ADMIN_TOKEN", "t")];
+    assert!(read_with(&["--auth", "strict"], &token).is_ok());
+    assert!(read_with(&["--auth", "strict", "--admin", "off"], &[]).is_ok());
+    let told = refused(&["--auth", "strict", "--sqs", "0.0.0.0:0", "--insecure"], &token);
+    assert!(told.contains("[[accounts]]"), "{told}");
+}
+
+#[test]
+fn a_certificate_without_its_key_is_refused() {
+    let told = refused(&[], &[("KEW_TLS_CERT", "c.pem")]);
+    assert!(told.contains("KEW_TLS_CERT=c.pem needs [tls] key beside it"), "{told}");
+    let (settings, _) = read_with(&[], &[("KEW_TLS_CERT", "c"), ("KEW_TLS_KEY", "k")]).expect("it is fine");
+    assert!(settings.tls.sqs.is_some() && settings.tls.also.is_some());
+    assert!(settings.tls.admin.is_none(), "it needs one of its own");
+}
+
+#[test]
+fn printed_settings_show_origins_hide_secrets_and_can_be_read_back() {
+    let variables = [("KEW_ADMIN_TOKEN", "hush"), ("KEW_SQS_REGION", "eu-west-1")];
+    let (settings, values) =
+        read_with(&["--log", "json", "--also", "127.0.0.1:0"], &variables).expect("fine");
+    let printed = lines(&values, &settings.accounts);
+    let line = |key: &str| {
+        let found = printed.lines().find(|line| line.starts_with(key));
+        found
+            .unwrap_or_else(|| panic!("no {key} in {printed}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("log = "), "log = \"json\" # flag --log");
+    assert_eq!(line("also = "), "also = [\"127.0.0.1:0\"] # flag --also");
+    assert_eq!(line("region = "), "region = \"eu-west-1\" # variable KEW_SQS_REGION");
+    assert_eq!(line("token = "), "token = \"********\" # variable KEW_ADMIN_TOKEN");
+    assert_eq!(line("name_hold_seconds = "), "name_hold_seconds = 60 # default");
+    assert_eq!(line("# ports_file "), "# ports_file is not set # default");
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("kew.toml");
+    std::fs::write(&file, &printed).expect("the directory is ours");
+    let (again, _) = read_with(&["--config", &file.to_string_lossy()], &[]).expect("it can be read back");
+    assert_eq!(again.sqs.region, "eu-west-1");
+    assert_eq!(again.server.log, Format::Json);
+}

@@ -1,0 +1,169 @@
+//! The dialects there are, and the front-ends of those that are built.
+//!
+//! One event loop serves all of them over one engine. To add one: a row in `config::table` for its listener, a variant
+//! of [`Dialect`] that [`Dialect::BUILT`] names, a field of [`FrontEndSettings`] and of [`FrontEnds`], and an arm in
+//! each `match` below, which the compiler asks for.
+
+use std::sync::Arc;
+
+use kew_engine::Engine;
+use kew_http::{Durations, Handler, Refusal, Reply, Request, StatusCode};
+use kew_sqs::Sqs;
+
+use super::also::{self, KnownAccount};
+
+/// A vendor's way to speak of queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// Amazon SQS.
+    Sqs,
+    /// Azure Queue Storage.
+    Azure,
+    /// Cloudflare Queues.
+    Cloudflare,
+}
+
+impl Dialect {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sqs, Self::Azure, Self::Cloudflare];
+    /// Those with a listener of their own in this version.
+    pub const BUILT: &'static [Self] = &[Self::Sqs];
+
+    /// Its name in flags, files, metrics and lists of ports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqs => "sqs",
+            Self::Azure => "azure",
+            Self::Cloudflare => "cloudflare",
+        }
+    }
+
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Sqs => "Amazon SQS",
+            Self::Azure => "Azure Queue Storage",
+            Self::Cloudflare => "Cloudflare Queues",
+        }
+    }
+}
+
+/// What a listener serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Serves {
+    /// One dialect.
+    Only(Dialect),
+    /// All of them, told apart by request.
+    All,
+}
+
+/// How the front-ends are set up.
+pub struct FrontEndSettings {
+    /// SQS.
+    pub sqs: kew_sqs::Settings,
+    /// Tells the accounts that Azure requests may name.
+    pub azure_account: Arc<KnownAccount>,
+    /// Where the time that requests take is noted.
+    pub durations: Arc<Durations>,
+}
+
+/// The front-ends that are built.
+pub struct FrontEnds {
+    sqs: Sqs,
+    azure_account: Arc<KnownAccount>,
+    durations: Arc<Durations>,
+}
+
+impl FrontEnds {
+    /// All front-ends over one engine.
+    pub fn new(engine: &Arc<Engine>, settings: FrontEndSettings) -> Arc<Self> {
+        Arc::new(Self {
+            sqs: Sqs::new(Arc::clone(engine), settings.sqs),
+            azure_account: settings.azure_account,
+            durations: settings.durations,
+        })
+    }
+
+    async fn answer(&self, dialect: Dialect, request: Request) -> Reply {
+        match dialect {
+            Dialect::Sqs => self.sqs.answer(request).await,
+            Dialect::Azure | Dialect::Cloudflare => not_built(dialect),
+        }
+    }
+
+    fn refuse(&self, dialect: Dialect, refusal: &Refusal, request: &Request) -> Reply {
+        match dialect {
+            Dialect::Sqs => self.sqs.refuse(refusal, request),
+            Dialect::Azure | Dialect::Cloudflare => not_built(dialect),
+        }
+    }
+}
+
+/// The front-ends as one listener shows them.
+pub struct Door {
+    /// All of them.
+    pub front_ends: Arc<FrontEnds>,
+    /// What is served here.
+    pub serves: Serves,
+}
+
+impl Door {
+    fn dialect(&self, request: &Request) -> Option<Dialect> {
+        match self.serves {
+            Serves::Only(dialect) => Some(dialect),
+            Serves::All => also::dialect_of(request, &*self.front_ends.azure_account),
+        }
+    }
+}
+
+impl Handler for Door {
+    async fn answer(&self, request: Request) -> Reply {
+        let Some(dialect) = self.dialect(&request) else { return unknown() };
+        let stopwatch = self.front_ends.durations.start();
+        let reply = self.front_ends.answer(dialect, request).await;
+        self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
+        reply
+    }
+
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        match self.dialect(request) {
+            Some(dialect) => self.front_ends.refuse(dialect, refusal, request),
+            None => Reply::text(refusal.status(), &refusal.to_string()),
+        }
+    }
+}
+
+fn not_built(dialect: Dialect) -> Reply {
+    let line = format!(
+        "this is a request of {}, which this version of Kew does not serve yet; {}",
+        dialect.title(),
+        served()
+    );
+    Reply::text(StatusCode::NOT_FOUND, &line)
+}
+
+fn unknown() -> Reply {
+    let all = Dialect::ALL.map(Dialect::title).join(", ");
+    Reply::text(StatusCode::NOT_FOUND, &format!("this is no request of {all}; {}", served()))
+}
+
+fn served() -> String {
+    let titles: Vec<&str> = Dialect::BUILT.iter().map(|dialect| dialect.title()).collect();
+    format!("served here: {}", titles.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_of_nobody_is_told_all_three() {
+        for reply in [unknown(), not_built(Dialect::Azure)] {
+            assert_eq!(reply.status, StatusCode::NOT_FOUND);
+        }
+        let text = String::from_utf8(unknown().body.to_vec()).expect("it is text");
+        for dialect in Dialect::ALL {
+            assert!(text.contains(dialect.title()), "{text}");
+        }
+    }
+}

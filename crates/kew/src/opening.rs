@@ -1,0 +1,65 @@
+//! Opens the store in a directory, and tells what was found there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kew_core::Entropy;
+use kew_store_log::{Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk};
+
+use crate::assemble::StartError;
+use crate::log::{Level, Log};
+use crate::machine;
+
+/// The store in the directory at `path`.
+pub fn open(
+    path: &Path,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+    log: Log,
+) -> Result<Arc<LogStore>, StartError> {
+    let disk =
+        RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
+    let opened = LogStore::open(Arc::new(disk), options, entropy, machine::system_now());
+    let (store, report) = opened.map_err(|cause| match cause {
+        LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
+        cause => StartError::Store { path: path.to_owned(), cause },
+    })?;
+    tell_opening(log, &report, options.durability);
+    Ok(Arc::new(store))
+}
+
+/// What opening found, as far as an operator should know.
+fn tell_opening(log: Log, report: &OpenReport, durability: Durability) {
+    if report.created {
+        log.tell(Level::Info, "a new store was made", &[]);
+    } else if !report.clean {
+        let batches = report.batches.to_string();
+        log.tell(
+            Level::Warn,
+            "the last run was cut short; the store was recovered",
+            &[("batches", &batches)],
+        );
+    }
+    if let Some(tail) = &report.tail {
+        let (offset, bytes) = (tail.offset.to_string(), tail.bytes_dropped.to_string());
+        log.tell(
+            Level::Warn,
+            "an incomplete batch was cut off the journal's end; nothing in it was ever acknowledged as durable",
+            &[("file", &tail.file), ("offset", &offset), ("bytes", &bytes), ("why", &tail.why)],
+        );
+    }
+    if report.copy_on_write {
+        log.tell(
+            Level::Warn,
+            "this file system copies on write: when it is full, a write that needs no new space elsewhere may fail here and stop the store",
+            &[],
+        );
+    }
+    if durability == Durability::Os {
+        log.tell(
+            Level::Warn,
+            "--durability os: a power cut may lose messages whose sends were acknowledged, and bring back deleted ones",
+            &[],
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Where settings come from, and what is said about those that are wrong.
+
+use super::program::{Kew, data_directory, http, printed};
+
+#[test]
+fn printed_settings_name_their_origins_and_hide_secrets() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    std::fs::write(
+        &file,
+        "[admin]\ntoken = \"hush\"\n[sqs]\nregion = \"eu-west-3\"\nname_hold_seconds = 7\n",
+    )
+    .expect("the directory is ours");
+    let file = file.to_string_lossy().into_owned();
+    let variables = [("KEW_SQS_NAME_HOLD_SECONDS", "5"), ("KEW_SQS_REGION", "")];
+    let (code, text, errors) = printed(&["--config", &file, "--print-config", "--log", "json"], &variables);
+    assert_eq!(code, Some(0), "{errors}");
+    for expected in [
+        "name_hold_seconds = 5 # variable KEW_SQS_NAME_HOLD_SECONDS".to_owned(),
+        format!("region = \"eu-west-3\" # file {file}"),
+        "log = \"json\" # flag --log".to_owned(),
+        "purge_interval_seconds = 60 # default".to_owned(),
+        format!("token = \"********\" # file {file}"),
+    ] {
+        let found = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(found.into_iter().any(|line| line == expected), "{expected} in {text}");
+    }
+    assert!(!text.contains("hush"));
+}
+
+#[test]
+fn a_wrong_file_ends_with_two_and_names_file_key_value_and_what_is_allowed() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    let path = file.to_string_lossy().into_owned();
+    for (text, expected) in [
+        (
+            "[sqs]\nname_hold_seconds = \"soon\"\n",
+            "[sqs] name_hold_seconds = \"soon\" is not allowed; it must be a whole",
+        ),
+        (
+            "[sqs]\nurl_style = \"round\"\n",
+            "[sqs] url_style = round is not allowed; it must be one of path, standard",
+        ),
+        ("[sqs]\ncolour = 1\n", "[sqs] colour = 1 is not a known key; allowed are region"),
+        ("[colours]\n", "[colours] is not a known section"),
+        ("[server]\nazure = \"off\"\n", "[server] azure = \"off\" is not a known key"),
+        ("[sqs", "line 1"),
+        (
+            "[[accounts]]\naws = { id = \"1\" }\n",
+            "accounts[0].aws.id = \"1\" is not allowed; it must be 12 digits",
+        ),
+    ] {
+        std::fs::write(&file, text).expect("the directory is ours");
+        let (code, _, errors) = printed(&["--config", &path], &[]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(&path) && errors.contains(expected), "{errors}");
+    }
+    let (code, _, errors) = printed(&["--config", "/nowhere/kew.toml"], &[]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("/nowhere/kew.toml"), "{errors}");
+}
+
+#[test]
+fn a_file_sets_what_flags_set_and_a_variable_wins_over_it() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    let text = "[server]\nstore = \"memory\"\nhosts = [\"queue.example.com\"]\n[sqs]\nexternal_url = \"https://q.example.com/base\"\n";
+    std::fs::write(&file, text).expect("the directory is ours");
+    let kew = Kew::start_with(directory.path(), &["--config", &file.to_string_lossy()]);
+    assert!(kew.errors().contains("in memory only"), "{}", kew.errors());
+    let ask = |host: &str| {
+        let headers = [("Host", host), ("X-Amz-Target", "AmazonSQS.CreateQueue")];
+        http(&kew.sqs, "POST", "/", &headers, r#"{"QueueName":"orders"}"#)
+    };
+    for known in ["queue.example.com", "q.example.com", "kew", "127.0.0.1"] {
+        let (status, body) = ask(known);
+        assert_eq!(status, 200, "{known}: {body}");
+        assert!(body.contains("https://q.example.com/base/000000000000/orders"), "{body}");
+    }
+    assert_eq!(ask("evil.example.com").0, 421);
+}
+
+#[test]
+fn strict_mode_without_a_token_or_beyond_loopback_is_refused() {
+    let (code, _, errors) = printed(&["--auth", "strict"], &[]);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("[admin] token"), "{errors}");
+    let flags = ["--auth", "strict", "--sqs", "0.0.0.0:0", "--insecure"];
+    let (code, _, errors) = printed(&flags, &[("KEW_ADMIN_TOKEN", "t")]);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("[[accounts]]"), "{errors}");
+}
+
+#[test]
+fn strict_mode_answers_nobody_who_proves_nothing() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    std::fs::write(&file, "[admin]\ntoken = \"hush\"\n").expect("the directory is ours");
+    let flags = ["--store", "memory", "--auth", "strict", "--config", &file.to_string_lossy()];
+    let mut kew = Kew::start_with(directory.path(), &flags);
+    let (status, body) = kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    assert_eq!(status, 403, "{body}");
+    assert_eq!(kew.admin("GET", "/api/v1/clock", &[], "").0, 401);
+    assert_eq!(kew.admin("GET", "/readyz", &[], "").0, 200);
+    assert!(kew.greeting().contains("--aws-sigv4 aws:amz:us-east-1:sqs --user \"test:test\""));
+}
