@@ -95,7 +95,8 @@ impl Guard {
         if let Some(target) = request.uri.authority() {
             agree(target.as_str(), &mut request.headers)?;
         }
-        match only_host(&request.headers)? {
+        let found = Found::in_headers(&request.headers);
+        match found.only_host()? {
             None if version >= Version::HTTP_11 => return Err(Refusal::HostMissing),
             None => {}
             Some(value) => {
@@ -117,8 +118,8 @@ impl Guard {
 
     fn check_page(&self, request: &Request) -> Result<(), Refusal> {
         match self.pages {
-            Pages::LeftToHandler => Ok(()),
-            Pages::Refused => foreign_page(request).map_or(Ok(()), Err),
+            Pages::Refused if found.is_from_browser => foreign_page(request).map_or(Ok(()), Err),
+            Pages::Refused | Pages::LeftToHandler => Ok(()),
         }
     }
 
@@ -184,7 +185,7 @@ fn is_own(origin: &HeaderValue, own: Option<&Authority<'_>>) -> bool {
 
 /// Makes target and `Host` say the same, or refuses.
 fn agree(target: &str, headers: &mut HeaderMap) -> Result<(), Refusal> {
-    let Some(host) = only_host(headers)? else {
+    let Some(host) = Found::in_headers(headers).only_host()? else {
         let host = HeaderValue::from_str(target).map_err(|_| Refusal::HostMalformed)?;
         headers.insert(HOST, host);
         return Ok(());
@@ -195,10 +196,29 @@ fn agree(target: &str, headers: &mut HeaderMap) -> Result<(), Refusal> {
     if agree { Ok(()) } else { Err(Refusal::HostsDiffer) }
 }
 
-fn only_host(headers: &HeaderMap) -> Result<Option<&HeaderValue>, Refusal> {
-    let mut hosts = headers.get_all(HOST).iter();
-    let first = hosts.next();
-    if hosts.next().is_some() { Err(Refusal::HostRepeated) } else { Ok(first) }
+/// What a guard looks at, found in one walk over the headers: every request pays for it.
+struct Found<'a> {
+    host: Option<&'a HeaderValue>,
+    has_more_hosts: bool,
+    is_from_browser: bool,
+}
+
+impl<'a> Found<'a> {
+    fn in_headers(headers: &'a HeaderMap) -> Self {
+        let mut found = Self { host: None, has_more_hosts: false, is_from_browser: false };
+        for (name, value) in headers {
+            if *name == HOST {
+                found.has_more_hosts = found.host.replace(value).is_some();
+            } else if *name == ORIGIN || *name == SEC_FETCH_SITE {
+                found.is_from_browser = true;
+            }
+        }
+        found
+    }
+
+    fn only_host(&self) -> Result<Option<&'a HeaderValue>, Refusal> {
+        if self.has_more_hosts { Err(Refusal::HostRepeated) } else { Ok(self.host) }
+    }
 }
 
 fn is_same(one: &str, other: &str) -> bool {

@@ -20,6 +20,9 @@ pub const LONG: Duration = Duration::from_secs(600);
 /// A bound that tests wait for.
 pub const SHORT: Duration = Duration::from_millis(200);
 
+/// When a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 struct Still;
 
 impl Clock for Still {
@@ -119,7 +122,8 @@ impl House {
 
     /// What happens next in the front-end.
     pub async fn event(&mut self) -> Event {
-        self.events.recv().await.expect("the front-end is there")
+        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+        event.expect("it happens in time").expect("the front-end is there")
     }
 
     /// Whether nothing has happened that was not asked for.
@@ -129,9 +133,12 @@ impl House {
 
     /// Returns when nobody is connected.
     pub async fn is_left(&self) {
-        while self.shared.drain.places() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let leaving = async {
+            while self.shared.drain.places() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, leaving).await.expect("it happens in time");
     }
 
     pub async fn client(&self) -> Client<TcpStream> {
