@@ -104,7 +104,7 @@ impl Guard {
                 self.check_host(&authority.host)?;
             }
         }
-        self.check_page(request)
+        if found.is_from_browser { self.check_page(request) } else { Ok(()) }
     }
 
     /// Judges a request that is well formed: for a front-end of which only a part is guarded, behind a listener that
@@ -118,8 +118,8 @@ impl Guard {
 
     fn check_page(&self, request: &Request) -> Result<(), Refusal> {
         match self.pages {
-            Pages::Refused if found.is_from_browser => foreign_page(request).map_or(Ok(()), Err),
-            Pages::Refused | Pages::LeftToHandler => Ok(()),
+            Pages::LeftToHandler => Ok(()),
+            Pages::Refused => foreign_page(request).map_or(Ok(()), Err),
         }
     }
 
