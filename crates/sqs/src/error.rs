@@ -5,6 +5,7 @@ use std::fmt;
 
 use kew_core::RuleError;
 use kew_engine::EngineError;
+use kew_http::Refusal;
 use kew_http::form::FormError;
 
 /// Texts quote what was sent, and that may be megabytes: so much of it is told.
@@ -155,6 +156,14 @@ pub enum Code {
     InvalidAction,
     /// A query string or form that is not well formed, or too long a list.
     MalformedQueryString,
+    /// Not HTTP as it should be.
+    MalformedHttpRequest,
+    /// A request for another host than this one.
+    MisdirectedRequest,
+    /// A body that came too slowly.
+    RequestTimeout,
+    /// A body beyond the server's bound.
+    RequestEntityTooLarge,
     /// A path that is nothing of SQS.
     UnknownPath,
     /// The body cannot be read.
@@ -281,6 +290,18 @@ impl Code {
             Self::MalformedQueryString => {
                 ("com.amazon.coral.service#MalformedQueryStringException", "MalformedQueryString", 400)
             }
+            Self::MalformedHttpRequest => {
+                ("com.amazon.coral.service#MalformedHttpRequestException", "MalformedHttpRequest", 400)
+            }
+            Self::MisdirectedRequest => {
+                ("com.amazon.coral.service#MisdirectedRequestException", "MisdirectedRequest", 421)
+            }
+            Self::RequestTimeout => {
+                ("com.amazon.coral.service#RequestTimeoutException", "RequestTimeout", 408)
+            }
+            Self::RequestEntityTooLarge => {
+                ("com.amazon.coral.service#RequestEntityTooLargeException", "RequestEntityTooLarge", 413)
+            }
             Self::UnknownPath => {
                 ("com.amazon.coral.service#UnknownOperationException", "UnknownOperationException", 404)
             }
@@ -346,10 +367,34 @@ impl Code {
             Self::UnknownOperation | Self::UnknownPath => "The operation is not known.",
             Self::InvalidAction => "The action is not valid for this endpoint.",
             Self::MalformedQueryString => "The query string contains a syntax error.",
+            Self::MalformedHttpRequest => "The request is not HTTP as it should be.",
+            Self::MisdirectedRequest => "The request is for another host.",
+            Self::RequestTimeout => "The request came too slowly.",
+            Self::RequestEntityTooLarge => "The request is too large.",
             Self::Serialization => "The request body cannot be read.",
             Self::ServiceUnavailable => "The service cannot do this now: try again later.",
             Self::InternalFailure => "The service failed.",
         }
+    }
+}
+
+/// What the listener refuses by itself, in our words.
+impl From<&Refusal> for WireError {
+    fn from(refusal: &Refusal) -> Self {
+        let code = match refusal {
+            Refusal::HostMissing
+            | Refusal::HostRepeated
+            | Refusal::HostMalformed
+            | Refusal::HostsDiffer
+            | Refusal::MethodNotServed
+            | Refusal::BodyBroken => Code::MalformedHttpRequest,
+            Refusal::HostNotAllowed { .. } => Code::MisdirectedRequest,
+            Refusal::CrossSite | Refusal::ForeignOrigin { .. } => Code::AccessDenied,
+            Refusal::BodyTooLarge { .. } => Code::RequestEntityTooLarge,
+            Refusal::BodyTooSlow => Code::RequestTimeout,
+            Refusal::BodiesTooLarge => Code::ServiceUnavailable,
+        };
+        Self::new(code).saying(refusal.to_string())
     }
 }
 

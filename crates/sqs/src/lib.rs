@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Queue, QueueId, QueueKey};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Handler, Reply, Request, RequestId};
+use kew_http::{Handler, Refusal, Reply, Request, RequestId};
 use serde::Deserialize;
 
 use auth::Caller;
@@ -160,6 +160,12 @@ impl Handler for Sqs {
             }
         };
         Reply { operation, ..reply }
+    }
+
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        let mut reply = encode::error(&refusal.into(), Protocol::of(request), request);
+        reply.status = refusal.status();
+        reply
     }
 }
 

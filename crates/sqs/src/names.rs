@@ -37,12 +37,14 @@ pub(crate) fn url(settings: &Settings, request: &Request, queue: &Queue) -> Stri
     if let Some(base) = &settings.external_url {
         return format!("{}/{account}/{name}", base.trim_end_matches('/'));
     }
-    let host = request.header("host").or(request.uri.authority().map(|authority| authority.as_str()));
-    let host = host.unwrap_or("localhost");
+    let target = request.uri.authority().map_or("localhost", |authority| authority.as_str());
+    let host = request.header("host").unwrap_or(target);
+    let scheme = if request.secure { "https" } else { "http" };
     match settings.url_style {
-        UrlStyle::Path => format!("http://{host}/{account}/{name}"),
-        UrlStyle::Standard if host.starts_with("sqs.") => format!("http://{host}/{account}/{name}"),
-        UrlStyle::Standard => format!("http://sqs.{region}.{host}/{account}/{name}"),
+        UrlStyle::Standard if !host.starts_with("sqs.") => {
+            format!("{scheme}://sqs.{region}.{host}/{account}/{name}")
+        }
+        UrlStyle::Path | UrlStyle::Standard => format!("{scheme}://{host}/{account}/{name}"),
     }
 }
 
@@ -84,6 +86,7 @@ impl fmt::Display for Arn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kew_core::{Policy, QueueId, Timestamp};
 
     #[test]
     fn only_the_last_two_parts_of_a_url_count() {
@@ -97,6 +100,38 @@ mod tests {
             assert_eq!(Address::read(url), Address { account, name: "orders" }, "{url}");
         }
         assert_eq!(Address::read("http://localhost//").name, "");
+    }
+
+    #[test]
+    fn urls_lead_back_the_way_the_client_came() {
+        use kew_http::{HeaderMap, HeaderValue, Method, RequestId, Uri};
+        let mut request = Request {
+            method: Method::POST,
+            uri: Uri::from_static("/"),
+            headers: HeaderMap::from_iter([(
+                kew_http::HeaderName::from_static("host"),
+                HeaderValue::from_static("h:9324"),
+            )]),
+            body: Default::default(),
+            id: RequestId::from_chance(0),
+            received_at: Timestamp::ZERO,
+            peer: ([127, 0, 0, 1], 1).into(),
+            secure: false,
+        };
+        let queue = Queue {
+            id: QueueId(1),
+            key: QueueKey::new(AccountId(12), "r", "orders"),
+            policy: Policy::standard(),
+            documents: Default::default(),
+            version: 1,
+            created_at: Timestamp::ZERO,
+            modified_at: Timestamp::ZERO,
+        };
+        let standard = Settings { url_style: UrlStyle::Standard, ..Settings::default() };
+        assert_eq!(url(&Settings::default(), &request, &queue), "http://h:9324/000000000012/orders");
+        assert_eq!(url(&standard, &request, &queue), "http://sqs.r.h:9324/000000000012/orders");
+        request.secure = true;
+        assert_eq!(url(&Settings::default(), &request, &queue), "https://h:9324/000000000012/orders");
     }
 
     #[test]

@@ -19,12 +19,20 @@ pub(crate) enum Protocol {
     Json,
     /// AWS Query: a form in, XML out.
     Query,
+    /// The same for clients that ask for JSON: a form in, the XML's tree as JSON out.
+    QueryJson,
 }
 
 impl Protocol {
     /// The protocol of a request.
     pub(crate) fn of(request: &Request) -> Self {
-        if request.headers.contains_key(TARGET) { Self::Json } else { Self::Query }
+        if request.headers.contains_key(TARGET) {
+            return Self::Json;
+        }
+        match request.header("accept") {
+            Some(accept) if accept.contains("application/json") => Self::QueryJson,
+            Some(_) | None => Self::Query,
+        }
     }
 }
 
@@ -43,7 +51,7 @@ pub(crate) struct Call {
 pub(crate) fn call(protocol: Protocol, request: &Request) -> Result<Call, WireError> {
     match protocol {
         Protocol::Json => json_call(request),
-        Protocol::Query => query_call(request),
+        Protocol::Query | Protocol::QueryJson => query_call(request),
     }
 }
 
@@ -65,7 +73,7 @@ fn query_call(request: &Request) -> Result<Call, WireError> {
         let text = format!("{} is not a method of the Query protocol: use POST or GET.", request.method);
         return Err(WireError::new(Code::InvalidAction).saying(text));
     }
-    let form = Form::read(request.uri.query().unwrap_or_default().as_bytes(), &request.body);
+    let form = Form::read(request.uri.query().unwrap_or_default().as_bytes(), &request.body)?;
     let Some(name) = form.text("Action") else { return Err(Code::UnknownPath.into()) };
     let action =
         Action::named(name).filter(|action| queue_path(request).is_none() || !is_of_no_queue(*action));

@@ -7,10 +7,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use kew_http::form::{FormError, pairs};
 use serde_json::{Map, Value};
 
 use crate::action::Action;
 use crate::error::{Code, WireError};
+use crate::limits::PAIRS_MAX;
 
 /// Parts of the longest name that means anything.
 const PARTS_MAX: usize = 8;
@@ -29,12 +31,14 @@ struct Node<'a> {
 
 impl<'a> Form<'a> {
     /// Reads both; of a name that comes twice the last value counts.
-    pub(crate) fn read(query: &'a [u8], body: &'a [u8]) -> Self {
+    pub(crate) fn read(query: &'a [u8], body: &'a [u8]) -> Result<Self, FormError> {
+        let query = pairs(query, PAIRS_MAX)?;
+        let body = pairs(body, PAIRS_MAX.saturating_sub(query.len()))?;
         let mut form = Self::default();
-        for (name, text) in form_urlencoded::parse(query).chain(form_urlencoded::parse(body)) {
+        for (name, text) in query.into_iter().chain(body) {
             form.put(name, text);
         }
-        form
+        Ok(form)
     }
 
     fn put(&mut self, name: Cow<'a, str>, text: Cow<'a, str>) {
@@ -264,7 +268,8 @@ mod tests {
     use super::*;
 
     fn members(action: Action, form: &str) -> String {
-        let json = Form::read(b"", form.as_bytes()).members(action).expect("it is read");
+        let json =
+            Form::read(b"", form.as_bytes()).expect("it is well formed").members(action).expect("it is read");
         String::from_utf8(json).expect("it is text")
     }
 
@@ -301,8 +306,17 @@ mod tests {
     }
 
     #[test]
+    fn forms_are_well_formed_and_bounded() {
+        assert!(Form::read(b"a=%zz", b"").is_err());
+        assert!(Form::read(b"", b"MessageBody=%ff").is_err());
+        let many = "a=1&".repeat(PAIRS_MAX);
+        assert!(Form::read(many.as_bytes(), b"").is_ok());
+        assert!(Form::read(many.as_bytes(), b"a=1").is_err(), "both together are bounded");
+    }
+
+    #[test]
     fn what_should_be_a_number_and_is_none_is_refused() {
-        let form = Form::read(b"DelaySeconds=abc", b"");
+        let form = Form::read(b"DelaySeconds=abc", b"").expect("it is well formed");
         assert!(form.members(Action::SendMessage).is_err());
     }
 }

@@ -4,7 +4,7 @@ mod receipt;
 mod writer;
 
 use bytes::Bytes;
-use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode, xml};
 
 use crate::error::{Code, WireError};
 use crate::route::{Call, Protocol};
@@ -13,6 +13,7 @@ pub(crate) use receipt::{read_receipt, receipt};
 pub(crate) use writer::{JsonWriter, KEY_VALUE, NAME_VALUE, Name, Shape, Writer, XmlWriter};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");
+const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const XML: HeaderValue = HeaderValue::from_static("text/xml");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 const PROLOG: &str = r#"<?xml version="1.0"?>"#;
@@ -37,7 +38,25 @@ pub(crate) fn result(call: &Call, protocol: Protocol, request: &Request, shape: 
             close_response(&mut xml, call.action.name(), begun, request);
             Reply::new(StatusCode::OK, XML, xml)
         }
+        Protocol::QueryJson => {
+            let mut out = JsonWriter::with_capacity(shape.size_hint());
+            shape.write(&mut out);
+            in_response(call, request, Some(&out.finish()))
+        }
     }
+}
+
+/// A result in JSON as the Query protocol's XML has it.
+fn in_response(call: &Call, request: &Request, result: Option<&[u8]>) -> Reply {
+    let (name, id) = (call.action.name(), request.id);
+    let mut json = format!("{{\"{name}Response\":{{").into_bytes();
+    if let Some(result) = result {
+        json.extend_from_slice(format!("\"{name}Result\":").as_bytes());
+        json.extend_from_slice(result);
+        json.push(b',');
+    }
+    json.extend_from_slice(format!("\"ResponseMetadata\":{{\"RequestId\":\"{id}\"}}}}}}").as_bytes());
+    Reply::new(StatusCode::OK, PLAIN_JSON, json)
 }
 
 /// An action done that has no result.
@@ -52,6 +71,7 @@ pub(crate) fn done(call: &Call, protocol: Protocol, request: &Request) -> Reply 
             );
             Reply::new(StatusCode::OK, XML, xml)
         }
+        Protocol::QueryJson => in_response(call, request, None),
     }
 }
 
@@ -91,29 +111,46 @@ pub(crate) fn error(error: &WireError, protocol: Protocol, request: &Request) ->
             Reply::new(status, JSON, out.finish())
         }
         // What has no action is nothing of the protocol, and is told so in its own way.
-        Protocol::Query if error.code() == Code::UnknownPath => {
+        Protocol::Query | Protocol::QueryJson if error.code() == Code::UnknownPath => {
             Reply::new(status, XML, "<UnknownOperationException/>\n")
         }
         Protocol::Query => Reply::new(status, XML, query_error(error, request)),
+        Protocol::QueryJson => Reply::new(status, PLAIN_JSON, query_json_error(error, request)),
     };
     let query = format!("{};{}", look.query, look.fault.name());
     let query = HeaderValue::try_from(query).unwrap_or(HeaderValue::from_static("InternalFailure;Receiver"));
     named(reply.with(QUERY_ERROR, query), request)
 }
 
+/// The older protocol has its own words for one of them.
+fn query_message(error: &WireError) -> &str {
+    if error.code() == Code::QueueDoesNotExist {
+        return "The specified queue does not exist for this wsdl version.";
+    }
+    error.message()
+}
+
+fn query_json_error(error: &WireError, request: &Request) -> Vec<u8> {
+    let look = error.code().look();
+    let mut out = JsonWriter::with_capacity(256);
+    out.object("Error", |out| {
+        out.plain("Type", look.fault.name().as_bytes());
+        out.plain("Code", look.query.as_bytes());
+        out.text("Message", query_message(error));
+    });
+    out.plain("RequestId", request.id.as_str().as_bytes());
+    out.finish()
+}
+
 fn query_error(error: &WireError, request: &Request) -> Vec<u8> {
     let look = error.code().look();
-    // The older protocol has its own words for this one.
-    let message = match error.code() {
-        Code::QueueDoesNotExist => "The specified queue does not exist for this wsdl version.",
-        _ => error.message(),
-    };
+    let message = query_message(error);
     let (fault, code) = (look.fault.name(), look.query);
     let mut xml = format!(
         "{PROLOG}<ErrorResponse xmlns=\"{NAMESPACE}\"><Error><Type>{fault}</Type><Code>{code}</Code><Message>"
     )
     .into_bytes();
-    writer::push_escaped(&mut xml, message);
+    xml::push_text(&mut xml, message);
     let id = request.id;
     let end = format!("</Message><Detail/></Error><RequestId>{id}</RequestId></ErrorResponse>");
     xml.extend_from_slice(end.as_bytes());

@@ -3,7 +3,7 @@
 //! A result says its members once ([`Shape::write`]); [`JsonWriter`] and [`XmlWriter`] know how each looks. A list or map
 //! without entries is absent, not empty, in both.
 
-use kew_http::json;
+use kew_http::{json, xml};
 
 /// A result that can be written.
 pub(crate) trait Shape {
@@ -81,6 +81,11 @@ impl JsonWriter {
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.0.push(b'}');
         self.0
+    }
+
+    /// An object within.
+    pub(crate) fn object(&mut self, name: &'static str, fill: impl FnOnce(&mut Self)) {
+        self.unless_empty(name, *b"{}", fill);
     }
 
     /// No value ends like a beginning, so the last byte tells whether this one is the first.
@@ -220,7 +225,7 @@ impl XmlWriter {
 
     fn element(&mut self, name: &str, text: &str) {
         self.open(name);
-        push_escaped(&mut self.0, text);
+        xml::push_text(&mut self.0, text);
         self.close(name);
     }
 }
@@ -291,22 +296,6 @@ impl Writer for XmlWriter {
             each(self, item);
             self.close(words.value);
             self.close(name.xml);
-        }
-    }
-}
-
-/// Text inside an element. A bare carriage return would be read as a line feed.
-pub(crate) fn push_escaped(xml: &mut Vec<u8>, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'&' => xml.extend_from_slice(b"&amp;"),
-            b'<' => xml.extend_from_slice(b"&lt;"),
-            b'>' => xml.extend_from_slice(b"&gt;"),
-            b'"' => xml.extend_from_slice(b"&quot;"),
-            b'\r' => xml.extend_from_slice(b"&#xD;"),
-            // No XML can hold these; only refusals that quote what was sent could.
-            0..0x20 if !matches!(byte, b'\t' | b'\n') => xml.extend_from_slice("\u{fffd}".as_bytes()),
-            byte => xml.push(byte),
         }
     }
 }

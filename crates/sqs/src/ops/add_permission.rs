@@ -7,10 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::permissions::{change_policy, check_label, statements};
 use crate::action::Action;
-use crate::decode::Text;
+use crate::decode::{Bounded, Text};
 use crate::error::{Code, WireError};
 use crate::names::{self, Arn};
 use crate::{Context, policy};
+
+/// Principals of a statement; of longer lists nothing is kept.
+const LISTED_MAX: usize = policy::PRINCIPALS_MAX;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -20,17 +23,17 @@ struct AddPermission<'a> {
     #[serde(borrow)]
     label: Option<Text<'a>>,
     #[serde(borrow, rename = "AWSAccountIds")]
-    accounts: Option<Vec<Text<'a>>>,
+    accounts: Option<Bounded<Text<'a>, LISTED_MAX>>,
     #[serde(borrow)]
-    actions: Option<Vec<Text<'a>>>,
+    actions: Option<Bounded<Text<'a>, LISTED_MAX>>,
 }
 
 pub(crate) async fn add_permission(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: AddPermission<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
     let label = check_label(request.label.as_deref())?;
-    let actions = actions(&request.actions.unwrap_or_default())?;
-    let accounts = accounts(&request.accounts.unwrap_or_default())?;
+    let actions = actions(request.actions.unwrap_or_default())?;
+    let accounts = accounts(request.accounts.unwrap_or_default())?;
     let arn = Arn::of(&queue.key).to_string();
     change_policy(cx, queue, |policy| {
         let policy = policy.get_or_insert_with(
@@ -41,12 +44,7 @@ pub(crate) async fn add_permission(cx: &Context<'_>) -> Result<Reply, WireError>
             return Err(WireError::invalid_value("Label", label, "Already exists."));
         }
         if statements.len() >= policy::STATEMENTS_MAX {
-            let text = format!(
-                "{} Statements were found, maximum allowed is {}.",
-                statements.len() + 1,
-                policy::STATEMENTS_MAX
-            );
-            return Err(WireError::new(Code::OverLimit).saying(text));
+            return Err(too_many("Statements", statements.len() + 1, policy::STATEMENTS_MAX));
         }
         statements.push(json!({
             "Sid": label,
@@ -61,23 +59,27 @@ pub(crate) async fn add_permission(cx: &Context<'_>) -> Result<Reply, WireError>
     Ok(cx.done())
 }
 
+fn too_many(what: &str, found: usize, max: usize) -> WireError {
+    let text = format!("{found} {what} were found, maximum allowed is {max}.");
+    WireError::new(Code::OverLimit).saying(text)
+}
+
 /// A list of one is that one.
 fn one_or_many(mut texts: Vec<String>) -> Value {
     if texts.len() > 1 { Value::from(texts) } else { texts.pop().map_or(Value::Null, Value::from) }
 }
 
 /// The actions as policies spell them, each once.
-fn actions(names: &[Text<'_>]) -> Result<Vec<String>, WireError> {
-    if names.is_empty() {
+fn actions(names: Bounded<Text<'_>, LISTED_MAX>) -> Result<Vec<String>, WireError> {
+    if names.count == 0 {
         return Err(WireError::missing("Actions"));
     }
-    if names.len() > policy::ACTIONS_MAX {
-        let text = format!("{} Actions were found, maximum allowed is {}.", names.len(), policy::ACTIONS_MAX);
-        return Err(WireError::new(Code::OverLimit).saying(text));
+    if names.count > policy::ACTIONS_MAX {
+        return Err(too_many("Actions", names.count, policy::ACTIONS_MAX));
     }
     let mut actions = Vec::new();
-    for name in names {
-        let action = check_action(name)?;
+    for name in names.kept {
+        let action = check_action(&name)?;
         if !actions.contains(&action) {
             actions.push(action);
         }
@@ -97,7 +99,11 @@ fn check_action(name: &str) -> Result<String, WireError> {
 }
 
 /// The accounts' own ARNs, each once.
-fn accounts(ids: &[Text<'_>]) -> Result<Vec<String>, WireError> {
+fn accounts(ids: Bounded<Text<'_>, LISTED_MAX>) -> Result<Vec<String>, WireError> {
+    if ids.count > LISTED_MAX {
+        return Err(too_many("Principals", ids.count, LISTED_MAX));
+    }
+    let ids = ids.kept;
     let accounts: Option<Vec<AccountId>> = ids.iter().map(|id| names::account(id)).collect();
     let Some(mut accounts) = accounts.filter(|accounts| !accounts.is_empty()) else {
         let given: Vec<&str> = ids.iter().map(|id| &**id).collect();

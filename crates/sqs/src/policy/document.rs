@@ -13,7 +13,7 @@ pub(crate) const TEXT_BYTES_MAX: usize = 8_192;
 /// Statements of a policy.
 pub(crate) const STATEMENTS_MAX: usize = 20;
 /// Principals of a statement.
-const PRINCIPALS_MAX: usize = 50;
+pub(crate) const PRINCIPALS_MAX: usize = 50;
 /// Actions of a statement.
 pub(crate) const ACTIONS_MAX: usize = 7;
 /// Conditions of a statement.

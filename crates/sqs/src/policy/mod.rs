@@ -23,7 +23,7 @@ use crate::documents;
 use crate::error::{Code, WireError};
 use crate::names::Arn;
 
-pub(crate) use document::{ACTIONS_MAX, Document, STATEMENTS_MAX, TEXT_BYTES_MAX};
+pub(crate) use document::{ACTIONS_MAX, Document, PRINCIPALS_MAX, STATEMENTS_MAX, TEXT_BYTES_MAX};
 use evaluate::Verdict;
 pub(crate) use facts::Facts;
 
@@ -41,8 +41,15 @@ const READ_MAX: usize = 256;
 /// The policies that were asked lately, read.
 #[derive(Default)]
 pub(crate) struct Policies {
-    /// Guards the policies, each of one version of its queue; `None` is one that cannot be read.
-    read: Mutex<HashMap<QueueId, (u64, Option<Arc<Document>>)>>,
+    /// Guards the policies.
+    read: Mutex<HashMap<QueueId, Read>>,
+}
+
+/// The policy of one version of a queue.
+struct Read {
+    version: u64,
+    /// `None` is one that cannot be read.
+    document: Option<Arc<Document>>,
 }
 
 impl Policies {
@@ -73,10 +80,10 @@ impl Policies {
     /// its owner can replace it.
     fn of(&self, queue: &Queue) -> Option<Arc<Document>> {
         let text = documents::policy(queue)?;
-        if let Some((version, document)) = self.read.lock().get(&queue.id)
-            && *version == queue.version
+        if let Some(read) = self.read.lock().get(&queue.id)
+            && read.version == queue.version
         {
-            return document.clone();
+            return read.document.clone();
         }
         let document = Document::read(text.as_bytes()).ok().map(Arc::new);
         let mut read = self.read.lock();
@@ -84,7 +91,7 @@ impl Policies {
             let any = read.keys().next().copied();
             any.map(|any| read.remove(&any));
         }
-        read.insert(queue.id, (queue.version, document.clone()));
+        read.insert(queue.id, Read { version: queue.version, document: document.clone() });
         document
     }
 }
