@@ -36,6 +36,8 @@ use crate::wire::{Speaks, Wire};
 /// Of a body that is refused so much is still read, and for so long, so that its client comes to read the refusal.
 const DISCARDED_MAX: usize = 16 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(5);
+/// The library reads with no smaller buffer.
+const BUFFER_LEAST: usize = 8 << 10;
 /// Windows of HTTP/2: so much may be under way of one body, and of all on a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -90,7 +92,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(limits.head_bytes_max).writev(false);
+    builder.max_buf_size(limits.head_bytes_max.max(BUFFER_LEAST)).writev(false);
     if limits.headers_max != HEADERS_USUAL {
         builder.max_headers(limits.headers_max);
     }
