@@ -29,7 +29,7 @@ const BUFFER: usize = 256 << 10;
 /// Generation files beyond which the smallest are merged into the next checkpoint.
 const FILES_MAX: usize = 16;
 
-/// A checkpoint being written. Dropped before it is installed, it leaves a file that the next sweep removes.
+/// A checkpoint being written, or only measured. Dropped before it is installed, it leaves a file that the next sweep removes.
 pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     generation: u64,
@@ -41,6 +41,8 @@ pub struct CheckpointWriter {
     previous: BTreeMap<u64, SliceRef>,
     /// Files whose slices must be written again.
     outworn: BTreeSet<u64>,
+    /// Nothing is written; only the size counts.
+    measures: bool,
 }
 
 impl CheckpointWriter {
@@ -50,6 +52,15 @@ impl CheckpointWriter {
         let names = disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)?;
         let newest = names.iter().filter_map(|name| parse_name(name)).map(|(number, _)| number).max();
         let generation = newest.max(previous.map(Manifest::generation)).unwrap_or(0).saturating_add(1);
+        Self::new(disk, previous, generation)
+    }
+
+    /// A checkpoint that is not written: [`CheckpointWriter::bytes`] says how large it would be.
+    pub(crate) fn measuring(disk: Arc<dyn Disk>, previous: Option<&Manifest>) -> Result<Self, LogError> {
+        Ok(Self { measures: true, ..Self::new(disk, previous, 0)? })
+    }
+
+    fn new(disk: Arc<dyn Disk>, previous: Option<&Manifest>, generation: u64) -> Result<Self, LogError> {
         let previous = previous.map(|manifest| manifest.slices.clone()).unwrap_or_default();
         let outworn = outworn(&*disk, &previous)?;
         Ok(Self {
@@ -61,6 +72,7 @@ impl CheckpointWriter {
             slices: BTreeMap::new(),
             previous,
             outworn,
+            measures: false,
         })
     }
 
@@ -69,6 +81,11 @@ impl CheckpointWriter {
         let Ok(len) = u32::try_from(bytes.len()) else {
             return Err(LogError::NoSpace { what: format!("a checkpoint slice of {} bytes", bytes.len()) });
         };
+        if self.measures {
+            self.written += SLICE_HEADER_BYTES + u64::from(len);
+            self.slices.insert(key, SliceRef { generation: 0, offset: 0, bytes: len, reflects });
+            return Ok(());
+        }
         if self.file.is_none() {
             self.begin_file()?;
         }
@@ -109,6 +126,11 @@ impl CheckpointWriter {
     /// True when the previous checkpoint has a slice for the key that may not be kept, because its file is outworn.
     pub fn must_put(&self, key: u64) -> bool {
         self.previous.get(&key).is_some_and(|slice| self.outworn.contains(&slice.generation))
+    }
+
+    /// How many slices there are so far, written or referred to.
+    pub(crate) fn slices(&self) -> usize {
+        self.slices.len()
     }
 
     /// Bytes written to the generation file so far.

@@ -31,6 +31,7 @@ mod reader;
 mod recent;
 mod reclaim;
 mod recover;
+mod room;
 mod scan;
 mod segment;
 mod segments;

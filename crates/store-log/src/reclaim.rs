@@ -47,11 +47,17 @@ impl Forwarding {
     }
 
     /// Copies from the segments with least life, if too much of the store is dead. True when something was copied.
-    pub(crate) fn copy(&mut self, inner: &Inner, short_of_space: bool) -> Result<bool, LogError> {
+    /// `keep_spares` spares are left alone.
+    pub(crate) fn copy(
+        &mut self,
+        inner: &Inner,
+        short_of_space: bool,
+        keep_spares: usize,
+    ) -> Result<bool, LogError> {
         self.leave_dead_segment(inner);
         let victims = self.victims(inner, short_of_space);
         for victim in &victims {
-            self.copy_from(inner, victim, short_of_space)?;
+            self.copy_from(inner, victim, keep_spares)?;
         }
         Ok(!victims.is_empty())
     }
@@ -97,7 +103,7 @@ impl Forwarding {
         victims
     }
 
-    fn copy_from(&mut self, inner: &Inner, victim: &Segment, short_of_space: bool) -> Result<(), LogError> {
+    fn copy_from(&mut self, inner: &Inner, victim: &Segment, keep_spares: usize) -> Result<(), LogError> {
         let range = Address(victim.base())..Address(victim.end());
         let queues = inner.writer.lock().queue_keys();
         let mut found: Vec<(u64, Vec<Address>)> = Vec::new();
@@ -108,7 +114,6 @@ impl Forwarding {
                 found.push((queue, places));
             }
         }
-        let keep_spares = if short_of_space { 0 } else { inner.options.segments.reserve_spares };
         let mut moved: HashMap<Address, Address> = HashMap::new();
         for place in found.iter().flat_map(|(_, places)| places) {
             if !moved.contains_key(place) {

@@ -17,6 +17,7 @@ use crate::frame::Checksums;
 use crate::manifest::{Manifest, ManifestFields, SegmentUse};
 use crate::put_away;
 use crate::reclaim::Forwarding;
+use crate::room;
 use crate::scan::ReplayStart;
 use crate::segment::{Segment, SegmentKind};
 use crate::segments::{Room, Segments};
@@ -104,11 +105,19 @@ impl Upkeep {
             return Ok(());
         }
         self.checkpoint(inner)?;
-        if self.forwarding.copy(inner, short)? {
+        if self.forwarding.copy(inner, short, self.spares_to_keep(inner, short))? {
             // What was copied from is free once a checkpoint knows the new places.
             self.checkpoint(inner)?;
         }
         Ok(())
+    }
+
+    /// Spares that copying leaves alone: the reserve. Short of space copying is what makes some, so it may take
+    /// the last one; but not when nothing would be left for the checkpoint that then frees what was copied from.
+    fn spares_to_keep(&self, inner: &Inner, short: bool) -> usize {
+        let free = inner.disk.free_space().unwrap_or(0);
+        let is_left = self.manifest.as_ref().is_some_and(|last| room::taken(last, self.last_bytes) <= free);
+        if short && is_left { 0 } else { inner.options.segments.reserve_spares }
     }
 
     /// Makes a checkpoint.
@@ -120,13 +129,35 @@ impl Upkeep {
             Err(error) => return Err(error),
         }
         let ground = self.ground(&mut inner.writer.lock(), &inner.segments);
-        match self.write(inner, &ground) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                inner.writer.lock().mark_changed(&ground.changed);
-                Err(error)
-            }
+        let mut written = self.write(inner, &ground);
+        if matches!(written, Err(LogError::NoSpace { .. })) && self.make_room(inner, &ground) {
+            // At once: the next round makes a spare again of whatever is free.
+            written = self.write(inner, &ground);
         }
+        if written.is_err() {
+            inner.writer.lock().mark_changed(&ground.changed);
+        }
+        written
+    }
+
+    /// A checkpoint found no space: gives spares up for it, if it then fits and frees a segment in their place.
+    fn make_room(&self, inner: &Inner, ground: &Ground) -> bool {
+        // A batch that waits for a segment needs the spare more.
+        if ground.unneeded.is_empty() || inner.commit_from_upkeep().is_err() {
+            return false;
+        }
+        // What goes wrong here is told by the failure that led here.
+        self.measure(inner, ground)
+            .and_then(|needed| room::make(&*inner.disk, &inner.segments, needed))
+            .unwrap_or(false)
+    }
+
+    /// Bytes of disk that the checkpoint takes.
+    fn measure(&self, inner: &Inner, ground: &Ground) -> Result<u64, LogError> {
+        let mut measured = CheckpointWriter::measuring(inner.disk.clone(), self.manifest.as_ref())?;
+        put_slices(inner, &mut measured, ground, &self.generations)?;
+        let sidecars = self.manifest.as_ref().map_or(0, |last| last.fields.sidecars.len());
+        Ok(room::needed(&measured, inner.segments.list().len() + sidecars))
     }
 
     fn ground(&self, ledger: &mut Ledger<LogShelf>, segments: &Segments) -> Ground {
@@ -157,11 +188,11 @@ impl Upkeep {
             Err(error) => {
                 // Its file takes space that is wanted elsewhere now.
                 let _abandoned = writer.abandon();
-                return Err(self.make_space(inner, error));
+                return Err(error);
             }
         };
         let bytes = writer.bytes();
-        let sealed = writer.seal().map_err(|error| self.make_space(inner, error))?;
+        let sealed = writer.seal()?;
         inner.sync()?;
         let (durable_through, sidecars) = {
             let mut ledger = inner.writer.lock();
@@ -180,7 +211,7 @@ impl Upkeep {
             meta: Bytes::new(),
         };
         // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
-        let manifest = sealed.install(fields).map_err(|error| self.make_space(inner, error))?;
+        let manifest = sealed.install(fields)?;
         self.checkpoints += 1;
         self.generations = generations;
         (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
@@ -189,15 +220,6 @@ impl Upkeep {
         self.manifest = Some(manifest);
         self.free(inner, &ground.unneeded);
         Ok(())
-    }
-
-    /// A checkpoint found no space: one spare segment is given up for the next try.
-    fn make_space(&self, inner: &Inner, error: LogError) -> LogError {
-        if matches!(error, LogError::NoSpace { .. }) {
-            // If there is none to give up, the error says it all.
-            let _given_up = inner.segments.give_up_spare();
-        }
-        error
     }
 
     fn free(&self, inner: &Inner, unneeded: &[(u64, u64)]) {

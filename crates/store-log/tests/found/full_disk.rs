@@ -35,8 +35,7 @@ fn full(capacity: u64, left: u64) -> (SimDisk, Asked, QueueId, Vec<LeaseToken>) 
         }
     }
     let free = disk.free_space().unwrap();
-    assert!(free > left, "{free} bytes are free");
-    disk.create("of somebody else").unwrap().allocate(free - left).unwrap();
+    disk.create("of somebody else").unwrap().allocate(free.saturating_sub(left)).unwrap();
     (disk, asked, queue, tokens)
 }
 
@@ -50,27 +49,31 @@ fn comes_back(asked: &Asked, queue: QueueId, tokens: &[LeaseToken], what: &str) 
     asked.try_send(queue, asked.message("again")).unwrap_or_else(|error| panic!("{what}: {error}"));
 }
 
-/// Sizes of small disks, on each of which a few kilobytes are left when the store is full.
-const CAPACITIES: [u64; 3] = [205_000, 230_000, 305_000];
-/// Bytes for a checkpoint beside the one that counts.
-const CHECKPOINT: u64 = 3 << 10;
+/// Sizes of small disks, and bytes that are left of them when the store is full.
+fn sizes() -> impl Iterator<Item = (u64, u64)> {
+    let left = [0, 50, 100, 500, 1_000, 1_500, 2_000, 2_500, 3 << 10];
+    (180_000..400_000)
+        .step_by(13_511)
+        .chain([267_638, 282_748])
+        .flat_map(move |capacity| left.map(|left| (capacity, left)))
+}
 
 #[test]
 fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_acks() {
-    for capacity in CAPACITIES {
-        let (_disk, asked, queue, tokens) = full(capacity, CHECKPOINT);
-        comes_back(&asked, queue, &tokens, &format!("{capacity} bytes"));
+    for (capacity, left) in sizes() {
+        let (_disk, asked, queue, tokens) = full(capacity, left);
+        comes_back(&asked, queue, &tokens, &format!("{left} of {capacity} bytes are left"));
     }
 }
 
 #[test]
 fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_it_was_opened_again() {
-    for capacity in CAPACITIES {
-        let (disk, asked, queue, tokens) = full(capacity, CHECKPOINT);
+    for (capacity, left) in sizes() {
+        let (disk, asked, queue, tokens) = full(capacity, left);
         drop(asked);
         let disk = disk.reopen_process_crash();
         let again = opened(&disk, small_segments());
-        comes_back(&again, queue, &tokens, &format!("{capacity} bytes"));
+        comes_back(&again, queue, &tokens, &format!("{left} of {capacity} bytes are left"));
         again.store.close().unwrap();
         drop(again);
         opened(&disk.snapshot(), small_segments()).send(queue, "and again");
