@@ -69,7 +69,7 @@ impl Journal {
             }
             None => segments.take(SegmentKind::Journal, 0, 0, found.next_batch, 0)?,
         };
-        segments.take_reserve();
+        segments.begin_reserve();
         let journal = Self {
             segments: segments.clone(),
             sums,

@@ -23,6 +23,7 @@ use crate::options::LogOptions;
 use crate::put_away::{self, PutAway};
 use crate::reader::Reader;
 use crate::recent::Recent;
+use crate::room;
 use crate::scan::{ReplayStart, TailReport};
 use crate::segment::{SEGMENTS_FOLDER, segment_name};
 use crate::segments::Segments;
@@ -98,6 +99,8 @@ pub(crate) fn open(
         copy_on_write: disk.is_copy_on_write(),
     };
     let next_due = ledger.next_due().map_or(u64::MAX, |due| due.0);
+    // Without it sends are refused, and upkeep tries again.
+    let _kept = segments.kept().keep(room::taken(manifest.as_ref()));
     let inner = Inner {
         upkeep: Mutex::new(Upkeep::new(manifest, segments.clone(), sums)),
         disk,

@@ -9,6 +9,7 @@ use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, Checksums, SURVIVOR_SPACE};
 use crate::manifest::{ManifestFields, SegmentUse};
+use crate::room::KeptRoom;
 use crate::scan::frames_end;
 use crate::segment::{
     SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentHeader, SegmentKind, filling_name, parse_name,
@@ -28,7 +29,8 @@ pub struct SegmentOptions {
     pub first_bytes: u64,
     /// File bytes beyond which segments do not grow (unless one batch needs more).
     pub largest_bytes: u64,
-    /// Spare files that sends may not touch: the place for acks and copy-forward when the disk is full.
+    /// Spare files that sends may not touch: the place for acks and copy-forward when the disk is full. With two, acks
+    /// can go on for ever: while one fills, the one before it, which holds nothing but acks, is freed.
     pub reserve_spares: usize,
     /// Spare files kept at most; freed ones beyond it are unlinked. More than the reserve.
     pub spares_max: usize,
@@ -36,7 +38,7 @@ pub struct SegmentOptions {
 
 impl Default for SegmentOptions {
     fn default() -> Self {
-        Self { first_bytes: 1 << 20, largest_bytes: 64 << 20, reserve_spares: 1, spares_max: 4 }
+        Self { first_bytes: 1 << 20, largest_bytes: 64 << 20, reserve_spares: 2, spares_max: 4 }
     }
 }
 
@@ -64,6 +66,7 @@ struct Shared {
     table: Mutex<Table>,
     /// `table.spares.len()`, to be read without the lock on the hot path.
     spares: AtomicUsize,
+    kept: KeptRoom,
 }
 
 #[derive(Default)]
@@ -107,7 +110,8 @@ impl Segments {
         table.survivors.sort_unstable_by_key(|segment| segment.base());
         table.derive_used();
         let spares = AtomicUsize::new(table.spares.len());
-        Ok(Self { shared: Arc::new(Shared { disk, options, table: Mutex::new(table), spares }) })
+        let kept = KeptRoom::new(disk.clone());
+        Ok(Self { shared: Arc::new(Shared { disk, options, table: Mutex::new(table), spares, kept }) })
     }
 
     /// Removes half-made files and spares past the bound, makes the folder and its names durable.
@@ -137,9 +141,18 @@ impl Segments {
         table.spares.iter().map(|spare| spare.name.clone()).collect()
     }
 
-    /// Makes the reserve as far as space allows; without it sends are refused.
-    pub(crate) fn take_reserve(&self) {
-        while self.spares() < self.shared.options.reserve_spares && self.make_spare(0).is_ok() {}
+    /// Makes the first spare of the reserve as far as space allows: a start does not wait for more. Without the others
+    /// sends are refused, so the first of them makes what upkeep has not made by then.
+    pub(crate) fn begin_reserve(&self) {
+        if self.spares() < self.shared.options.reserve_spares.min(1) {
+            // Failures show in what is there afterwards.
+            let _made = self.make_spare(0);
+        }
+    }
+
+    /// Room that is kept for a checkpoint.
+    pub(crate) fn kept(&self) -> &KeptRoom {
+        &self.shared.kept
     }
 
     /// The disk they lie on.
@@ -268,6 +281,11 @@ impl Segments {
         Ok(true)
     }
 
+    /// How many of them sends may not touch.
+    pub(crate) fn reserve(&self) -> usize {
+        self.shared.options.reserve_spares
+    }
+
     /// How many spare files there are.
     pub fn spares(&self) -> usize {
         self.shared.spares.load(Ordering::Acquire)
@@ -279,7 +297,7 @@ impl Segments {
     }
 
     pub(crate) fn reserve_is_there(&self) -> bool {
-        self.spares() >= self.shared.options.reserve_spares
+        self.spares() >= self.shared.options.reserve_spares && !self.shared.kept.is_short()
     }
 
     /// Whether a batch of some bytes can be written when the active segment has `remaining` left; makes a spare on
@@ -293,7 +311,7 @@ impl Segments {
         if let Some(room) = self.room_now(remaining, bytes) {
             return room;
         }
-        while made && !self.shared.table.lock().starved {
+        while made && !self.shared.kept.is_short() && !self.shared.table.lock().starved {
             made = self.make_spare(bytes).is_ok();
             if let Some(room) = self.room_now(remaining, bytes) {
                 return room;
@@ -308,7 +326,7 @@ impl Segments {
         let table = self.shared.table.lock();
         let here = remaining >= bytes && table.spares.len() >= reserve;
         let in_spare = table.spares.len() > reserve && table.spares.iter().any(|spare| spare.holds(bytes));
-        (here || in_spare).then_some(Room::Enough)
+        ((here || in_spare) && !self.shared.kept.is_short()).then_some(Room::Enough)
     }
 
     /// Makes a segment out of a spare: header written and synced, then its name, then the folder synced. `keep` spares

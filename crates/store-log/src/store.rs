@@ -121,6 +121,7 @@ impl LogStore {
             threads.push(spawn("kew-commit", inner.clone(), Inner::commit_until_stopped)?);
         }
         if options.drive != Drive::Manual {
+            inner.work.want(|wanted| wanted.upkeep = inner.segments.wants_spare());
             threads.push(spawn("kew-upkeep", inner.clone(), Inner::keep_up_until_stopped)?);
         }
         Ok((Self { inner, threads: Mutex::new(threads) }, report))
@@ -332,7 +333,11 @@ impl Inner {
     pub(crate) fn keep_up(&self) -> Result<(), LogError> {
         // Without a spare there is soon no room, which the next sends are told; a checkpoint may free some.
         let is_starved = self.segments.wants_spare() && self.segments.prepare_spare().is_err();
-        self.upkeep.lock().round(self, is_starved)
+        let mut upkeep = self.upkeep.lock();
+        if self.segments.kept().is_short() {
+            upkeep.keep_room(&self.segments);
+        }
+        upkeep.round(self, is_starved)
     }
 
     fn stats(&self) -> LogStats {

@@ -101,23 +101,39 @@ impl Upkeep {
             .free_space()
             .map_or(u64::MAX, |free| free.saturating_add(inner.segments.spare_bytes()));
         let due = inner.options.checkpoint_bytes.min(free / 4).max(self.last_bytes.saturating_mul(2));
-        if end - self.last_end < due && !short {
-            return Ok(());
+        let is_due = end - self.last_end >= due;
+        let frees = short && self.frees_something(inner);
+        let checkpoint = if is_due || frees { self.checkpoint(inner) } else { Ok(()) };
+        match &checkpoint {
+            Err(LogError::NoSpace { .. }) if short => {}
+            Err(_) => return checkpoint,
+            Ok(()) if is_due || short => {}
+            Ok(()) => return Ok(()),
         }
-        self.checkpoint(inner)?;
         if self.forwarding.copy(inner, short, self.spares_to_keep(inner, short))? {
             // What was copied from is free once a checkpoint knows the new places.
-            self.checkpoint(inner)?;
+            return self.checkpoint(inner);
         }
-        Ok(())
+        checkpoint
+    }
+
+    /// Whether a checkpoint would give space back.
+    fn frees_something(&self, inner: &Inner) -> bool {
+        let ledger = inner.writer.lock();
+        let put_away = ledger.generations_put_away().len();
+        let listed = self.manifest.as_ref().map_or(0, |last| last.fields.sidecars.len());
+        put_away < listed || !self.unneeded(&ledger, &inner.segments).is_empty()
     }
 
     /// Spares that copying leaves alone: the reserve. Short of space copying is what makes some, so it may take
     /// the last one; but not when nothing would be left for the checkpoint that then frees what was copied from.
     fn spares_to_keep(&self, inner: &Inner, short: bool) -> usize {
-        let free = inner.disk.free_space().unwrap_or(0);
-        let is_left = self.manifest.as_ref().is_some_and(|last| room::taken(last, self.last_bytes) <= free);
-        if short && is_left { 0 } else { inner.options.segments.reserve_spares }
+        let free = inner.disk.free_space().unwrap_or(0).saturating_add(inner.segments.kept().bytes());
+        if short && room::taken(self.manifest.as_ref()) <= free {
+            0
+        } else {
+            inner.options.segments.reserve_spares
+        }
     }
 
     /// Makes a checkpoint.
@@ -148,7 +164,7 @@ impl Upkeep {
         }
         // What goes wrong here is told by the failure that led here.
         self.measure(inner, ground)
-            .and_then(|needed| room::make(&*inner.disk, &inner.segments, needed))
+            .and_then(|needed| inner.segments.kept().make(&inner.segments, needed))
             .unwrap_or(false)
     }
 
@@ -163,22 +179,28 @@ impl Upkeep {
     fn ground(&self, ledger: &mut Ledger<LogShelf>, segments: &Segments) -> Ground {
         let batch = &ledger.shelf.batch;
         let replay = ReplayStart { address: batch.start(), batch: batch.number() };
+        let unneeded = self.unneeded(ledger, segments);
+        Ground { replay, changed: ledger.begin_checkpoint(), unneeded }
+    }
+
+    /// Numbers and bases of segments that nothing but the last checkpoint needs.
+    fn unneeded(&self, ledger: &Ledger<LogShelf>, segments: &Segments) -> Vec<(u64, u64)> {
+        let replay = ledger.shelf.batch.start();
         let newest = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
         let unneeded = |segment: &Arc<Segment>| {
             let rests = ledger.shelf.live.of(segment.base()).is_some_and(|life| life.messages > 0);
             let is_behind = match segment.kind() {
-                SegmentKind::Journal => segment.end() <= replay.address && Some(segment.number()) != newest,
+                SegmentKind::Journal => segment.end() <= replay && Some(segment.number()) != newest,
                 SegmentKind::Survivor => Some(segment.number()) != self.forwarding.open_segment(),
             };
             !rests && is_behind
         };
-        let unneeded = segments
+        segments
             .list()
             .into_iter()
             .filter(unneeded)
             .map(|segment| (segment.number(), segment.base()))
-            .collect();
-        Ground { replay, changed: ledger.begin_checkpoint(), unneeded }
+            .collect()
     }
 
     fn write(&mut self, inner: &Inner, ground: &Ground) -> Result<(), LogError> {
@@ -230,8 +252,18 @@ impl Upkeep {
             }
         }
         drop(ledger);
-        // Recycling may fail for lack of space; the files stay until it works.
-        let _prepared = inner.segments.prepare_spare();
+        self.keep_room(&inner.segments);
+    }
+
+    /// Keeps room for the next checkpoint, then spares. Either may fail for lack of space: sends are refused until it
+    /// works, and what was freed stays until it is recycled.
+    pub(crate) fn keep_room(&self, segments: &Segments) {
+        let needed = room::taken(self.manifest.as_ref());
+        let kept = segments.kept().keep(needed);
+        let _prepared = segments.prepare_spare();
+        if kept.is_err() && segments.spares() > segments.reserve() && segments.give_up_spare() == Ok(true) {
+            let _kept = segments.kept().keep(needed);
+        }
     }
 }
 

@@ -292,7 +292,8 @@ fn a_batch_larger_than_a_segment_gets_one_of_its_own_size() {
 fn segments_grow_by_doubling_but_never_beyond_an_eighth_of_the_free_space() {
     let disk = SimDisk::new();
     disk.set_capacity(Some(24 << 20));
-    let (mut journal, ..) = open_with(&disk, SegmentOptions::default(), 0).unwrap();
+    let one_spare = SegmentOptions { reserve_spares: 1, ..SegmentOptions::default() };
+    let (mut journal, ..) = open_with(&disk, one_spare, 0).unwrap();
     let mut sizes = vec![journal.active().size()];
     let text = "t".repeat(100_000);
     while sizes.len() < 6 {
