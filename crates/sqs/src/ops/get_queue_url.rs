@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::Context;
 use crate::decode::Text;
-use crate::error::WireError;
+use crate::error::{Code, WireError};
 use crate::names::{self, Address};
 
 #[derive(Deserialize)]
@@ -21,7 +21,12 @@ pub(crate) fn get_queue_url(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
     let name = request.queue_name.as_deref().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| WireError::missing("QueueName"))?;
-    let account = request.queue_owner.as_deref().and_then(names::account);
+    let owner = request.queue_owner.as_deref().filter(|owner| !owner.is_empty());
+    let account = owner.and_then(names::account);
+    // In open mode every owner is the caller; else what is no account owns no queue, least of all the caller's.
+    if owner.is_some() && account.is_none() && cx.caller.principal.is_some() {
+        return Err(Code::QueueDoesNotExist.into());
+    }
     let queue = cx.queue_at(Address { account, name })?;
     Ok(super::queue_url(cx, &queue))
 }

@@ -85,6 +85,22 @@ async fn another_account_is_refused_until_it_is_allowed() {
     assert_eq!(call(&house, "BOB2", "SendMessage", bare).await.status, 400, "a bare name is one's own");
 }
 
+#[tokio::test]
+async fn a_queues_url_is_asked_for_by_its_owners_account() {
+    let house = two_accounts().await;
+    let find = |owner: &str| json!({ "QueueName": "orders", "QueueOwnerAWSAccountId": owner });
+    assert_eq!(call(&house, "BOB2", "GetQueueUrl", find("000000000001")).await.status, 403);
+    call(&house, "ROOT1", "AddPermission", add("two", &["000000000002"], &["GetQueueUrl"])).await.ok();
+    assert_eq!(call(&house, "BOB2", "GetQueueUrl", find("000000000001")).await.text("QueueUrl"), ORDERS);
+    for (id, owner) in [("BOB2", "000000000002"), ("BOB2", ""), ("ROOT1", "somebody"), ("ROOT1", "1")] {
+        let answer = call(&house, id, "GetQueueUrl", find(owner)).await;
+        assert_eq!(
+            answer.header("x-amzn-query-error"),
+            Some("AWS.SimpleQueueService.NonExistentQueue;Sender")
+        );
+    }
+}
+
 // Spec 9: cross-account never works for the owner's actions.
 #[tokio::test]
 async fn what_only_owners_do_no_policy_opens() {

@@ -424,6 +424,17 @@ async fn the_date_may_stand_in_a_plain_date_header() {
 }
 
 #[tokio::test]
+async fn messages_show_who_signed_their_send() {
+    let house = house_with_orders().await;
+    let receive = r#"{"QueueUrl":"orders","AttributeNames":["SenderId"]}"#;
+    for (id, sender) in [("AKID", "anna"), ("ROOT", "000000000001")] {
+        ask(&house, &signer(id).sign(&send_json())).await.ok();
+        let received = ask(&house, &signer("AKID").sign(&Plain::json("ReceiveMessage", receive))).await;
+        assert_eq!(received.text("SenderId"), sender);
+    }
+}
+
+#[tokio::test]
 async fn queues_are_separate_by_region_and_account() {
     let house = house([key("ONE", 1, None), key("TWO", 2, None)]).await;
     let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
