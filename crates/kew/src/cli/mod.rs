@@ -1,5 +1,6 @@
 //! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
 
+mod cert;
 mod health;
 mod serve;
 mod store;
@@ -25,6 +26,8 @@ enum Command {
     Serve(ServeArgs),
     /// Put a running server under load and verify every message
     Bench(BenchArgs),
+    /// Make a certificate authority for this machine and a server certificate
+    Cert(cert::CertArgs),
     /// Say whether a server is ready, by exit code
     Health(health::HealthArgs),
     /// Look after the directory of a stopped server
@@ -37,6 +40,7 @@ pub fn run() -> ExitCode {
     match Line::parse().command {
         Command::Serve(serve) => serve::run(&serve),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Cert(cert) => cert::run(&cert),
         Command::Health(health) => health::run(&health),
         Command::Store(store) => store::run(&store),
     }
