@@ -3,6 +3,7 @@
 mod admin;
 mod also;
 mod config;
+mod long_poll;
 mod metrics;
 mod program;
 mod store;

@@ -104,6 +104,16 @@ impl Kew {
         self.child.wait().expect("it is ours");
     }
 
+    /// What it has used of the processor so far, in the program and in the system for it.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        // After the name in parentheses, which may hold spaces: state is the first, user time the twelfth.
+        let fields = stat.rsplit(')').next().expect("there is a last part").split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
+        // The kernel counts in hundredths of a second for everyone outside it.
+        Duration::from_millis(ticks * 10)
+    }
+
     pub fn exit_code(&mut self) -> Option<i32> {
         let begun = Instant::now();
         loop {
