@@ -1,9 +1,13 @@
 # Thin on purpose: what each target consists of is written in xtask/src/steps.rs.
 
-.PHONY: check test test-long bench
+.PHONY: check test test-long e2e bench
 
 check test test-long: cargo
 	@cargo xtask $@
+
+# make e2e ARGS="boto3 go" runs these clients only.
+e2e: cargo
+	@cargo xtask e2e $(ARGS)
 
 # make bench ARGS="…" hands its arguments to the bench program.
 bench: cargo

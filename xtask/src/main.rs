@@ -1,7 +1,9 @@
 //! The house's scripts: one command line for what a contributor, `make` and CI run.
 //!
-//! `layers` decides who may import whom, `steps` what a check consists of, `tools` what the machine must bring.
+//! `layers` decides who may import whom, `steps` what a check consists of, `tools` what the machine must bring, `e2e`
+//! how the vendors' clients are run.
 
+mod e2e;
 mod layers;
 mod steps;
 mod tools;
@@ -13,8 +15,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check         format, lints, layers, tests with 200 model histories
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md
-cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills
+cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-long     the full counts, long sets, then the benches
+cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask bench [ARGS]  the bench program, built for release";
 
 /// A script goes on, or stops with a sentence for the person in front of it.
@@ -38,6 +41,7 @@ fn run(arguments: &[&str]) -> Done {
         ["layers"] => steps::layers(),
         ["test"] => steps::test(),
         ["test-long"] => steps::test_long(),
+        ["e2e", clients @ ..] => e2e::run(clients),
         ["bench", rest @ ..] => steps::bench(rest),
         _ => Err(format!("which script?\n{USAGE}")),
     }

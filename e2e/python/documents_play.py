@@ -1,0 +1,82 @@
+"""What the documents tell people to paste, pasted: the README's commands, its program, the server's own greeting.
+
+The commands' output is compared with docs/transcript-sqs.md, apart from ids and receipt handles.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ADDRESS = os.environ["KEW_ENDPOINT"].removeprefix("http://")
+DEFAULT = "127.0.0.1:9324"
+TRANSCRIPT = Path("docs/transcript-sqs.md")
+
+
+def blocks(path, kind):
+    """Fenced blocks of one kind, with the address of the server that is asked."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", Path(path).read_text(), re.M | re.S)
+
+
+def here(text):
+    return text.replace(DEFAULT, ADDRESS)
+
+
+def plain(text):
+    """Without what differs from run to run."""
+    text = text.replace(ADDRESS, DEFAULT)
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
+    return re.sub(r"A[A-Za-z0-9+/=]{40,}", "HANDLE", text).strip()
+
+
+def shell(commands):
+    """Every line as a person would paste it, followed by what it printed."""
+    script = "".join(f"printf '%s\\n' {quoted('$ ' + line)}\n{line}\n" for line in commands if line)
+    run = subprocess.run(["bash", "-eu", "-c", script], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert run.returncode == 0, f"exit code {run.returncode} after: {run.stdout}"
+    assert "__type" not in run.stdout, run.stdout
+    return run.stdout
+
+
+def quoted(text):
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def the_readme_s_commands_print_what_the_transcript_shows():
+    commands = here("".join(blocks("README.md", "sh"))).splitlines()
+    assert commands, "the README has no commands"
+    got, shown = plain(shell(commands)), plain("".join(blocks(TRANSCRIPT, "console")))
+    assert got == shown, f"{TRANSCRIPT} shows something else than: {got}"
+
+
+def the_readme_s_program_runs_as_it_is():
+    programs = blocks("README.md", "python")
+    assert programs, "the README has no program"
+    for program in programs:
+        run = subprocess.run([sys.executable, "-c", here(program)], stderr=subprocess.PIPE, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+
+
+def the_greeting_s_commands_work_as_printed():
+    greeting = Path(os.environ["KEW_DIRECTORY"], "greeting").read_text()
+    commands = [line.strip() for line in greeting.splitlines() if line.startswith("  curl")]
+    assert commands, greeting
+    with tempfile.TemporaryDirectory() as directory:
+        for command in commands:
+            command = command.replace("curl ", "curl -sS --fail-with-body ", 1)
+            run = subprocess.run(["bash", "-c", command], cwd=directory, capture_output=True, text=True, timeout=60)
+            assert run.returncode == 0, f"{command}: {run.stdout} {run.stderr}"
+
+
+for scenario in (
+    the_readme_s_commands_print_what_the_transcript_shows,
+    the_readme_s_program_runs_as_it_is,
+    the_greeting_s_commands_work_as_printed,
+):
+    try:
+        scenario()
+        print(f"PASS {scenario.__name__}", flush=True)
+    except Exception as error:
+        print(f"FAIL {scenario.__name__}: {error!r}", flush=True)

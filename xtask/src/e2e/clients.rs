@@ -1,0 +1,295 @@
+//! The clients: what each needs of the machine, how its packages are installed, how it is started.
+//!
+//! Everything that is downloaded or built lands in `e2e/.cache` (packages of Node beside their manifest, as Node
+//! wants them) and stays until a lock file or a source changes, so a second run needs no network.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CACHE: &str = "e2e/.cache";
+/// Installing or building one client's packages, cold, on a busy machine with two cores.
+const INSTALL: Duration = Duration::from_secs(600);
+
+pub struct Client {
+    pub name: &'static str,
+    pub what: &'static str,
+    /// Whether its errors have classes of their own.
+    pub classes: bool,
+    kit: Kit,
+    arguments: &'static [&'static str],
+}
+
+/// What a client is made of; several clients may share a kit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kit {
+    /// Python with the packages of this requirements file, or with none.
+    Python(Option<&'static str>),
+    Node,
+    Rust,
+    Go,
+    Java,
+}
+
+pub const CLIENTS: &[Client] = &[
+    Client {
+        name: "boto3",
+        what: "boto3, JSON protocol",
+        classes: true,
+        kit: Kit::Python(Some("python")),
+        arguments: &["agent.py", "boto3"],
+    },
+    Client {
+        name: "boto3-query",
+        what: "boto3 of 2023, Query protocol",
+        classes: true,
+        kit: Kit::Python(Some("python-query")),
+        arguments: &["agent.py", "boto3"],
+    },
+    Client {
+        name: "aws-cli",
+        what: "AWS command line, JSON protocol",
+        classes: false,
+        kit: Kit::Python(Some("python")),
+        arguments: &["agent.py", "cli"],
+    },
+    Client {
+        name: "aws-cli-query",
+        what: "AWS command line of 2023, Query protocol",
+        classes: false,
+        kit: Kit::Python(Some("python-query")),
+        arguments: &["agent.py", "cli"],
+    },
+    Client {
+        name: "presigned-get",
+        what: "no SDK: presigned GET requests",
+        classes: false,
+        kit: Kit::Python(None),
+        arguments: &["agent.py", "get"],
+    },
+    Client {
+        name: "javascript",
+        what: "AWS SDK for JavaScript, version 3",
+        classes: true,
+        kit: Kit::Node,
+        arguments: &["agent.mjs"],
+    },
+    Client { name: "rust", what: "AWS SDK for Rust", classes: true, kit: Kit::Rust, arguments: &[] },
+    Client { name: "go", what: "AWS SDK for Go, version 2", classes: true, kit: Kit::Go, arguments: &[] },
+    Client {
+        name: "java",
+        what: "AWS SDK for Java, version 2",
+        classes: true,
+        kit: Kit::Java,
+        arguments: &["Agent"],
+    },
+    Client {
+        name: "celery",
+        what: "Celery workers over kombu's SQS transport",
+        classes: false,
+        kit: Kit::Python(Some("python")),
+        arguments: &["celery_play.py"],
+    },
+    Client {
+        name: "documents",
+        what: "the commands of README, transcript and greeting",
+        classes: false,
+        kit: Kit::Python(Some("python")),
+        arguments: &["documents_play.py"],
+    },
+    Client {
+        name: "sqs-consumer",
+        what: "sqs-consumer",
+        classes: false,
+        kit: Kit::Node,
+        arguments: &["sqs_consumer_play.mjs"],
+    },
+];
+
+/// Why a client does not run.
+pub enum Absent {
+    /// The machine lacks the tool; the others still run.
+    Missing(String),
+    /// The tool is there and its packages could not be had or built.
+    Failed(String),
+}
+
+impl Client {
+    /// Sees to its packages and returns the command that starts it.
+    pub fn prepare(&self) -> Result<Command, Absent> {
+        match self.kit {
+            Kit::Python(requirements) => self.python(requirements),
+            Kit::Node => self.node(),
+            Kit::Rust => self.rust(),
+            Kit::Go => self.go(),
+            Kit::Java => self.java(),
+        }
+    }
+
+    fn python(&self, requirements: Option<&str>) -> Result<Command, Absent> {
+        need("python3", &["--version"], "Python 3, with venv or pip")?;
+        let room = Path::new("e2e/python");
+        let (mut command, program) = match requirements {
+            None => (Command::new("python3"), "python3".to_owned()),
+            Some(name) => python_with(name)?,
+        };
+        if let Some((script, rest)) = self.arguments.split_first() {
+            command.arg(absolute(&room.join(script))?).args(rest);
+        }
+        // A client started by a client finds the same interpreter.
+        command.env("KEW_PYTHON", program);
+        Ok(command)
+    }
+
+    fn node(&self) -> Result<Command, Absent> {
+        need("node", &["--version"], "Node.js, version 20 or newer")?;
+        need("npm", &["--version"], "npm")?;
+        let room = Path::new("e2e/javascript");
+        let locks = [room.join("package-lock.json")];
+        once("javascript", &locks, Path::new("e2e/javascript/node_modules"), || {
+            let mut install = Command::new("npm");
+            install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(room);
+            run(&mut install)
+        })?;
+        let mut command = Command::new("node");
+        for script in self.arguments {
+            command.arg(absolute(&room.join(script))?);
+        }
+        Ok(command)
+    }
+
+    fn rust(&self) -> Result<Command, Absent> {
+        let target = absolute(&cache("rust"))?;
+        let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.args(["build", "--quiet", "--locked", "--manifest-path", "e2e/rust/Cargo.toml"]);
+        build.env("CARGO_TARGET_DIR", &target);
+        run(&mut build)?;
+        Ok(Command::new(target.join("debug/kew-e2e-rust")))
+    }
+
+    fn go(&self) -> Result<Command, Absent> {
+        need("go", &["version"], "Go, version 1.24 or newer")?;
+        let program = absolute(&cache("go/agent"))?;
+        let mut build = Command::new("go");
+        build.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir("e2e/go");
+        run(&mut build)?;
+        Ok(Command::new(program))
+    }
+
+    fn java(&self) -> Result<Command, Absent> {
+        need("javac", &["-version"], "a JDK, version 17 or newer")?;
+        need("mvn", &["--version"], "Maven")?;
+        let room = Path::new("e2e/java");
+        let sources = ["pom.xml", "src/main/java/Agent.java", "src/main/java/Shapes.java"];
+        let sources: Vec<PathBuf> = sources.iter().map(|name| room.join(name)).collect();
+        once("java", &sources, &cache("java/classes"), || {
+            let mut build = Command::new("mvn");
+            run(build.args(["--batch-mode", "--quiet", "compile"]).current_dir(room))
+        })?;
+        let mut command = Command::new("java");
+        let path = [cache("java/classes"), cache("java/libraries/*")].map(|part| part.display().to_string());
+        command.args(["-XX:TieredStopAtLevel=1", "-cp", &path.join(":")]).args(self.arguments);
+        Ok(command)
+    }
+}
+
+fn cache(name: &str) -> PathBuf {
+    Path::new(CACHE).join(name)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Absent> {
+    std::path::absolute(path).map_err(|error| Absent::Failed(format!("{}: {error}", path.display())))
+}
+
+/// The interpreter of a virtual environment with the packages; where the machine cannot make one, packages in a
+/// folder on the module path.
+fn python_with(name: &str) -> Result<(Command, String), Absent> {
+    let requirements = Path::new("e2e/python").join(format!("{name}.txt"));
+    let venv = absolute(&cache(name))?;
+    let folder = venv.join("packages");
+    once(name, std::slice::from_ref(&requirements), &venv, || {
+        let pip = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"];
+        let packages = ["--require-hashes", "--only-binary", ":all:", "-r"];
+        let made = run(Command::new("python3").args(["-m", "venv"]).arg(&venv)).is_ok();
+        if !made {
+            let _half = fs::remove_dir_all(&venv);
+            // Debian keeps venv and pip in packages of their own, which root may install.
+            let pip_is_there = run(Command::new("python3").args(["-m", "pip", "--version"])).is_ok();
+            if !pip_is_there {
+                run(Command::new("apt-get").args(["-qq", "update"]))?;
+                run(Command::new("apt-get").args(["-qq", "-y", "install", "python3-venv", "python3-pip"]))?;
+            }
+            if run(Command::new("python3").args(["-m", "venv"]).arg(&venv)).is_err() {
+                let mut install = Command::new("python3");
+                install.args(pip).arg("--target").arg(&folder).args(packages).arg(&requirements);
+                return run(&mut install);
+            }
+        }
+        run(Command::new(venv.join("bin/python")).args(pip).args(packages).arg(&requirements))
+    })?;
+    let inside = venv.join("bin/python");
+    let program = if inside.exists() { inside } else { PathBuf::from("python3") };
+    let mut command = Command::new(&program);
+    if folder.exists() {
+        command.env("PYTHONPATH", &folder);
+    }
+    Ok((command, program.display().to_string()))
+}
+
+fn need(program: &str, version: &[&str], what: &str) -> Result<(), Absent> {
+    let found = Command::new(program).args(version).stdin(Stdio::null()).output();
+    match found {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => Err(Absent::Missing(format!("{program} ({what})"))),
+    }
+}
+
+/// Installs unless the same lock files were installed before and the result is still there.
+fn once(
+    name: &str,
+    locks: &[PathBuf],
+    result: &Path,
+    install: impl FnOnce() -> Result<(), Absent>,
+) -> Result<(), Absent> {
+    let broken = |error: std::io::Error| Absent::Failed(format!("{name}: {error}"));
+    let mut wanted = String::new();
+    for lock in locks {
+        wanted.push_str(&fs::read_to_string(lock).map_err(broken)?);
+    }
+    let stamp = cache(&format!("{name}.installed"));
+    if result.exists() && fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    fs::create_dir_all(CACHE).map_err(broken)?;
+    let _outdated = fs::remove_dir_all(result);
+    install()?;
+    fs::write(&stamp, wanted).map_err(broken)
+}
+
+/// Runs a step of an installation, with a bound in time; its words are shown when it fails.
+fn run(command: &mut Command) -> Result<(), Absent> {
+    let said = format!("{command:?}");
+    let failed = |reason: &str| Absent::Failed(format!("{said}: {reason}"));
+    let log = cache(&format!("install-{:x}.log", std::process::id()));
+    let output = fs::create_dir_all(CACHE).and_then(|()| fs::File::create(&log));
+    let output = output.map_err(|error| failed(&error.to_string()))?;
+    let errors = output.try_clone().map_err(|error| failed(&error.to_string()))?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|error| failed(&error.to_string()))? {
+            Some(status) => break status,
+            None if begun.elapsed() > INSTALL => {
+                let _ended = (child.kill(), child.wait());
+                return Err(failed("takes too long"));
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let words = fs::read_to_string(&log).unwrap_or_default();
+    let _done = fs::remove_file(&log);
+    if status.success() { Ok(()) } else { Err(failed(words.trim())) }
+}

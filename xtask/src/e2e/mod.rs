@@ -1,0 +1,284 @@
+//! `cargo xtask e2e`: the vendors' real clients against the real program.
+//!
+//! `e2e/scenarios.md` holds the one list of scenarios (`scenario` reads it, `play` plays it, `pattern` compares);
+//! `clients` knows the clients, `agent` and `script` talk to them, `server` runs one Kew for each.
+
+mod agent;
+mod clients;
+mod pattern;
+mod play;
+mod scenario;
+mod script;
+mod server;
+
+use crate::Done;
+use agent::Agent;
+use clients::{Absent, CLIENTS, Client};
+use play::Stage;
+use scenario::Chapter;
+use serde_json::Value;
+use server::Server;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+const SCENARIOS: &str = "e2e/scenarios.md";
+/// Clients at work at the same time: each is mostly waiting for the others' processor.
+const AT_ONCE: usize = 2;
+
+/// What one client's run came to.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    left_out: Vec<String>,
+    failed: Vec<String>,
+    /// Nothing could be run, and why.
+    absent: Option<String>,
+}
+
+/// Plays all scenarios with the named clients, or with all of them.
+pub fn run(names: &[&str]) -> Done {
+    let chosen = chosen(names)?;
+    let text = fs::read_to_string(SCENARIOS).map_err(|error| format!("{SCENARIOS}: {error}"))?;
+    let chapters = scenario::parse(&text).map_err(|reason| format!("{SCENARIOS}: {reason}"))?;
+    let program = build()?;
+    println!("\n== e2e: {} clients against {}", chosen.len(), program.display());
+    let next = AtomicUsize::new(0);
+    let tallies = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(client) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begun = Instant::now();
+                    let tally = run_client(client, &chapters, &program);
+                    report(client, &tally, begun);
+                    tallies.lock().unwrap_or_else(PoisonError::into_inner).push(tally);
+                }
+            });
+        }
+    });
+    conclude(&tallies.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn chosen(names: &[&str]) -> Result<Vec<&'static Client>, String> {
+    let known = |name: &str| CLIENTS.iter().any(|client| client.name == name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let all: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
+        return Err(format!("no client {unknown}; there are {}", all.join(", ")));
+    }
+    Ok(CLIENTS.iter().filter(|client| names.is_empty() || names.contains(&client.name)).collect())
+}
+
+/// Builds the program as the tests do, and says where it is; `KEW_E2E_PROGRAM` is one that is there already.
+fn build() -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os("KEW_E2E_PROGRAM") {
+        return Ok(program.into());
+    }
+    let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let status = cargo()
+        .args(["build", "--quiet", "--package", "kew"])
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !status.success() {
+        return Err("kew does not build".to_owned());
+    }
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
+    Ok(Path::new(target).join("debug").join("kew"))
+}
+
+fn run_client(client: &Client, chapters: &[Chapter], program: &Path) -> Tally {
+    let mut tally = Tally::default();
+    for chapter in chapters.iter().filter(|chapter| plays(client, chapter, chapters)) {
+        // Once per chapter: a command starts one process, and only the first time installs anything.
+        let command = match client.prepare() {
+            Ok(command) => command,
+            Err(Absent::Missing(tool)) => {
+                tally.absent = Some(tool);
+                return tally;
+            }
+            Err(Absent::Failed(reason)) => {
+                tally.failed.push(format!("packages: {reason}"));
+                return tally;
+            }
+        };
+        let directory = Path::new("e2e/.cache/run").join(client.name);
+        if let Err(reason) = play_chapter(client, command, chapter, program, &directory, &mut tally) {
+            tally.failed.push(format!("{}: {reason}", chapter.title));
+        }
+    }
+    tally
+}
+
+/// A chapter named after a client is that client's alone, and its only one.
+fn plays(client: &Client, chapter: &Chapter, chapters: &[Chapter]) -> bool {
+    let owner = |chapter: &Chapter| chapter.title.split(':').next().unwrap_or_default().to_owned();
+    let owns = |chapter: &Chapter, client: &Client| owner(chapter) == client.name;
+    if chapters.iter().any(|other| owns(other, client)) {
+        return owns(chapter, client);
+    }
+    !CLIENTS.iter().any(|other| owns(chapter, other))
+}
+
+fn play_chapter(
+    client: &Client,
+    command: Command,
+    chapter: &Chapter,
+    program: &Path,
+    directory: &Path,
+    tally: &mut Tally,
+) -> Done {
+    let mut server = Server::start(program, directory, &chapter.flags, chapter.config.as_deref())?;
+    let errors = directory.join("client-errors");
+    if chapter.title.starts_with(&format!("{}:", client.name)) {
+        for (name, result) in script::play(command, chapter, &mut server, &errors)? {
+            tally.count(&name, result);
+        }
+        return Ok(());
+    }
+    let mut agent = Agent::start(command, &errors)?;
+    let mut stage = Stage::new(&mut agent, &mut server, client.classes);
+    for (index, scenario) in chapter.scenarios.iter().enumerate() {
+        if !wanted(&scenario.name) {
+            continue;
+        }
+        let left_out = scenario.left_out_by.iter().find(|(name, _)| name == client.name);
+        match left_out {
+            Some((_, reason)) => tally.left_out.push(format!("{}: {reason}", scenario.name)),
+            None => tally.count(&scenario.name, stage.play(scenario, &format!("scenario-{index}"))),
+        }
+    }
+    Ok(())
+}
+
+/// `KEW_E2E_ONLY` is part of the names of the scenarios to play.
+fn wanted(name: &str) -> bool {
+    std::env::var("KEW_E2E_ONLY").map_or(true, |part| name.contains(&part))
+}
+
+impl Tally {
+    fn count(&mut self, name: &str, result: Done) {
+        match result {
+            Ok(()) => self.passed += 1,
+            Err(reason) => self.failed.push(format!("{name}: {reason}")),
+        }
+    }
+}
+
+fn report(client: &Client, tally: &Tally, begun: Instant) {
+    let (name, what) = (client.name, client.what);
+    if let Some(tool) = &tally.absent {
+        println!("  MISSING  {name}: {tool}");
+        return;
+    }
+    let verdict = if tally.failed.is_empty() { "passed" } else { "FAILED" };
+    let mut lines = format!(
+        "  {verdict}   {name} ({what}): {} passed, {} failed, {} left out, {:.1} s\n",
+        tally.passed,
+        tally.failed.len(),
+        tally.left_out.len(),
+        begun.elapsed().as_secs_f64()
+    );
+    for reason in &tally.left_out {
+        lines.push_str(&format!("           left out  {reason}\n"));
+    }
+    for reason in &tally.failed {
+        lines.push_str(&format!("           FAILED    {reason}\n"));
+    }
+    print!("{lines}");
+}
+
+fn conclude(tallies: &[Tally]) -> Done {
+    let sum = |of: fn(&Tally) -> usize| tallies.iter().map(of).sum::<usize>();
+    let (passed, failed) = (sum(|tally| tally.passed), sum(|tally| tally.failed.len()));
+    let skipped = sum(|tally| tally.left_out.len());
+    println!("e2e: {passed} passed, {failed} failed, {skipped} skipped");
+    match failed {
+        0 if passed > 0 => Ok(()),
+        0 => Err("e2e: no client ran".to_owned()),
+        _ => Err(format!("e2e: {failed} scenarios failed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scenario::What;
+    use std::collections::BTreeSet;
+
+    const ACTIONS: [&str; 23] = [
+        "AddPermission",
+        "CancelMessageMoveTask",
+        "ChangeMessageVisibility",
+        "ChangeMessageVisibilityBatch",
+        "CreateQueue",
+        "DeleteMessage",
+        "DeleteMessageBatch",
+        "DeleteQueue",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "ListMessageMoveTasks",
+        "ListQueueTags",
+        "ListQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+        "RemovePermission",
+        "SendMessage",
+        "SendMessageBatch",
+        "SetQueueAttributes",
+        "StartMessageMoveTask",
+        "TagQueue",
+        "UntagQueue",
+    ];
+
+    fn written() -> Vec<Chapter> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(SCENARIOS);
+        scenario::parse(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_list_of_scenarios_asks_for_every_action_and_names_nothing_twice() {
+        let chapters = written();
+        let scenarios = || chapters.iter().flat_map(|chapter| &chapter.scenarios);
+        let calls = scenarios().flat_map(|scenario| &scenario.steps).filter_map(|step| match &step.what {
+            What::Call { call, .. } | What::Start { call, .. } => Some(call.action.as_str()),
+            _ => None,
+        });
+        assert_eq!(calls.collect::<BTreeSet<_>>(), BTreeSet::from(ACTIONS));
+        let names: BTreeSet<&str> = scenarios().map(|scenario| scenario.name.as_str()).collect();
+        assert_eq!(names.len(), scenarios().count());
+    }
+
+    #[test]
+    fn clients_that_leave_something_out_exist_and_give_a_reason() {
+        for scenario in written().iter().flat_map(|chapter| &chapter.scenarios) {
+            for (name, reason) in &scenario.left_out_by {
+                assert!(CLIENTS.iter().any(|client| client.name == name), "{}: {name}", scenario.name);
+                assert!(!reason.is_empty(), "{}", scenario.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_client_has_a_chapter_and_a_library_only_its_own() {
+        let chapters = written();
+        for client in CLIENTS {
+            let played: Vec<&Chapter> =
+                chapters.iter().filter(|chapter| plays(client, chapter, &chapters)).collect();
+            assert!(!played.is_empty(), "{}", client.name);
+            let scripted = played.iter().any(|chapter| chapter.title.starts_with(client.name));
+            assert!(!scripted || played.len() == 1, "{}", client.name);
+        }
+    }
+}

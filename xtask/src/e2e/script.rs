@@ -1,0 +1,74 @@
+//! A library that cannot be told single calls: a script of its own plays the scenarios of its chapter and says, one
+//! line each, `PASS name` or `FAIL name: reason`. It may ask for `CLOCK milliseconds` or `CRASH` and waits for a
+//! line that tells it is done.
+
+use super::scenario::Chapter;
+use super::server::Server;
+use crate::Done;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// All scenarios of one library.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// What became of each scenario of the chapter; one that was not reported failed.
+pub fn play(
+    mut command: Command,
+    chapter: &Chapter,
+    server: &mut Server,
+    errors: &Path,
+) -> Result<Vec<(String, Done)>, String> {
+    let file = File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
+    command.env("KEW_ENDPOINT", server.endpoint()).env("KEW_DIRECTORY", server.directory());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    let mut input = child.stdin.take().ok_or("the script has no standard input")?;
+    let output = child.stdout.take().ok_or("the script has no standard output")?;
+    let (sender, said) = channel();
+    // Ends with the script's output, so nobody has to join it.
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let begun = Instant::now();
+    let mut told: BTreeMap<String, Done> = BTreeMap::new();
+    while let Ok(line) = said.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("PASS", name) => drop(told.insert(name.to_owned(), Ok(()))),
+            ("FAIL", rest) => {
+                let (name, reason) = rest.split_once(": ").unwrap_or((rest, ""));
+                told.insert(name.to_owned(), Err(reason.to_owned()));
+            }
+            ("CLOCK", milliseconds) => {
+                server.advance(milliseconds.parse().map_err(|_| format!("script: {line}"))?)?;
+                writeln!(input, "done").map_err(|error| error.to_string())?;
+            }
+            ("CRASH", _) => {
+                server.crash()?;
+                writeln!(input, "done").map_err(|error| error.to_string())?;
+            }
+            _ => {}
+        }
+    }
+    // It has said all, or has had all the time there is.
+    let _ended = (child.kill(), child.wait());
+    let results = chapter.scenarios.iter().map(|scenario| {
+        let result = told.remove(&scenario.name);
+        (
+            scenario.name.clone(),
+            result.unwrap_or_else(|| Err(format!("not reported, see {}", errors.display()))),
+        )
+    });
+    let mut results: Vec<_> = results.collect();
+    results.extend(told.into_keys().map(|name| (name, Err("is not in the list of scenarios".to_owned()))));
+    Ok(results)
+}
