@@ -1,9 +1,10 @@
 //! What `check`, `test`, `test-long` and `bench` consist of.
 //!
-//! The three test runs are the same steps; only the counts differ, and the counts are environment variables that
-//! the tests read (docs/testing.md). A variable that is already set wins, so one run can be made smaller or larger.
+//! The three test runs are the same steps; the counts differ, and the larger two also run the vendors' clients. The
+//! counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
+//! one run can be made smaller or larger.
 
-use crate::{Done, layers, tools};
+use crate::{Done, e2e, layers, tools};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -25,15 +26,17 @@ pub fn test() -> Done {
     tools::report()?;
     house()?;
     tests(TEST)?;
-    wire_tests_over_the_log()
+    wire_tests_over_the_log()?;
+    e2e::run(&[])
 }
 
-/// The full counts, then the benches.
+/// The full counts, the clients, then the benches.
 pub fn test_long() -> Done {
     tools::report()?;
     house()?;
     tests(LONG)?;
     wire_tests_over_the_log()?;
+    e2e::run(&[])?;
     bench(&[])
 }
 
