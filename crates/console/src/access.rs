@@ -7,7 +7,7 @@ const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate")
 const ALLOW: HeaderName = HeaderName::from_static("allow");
 
 /// Refuses a request that does not bring the token.
-pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), Reply> {
+pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), Box<Reply>> {
     let Some(token) = token else { return Ok(()) };
     let brought = request.header("authorization").and_then(bearer).unwrap_or_default();
     if secret::is_same_text(brought, token) {
@@ -15,20 +15,18 @@ pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), 
     }
     let line = "this needs the admin token: send it as `Authorization: Bearer …` ([admin] token)";
     let challenge = HeaderValue::from_static("Bearer realm=\"kew\"");
-    Err(Reply::text(StatusCode::UNAUTHORIZED, line).with(WWW_AUTHENTICATE, challenge))
+    Err(Box::new(Reply::text(StatusCode::UNAUTHORIZED, line).with(WWW_AUTHENTICATE, challenge)))
 }
 
 /// Refuses a change that is no JSON.
-pub(crate) fn check_json(request: &Request) -> Result<(), Reply> {
+pub(crate) fn check_json(request: &Request) -> Result<(), Box<Reply>> {
     let content_type = request.header("content-type").unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Reply::text(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "changes are made by POST with Content-Type: application/json",
-    ))
+    let line = "changes are made by POST with Content-Type: application/json";
+    Err(Box::new(Reply::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, line)))
 }
 
 /// The reply to a method that a path does not have.

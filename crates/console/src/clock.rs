@@ -34,7 +34,7 @@ pub(crate) async fn answer(board: &Board, request: &Request) -> Result<Reply, Re
     match request.method {
         Method::GET | Method::HEAD => Ok(shown(running.engine.clock_state())),
         Method::POST => {
-            access::check_json(request)?;
+            access::check_json(request).map_err(|refused| *refused)?;
             let change = read(&request.body).map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
             let engine = running.engine.clone();
             // On the engine's own loop: a jump lets everybody there finish before time goes on.

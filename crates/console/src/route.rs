@@ -17,14 +17,14 @@ impl Console {
             "/livez" | "/readyz" | "/metrics" => access::not_allowed(&request.method, READS),
             _ => match self.check(request) {
                 Ok(()) => self.route_guarded(request).await,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Reply> {
+    fn check(&self, request: &Request) -> Result<(), Box<Reply>> {
         let admitted = self.settings.guard.admit(request);
-        admitted.map_err(|refusal| Reply::text(refusal.status(), &refusal.to_string()))?;
+        admitted.map_err(|refusal| Box::new(Reply::text(refusal.status(), &refusal.to_string())))?;
         access::check_token(request, self.settings.token.as_deref())
     }
 

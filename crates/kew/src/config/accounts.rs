@@ -251,7 +251,7 @@ impl<'a> Entry<'a> {
     ) -> Result<Vec<T>, ConfigError> {
         let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
         let list = value.as_array().map(|list| list.iter().map(|entry| entry.as_str().and_then(&parse)));
-        let read = list.and_then(|list| list.collect::<Option<Vec<T>>>());
+        let read = list.and_then(Iterator::collect::<Option<Vec<T>>>);
         read.ok_or_else(|| self.refused(key, value, allowed))
     }
 
