@@ -1,4 +1,5 @@
-//! The gate answers wait at: it opens for batch after batch, in order.
+//! The gate answers wait at: it opens for batch after batch, in order, once when they are written and once when they are
+//! as durable as their answers promise.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -9,6 +10,7 @@ use parking_lot::Mutex;
 /// Opens as batches become as durable as their answers promise.
 #[derive(Default)]
 pub(crate) struct LogGate {
+    written_through: AtomicU64,
     open_through: AtomicU64,
     /// Guards who waits, and the failure that ends all waiting.
     waiting: Mutex<Waiting>,
@@ -16,17 +18,32 @@ pub(crate) struct LogGate {
 
 #[derive(Default)]
 struct Waiting {
-    wakers: Vec<(u64, Waker)>,
+    wakers: Vec<(Wanted, Waker)>,
     failed: Option<StoreError>,
 }
 
+/// What an answer waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    /// This batch, and so all before it, is written.
+    written: u64,
+    /// This batch and all before it are open.
+    open: u64,
+}
+
 impl LogGate {
-    /// Opens for every batch up to this one.
+    /// Opens for every batch up to this one, all of which are written.
     pub(crate) fn open(&self, batch: u64) {
-        self.open_through.fetch_max(batch, Ordering::Release);
+        self.wrote(batch, batch);
+    }
+
+    /// Every batch up to `batch` is written; opens for those up to `open`.
+    pub(crate) fn wrote(&self, batch: u64, open: u64) {
+        self.written_through.fetch_max(batch, Ordering::Release);
+        self.open_through.fetch_max(open, Ordering::Release);
         let woken: Vec<Waker> = {
             let mut waiting = self.waiting.lock();
-            waiting.wakers.extract_if(.., |(wanted, _)| *wanted <= batch).map(|(_, waker)| waker).collect()
+            waiting.wakers.extract_if(.., |(wanted, _)| self.has(*wanted)).map(|(_, waker)| waker).collect()
         };
         woken.into_iter().for_each(Waker::wake);
     }
@@ -34,6 +51,11 @@ impl LogGate {
     /// Why it will never open again, if so.
     pub(crate) fn failure(&self) -> Option<StoreError> {
         self.waiting.lock().failed.clone()
+    }
+
+    fn has(&self, wanted: Wanted) -> bool {
+        self.open_through.load(Ordering::Acquire) >= wanted.open
+            && self.written_through.load(Ordering::Acquire) >= wanted.written
     }
 
     /// Will never open again: everyone is told why.
@@ -45,16 +67,14 @@ impl LogGate {
         };
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
-}
 
-impl Gate for LogGate {
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        if self.open_through.load(Ordering::Acquire) >= batch {
+    fn poll(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        if self.has(wanted) {
             return Poll::Ready(Ok(()));
         }
         let mut waiting = self.waiting.lock();
         // Looked at again under the lock: an opening in between would have missed this waker.
-        if self.open_through.load(Ordering::Acquire) >= batch {
+        if self.has(wanted) {
             return Poll::Ready(Ok(()));
         }
         if let Some(error) = &waiting.failed {
@@ -63,9 +83,19 @@ impl Gate for LogGate {
         // Who is polled twice in a row stands here once. A search of all would cost every answer of a large batch a
         // look at every other; who is polled again after others is woken twice, and no harm done.
         let last = waiting.wakers.last();
-        if !last.is_some_and(|(wanted, waker)| *wanted == batch && waker.will_wake(cx.waker())) {
-            waiting.wakers.push((batch, cx.waker().clone()));
+        if !last.is_some_and(|(last, waker)| *last == wanted && waker.will_wake(cx.waker())) {
+            waiting.wakers.push((wanted, cx.waker().clone()));
         }
         Poll::Pending
+    }
+}
+
+impl Gate for LogGate {
+    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.poll(Wanted { written: batch, open: batch }, cx)
+    }
+
+    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.poll(Wanted { written: batch, open: rests_on }, cx)
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Tools for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`import`].
 
+mod arrivals;
 mod backup;
 mod batch;
 mod check;

@@ -10,6 +10,7 @@ use kew_store::ledger::{Address, Ledger, Place, codec};
 use kew_store::token::TokenKey;
 use parking_lot::Mutex;
 
+use crate::arrivals::Arrivals;
 use crate::batch::{BatchBuffer, BatchView};
 use crate::disk::Disk;
 use crate::error::{Doing, LogError};
@@ -163,6 +164,8 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         journal: None,
         batch: BatchBuffer::new(sums),
         must_sync: false,
+        owed: 0,
+        arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),
         reader: Reader::new(segments.clone(), sums),
         live,

@@ -6,6 +6,7 @@ use kew_store::StoreError;
 use kew_store::ledger::dedup::PUT_AWAY_BYTES;
 use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 
+use crate::arrivals::Arrivals;
 use crate::batch::BatchBuffer;
 use crate::error::LogError;
 use crate::frame::{Checksums, Frame, trusted};
@@ -26,6 +27,9 @@ pub(crate) struct LogShelf {
     pub batch: BatchBuffer,
     /// Whether the batch being filled must be synced before its answers leave.
     pub must_sync: bool,
+    /// The newest batch that was written and must be synced, but is not; 0 when there is none.
+    pub owed: u64,
+    pub arrivals: Arrivals,
     pub recent: Recent,
     pub reader: Reader,
     pub live: Live,
@@ -74,7 +78,10 @@ impl Shelf for LogShelf {
     }
 
     fn record(&mut self, made: Made, change: &Change<'_>) -> Place {
-        self.must_sync |= codec::must_sync(change);
+        if codec::must_sync(change) {
+            self.must_sync = true;
+            self.arrivals.note(self.batch.number(), change);
+        }
         let address =
             self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change));
         let bytes = u32::try_from(self.batch.next_record() - address).unwrap_or(u32::MAX);

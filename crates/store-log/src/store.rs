@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use kew_core::{Command, Entropy, RuleError, Tally, Timestamp};
+use kew_core::{Command, Entropy, Outcome, RuleError, Tally, Timestamp};
 use kew_store::ledger::Ledger;
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::{Condvar, Mutex};
@@ -210,6 +210,11 @@ impl Store for LogStore {
     fn health(&self) -> Result<(), StoreError> {
         self.inner.gate.failure().map_or(Ok(()), Err)
     }
+
+    fn write(&self) {
+        // Whoever waits for it is told by the gate.
+        let _written = self.inner.write();
+    }
 }
 
 impl Inner {
@@ -234,12 +239,16 @@ impl Inner {
         let freed = ledger.take_freed();
         self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
         let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
+        let rests_on = result.as_ref().ok().and_then(|outcome| rests_on(&ledger, outcome));
         drop(ledger);
         if records > before && self.options.drive == Drive::Threads && before == 0 {
             self.work.want(|wanted| wanted.commit = true);
         }
         let submission = match result {
-            Ok(outcome) if records > before => Submission::applied(outcome, batch, self.gate.clone()),
+            Ok(outcome) if records > before => match rests_on {
+                Some(rests_on) => Submission::written(outcome, batch, rests_on, self.gate.clone()),
+                None => Submission::applied(outcome, batch, self.gate.clone()),
+            },
             // It rests on what was applied before it: a repeated send, an ack of what is gone already.
             Ok(outcome) if !is_read => {
                 let batch = if records > 0 { batch } else { batch - 1 };
@@ -261,7 +270,8 @@ impl Inner {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        self.writer.lock().shelf.batch.records() > 0
+        let ledger = self.writer.lock();
+        ledger.shelf.batch.records() > 0 || ledger.shelf.owed > 0
     }
 
     /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
@@ -286,19 +296,40 @@ impl Inner {
 
     fn try_commit(&self) -> Result<(), LogError> {
         let _committing = self.committing.lock();
+        self.try_write()?;
+        if self.writer.lock().shelf.owed == 0 { Ok(()) } else { self.sync_written() }
+    }
+
+    /// Writes the batch being filled. Answers that need no more leave; others when it is synced, or at once if nothing
+    /// that was written needs a sync. Nothing here waits for a sync that runs on another thread.
+    pub(crate) fn write(&self) -> Result<(), LogError> {
+        let result = self.try_write();
+        match &result {
+            Ok(()) => {}
+            Err(LogError::NoSpace { .. }) => self.work.want(|wanted| wanted.upkeep = true),
+            Err(error) => self.gate.fail(store_error(error.clone())),
+        }
+        result
+    }
+
+    fn try_write(&self) -> Result<(), LogError> {
         let mut ledger = self.writer.lock();
         let shelf = &mut ledger.shelf;
         let Some(written) = shelf.write_batch()? else { return Ok(()) };
-        let target = shelf.journal_mut()?.sync_target();
-        drop(ledger);
+        let mut open = 0;
         if written.segment_opened {
+            // Whatever came before it was synced with the segment it left.
+            (shelf.owed, open) = (0, written.batch - 1);
             self.work.want(|wanted| wanted.upkeep = true);
         }
         if written.must_sync && self.options.durability == Durability::Sync {
-            target.sync()?;
-            self.writer.lock().shelf.journal_mut()?.synced(&target);
+            shelf.owed = written.batch;
+        } else if shelf.owed == 0 {
+            open = written.batch;
         }
-        self.gate.open(written.batch);
+        shelf.arrivals.forget(open);
+        drop(ledger);
+        self.gate.wrote(written.batch, open);
         Ok(())
     }
 
@@ -306,13 +337,30 @@ impl Inner {
     pub(crate) fn sync(&self) -> Result<(), LogError> {
         self.commit_from_upkeep()?;
         let _committing = self.committing.lock();
-        let target = self.writer.lock().shelf.journal_mut()?.sync_target();
-        let synced = target.sync();
+        let synced = self.sync_written();
         if let Err(error) = &synced {
             self.gate.fail(store_error(error.clone()));
         }
-        synced?;
-        self.writer.lock().shelf.journal_mut()?.synced(&target);
+        synced
+    }
+
+    /// Syncs what is written by now. More may be written meanwhile; it opens the gate as far as nothing of that must be
+    /// synced too.
+    fn sync_written(&self) -> Result<(), LogError> {
+        let target = self.writer.lock().shelf.journal_mut()?.sync_target();
+        target.sync()?;
+        let mut ledger = self.writer.lock();
+        let shelf = &mut ledger.shelf;
+        let journal = shelf.journal_mut()?;
+        journal.synced(&target);
+        let written = journal.written_through();
+        let open = if shelf.owed <= target.batch() { written } else { target.batch() };
+        if shelf.owed <= open {
+            shelf.owed = 0;
+        }
+        shelf.arrivals.forget(open);
+        drop(ledger);
+        self.gate.wrote(open, open);
         Ok(())
     }
 
@@ -414,6 +462,18 @@ fn spawn(name: &str, inner: Arc<Inner>, run: fn(&Inner)) -> Result<JoinHandle<()
         .name(name.into())
         .spawn(move || run(&inner))
         .map_err(|error| LogError::from_io(format!("starting the thread {name}"), &error))
+}
+
+/// The newest batch that the messages of a lease rest on. `None` for anything else, and on a FIFO queue: there a lease
+/// also tells that the messages before its own are gone.
+fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
+    let Outcome::Leased(leased) = outcome else { return None };
+    let queue = leased.first()?.message.queue;
+    if ledger.is_fifo(queue) {
+        return None;
+    }
+    let arrivals = &ledger.shelf.arrivals;
+    leased.iter().map(|leased| arrivals.rests_on(queue, leased.message.sequence)).max()
 }
 
 /// Whether a command only looks.

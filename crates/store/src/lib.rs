@@ -47,4 +47,8 @@ pub trait Store: Send + Sync {
     fn health(&self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// Writes what was applied so far without syncing it, so that answers which need no more leave, also while another
+    /// thread commits. A commit must follow.
+    fn write(&self) {}
 }

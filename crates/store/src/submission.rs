@@ -15,6 +15,12 @@ use crate::StoreError;
 pub trait Gate: Send + Sync {
     /// Ready once the gate has opened for `batch`, or never will.
     fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>>;
+
+    /// Ready once `batch` is written and the gate has opened for `rests_on`, or never will.
+    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let _is_earlier = rests_on;
+        self.poll_open(batch, cx)
+    }
 }
 
 /// One step's answer, released when it may be relied on.
@@ -26,8 +32,24 @@ pub struct Submission {
 
 enum Stage {
     Settled(Option<Result<Outcome, StoreError>>),
-    Applied { result: Option<Result<Outcome, StoreError>>, batch: u64, gate: Arc<dyn Gate> },
+    Applied { result: Option<Result<Outcome, StoreError>>, wait: Wait, gate: Arc<dyn Gate> },
     Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
+}
+
+/// What an answer waits for.
+#[derive(Clone, Copy)]
+enum Wait {
+    Open(u64),
+    Written { batch: u64, rests_on: u64 },
+}
+
+impl Wait {
+    fn poll(self, gate: &dyn Gate, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        match self {
+            Self::Open(batch) => gate.poll_open(batch, cx),
+            Self::Written { batch, rests_on } => gate.poll_written(batch, rests_on, cx),
+        }
+    }
 }
 
 impl Submission {
@@ -38,12 +60,24 @@ impl Submission {
 
     /// An answer that waits until `gate` has opened for `batch`.
     pub fn applied(outcome: Outcome, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Ok(outcome)), batch, gate } }
+        Self {
+            freed: SmallVec::new(),
+            stage: Stage::Applied { result: Some(Ok(outcome)), wait: Wait::Open(batch), gate },
+        }
+    }
+
+    /// An answer that waits until `batch` is written, and until `gate` has opened for the earlier batch it rests on.
+    pub fn written(outcome: Outcome, batch: u64, rests_on: u64, gate: Arc<dyn Gate>) -> Self {
+        let wait = Wait::Written { batch, rests_on };
+        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Ok(outcome)), wait, gate } }
     }
 
     /// A refusal that rests on something which is not durable yet: it waits until `gate` has opened for `batch`.
     pub fn refused(error: StoreError, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Err(error)), batch, gate } }
+        Self {
+            freed: SmallVec::new(),
+            stage: Stage::Applied { result: Some(Err(error)), wait: Wait::Open(batch), gate },
+        }
     }
 
     /// An answer that comes from elsewhere.
@@ -75,7 +109,7 @@ impl Future for Submission {
             Stage::Settled(result) => {
                 Poll::Ready(result.take().expect("a submission is polled to its end once"))
             }
-            Stage::Applied { result, batch, gate } => match gate.poll_open(*batch, cx) {
+            Stage::Applied { result, wait, gate } => match wait.poll(&**gate, cx) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {

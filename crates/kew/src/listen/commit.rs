@@ -28,6 +28,9 @@ pub struct Paced<S> {
     /// Something may wait for a commit.
     rung: AtomicBool,
     bell: Notify,
+    /// How many of the answers below may wait for no more than a write.
+    leases: AtomicU32,
+    lease_bell: Notify,
     /// Answers that surely wait for the next commit.
     waiting: AtomicU32,
     /// Whether one of them waits for a sync.
@@ -43,6 +46,8 @@ impl<S: Store + 'static> Paced<S> {
             store,
             rung: AtomicBool::new(false),
             bell: Notify::new(),
+            leases: AtomicU32::new(0),
+            lease_bell: Notify::new(),
             waiting: AtomicU32::new(0),
             syncs: AtomicBool::new(false),
             took,
@@ -59,6 +64,7 @@ impl<S: Store + 'static> Paced<S> {
             self.rung.store(false, Ordering::SeqCst);
             let group = self.waiting.swap(0, Ordering::Relaxed);
             let syncs = self.syncs.swap(false, Ordering::Relaxed);
+            self.leases.store(0, Ordering::SeqCst);
             let begun = Instant::now();
             if syncs && pace.is_slow() {
                 self.commit_elsewhere().await;
@@ -91,11 +97,34 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
+    /// Commits on another thread. Leases that come meanwhile are written, so that they need not wait for its sync.
     async fn commit_elsewhere(&self) {
         let store = Arc::clone(&self.store);
-        let committed = tokio::task::spawn_blocking(move || store.commit());
-        // It does not panic, and the runtime outlives this task: there is nothing else to hear.
-        let _committed = committed.await;
+        let mut committed = tokio::task::spawn_blocking(move || store.commit());
+        loop {
+            tokio::select! {
+                biased;
+                // It does not panic, and the runtime outlives this task: there is nothing else to hear.
+                _ = &mut committed => return,
+                () = self.leases() => self.write_leases(),
+            }
+        }
+    }
+
+    /// Waits for leases, and for those of the same pass.
+    async fn leases(&self) {
+        while self.leases.load(Ordering::SeqCst) == 0 {
+            self.lease_bell.notified().await;
+        }
+        tokio::task::yield_now().await;
+    }
+
+    fn write_leases(&self) {
+        let written = self.leases.swap(0, Ordering::SeqCst);
+        self.store.write();
+        // The next commit is not for them.
+        let without = |waiting: u32| Some(waiting.saturating_sub(written));
+        let _waiting = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, without);
     }
 
     fn ring(&self) {
@@ -115,6 +144,9 @@ impl<S: Store + 'static> Store for Paced<S> {
             }
             Waits::ForWrite => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
+                if self.leases.fetch_add(1, Ordering::SeqCst) == 0 {
+                    self.lease_bell.notify_one();
+                }
             }
             Waits::Perhaps => {}
         }
@@ -141,6 +173,10 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn health(&self) -> Result<(), StoreError> {
         self.store.health()
+    }
+
+    fn write(&self) {
+        self.store.write();
     }
 }
 

@@ -23,7 +23,7 @@ use rig::{Asked, Chance, Recorder, Rig, Start, State, States};
 
 /// The seeds of the histories, unless `KEW_CRASH_SEED` names another: one with many small batches, one with few large
 /// ones and much that is copied forward.
-const SEEDS: [u64; 2] = [2_026, 5];
+const SEEDS: [u64; 2] = [1, 5];
 const STEPS: u64 = 2_000;
 /// Batches that are run again for every failing point among them.
 const WINDOW: usize = 6;

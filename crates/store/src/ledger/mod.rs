@@ -205,6 +205,11 @@ impl<S: Shelf> Ledger<S> {
         self.history.tally
     }
 
+    /// Whether a queue is there and FIFO.
+    pub fn is_fifo(&self, queue: QueueId) -> bool {
+        self.book(queue).is_ok_and(|book| book.queue.policy.kind.is_fifo())
+    }
+
     /// The newest instant seen.
     pub fn newest_instant(&self) -> Timestamp {
         self.newest

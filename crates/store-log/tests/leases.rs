@@ -1,0 +1,283 @@
+//! When a lease is answered: once it is written, and as soon as nothing it tells could be taken back by a power cut.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "small/mod.rs"]
+mod small;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use kew_core::command::{Ack, Extend, Extension, Lease, Send};
+use kew_core::outcome::Leased;
+use kew_core::{
+    Carries, Command, Content, DeadLetterAction, DeadLetterRule, LeaseToken, Outcome, Policy, QueueId,
+    ReceiptRule, WhenFree,
+};
+use kew_store::{Store, StoreError, Submission};
+use kew_store_log::{Found, LogStore, SimDisk};
+
+use small::{Asked, START, entropy, key, options, text_of};
+
+fn opened(disk: &SimDisk) -> Asked {
+    Asked::of(LogStore::open(Arc::new(disk.clone()), options(), entropy(1), START).unwrap().0)
+}
+
+/// The answer, if it may be told by now.
+fn told(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
+    match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+fn is_told(answer: &mut Submission) -> bool {
+    told(answer).is_some_and(|result| result.is_ok())
+}
+
+fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
+    let messages = vec![asked.message(body)];
+    asked.store.step(asked.now, Command::Send(Send { queue, messages }))
+}
+
+fn leasing(asked: &Asked, queue: QueueId, max: u32) -> Submission {
+    asked.store.step(asked.now, Command::Lease(Lease::of(queue, max, asked.now)))
+}
+
+#[test]
+fn lease_of_a_durable_message_is_answered_when_it_is_written_although_sends_wait_for_their_sync() {
+    let asked = opened(&SimDisk::new());
+    let queue = asked.queue("plain", Policy::standard());
+    asked.send(queue, "durable");
+    let mut sent = sending(&asked, queue, "not yet");
+    let mut leased = leasing(&asked, queue, 1);
+    assert!(!is_told(&mut leased), "it is not written");
+    asked.store.write();
+    assert!(!is_told(&mut sent));
+    assert!(is_told(&mut leased));
+    assert!(asked.store.commit());
+    assert!(is_told(&mut sent));
+}
+
+#[test]
+fn lease_of_a_message_waits_until_its_send_is_synced() {
+    let asked = opened(&SimDisk::new());
+    let queue = asked.queue("plain", Policy::standard());
+    let mut sent = sending(&asked, queue, "one");
+    asked.store.write();
+    // In a batch of its own, and together with its send.
+    let mut later = leasing(&asked, queue, 1);
+    let mut also_sent = sending(&asked, queue, "two");
+    let mut together = leasing(&asked, queue, 1);
+    asked.store.write();
+    assert!(!is_told(&mut sent) && !is_told(&mut also_sent));
+    assert!(!is_told(&mut later) && !is_told(&mut together));
+    assert!(asked.store.commit());
+    assert!(is_told(&mut sent) && is_told(&mut also_sent) && is_told(&mut later) && is_told(&mut together));
+}
+
+#[test]
+fn lease_of_a_content_that_was_replaced_waits_until_that_is_synced() {
+    let asked = opened(&SimDisk::new());
+    let queue = asked.queue("plain", Policy::standard());
+    let sent = asked.send(queue, "old");
+    asked.store.step(asked.now, rewriting(queue, sent.token, "new"));
+    asked.store.write();
+    let mut leased = leasing(&asked, queue, 1);
+    asked.store.write();
+    assert!(!is_told(&mut leased));
+    asked.store.commit();
+    let Some(Ok(Outcome::Leased(leased))) = told(&mut leased) else { panic!("no lease") };
+    assert_eq!(&*leased[0].message.content.body, b"new");
+}
+
+#[test]
+fn lease_of_a_dead_letter_waits_until_its_move_is_synced() {
+    let mut asked = opened(&SimDisk::new());
+    let [_, plain, dead] = queues(&asked);
+    asked.send(plain, "a letter");
+    assert_eq!(asked.lease(plain, 1).len(), 1);
+    asked.later(Duration::from_secs(31));
+    asked.store.step(asked.now, Command::Counts(plain));
+    let mut leased = leasing(&asked, dead, 1);
+    asked.store.write();
+    assert!(!is_told(&mut leased));
+    asked.store.commit();
+    assert!(matches!(told(&mut leased), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
+}
+
+#[test]
+fn lease_on_a_fifo_queue_waits_for_every_earlier_sync() {
+    let asked = opened(&SimDisk::new());
+    let [row, ..] = queues(&asked);
+    for number in 1..=2 {
+        asked.try_send(row, asked.row("in row", "g", &format!("d{number}"))).unwrap();
+    }
+    let first = asked.lease(row, 1);
+    let tokens = vec![first[0].token];
+    asked.store.step(asked.now, Command::Ack(Ack { queue: row, receipt: ReceiptRule::Any, tokens }));
+    asked.store.write();
+    // A power cut now would bring the first one back: nobody may hold the second.
+    let mut second = leasing(&asked, row, 1);
+    asked.store.write();
+    assert!(!is_told(&mut second));
+    asked.store.commit();
+    assert!(matches!(told(&mut second), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
+}
+
+#[test]
+fn lease_is_written_and_answered_while_another_thread_syncs() {
+    let disk = SimDisk::new();
+    let asked = Arc::new(opened(&disk));
+    let queue = asked.queue("plain", Policy::standard());
+    asked.send(queue, "durable");
+    disk.set_sync_delay(Duration::from_secs(1));
+    let mut sent = sending(&asked, queue, "not yet");
+    let syncs = asked.clone();
+    let thread = std::thread::spawn(move || syncs.store.commit());
+    while asked.store.stats().written_through == asked.store.stats().durable_through {
+        std::thread::yield_now();
+    }
+    let mut leased = leasing(&asked, queue, 1);
+    asked.store.write();
+    assert!(is_told(&mut leased) && !is_told(&mut sent));
+    assert!(!thread.is_finished(), "a write waited for a sync");
+    assert!(thread.join().unwrap());
+    assert!(is_told(&mut sent));
+}
+
+fn queues(asked: &Asked) -> [QueueId; 3] {
+    let dead = asked.queue("dead", Policy::standard());
+    let rule = DeadLetterRule {
+        attempts_max: 1,
+        then: DeadLetterAction::MoveTo(key("dead")),
+        carries: Carries::History,
+        written_by: "sqs".into(),
+    };
+    let plain = asked.queue("plain", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    [asked.queue("row.fifo", Policy::fifo()), plain, dead]
+}
+
+fn rewriting(queue: QueueId, token: LeaseToken, body: &str) -> Command {
+    let content = Some(Content { body: body.to_owned().into(), ..Content::default() });
+    let entries = vec![Extension { token, length: Duration::ZERO, content }];
+    Command::Extend(Extend {
+        queue,
+        receipt: ReceiptRule::Any,
+        when_free: WhenFree::Hide,
+        renew: false,
+        entries,
+    })
+}
+
+/// Which messages somebody holds, and in which version; acked ones may be gone.
+#[derive(Default)]
+struct Held {
+    versions: BTreeMap<u64, u64>,
+    /// What an ack was asked for: any receipt of it may have been meant.
+    acked: BTreeSet<u64>,
+}
+
+impl Held {
+    fn hear(&mut self, leased: &[Leased]) {
+        for leased in leased {
+            let (number, version) = version_of(leased);
+            let known = self.versions.entry(number).or_default();
+            *known = version.max(*known);
+        }
+    }
+
+    /// Everything that is held must be found, as new as it is held or newer.
+    fn check(&self, disk: &SimDisk, what: &str) {
+        let text = text_of(&opened(disk).store).unwrap();
+        let bodies = text.split("\"m").skip(1).filter_map(|rest| parse(rest.split('"').next()?));
+        let found: BTreeMap<u64, u64> = bodies.collect();
+        let owed = self.versions.iter().filter(|(number, _)| !self.acked.contains(number));
+        for (number, version) in owed {
+            let is_there = found.get(number).is_some_and(|found| found >= version);
+            assert!(is_there, "{what}: message {number} is held as {version}, found {:?}", found.get(number));
+        }
+    }
+}
+
+/// Number and version of a body such as `m12v3`; the first letter may be missing.
+fn parse(body: &str) -> Option<(u64, u64)> {
+    let (number, version) = body.trim_start_matches('m').split_once('v')?;
+    Some((number.parse().ok()?, version.parse().ok()?))
+}
+
+fn version_of(leased: &Leased) -> (u64, u64) {
+    parse(std::str::from_utf8(&leased.message.content.body).unwrap()).unwrap()
+}
+
+#[test]
+fn no_power_cut_takes_a_message_that_somebody_was_given() {
+    let mut early = 0;
+    for seed in 1..=16 {
+        let disk = SimDisk::new();
+        let mut asked = opened(&disk);
+        let queues = queues(&asked);
+        let (chance, mut held, mut sent) = (entropy(seed), Held::default(), 0);
+        let mut waiting: Vec<Submission> = Vec::new();
+        let mut holding: Vec<(QueueId, Leased)> = Vec::new();
+        for step in 0..150 {
+            let queue = queues[chance.bits() as usize % 3];
+            match chance.bits() % 12 {
+                0..=3 => {
+                    sent += 1;
+                    let body = format!("m{sent}v0");
+                    let message = if queue == queues[0] {
+                        asked.row(&body, &format!("g{}", sent % 3), &format!("d{sent}"))
+                    } else {
+                        asked.message(&body)
+                    };
+                    let send =
+                        asked.store.step(asked.now, Command::Send(Send { queue, messages: vec![message] }));
+                    assert!(send.peek().is_some(), "a send was refused");
+                }
+                4..=7 => waiting.push(leasing(&asked, queue, 2)),
+                // All of them: a message that comes back is offered before fresh ones.
+                8..=9 => {
+                    for (queue, leased) in holding.drain(..) {
+                        held.acked.insert(version_of(&leased).0);
+                        let ack = Ack { queue, receipt: ReceiptRule::Any, tokens: vec![leased.token] };
+                        asked.store.step(asked.now, Command::Ack(ack));
+                    }
+                }
+                10 => {
+                    if let Some((queue, leased)) = holding.pop() {
+                        let (number, version) = version_of(&leased);
+                        let body = format!("m{number}v{}", version + 1);
+                        asked.store.step(asked.now, rewriting(queue, leased.token, &body));
+                    }
+                }
+                _ if chance.bits().is_multiple_of(4) => asked.later(Duration::from_secs(31)),
+                _ => {
+                    let _kept_up = asked.store.keep_up();
+                }
+            }
+            let is_synced = chance.bits().is_multiple_of(8);
+            if is_synced {
+                asked.store.commit();
+            } else {
+                asked.store.write();
+            }
+            waiting.retain_mut(|answer| match told(answer) {
+                Some(Ok(Outcome::Leased(leased))) => {
+                    early += u32::from(!is_synced && !leased.is_empty());
+                    held.hear(&leased);
+                    holding.extend(leased.into_iter().map(|leased| (leased.message.queue, leased)));
+                    false
+                }
+                Some(other) => panic!("{other:?}"),
+                None => true,
+            });
+            for found in [Found::Lost, Found::Torn] {
+                held.check(&disk.reopen(seed + step, found), &format!("seed {seed}, step {step}, {found:?}"));
+            }
+        }
+    }
+    assert!(early > 80, "{early} leases were answered before a sync");
+}
