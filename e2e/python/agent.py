@@ -93,6 +93,8 @@ class CommandLine:
             # Reads the description of the service once for all; nobody listens on the discard port.
             self.driver.main(["sqs", "list-queues", "--endpoint-url", "http://127.0.0.1:9", "--region", "us-east-1"])
         os.environ["AWS_MAX_ATTEMPTS"] = "4"
+        # A command line keeps no credentials from the one before.
+        self.driver.session._credentials = None
         self.fork = threading.Lock()
 
     def __call__(self, call):
