@@ -19,7 +19,7 @@ struct Troubled {
 }
 
 impl Store for Troubled {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let _held: Option<MutexGuard<'_, ()>> =
             matches!(command, Command::Counts(_)).then(|| self.held.lock().expect("nobody panics"));
         self.store.step(now, command)

@@ -3,6 +3,10 @@
 //! A command is taken when its future is first polled. Dropping the future of a lease withdraws it, until it is
 //! committed; dropping any other leaves the step done and its answer unheard.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,10 +20,10 @@ use kew_core::{
     RuleError, Sequence, TaskId, Timestamp,
 };
 use kew_store::{StoreError, Submission};
-use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::agenda::Alarm;
+use crate::busy::Busy;
 use crate::commit::{Abandon, Committing, Found, look};
 use crate::engine::unexpected;
 use crate::pass::Pass;
@@ -28,12 +32,14 @@ use crate::{Engine, EngineError};
 
 /// Awaits a command's answer and takes the one kind of outcome it has.
 macro_rules! ask {
-    ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {
-        match $engine.answer($command).await? {
+    ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {{
+        // The command ends with this statement: only what was asked is kept while the answer is on its way.
+        let asked = $engine.ask(&$command);
+        match asked.await? {
             $pattern => Ok::<_, EngineError>($value),
             other => unexpected($name, &other),
         }
-    };
+    }};
 }
 
 impl Engine {
@@ -72,7 +78,7 @@ impl Engine {
     pub async fn lease(&self, lease: Lease) -> Result<Vec<Leased>, EngineError> {
         let queue = lease.queue;
         let abandon = self.abandon(&lease);
-        let submission = self.attempt(&mut self.pass(), lease);
+        let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
         self.leased(self.committing(queue, submission, abandon).await)
     }
 
@@ -154,7 +160,7 @@ impl Engine {
 
     /// Counts a queue's messages as they are, durable or not: for figures that must not wait for a disk.
     pub async fn counts_so_far(&self, queue: QueueId) -> Result<Counts, EngineError> {
-        let submission = self.submit(Command::Counts(queue));
+        let submission = self.submit(&Command::Counts(queue));
         if let Some(Outcome::Counts(counts)) = submission.peek() {
             return Ok(*counts);
         }
@@ -203,18 +209,37 @@ impl Engine {
         ask!(self, "history", Command::History(history), Outcome::History(events) => events)
     }
 
-    /// Takes a step and awaits its outcome.
-    pub(crate) async fn answer(&self, command: Command) -> Result<Outcome, EngineError> {
-        let _busy = self.work.begin();
+    /// Takes a step; what is answered is its outcome.
+    pub(crate) fn ask(&self, command: &Command) -> Asked<'_> {
+        let busy = self.work.begin();
         let submission = self.submit(command);
         let late = submission.peek().is_none();
-        let outcome = submission.await?;
-        match &outcome {
-            Outcome::Queue(queue) if late => self.snapshots.put(queue),
-            Outcome::Move(task) if late => self.learn_move(task),
-            _ => {}
+        Asked { engine: self, submission, late, _busy: busy }
+    }
+}
+
+/// A step whose outcome is on its way.
+pub(crate) struct Asked<'a> {
+    engine: &'a Engine,
+    submission: Submission,
+    /// The store answers from elsewhere: nothing was known of the outcome when the step was taken.
+    late: bool,
+    _busy: Busy,
+}
+
+impl Future for Asked<'_> {
+    type Output = Result<Outcome, EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
+        if self.late {
+            match &answer {
+                Ok(Outcome::Queue(queue)) => self.engine.snapshots.put(queue),
+                Ok(Outcome::Move(task)) => self.engine.learn_move(task),
+                _ => {}
+            }
         }
-        Ok(outcome)
+        Poll::Ready(answer.map_err(EngineError::from))
     }
 }
 
@@ -237,7 +262,7 @@ impl Engine {
         let mut pass = self.pass();
         let mut limited = false;
         let mut on_its_way = None;
-        match look(self.attempt(&mut pass, lease.clone())) {
+        match look(self.attempt(&mut pass, queue, &Command::Lease(lease.clone()))) {
             Found::Leases(submission) => return Ok(Begun::Claimed(submission)),
             Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
             Found::Refused(error) => return Err(error.into()),

@@ -165,7 +165,7 @@ impl Engine {
 
     /// Shows the queues as the store has them.
     pub(crate) async fn load_queues(&self) -> Result<(), EngineError> {
-        let submission = self.submit(Command::Queues);
+        let submission = self.submit(&Command::Queues);
         // Nobody else may be there yet to drive a store that commits on its caller's thread.
         self.commit();
         match submission.await? {

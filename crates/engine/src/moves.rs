@@ -72,7 +72,7 @@ impl Engine {
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
         let Some(run) = runs.get_mut(&id) else { return };
         let command = Command::ContinueMove(ContinueMove { task: id, max: run.step });
-        match self.answer(command).await {
+        match self.ask(&command).await {
             Ok(Outcome::Move(task)) if task.state == TaskState::Running => run.stepped(self.now()),
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(Outcome::Move(_)) | Err(EngineError::TaskNotFound) => drop(runs.remove(&id)),

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{Lease, Withdraw};
+use kew_core::command::Withdraw;
 use kew_core::{Command, Outcome, Queue, QueueId, RuleError, Timestamp};
 use kew_store::{StoreError, Submission};
 use smallvec::SmallVec;
@@ -60,19 +60,19 @@ const SLICES_BEFORE_A_TURN: usize = 64;
 
 impl Engine {
     /// Takes a step now, and serves whom it concerns.
-    pub(crate) fn submit(&self, command: Command) -> Submission {
+    pub(crate) fn submit(&self, command: &Command) -> Submission {
         let mut pass = self.pass();
         let now = self.now();
         self.step(&mut pass, now, command)
     }
 
     /// Takes a lease now, after those who wait already.
-    pub(crate) fn attempt(&self, pass: &mut Pass, lease: Lease) -> Submission {
+    pub(crate) fn attempt(&self, pass: &mut Pass, queue: QueueId, lease: &Command) -> Submission {
         let now = self.now();
-        if pass.waiters.first(lease.queue).is_some() {
+        if pass.waiters.first(queue).is_some() {
             self.catch_up(pass, now);
         }
-        self.step(pass, now, Command::Lease(lease))
+        self.step(pass, now, lease)
     }
 
     /// Serves a queue's line on news from elsewhere: messages may have become available in it.
@@ -86,12 +86,12 @@ impl Engine {
         let tokens = commit::uncommitted(submission);
         if !tokens.is_empty() {
             self.stats.withdrawn_leases.add(tokens.len() as u64);
-            drop(self.submit(Command::Withdraw(Withdraw { queue, tokens })));
+            drop(self.submit(&Command::Withdraw(Withdraw { queue, tokens })));
         }
     }
 
-    pub(crate) fn step(&self, pass: &mut Pass, now: Timestamp, command: Command) -> Submission {
-        let effect = Effect::of(&command);
+    pub(crate) fn step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
+        let effect = Effect::of(command);
         let mut freed = Freed::new();
         if pass.waiters.any_limited() && self.is_due(now) {
             // A lease that ends makes room even where it frees no message.
@@ -124,7 +124,7 @@ impl Engine {
         if pass.waiters.any_limited() {
             freed.extend(pass.waiters.limited_queues());
         }
-        let submission = self.raw_step(pass, at, Command::Due);
+        let submission = self.raw_step(pass, at, &Command::Due);
         self.stats.due_steps.add(1);
         freed.extend_from_slice(&submission.freed);
         self.serve_all(pass, at, now, freed);
@@ -171,7 +171,7 @@ impl Engine {
         drop(waiter.answer.send(Call::Ended(self.work.begin())));
     }
 
-    fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: Command) -> Submission {
+    fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
         self.store.step(pass.stepped, command)
@@ -192,7 +192,7 @@ impl Engine {
         self.snapshots.put(queue);
         let renamed = before.filter(|before| before.key != queue.key);
         if renamed.is_some_and(|before| self.snapshots.names(&before.key)) {
-            let all = self.raw_step(pass, now, Command::Queues);
+            let all = self.raw_step(pass, now, &Command::Queues);
             if let Some(Outcome::Queues(queues)) = all.peek() {
                 queues.iter().for_each(|queue| self.snapshots.put(queue));
             }
@@ -228,7 +228,7 @@ impl Engine {
                 continue;
             }
             let lease = Command::Lease(waiter.lease.clone());
-            let submission = self.raw_step(pass, now, lease);
+            let submission = self.raw_step(pass, now, &lease);
             let others = submission.freed.iter().copied().filter(|other| *other != queue);
             freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
             match commit::look(submission) {
@@ -274,7 +274,7 @@ impl Engine {
                 let tokens = commit::receipts(&submission);
                 if !tokens.is_empty() {
                     self.stats.withdrawn_leases.add(tokens.len() as u64);
-                    drop(self.raw_step(pass, now, Command::Withdraw(Withdraw { queue, tokens })));
+                    drop(self.raw_step(pass, now, &Command::Withdraw(Withdraw { queue, tokens })));
                 }
             }
             Err(Call::Ended(_)) => {}

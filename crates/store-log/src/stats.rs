@@ -31,11 +31,11 @@ pub struct StoreStats {
 pub fn stats(store: &LogStore) -> StoreStats {
     let mut stats = StoreStats { log: store.stats(), ..StoreStats::default() };
     // The earliest instant there is: looking passes no time.
-    let queues = store.step(Timestamp::ZERO, Command::Queues);
+    let queues = store.step(Timestamp::ZERO, &Command::Queues);
     if let Some(Outcome::Queues(queues)) = queues.peek() {
         stats.queues = queues.len() as u64;
         for queue in queues {
-            let counts = store.step(Timestamp::ZERO, Command::Counts(queue.id));
+            let counts = store.step(Timestamp::ZERO, &Command::Counts(queue.id));
             if let Some(Outcome::Counts(counts)) = counts.peek() {
                 add(&mut stats.messages, counts);
             }

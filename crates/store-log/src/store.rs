@@ -186,7 +186,7 @@ impl Drop for LogStore {
 }
 
 impl Store for LogStore {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         self.inner.step(now, command)
     }
 
@@ -218,9 +218,9 @@ impl Store for LogStore {
 }
 
 impl Inner {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
-        let is_read = is_read(&command);
-        let needs = if is_read { 0 } else { command_bytes(&command) };
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        let is_read = is_read(command);
+        let needs = if is_read { 0 } else { command_bytes(command) };
         let mut ledger = self.writer.lock();
         if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
             drop(ledger);

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 struct Kept(LogStore);
 
 impl Store for Kept {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         self.0.step(now, command)
     }
 

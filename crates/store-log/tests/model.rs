@@ -40,7 +40,7 @@ struct Eager {
 }
 
 impl Store for Eager {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         self.store.step(now, command)
     }
 

@@ -24,7 +24,7 @@ pub use submission::{Gate, Submission};
 /// it tells is as durable as it must be (sends, deletes and settings synced; leases written).
 pub trait Store: Send + Sync {
     /// Applies one command, all of it or nothing.
-    fn step(&self, now: Timestamp, command: Command) -> Submission;
+    fn step(&self, now: Timestamp, command: &Command) -> Submission;
 
     /// The next instant at which something becomes due by itself, or an earlier one.
     fn next_due(&self) -> Option<Timestamp>;

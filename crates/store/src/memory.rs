@@ -35,7 +35,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let mut ledger = self.ledger.lock();
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();

@@ -116,7 +116,7 @@ impl HandStore {
         let model = match &self.inner {
             Inner::Model(model) => model,
             Inner::Memory(store) => {
-                let mut submission = store.step(now, command);
+                let mut submission = store.step(now, &command);
                 let freed = submission.freed.to_vec();
                 let polled = Pin::new(&mut submission).poll(&mut Context::from_waker(Waker::noop()));
                 let Poll::Ready(outcome) = polled else { panic!("memory answers at once") };
@@ -133,7 +133,7 @@ impl HandStore {
 }
 
 impl Store for HandStore {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let newest = self.newest.fetch_max(now.0, Ordering::Relaxed);
         assert!(now.0 >= newest, "a step at {now:?} after one at {newest}");
         self.steps.lock().push(command.clone());
@@ -142,10 +142,10 @@ impl Store for HandStore {
         }
         if self.answers == Answers::Late {
             let (answer, outcome) = oneshot::channel();
-            self.late.lock().push(Late { now, command, answer });
+            self.late.lock().push(Late { now, command: command.clone(), answer });
             return Submission::remote(async { outcome.await.expect("a late store answers everything") });
         }
-        let (outcome, freed) = self.apply(now, command);
+        let (outcome, freed) = self.apply(now, command.clone());
         let submission = match outcome {
             Ok(outcome) if self.answers == Answers::AtCommit => {
                 let batch = self.gate.fill();

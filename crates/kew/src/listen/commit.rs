@@ -135,7 +135,7 @@ impl<S: Store + 'static> Paced<S> {
 }
 
 impl<S: Store + 'static> Store for Paced<S> {
-    fn step(&self, now: Timestamp, command: Command) -> Submission {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let submission = self.store.step(now, command);
         match submission.peek().map_or(Waits::Perhaps, Waits::of) {
             Waits::ForSync => {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     impl Store for Recorder {
-        fn step(&self, _: Timestamp, _: Command) -> Submission {
+        fn step(&self, _: Timestamp, _: &Command) -> Submission {
             self.gate.pending.lock().0 += 1;
             let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 0, mac: 0 };
             let sent = Sent {
@@ -335,7 +335,7 @@ mod tests {
                         for _ in 0..client % 4 {
                             tokio::task::yield_now().await;
                         }
-                        paced.step(Timestamp::ZERO, Command::Due).await.expect("it is committed");
+                        paced.step(Timestamp::ZERO, &Command::Due).await.expect("it is committed");
                     }
                 })
             })

@@ -72,7 +72,7 @@ fn open(disk: &SimDisk) -> Result<LogStore, String> {
 
 fn ask(store: &LogStore, now: Timestamp, command: Command) -> Result<Outcome, String> {
     let told = format!("{command:?}");
-    let answer = store.step(now, command);
+    let answer = store.step(now, &command);
     store.commit();
     block_on(answer).map_err(|error| format!("{told}: {error}"))
 }
@@ -212,7 +212,7 @@ fn in_order(
 /// After a failed write or sync nothing more is accepted; looking goes on.
 pub fn refuses(rig: &Rig) -> Result<(), String> {
     let Some(failure) = &rig.failed else { return Ok(()) };
-    let queues = match block_on(rig.store.step(Timestamp(0), Command::Queues)) {
+    let queues = match block_on(rig.store.step(Timestamp(0), &Command::Queues)) {
         Ok(Outcome::Queues(queues)) => queues,
         // A book that cannot be looked at says so.
         Err(StoreError::FailStopped { .. }) => return Ok(()),
@@ -220,7 +220,7 @@ pub fn refuses(rig: &Rig) -> Result<(), String> {
     };
     let Some(queue) = queues.iter().find(|queue| !queue.policy.kind.is_fifo()) else { return Ok(()) };
     let messages = vec![NewMessage::text(MessageId::from_chance(79), "too late")];
-    let answer = rig.store.step(Timestamp(0), Command::Send(Send { queue: queue.id, messages }));
+    let answer = rig.store.step(Timestamp(0), &Command::Send(Send { queue: queue.id, messages }));
     rig.store.commit();
     match block_on(answer) {
         Err(StoreError::FailStopped { .. }) => Ok(()),

@@ -129,7 +129,7 @@ impl Rig {
         let first = self.waiting.len();
         for (now, command) in asked {
             self.now = self.now.max(*now);
-            let answer = self.store.step(*now, command.clone());
+            let answer = self.store.step(*now, command);
             self.waiting.push(Waiting { answer, command: command.clone(), batch });
         }
         let state = self.state();
@@ -188,7 +188,7 @@ impl Rig {
 
     fn state(&self) -> Option<State> {
         // A lease of no length has ended by the time anyone looks.
-        let _due = self.store.step(self.now, Command::Due);
+        let _due = self.store.step(self.now, &Command::Due);
         // On a failing disk it may not be readable.
         text_of(&self.store).ok().map(|text| State { now: self.now, text })
     }

@@ -138,7 +138,7 @@ fn burst_of_dead_letters_on_a_full_disk_is_answered_and_goes_on_when_there_is_sp
 #[test]
 fn burst_of_dead_letters_on_a_full_disk_does_not_keep_the_store_busy_for_nothing() {
     let (disk, asked, [dead, ..], _) = burst(Drive::Threads);
-    let _unheard = asked.store.step(asked.now, Command::Counts(dead));
+    let _unheard = asked.store.step(asked.now, &Command::Counts(dead));
     // Silence shows only in real time: between two looks at the disk nothing was tried.
     let is_quiet = (0..100).any(|_| {
         let before = disk.points();
@@ -154,7 +154,7 @@ fn burst_of_dead_letters_on_a_full_disk_does_not_keep_the_store_busy_for_nothing
 fn store_with_a_burst_of_dead_letters_on_a_full_disk_can_be_closed() {
     for drive in [Drive::Manual, Drive::Threads] {
         let (disk, asked, [dead, plain, _], _) = burst(drive);
-        asked.store.step(asked.now, Command::Counts(dead));
+        asked.store.step(asked.now, &Command::Counts(dead));
         let closed = ends("closing", move || asked.store.close());
         assert_eq!(closed, Ok(()), "{drive:?}");
         let disk = disk.reopen_process_crash();

@@ -141,8 +141,8 @@ fn create(name: &str) -> Command {
 fn existing_queue_is_told_only_once_it_is_durable() {
     let disk = SimDisk::new();
     let asked = opened(&disk, options());
-    let made = asked.store.step(asked.now, create("x"));
-    let mut refused = asked.store.step(asked.now, create("x"));
+    let made = asked.store.step(asked.now, &create("x"));
+    let mut refused = asked.store.step(asked.now, &create("x"));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(Pin::new(&mut refused).poll(&mut cx).is_pending(), "a kill now leaves no queue");
     let found = opened(&disk.reopen_process_crash(), options());

@@ -36,7 +36,7 @@ fn tell(line: &str) {
 }
 
 pub fn ask(store: &LogStore, command: Command) -> Outcome {
-    let answer = store.step(now(), command);
+    let answer = store.step(now(), &command);
     store.commit();
     block_on(answer).unwrap()
 }

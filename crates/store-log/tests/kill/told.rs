@@ -227,7 +227,7 @@ impl Told {
 }
 
 fn ask(store: &LogStore, now: Timestamp, command: Command) -> Result<Outcome, String> {
-    let answer = store.step(now, command);
+    let answer = store.step(now, &command);
     store.commit();
     block_on(answer).map_err(|error| error.to_string())
 }

@@ -68,7 +68,7 @@ impl Asked {
     }
 
     pub fn try_ask(&self, command: Command) -> Result<Outcome, StoreError> {
-        let answer = self.store.step(self.now, command);
+        let answer = self.store.step(self.now, &command);
         self.store.commit();
         block_on(answer)
     }

@@ -45,7 +45,7 @@ pub fn steps_of_one_commit_see_each_other_in_order(factory: &dyn Factory) {
     let lease = Command::Lease(stage.asking(queue, 1, seconds(30)));
     let commands = [first, lease.clone(), second, lease.clone(), lease, Command::Counts(queue)];
     let now = stage.now();
-    let submissions: Vec<_> = commands.into_iter().map(|command| stage.store().step(now, command)).collect();
+    let submissions: Vec<_> = commands.iter().map(|command| stage.store().step(now, command)).collect();
     stage.store().commit();
     let outcomes: Vec<_> =
         submissions.into_iter().map(|each| block_on(each).expect("every step is allowed")).collect();
@@ -62,8 +62,8 @@ pub fn refused_step_harms_no_other_of_its_commit(factory: &dyn Factory) {
     let queue = stage.standard();
     let message = stage.message("a");
     let now = stage.now();
-    let fine = stage.store().step(now, Command::Send(Send { queue, messages: vec![message] }));
-    let refused = stage.store().step(now, Command::Counts(kew_core::QueueId(404)));
+    let fine = stage.store().step(now, &Command::Send(Send { queue, messages: vec![message] }));
+    let refused = stage.store().step(now, &Command::Counts(kew_core::QueueId(404)));
     stage.store().commit();
     assert!(block_on(refused).is_err());
     assert!(block_on(fine).is_ok());

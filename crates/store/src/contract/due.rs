@@ -14,7 +14,7 @@ fn assert_due_by(stage: &Stage<'_>, at: Timestamp) {
 }
 
 fn freed(stage: &Stage<'_>, command: Command) -> Vec<QueueId> {
-    let submission = stage.store().step(stage.now(), command);
+    let submission = stage.store().step(stage.now(), &command);
     stage.store().commit();
     let freed = submission.freed.to_vec();
     block_on(submission).expect("the step is allowed");

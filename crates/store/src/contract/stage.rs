@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     }
 
     pub fn try_step(&self, command: Command) -> Result<Outcome, StoreError> {
-        let submission = self.store().step(self.now, command);
+        let submission = self.store().step(self.now, &command);
         self.store().commit();
         block_on(submission)
     }

@@ -126,36 +126,36 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.
-    pub fn step(&mut self, now: Timestamp, command: Command) -> Result<Outcome, StoreError> {
+    pub fn step(&mut self, now: Timestamp, command: &Command) -> Result<Outcome, StoreError> {
         let now = now.max(self.newest);
         self.newest = now;
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.run_due(now);
         self.in_step = true;
         match command {
-            Command::CreateQueue(command) => self.create_queue(now, command),
-            Command::UpdateQueue(command) => self.update_queue(now, command),
-            Command::DeleteQueue(command) => self.delete_queue(now, &command),
-            Command::Send(command) => self.send(now, &command),
-            Command::Lease(command) => self.lease(now, &command),
-            Command::Withdraw(command) => self.withdraw(now, &command),
-            Command::Ack(command) => self.ack(now, &command),
-            Command::Extend(command) => self.extend(now, &command),
-            Command::Release(command) => self.release(now, &command),
-            Command::ReleaseOwners(command) => self.release_owners(now, command),
-            Command::Peek(command) => self.peek(now, &command),
-            Command::Identify(command) => self.identify(&command),
-            Command::Purge(command) => self.purge(now, command),
-            Command::Counts(queue) => Ok(Outcome::Counts(self.counts(queue)?)),
-            Command::StartMove(command) => self.start_move(now, &command),
-            Command::ContinueMove(command) => self.continue_move(now, command),
-            Command::CancelMove(task) => self.cancel_move(now, task),
-            Command::ListMoves(command) => Ok(self.list_moves(command)),
-            Command::MoveChosen(command) => self.move_chosen(now, &command),
+            Command::CreateQueue(command) => self.create_queue(now, command.clone()),
+            Command::UpdateQueue(command) => self.update_queue(now, command.clone()),
+            Command::DeleteQueue(command) => self.delete_queue(now, command),
+            Command::Send(command) => self.send(now, command),
+            Command::Lease(command) => self.lease(now, command),
+            Command::Withdraw(command) => self.withdraw(now, command),
+            Command::Ack(command) => self.ack(now, command),
+            Command::Extend(command) => self.extend(now, command),
+            Command::Release(command) => self.release(now, command),
+            Command::ReleaseOwners(command) => self.release_owners(now, *command),
+            Command::Peek(command) => self.peek(now, command),
+            Command::Identify(command) => self.identify(command),
+            Command::Purge(command) => self.purge(now, *command),
+            Command::Counts(queue) => Ok(Outcome::Counts(self.counts(*queue)?)),
+            Command::StartMove(command) => self.start_move(now, command),
+            Command::ContinueMove(command) => self.continue_move(now, *command),
+            Command::CancelMove(task) => self.cancel_move(now, *task),
+            Command::ListMoves(command) => Ok(self.list_moves(*command)),
+            Command::MoveChosen(command) => self.move_chosen(now, command),
             Command::Due => Ok(Outcome::Done),
             Command::Queues => Ok(self.queues()),
-            Command::PutDocuments(command) => self.put_documents(now, &command),
-            Command::Documents(command) => Ok(self.documents(&command)),
+            Command::PutDocuments(command) => self.put_documents(now, command),
+            Command::Documents(command) => Ok(self.documents(command)),
             Command::History(command) => {
                 Ok(Outcome::History(self.history.of(command.queue, command.sequence)))
             }

@@ -58,7 +58,7 @@ impl<'a> StoreSubject<'a> {
 impl Subject for StoreSubject<'_> {
     fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
         let store = self.store();
-        let submissions: Vec<_> = batch.into_iter().map(|(now, command)| store.step(now, command)).collect();
+        let submissions: Vec<_> = batch.into_iter().map(|(now, command)| store.step(now, &command)).collect();
         store.commit();
         let answer = |submission: crate::Submission| {
             let freed = Some(submission.freed.to_vec());
