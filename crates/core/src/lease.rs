@@ -8,7 +8,11 @@ use crate::{QueueId, Sequence};
 ///
 /// The nonce is chance, never a counter: the token of a lease that a power cut made the store forget is stale
 /// afterwards, not equal to the next one. The MAC makes tokens unforgeable; the store that sealed one checks it.
+///
+/// Packed to words of eight bytes: the MAC alone would align every list that holds a token to sixteen, which
+/// allocators give at twice the cost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C, packed(8))]
 pub struct LeaseToken {
     /// The queue the message was in.
     pub queue: QueueId,

@@ -255,7 +255,6 @@ impl<S: Shelf> Ledger<S> {
         let item = self.take_out(queue, sequence)?;
         self.shelf.vacate(item.place());
         self.history.push(at, queue, sequence, kind);
-        self.changed(queue);
         Some(item)
     }
 
@@ -264,6 +263,10 @@ impl<S: Shelf> Ledger<S> {
         let item = book.leave(sequence)?;
         // A group's next message may have become its head; a lease may have made room for another.
         let frees = book.queue.policy.kind.is_fifo() || std::mem::take(&mut book.limited);
+        // Nothing becomes due earlier because a message left.
+        if !std::mem::replace(&mut book.changed, true) {
+            self.dirty.insert(queue);
+        }
         if frees {
             self.free(queue);
         }
@@ -311,7 +314,6 @@ impl<S: Shelf> Ledger<S> {
         }
         let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
         self.history.push(at, moved.from, moved.sequence, kind);
-        self.changed(moved.from);
     }
 
     pub(super) fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Text, Timestamp, rules};
 
+use super::alarms::Alarms;
 use super::far::Far;
 use super::fifo::{Fifo, Stand};
 use super::groups::Groups;
@@ -73,7 +74,7 @@ pub(crate) struct Book {
     delayed: u64,
     body_bytes: u64,
     entries: HashMap<Sequence, Entry>,
-    alarms: BTreeSet<(Timestamp, Sequence)>,
+    alarms: Alarms,
     departures: BTreeSet<(Timestamp, Sequence)>,
     ready: Ready,
     far: Far,
@@ -100,7 +101,7 @@ impl Book {
             delayed: 0,
             body_bytes: 0,
             entries: HashMap::new(),
-            alarms: BTreeSet::new(),
+            alarms: Alarms::default(),
             departures: BTreeSet::new(),
             ready: Ready::default(),
             far: Far::default(),

@@ -5,6 +5,7 @@
 //! out the same, to the order of groups in a rotation. What happens by itself (lapses, delays, expiry) needs no
 //! change: it follows from the time, which replay passes through too.
 
+mod alarms;
 mod apply;
 mod block;
 mod book;

@@ -156,7 +156,7 @@ impl Book {
     /// Bytes held in memory, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let fifo = self.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
-        let entries = self.entries.capacity() * (size_of::<Entry>() + 32) + self.alarms.len() * 24;
+        let entries = self.entries.capacity() * (size_of::<Entry>() + 32) + self.alarms.heap_bytes();
         size_of::<Self>()
             + self.ready.heap_bytes()
             + self.far.heap_bytes()

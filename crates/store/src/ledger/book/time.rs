@@ -2,7 +2,6 @@
 //!
 //! And what new settings change about that.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kew_core::time::millis;
@@ -15,8 +14,8 @@ use crate::ledger::item::{Hold, Item, NO_INSTANT};
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
-        let first = |set: &BTreeSet<(Timestamp, Sequence)>| set.first().map_or(NO_INSTANT, |(at, _)| *at);
-        let mut next = first(&self.alarms).min(first(&self.departures));
+        let departs = self.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let mut next = self.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
         match &self.fifo {
             Some(fifo) => {
                 let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
@@ -67,8 +66,7 @@ impl Book {
         }
         let mut leaving: Vec<Sequence> = self
             .alarms
-            .range(..=(at, Sequence(u64::MAX)))
-            .map(|(_, sequence)| *sequence)
+            .due_by(at)
             .filter(|sequence| {
                 self.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
             })
@@ -91,8 +89,7 @@ impl Book {
     }
 
     fn wake(&mut self, at: Timestamp, happened: &mut Instant) {
-        let mut waking: Vec<Sequence> =
-            self.alarms.range(..=(at, Sequence(u64::MAX))).map(|(_, sequence)| *sequence).collect();
+        let mut waking: Vec<Sequence> = self.alarms.due_by(at).collect();
         let shown = self.show_rested(at, &mut waking);
         waking.sort_unstable();
         happened.freed |= !waking.is_empty();

@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use crate::ledger::book::Book;
 use crate::ledger::change::{Change, Leased};
 use crate::ledger::item::{self, Item};
-use crate::ledger::shelf::{Shelf, Stored};
+use crate::ledger::shelf::Shelf;
 
 /// Entries of an answer that room is made for at once.
 const LEASED_AT_ONCE: usize = 10;
@@ -173,7 +173,9 @@ impl<S: Shelf> Ledger<S> {
             // Entries are large: left to grow by itself, a list of one would ask for room for four.
             taking.leased.reserve_exact(taking.room.min(LEASED_AT_ONCE));
         }
-        taking.leased.push(self.leased_in(queue, &item, stored, taking.terms.until)?);
+        let until = taking.terms.until;
+        let message = shown(self.book(queue)?, &item, stored, State::Leased { until });
+        taking.leased.push(outcome::Leased { message, token: self.token(queue, &item), until });
         Ok(Next::GoOn)
     }
 
@@ -199,23 +201,12 @@ impl<S: Shelf> Ledger<S> {
         let mut leased = Vec::with_capacity(items.len());
         for item in &items {
             let stored = self.shelf.read(item.address)?;
-            leased.push(self.leased_in(command.queue, item, stored, until)?);
+            let message = shown(self.book(command.queue)?, item, stored, State::Leased { until });
+            leased.push(outcome::Leased { message, token: self.token(command.queue, item), until });
         }
         self.record(now, &Change::Repeated { queue: command.queue, until, sequences });
         self.apply_repeated(now, command.queue, until, sequences);
         Ok(Outcome::Leased(leased))
-    }
-
-    fn leased_in(
-        &self,
-        queue: QueueId,
-        item: &Item,
-        stored: Stored,
-        until: Timestamp,
-    ) -> Result<outcome::Leased, StoreError> {
-        let book = self.book(queue)?;
-        let message = shown(book, item, stored, State::Leased { until });
-        Ok(outcome::Leased { message, token: self.token(queue, item), until })
     }
 
     /// The newest receipt of a message.

@@ -35,6 +35,7 @@ impl<S: Shelf> Ledger<S> {
 }
 
 /// A message as it is shown.
+#[inline]
 fn shown(book: &Book, item: &Item, stored: Stored, state: State) -> Message {
     let origin = book.origin_of(item).map(|(queue, reason)| Origin {
         queue: queue.clone(),

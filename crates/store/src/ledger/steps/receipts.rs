@@ -14,12 +14,14 @@ use super::send::MESSAGE_BYTES;
 use crate::StoreError;
 use crate::ledger::Ledger;
 use crate::ledger::change::{self, Change, Rewritten};
-use crate::ledger::item::{Hold, Item};
-use crate::ledger::shelf::Shelf;
+use crate::ledger::item::Hold;
+use crate::ledger::shelf::{Address, Shelf};
 
 /// A message whose receipt was accepted.
 struct Accepted {
-    item: Item,
+    sequence: Sequence,
+    address: Address,
+    newest_nonce: u64,
     /// Its lease, if one is running: when the request arrived, how long it may last, and where it returns to.
     lease: Option<(Timestamp, Option<Duration>)>,
 }
@@ -56,7 +58,7 @@ impl<S: Shelf> Ledger<S> {
             Hold::Leased(lease) => Some((lease.received_at, lease.cap)),
             Hold::Ready | Hold::Delayed => None,
         });
-        Ok(Accepted { item, lease })
+        Ok(Accepted { sequence: item.sequence, address: item.address, newest_nonce: known.newest, lease })
     }
 
     pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
@@ -66,8 +68,8 @@ impl<S: Shelf> Ledger<S> {
         for token in &command.tokens {
             let result = self.accept(now, command.queue, command.receipt, token);
             if let Ok(accepted) = &result {
-                sequences.push(accepted.item.sequence);
-                self.apply_removed(now, command.queue, accepted.item.sequence, EventKind::Acked);
+                sequences.push(accepted.sequence);
+                self.apply_removed(now, command.queue, accepted.sequence, EventKind::Acked);
             }
             results.push(result.map(|_| ()));
         }
@@ -119,7 +121,7 @@ impl<S: Shelf> Ledger<S> {
         };
         // The old content is read first: under damage nothing has changed yet.
         let stored = match &entry.content {
-            Some(_) => Some(self.shelf.read(accepted.item.address)?),
+            Some(_) => Some(self.shelf.read(accepted.address)?),
             None => None,
         };
         let content = entry.content.as_ref().zip(stored.as_ref()).map(|(content, stored)| Rewritten {
@@ -130,14 +132,14 @@ impl<S: Shelf> Ledger<S> {
         });
         let extended = change::Extended {
             queue: command.queue,
-            sequence: accepted.item.sequence,
+            sequence: accepted.sequence,
             until,
             nonce: command.renew.then(|| self.new_nonce()),
             returns: if command.renew { Return::Behind } else { Return::InPlace },
             content,
         };
-        let nonce = extended.nonce.unwrap_or_else(|| self.newest_nonce(command.queue, &accepted.item));
-        let token = self.key.seal(command.queue, accepted.item.sequence, nonce);
+        let nonce = extended.nonce.unwrap_or(accepted.newest_nonce);
+        let token = self.key.seal(command.queue, accepted.sequence, nonce);
         let change = Change::Extended(extended);
         let place = self.record(now, &change);
         if let Change::Extended(extended) = &change {
@@ -158,7 +160,7 @@ impl<S: Shelf> Ledger<S> {
             .map(|(token, delay)| {
                 let accepted = self.accept(now, command.queue, command.receipt, token)?;
                 accepted.lease.ok_or(RuleError::LeaseEnded)?;
-                Ok(self.release_one(now, command.queue, accepted.item.sequence, *delay))
+                Ok(self.release_one(now, command.queue, accepted.sequence, *delay))
             })
             .collect();
         Ok(Outcome::Released(results))
