@@ -45,17 +45,28 @@ pub struct BatchBuffer {
     records: u32,
     /// The checksums of the record frames, in order: what the chain in the end frame is made of.
     frame_sums: Vec<u8>,
+    /// Bytes of the batch filled before this one.
+    last_bytes: usize,
 }
 
 impl BatchBuffer {
     /// An empty buffer for batches of one store.
     pub fn new(sums: Checksums) -> Self {
-        Self { sums, buffer: Vec::new(), number: 0, start: 0, records: 0, frame_sums: Vec::new() }
+        Self {
+            sums,
+            buffer: Vec::new(),
+            number: 0,
+            start: 0,
+            records: 0,
+            frame_sums: Vec::new(),
+            last_bytes: 0,
+        }
     }
 
-    /// Fills the next batch in this memory.
+    /// Fills the next batch in this memory, if one as large as the last has room in it. Said before the next begins:
+    /// memory that is given back and asked for again is memory the system zeroes again.
     pub fn reuse(&mut self, memory: Vec<u8>) {
-        if memory.capacity() > self.buffer.capacity() {
+        if memory.capacity() >= self.last_bytes && memory.capacity() > self.buffer.capacity() {
             self.buffer = memory;
         }
     }
@@ -63,6 +74,8 @@ impl BatchBuffer {
     /// Starts batch `number` at an address: the journal's next ones, or the end of the batch filled before it.
     pub fn begin(&mut self, number: u64, start: Address) {
         self.buffer.clear();
+        // The next batch is likely to be as large: growing to it step by step would copy it twice over.
+        self.buffer.reserve(self.last_bytes.min(REUSE_BYTES_MAX));
         self.buffer.resize(BATCH_HEADER_BYTES, 0);
         self.number = number;
         self.start = start;
@@ -123,9 +136,8 @@ impl BatchBuffer {
     /// The batch as it was written, and the buffer empty; for a cache of recent batches. Before it was appended
     /// to the journal, header and end are missing, but every record can be read.
     pub fn take(&mut self) -> Bytes {
-        // The next batch is likely to be as large: growing to it step by step would copy it twice over.
-        let next = Vec::with_capacity(self.buffer.len().min(REUSE_BYTES_MAX));
-        Bytes::from(std::mem::replace(&mut self.buffer, next))
+        self.last_bytes = self.buffer.len();
+        Bytes::from(std::mem::take(&mut self.buffer))
     }
 
     /// The batch's bytes so far, starting at [`BatchBuffer::start`].
