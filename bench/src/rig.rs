@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use kew_core::command::{Ack, CreateQueue, Lease, Send};
+use kew_core::command::{Ack, CreateQueue, FirstReceipts, Lease, Send};
 use kew_core::time::millis;
 use kew_core::{
     AccountId, Entropy, LeaseToken, NewMessage, Policy, QueueId, QueueKey, ReceiptRule, Timestamp,
@@ -84,7 +84,11 @@ impl Rig {
                 let rest = (next + 1..end.min(next + per_command)).map(|number| make(number).1);
                 let batch: Vec<NewMessage> = std::iter::once(first).chain(rest).collect();
                 next += batch.len() as u64;
-                answers.ask(self.engine.send(Send { queue, messages: batch }));
+                answers.ask(self.engine.send(Send {
+                    queue,
+                    messages: batch,
+                    receipts: FirstReceipts::Untold,
+                }));
             }
             self.engine.commit();
             answers.take().for_each(|sent| drop(sent.expect("the send is fine")));
@@ -109,7 +113,11 @@ impl Rig {
             let arrived = engine.now();
             let mut tokens = std::mem::take(leased).into_iter();
             for _ in 0..CYCLES_PER_COMMIT {
-                sends.ask(engine.send(Send { queue, messages: vec![self.message(body)] }));
+                sends.ask(engine.send(Send {
+                    queue,
+                    messages: vec![self.message(body)],
+                    receipts: FirstReceipts::Untold,
+                }));
                 leases.ask(engine.lease(Lease::of(queue, 1, arrived)));
                 if let Some(token) = tokens.next() {
                     let tokens = vec![token];

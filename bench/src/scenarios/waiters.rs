@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context as PollContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use kew_core::command::{Ack, Lease, Send};
+use kew_core::command::{Ack, FirstReceipts, Lease, Send};
 use kew_core::{Policy, QueueId, ReceiptRule};
 use kew_engine::Engine;
 use kew_store_log::Drive;
@@ -118,7 +118,8 @@ async fn wake_one(rig: &Rig, queue: QueueId) -> (f64, usize) {
     let written = rig.counts.written().0;
     let message = rig.message(&body(256));
     let begun = Instant::now();
-    let mut send = pin!(rig.engine.send(Send { queue, messages: vec![message] }));
+    let mut send =
+        pin!(rig.engine.send(Send { queue, messages: vec![message], receipts: FirstReceipts::Untold }));
     let polled = send.as_mut().poll(&mut PollContext::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Pending), "a send waits for its sync");
     // The end of the loop's pass: the waiting receive has been told, takes its answer, and both are committed.

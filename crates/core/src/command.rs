@@ -105,6 +105,18 @@ pub struct Send {
     pub queue: QueueId,
     /// The messages, in order.
     pub messages: Vec<NewMessage>,
+    /// Whether the answer tells their receipts. Sealing them costs as much as the rest of what a lease seals, and most
+    /// senders never look.
+    pub receipts: FirstReceipts,
+}
+
+/// Whether a send's answer tells the receipts its messages have until their first lease. They count either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstReceipts {
+    /// It does.
+    Told,
+    /// Nobody will use them.
+    Untold,
 }
 
 /// What a lease does when as many messages are in flight as allowed.

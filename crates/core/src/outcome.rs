@@ -68,8 +68,8 @@ pub struct Sent {
     pub visible_at: Timestamp,
     /// When it dies.
     pub expires_at: Option<Timestamp>,
-    /// Its first receipt.
-    pub token: LeaseToken,
+    /// Its first receipt, where that was to be told.
+    pub token: Option<LeaseToken>,
     /// Whether the same send was accepted before, so that this one adds nothing.
     pub duplicate: bool,
 }

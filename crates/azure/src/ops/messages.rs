@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kew_core::command::{Lease, OverLimit, Peek, Purge, Send, View};
+use kew_core::command::{FirstReceipts, Lease, OverLimit, Peek, Purge, Send, View};
 use kew_core::event::Tag;
 use kew_core::{Content, Expiry, LeaseTerms, Message, NewMessage, Return, Timestamp};
 use kew_http::xml::{self, Writer};
@@ -27,15 +27,16 @@ pub(crate) async fn put(cx: &Context<'_>) -> Result<Reply, WireError> {
         expiry,
         ..NewMessage::text(cx.engine.message_id(), text)
     };
-    let sent = cx.engine.send(Send { queue: queue.id, messages: vec![message] }).await?;
-    let sent = sent.first().ok_or(Code::InternalError)?;
+    let send = Send { queue: queue.id, messages: vec![message], receipts: FirstReceipts::Told };
+    let sent = cx.engine.send(send).await?;
+    let (sent, token) = sent.first().and_then(|sent| Some((sent, sent.token?))).ok_or(Code::InternalError)?;
     let mut out = encode::document();
     out.open("QueueMessagesList");
     out.open("QueueMessage");
     out.element("MessageId", &sent.id.to_string());
     out.element("InsertionTime", &encode::http_date(sent.sent_at));
     out.element("ExpirationTime", &encode::expiry(sent.expires_at));
-    out.element("PopReceipt", &receipt::text(sent.token));
+    out.element("PopReceipt", &receipt::text(token));
     out.element("TimeNextVisible", &encode::http_date(sent.visible_at));
     out.close("QueueMessage");
     out.close("QueueMessagesList");

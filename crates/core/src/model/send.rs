@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::queue::{Held, Remembered};
-use crate::command::Send;
+use crate::command::{FirstReceipts, Send};
 use crate::rules::{dedup, delay, retention};
 use crate::{
     Content, DeduplicationId, EventKind, Expiry, GroupId, LeaseToken, MessageId, NewMessage, Origin, Outcome,
@@ -36,7 +36,11 @@ impl Model {
         }
         let sent: Result<Vec<_>, _> =
             send.messages.into_iter().map(|message| self.send_one(now, index, message)).collect();
-        Ok(Outcome::Sent(sent?))
+        let mut sent = sent?;
+        if send.receipts == FirstReceipts::Untold {
+            sent.iter_mut().for_each(|sent| sent.token = None);
+        }
+        Ok(Outcome::Sent(sent))
     }
 
     fn send_one(
@@ -58,7 +62,7 @@ impl Model {
                 sent_at: now,
                 visible_at: now,
                 expires_at: None,
-                token: first.token,
+                token: Some(first.token),
                 duplicate: true,
             });
         }
@@ -92,7 +96,7 @@ impl Model {
             sent_at: now,
             visible_at,
             expires_at: retention::expires_at(now, expiry, policy.retention),
-            token,
+            token: Some(token),
             duplicate: false,
         })
     }

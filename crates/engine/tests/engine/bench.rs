@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use kew_core::command::{Ack, CreateQueue, Lease, Release, Send};
+use kew_core::command::{Ack, CreateQueue, FirstReceipts, Lease, Release, Send};
 use kew_core::model::Model;
 use kew_core::outcome::{Leased, Sent};
 use kew_core::{
@@ -296,7 +296,7 @@ impl Bench {
     pub async fn send_with(&self, queue: QueueId, body: &str, set: impl FnOnce(&mut NewMessage)) -> Sent {
         let mut message = NewMessage::text(self.engine.message_id(), body.to_owned());
         set(&mut message);
-        let send = Send { queue, messages: vec![message] };
+        let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Told };
         let sent = self.committed(self.engine.send(send)).await.expect("the send is fine");
         sent.into_iter().next().expect("one was sent")
     }

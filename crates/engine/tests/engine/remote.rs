@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{CreateQueue, Send};
+use kew_core::command::{CreateQueue, FirstReceipts, Send};
 use kew_core::{NewMessage, Policy, QueueId};
 use kew_engine::{Engine, Options};
 
@@ -39,7 +39,12 @@ async fn queue(store: &HandStore, engine: &Arc<Engine>) -> QueueId {
 async fn send(store: &HandStore, engine: &Arc<Engine>, queue: QueueId, body: &'static str) {
     let task = Arc::clone(engine);
     let messages = vec![NewMessage::text(engine.message_id(), body)];
-    let (sent, freed) = through(store, async move { task.send(Send { queue, messages }).await }).await;
+    let (sent, freed) =
+        through(
+            store,
+            async move { task.send(Send { queue, messages, receipts: FirstReceipts::Told }).await },
+        )
+        .await;
     sent.expect("it is fine");
     freed.into_iter().for_each(|queue| engine.wake(queue));
 }
@@ -72,7 +77,9 @@ async fn news_that_come_during_a_try_are_not_lost() {
     let sending = tokio::spawn({
         let engine = Arc::clone(&bench.engine);
         let messages = vec![NewMessage::text(engine.message_id(), "a")];
-        async move { engine.send(Send { queue, messages }).await.map(|sent| sent.len()) }
+        async move {
+            engine.send(Send { queue, messages, receipts: FirstReceipts::Told }).await.map(|sent| sent.len())
+        }
     });
     rest().await;
     // The try is answered empty, the message comes, and the news of it arrive before the receive has read its answer.

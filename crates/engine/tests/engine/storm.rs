@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
-use kew_core::command::{Ack, Lease, Send};
+use kew_core::command::{Ack, FirstReceipts, Lease, Send};
 use kew_core::{NewMessage, QueueId, ReceiptRule, Sequence};
 use kew_engine::{Engine, Options};
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ const RECEIVERS: usize = 8;
 async fn send_all(engine: Arc<Engine>, queue: QueueId) {
     for _ in 0..MESSAGES_EACH {
         let messages = vec![NewMessage::text(engine.message_id(), "m")];
-        engine.send(Send { queue, messages }).await.expect("the send is fine");
+        engine.send(Send { queue, messages, receipts: FirstReceipts::Told }).await.expect("the send is fine");
         tokio::task::yield_now().await;
     }
 }

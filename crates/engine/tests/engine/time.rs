@@ -208,7 +208,14 @@ async fn timers_on_the_system_clock_keep_every_instant() {
     assert_eq!(engine.now(), START.plus(seconds(20)));
     let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
     message.delay = Some(seconds(7));
-    engine.send(kew_core::command::Send { queue, messages: vec![message] }).await.expect("it is fine");
+    engine
+        .send(kew_core::command::Send {
+            queue,
+            messages: vec![message],
+            receipts: kew_core::command::FirstReceipts::Told,
+        })
+        .await
+        .expect("it is fine");
     let leases = engine.lease_waiting(lease(engine.now()), seconds(20)).await.expect("it is answered");
     assert_eq!(leases.len(), 1);
     assert_eq!(engine.now(), START.plus(seconds(27)));
@@ -246,7 +253,14 @@ async fn failing_due_work_is_reported_and_tried_again_later() {
     let queue = engine.create_queue(create).await.expect("it is new").id;
     let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
     message.delay = Some(seconds(5));
-    engine.send(kew_core::command::Send { queue, messages: vec![message] }).await.expect("it is fine");
+    engine
+        .send(kew_core::command::Send {
+            queue,
+            messages: vec![message],
+            receipts: kew_core::command::FirstReceipts::Told,
+        })
+        .await
+        .expect("it is fine");
     store.fails.store(true, Ordering::Relaxed);
     tokio::time::sleep(seconds(8)).await;
     assert!((1..=5).contains(&notices.lock().len()), "told about once a second: {:?}", notices.lock());

@@ -462,7 +462,11 @@ fn send_uncommitted(bench: &Bench, queue: kew_core::QueueId) -> tokio::task::Joi
     let engine = bench.engine.clone();
     let message = kew_core::NewMessage::text(engine.message_id(), "a");
     tokio::spawn(async move {
-        let send = kew_core::command::Send { queue, messages: vec![message] };
+        let send = kew_core::command::Send {
+            queue,
+            messages: vec![message],
+            receipts: kew_core::command::FirstReceipts::Told,
+        };
         assert_eq!(engine.send(send).await.map(|sent| sent.len()), Ok(1));
     })
 }

@@ -253,8 +253,8 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kew_core::Sequence;
     use kew_core::outcome::Sent;
-    use kew_core::{LeaseToken, QueueId, Sequence};
     use kew_store::{Gate, StoreError};
     use parking_lot::Mutex;
     use std::task::{Context, Poll, Waker};
@@ -287,14 +287,13 @@ mod tests {
     impl Store for Recorder {
         fn step(&self, _: Timestamp, _: &Command) -> Submission {
             self.gate.pending.lock().0 += 1;
-            let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 0, mac: 0 };
             let sent = Sent {
                 id: Default::default(),
                 sequence: Sequence(1),
                 sent_at: Timestamp::ZERO,
                 visible_at: Timestamp::ZERO,
                 expires_at: None,
-                token,
+                token: None,
                 duplicate: false,
             };
             let batch = *self.gate.open_through.lock() + 1;

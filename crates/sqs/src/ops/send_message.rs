@@ -1,6 +1,6 @@
 //! SendMessage.
 
-use kew_core::command::Send;
+use kew_core::command::{FirstReceipts, Send};
 use kew_http::Reply;
 use serde::Deserialize;
 
@@ -40,7 +40,8 @@ pub(crate) async fn send_message(cx: &Context<'_>) -> Result<Reply, WireError> {
         deduplication: request.message_deduplication_id,
     };
     let checked = draft.check(cx, &queue, Company::Alone)?;
-    let sent = cx.engine.send(Send { queue: queue.id, messages: vec![checked.message] }).await?;
+    let send = Send { queue: queue.id, messages: vec![checked.message], receipts: FirstReceipts::Untold };
+    let sent = cx.engine.send(send).await?;
     let sent = sent.into_iter().next().ok_or(Code::InternalFailure)?;
     Ok(cx.result(&Accepted::new(sent, checked.hashes, &queue)))
 }

@@ -1,6 +1,6 @@
 //! SendMessageBatch: what is wrong with the whole is refused; what is wrong with an entry fails that entry alone.
 
-use kew_core::command::Send;
+use kew_core::command::{FirstReceipts, Send};
 use kew_http::Reply;
 use serde::Deserialize;
 
@@ -69,7 +69,7 @@ pub(crate) async fn send_message_batch(cx: &Context<'_>) -> Result<Reply, WireEr
     let sent = if messages.is_empty() {
         Vec::new()
     } else {
-        cx.engine.send(Send { queue: queue.id, messages }).await?
+        cx.engine.send(Send { queue: queue.id, messages, receipts: FirstReceipts::Untold }).await?
     };
     let mut sent = sent.into_iter();
     let fates = ids.iter().zip(checked).map(|(id, hashes)| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kew_core::command::{CreateQueue, Send};
+use kew_core::command::{CreateQueue, FirstReceipts, Send};
 use kew_core::{
     AccountId, Clock, DeduplicationId, Entropy, GroupId, NewMessage, Policy, Queue, QueueKey, Timestamp,
 };
@@ -126,7 +126,11 @@ impl House {
             deduplication: Some(DeduplicationId(deduplication.into())),
             ..NewMessage::text(self.engine.message_id(), "x")
         };
-        let sent = self.engine.send(Send { queue, messages: vec![message] }).await.expect("it is sent");
+        let sent = self
+            .engine
+            .send(Send { queue, messages: vec![message], receipts: FirstReceipts::Untold })
+            .await
+            .expect("it is sent");
         !sent.first().expect("one was sent").duplicate
     }
 

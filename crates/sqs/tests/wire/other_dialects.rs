@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use kew_core::command::{Extend, Extension, Lease, Send};
+use kew_core::command::{Extend, Extension, FirstReceipts, Lease, Send};
 use kew_core::outcome::Sent;
 use kew_core::{
     Content, ContentType, DeduplicationId, GroupId, NewMessage, Policy, QueueId, ReceiptRule, WhenFree,
@@ -14,7 +14,12 @@ use super::house::House;
 
 async fn send(house: &House, queue: QueueId, content: Content) -> Sent {
     let message = NewMessage { content, ..NewMessage::text(house.engine.message_id(), Bytes::new()) };
-    house.engine.send(Send { queue, messages: vec![message] }).await.expect("it is accepted").remove(0)
+    house
+        .engine
+        .send(Send { queue, messages: vec![message], receipts: FirstReceipts::Told })
+        .await
+        .expect("it is accepted")
+        .remove(0)
 }
 
 #[tokio::test]
@@ -77,7 +82,7 @@ async fn the_receipt_of_a_send_deletes_on_a_standard_queue_and_not_on_a_fifo_que
     let house = House::open().await;
     let queue = house.queue("orders", Policy::standard()).await;
     let sent = send(&house, queue.id, Content { body: Bytes::from_static(b"m"), ..Content::default() }).await;
-    let handle = STANDARD.encode(sent.token.to_bytes());
+    let handle = STANDARD.encode(sent.token.expect("it was asked for").to_bytes());
     house.change("orders", &handle, 600).await.ok();
     house.delete("orders", &handle).await.ok();
     assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
@@ -87,9 +92,12 @@ async fn the_receipt_of_a_send_deletes_on_a_standard_queue_and_not_on_a_fifo_que
         deduplication: Some(DeduplicationId("1".into())),
         ..NewMessage::text(house.engine.message_id(), "m")
     };
-    let sent =
-        house.engine.send(Send { queue: queue.id, messages: vec![message] }).await.expect("it is accepted");
-    let handle = STANDARD.encode(sent[0].token.to_bytes());
+    let sent = house
+        .engine
+        .send(Send { queue: queue.id, messages: vec![message], receipts: FirstReceipts::Told })
+        .await
+        .expect("it is accepted");
+    let handle = STANDARD.encode(sent[0].token.expect("it was asked for").to_bytes());
     house.delete("strict", &handle).await.is_invalid(&format!(
         "Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."
     ));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kew_core::command::{Ack, Lease, Send};
+use kew_core::command::{Ack, FirstReceipts, Lease, Send};
 use kew_core::{
     Command, DeduplicationId, GroupId, MessageId, NewMessage, Outcome, Queue, QueueId, ReceiptRule, Text,
     Timestamp,
@@ -137,7 +137,11 @@ fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), St
             deduplication: is_fifo.then(|| DeduplicationId(Text::from("after the crash"))),
             ..NewMessage::text(MessageId::from_chance(77), "after the crash")
         };
-        let sent = ask(store, now, Command::Send(Send { queue: queue.id, messages: vec![fresh] }))?;
+        let sent = ask(
+            store,
+            now,
+            Command::Send(Send { queue: queue.id, messages: vec![fresh], receipts: FirstReceipts::Told }),
+        )?;
         if !matches!(&sent, Outcome::Sent(sent) if !sent[0].duplicate) {
             return Err(format!("a fresh send was none: {sent:?}"));
         }
@@ -170,7 +174,11 @@ fn repeat_a_send(store: &LogStore, messages: &Messages, queue: &Queue, now: Time
         deduplication: Some(DeduplicationId(text("deduplication"))),
         ..NewMessage::text(MessageId::from_chance(78), "again")
     };
-    let sent = ask(store, now, Command::Send(Send { queue: queue.id, messages: vec![again] }))?;
+    let sent = ask(
+        store,
+        now,
+        Command::Send(Send { queue: queue.id, messages: vec![again], receipts: FirstReceipts::Told }),
+    )?;
     match &sent {
         Outcome::Sent(sent) if sent[0].duplicate => Ok(()),
         _ => Err(format!("law 5: {line} was forgotten: {sent:?}")),
@@ -220,7 +228,10 @@ pub fn refuses(rig: &Rig) -> Result<(), String> {
     };
     let Some(queue) = queues.iter().find(|queue| !queue.policy.kind.is_fifo()) else { return Ok(()) };
     let messages = vec![NewMessage::text(MessageId::from_chance(79), "too late")];
-    let answer = rig.store.step(Timestamp(0), &Command::Send(Send { queue: queue.id, messages }));
+    let answer = rig.store.step(
+        Timestamp(0),
+        &Command::Send(Send { queue: queue.id, messages, receipts: FirstReceipts::Told }),
+    );
     rig.store.commit();
     match block_on(answer) {
         Err(StoreError::FailStopped { .. }) => Ok(()),

@@ -100,7 +100,7 @@ fn burst(drive: Drive) -> (SimDisk, Asked, [QueueId; 3], Command) {
     let used = much - disk.free_space().unwrap();
     disk.set_capacity(Some(used));
     asked.later(Duration::from_secs(31));
-    let tokens = sent.iter().map(|sent| sent.token).collect();
+    let tokens = sent.iter().filter_map(|sent| sent.token).collect();
     (disk, asked, [dead, plain, junk], acking(junk, tokens))
 }
 

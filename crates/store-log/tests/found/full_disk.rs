@@ -23,7 +23,7 @@ fn full(capacity: u64, left: u64) -> (SimDisk, Asked, QueueId, Vec<LeaseToken>) 
     let mut tokens = Vec::new();
     loop {
         match asked.try_send(queue, asked.message(&body)) {
-            Ok(sent) => tokens.push(sent.token),
+            Ok(sent) => tokens.extend(sent.token),
             Err(error) => {
                 assert_eq!(error, StoreError::NoSpace);
                 break;

@@ -10,7 +10,7 @@ mod small;
 
 use std::sync::Arc;
 
-use kew_core::command::{Ack, Lease, Send};
+use kew_core::command::{Ack, FirstReceipts, Lease, Send};
 use kew_core::outcome::Sent;
 use kew_core::{
     Carries, Command, DeadLetterAction, DeadLetterRule, LeaseToken, NewMessage, Outcome, Policy, QueueId,
@@ -37,7 +37,7 @@ fn leased_once() -> Policy {
 
 fn send_many(asked: &Asked, queue: QueueId, bodies: impl IntoIterator<Item = String>) -> Vec<Sent> {
     let messages: Vec<NewMessage> = bodies.into_iter().map(|body| asked.message(&body)).collect();
-    match asked.ask(Command::Send(Send { queue, messages })) {
+    match asked.ask(Command::Send(Send { queue, messages, receipts: FirstReceipts::Told })) {
         Outcome::Sent(sent) => sent,
         other => panic!("{other:?}"),
     }
@@ -49,7 +49,7 @@ fn acking(queue: QueueId, tokens: Vec<LeaseToken>) -> Command {
 
 /// Sends messages and deletes them at once.
 fn pass_through(asked: &Asked, queue: QueueId, bodies: impl IntoIterator<Item = String>) {
-    let tokens = send_many(asked, queue, bodies).iter().map(|sent| sent.token).collect();
+    let tokens = send_many(asked, queue, bodies).iter().filter_map(|sent| sent.token).collect();
     asked.ask(acking(queue, tokens));
 }
 

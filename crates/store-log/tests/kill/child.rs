@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use kew_core::command::{Ack, CreateQueue, Lease, Release, Send};
+use kew_core::command::{Ack, CreateQueue, FirstReceipts, Lease, Release, Send};
 use kew_core::outcome::Leased;
 use kew_core::{
     AccountId, Carries, Command, DeadLetterAction, DeadLetterRule, DeduplicationId, GroupId, LeaseTerms,
@@ -106,7 +106,9 @@ fn send_plain(store: &LogStore, [queue, dead]: [QueueId; 2], round: u64, thread:
             NewMessage::text(MessageId::from_chance(u128::from(number)), padded)
         };
         let messages = bodies.iter().map(message).collect();
-        let Outcome::Sent(sent) = ask(store, Command::Send(Send { queue, messages })) else {
+        let Outcome::Sent(sent) =
+            ask(store, Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
+        else {
             panic!("no send")
         };
         for (body, sent) in bodies.iter().zip(sent) {
@@ -191,7 +193,7 @@ fn send_row(store: &LogStore, queue: QueueId, round: u64) {
             deduplication: Some(DeduplicationId(Text::from(body.clone()))),
             ..NewMessage::text(MessageId::from_chance(u128::from(number)), body.clone())
         };
-        let send = Send { queue, messages: vec![message] };
+        let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Told };
         let Outcome::Sent(sent) = ask(store, Command::Send(send)) else { panic!("no send") };
         tell(&format!("row {body} {} g{group}", sent[0].sequence.0));
     }

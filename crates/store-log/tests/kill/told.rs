@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use kew_core::command::{Lease, Send};
+use kew_core::command::{FirstReceipts, Lease, Send};
 use kew_core::{
     Command, DeduplicationId, GroupId, LeaseTerms, MessageId, NewMessage, Outcome, QueueId, Text, Timestamp,
 };
@@ -216,7 +216,8 @@ impl Told {
                 deduplication: Some(DeduplicationId(Text::from(id.as_str()))),
                 ..NewMessage::text(MessageId::from_chance(1), "again")
             };
-            let send = Command::Send(Send { queue: row, messages: vec![message] });
+            let send =
+                Command::Send(Send { queue: row, messages: vec![message], receipts: FirstReceipts::Told });
             match ask(store, now, send)? {
                 Outcome::Sent(sent) if sent[0].duplicate => {}
                 other => return Err(format!("law 5: {id} was forgotten: {other:?}")),

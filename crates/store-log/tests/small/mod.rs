@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kew_core::command::{Ack, CreateQueue, Lease, PutDocuments, Send};
+use kew_core::command::{Ack, CreateQueue, FirstReceipts, Lease, PutDocuments, Send};
 use kew_core::outcome::{Leased, Sent};
 use kew_core::{
     AccountId, Carries, Command, DeadLetterAction, DeadLetterRule, DeduplicationId, DocumentKey, Entropy,
@@ -104,7 +104,11 @@ impl Asked {
     }
 
     pub fn try_send(&self, queue: QueueId, message: NewMessage) -> Result<Sent, StoreError> {
-        match self.try_ask(Command::Send(Send { queue, messages: vec![message] }))? {
+        match self.try_ask(Command::Send(Send {
+            queue,
+            messages: vec![message],
+            receipts: FirstReceipts::Told,
+        }))? {
             Outcome::Sent(mut sent) => Ok(sent.remove(0)),
             other => panic!("{other:?}"),
         }

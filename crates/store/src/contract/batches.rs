@@ -1,6 +1,6 @@
 //! How much one reply holds, and many steps in one commit.
 
-use kew_core::command::{Lease, Send};
+use kew_core::command::{FirstReceipts, Lease, Send};
 use kew_core::{Command, Outcome};
 
 use super::Factory;
@@ -39,7 +39,7 @@ pub fn eight_mebibytes_of_bodies_fill_a_reply(factory: &dyn Factory) {
 pub fn steps_of_one_commit_see_each_other_in_order(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.standard();
-    let send = |messages| Command::Send(Send { queue, messages });
+    let send = |messages| Command::Send(Send { queue, messages, receipts: FirstReceipts::Told });
     let first = send(vec![stage.message("a")]);
     let second = send(vec![stage.message("b")]);
     let lease = Command::Lease(stage.asking(queue, 1, seconds(30)));
@@ -62,7 +62,7 @@ pub fn refused_step_harms_no_other_of_its_commit(factory: &dyn Factory) {
     let queue = stage.standard();
     let message = stage.message("a");
     let now = stage.now();
-    let fine = stage.store().step(now, &Command::Send(Send { queue, messages: vec![message] }));
+    let fine = stage.store().step(now, &Command::Send(Send { queue, messages: vec![message], receipts: FirstReceipts::Told }));
     let refused = stage.store().step(now, &Command::Counts(kew_core::QueueId(404)));
     stage.store().commit();
     assert!(block_on(refused).is_err());

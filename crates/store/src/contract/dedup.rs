@@ -1,6 +1,6 @@
 //! Deduplication: one message per id and window.
 
-use kew_core::command::{Purge, Send};
+use kew_core::command::{FirstReceipts, Purge, Send};
 use kew_core::{
     Command, DeduplicationScope, NewMessage, Outcome, Policy, QueueId, QueueKind, RuleError, outcome::Sent,
 };
@@ -113,7 +113,7 @@ pub fn fifo_demands_an_id_and_standard_refuses_one(factory: &dyn Factory) {
     let (standard, fifo) = (stage.standard(), stage.fifo());
     let hash_only = NewMessage { content_hash: id("hash"), deduplication: None, ..stage.grouped("g", "a") };
     let with_id = NewMessage { group: None, ..stage.grouped("g", "a") };
-    let send = |queue, message| Command::Send(Send { queue, messages: vec![message] });
+    let send = |queue, message| Command::Send(Send { queue, messages: vec![message], receipts: FirstReceipts::Told });
     assert_eq!(stage.refused(send(fifo, hash_only)), RuleError::DeduplicationMissing);
     assert_eq!(stage.refused(send(standard, with_id)), RuleError::DeduplicationNotAllowed);
 }

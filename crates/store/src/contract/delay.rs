@@ -1,6 +1,6 @@
 //! Delays of new messages.
 
-use kew_core::command::{Send, View};
+use kew_core::command::{FirstReceipts, Send, View};
 use kew_core::{Command, Expiry, NewMessage, Policy, RuleError, State};
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ pub fn fifo_takes_no_delay_for_one_message_but_zero(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.named("q", Policy { delay: seconds(10), ..Policy::fifo() });
     let own = NewMessage { delay: Some(seconds(2)), ..stage.grouped("g", "own") };
-    let send = Send { queue, messages: vec![own] };
+    let send = Send { queue, messages: vec![own], receipts: FirstReceipts::Told };
     assert_eq!(stage.refused(Command::Send(send)), RuleError::DelayNotAllowed);
     let zero = NewMessage { delay: Some(seconds(0)), ..stage.grouped("g", "zero") };
     assert_eq!(

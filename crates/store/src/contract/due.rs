@@ -1,6 +1,6 @@
 //! When something happens by itself, and who is told that messages became available.
 
-use kew_core::command::{Extend, Lease, Release, Send};
+use kew_core::command::{FirstReceipts, Extend, Lease, Release, Send};
 use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
 
 use super::Factory;
@@ -55,9 +55,9 @@ pub fn send_frees_its_queue(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let (queue, other) = (stage.standard(), stage.fifo());
     let message = stage.message("a");
-    assert_eq!(freed(&stage, Command::Send(Send { queue, messages: vec![message] })), [queue]);
+    assert_eq!(freed(&stage, Command::Send(Send { queue, messages: vec![message], receipts: FirstReceipts::Told })), [queue]);
     let message = stage.grouped("g", "a");
-    assert_eq!(freed(&stage, Command::Send(Send { queue: other, messages: vec![message] })), [other]);
+    assert_eq!(freed(&stage, Command::Send(Send { queue: other, messages: vec![message], receipts: FirstReceipts::Told })), [other]);
 }
 
 pub fn ends_of_leases_and_delays_free_their_queues_whoever_asks(factory: &dyn Factory) {

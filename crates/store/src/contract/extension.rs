@@ -5,7 +5,7 @@ use kew_core::outcome::Extended;
 use kew_core::{Content, ContentType, LeaseTerms, ReceiptRule, RuleError, Timestamp, WhenFree};
 
 use super::Factory;
-use super::stage::{Stage, bodies, body, seconds};
+use super::stage::{Stage, bodies, body, seconds, first_receipt};
 
 fn until(extended: Result<Extended, RuleError>) -> Timestamp {
     match extended {
@@ -150,7 +150,7 @@ pub fn free_message_is_hidden_for_who_wants_it_hidden(factory: &dyn Factory) {
     let sent = stage.send_text(queue, &["a", "b"]);
     let leased = stage.lease_one(queue);
     stage.at(leased.until);
-    for (token, attempts) in [(leased.token, 1), (sent[1].token, 0)] {
+    for (token, attempts) in [(leased.token, 1), (first_receipt(&sent[1]), 0)] {
         let hiding = Extend { when_free: WhenFree::Hide, ..Stage::extending(token, seconds(50_000)) };
         assert_eq!(until(stage.extend_as(hiding)), stage.now().plus(seconds(50_000)));
         let hidden = stage.peek(queue, kew_core::command::View::Leased);
@@ -169,7 +169,7 @@ pub fn hidden_and_renewed_message_returns_behind(factory: &dyn Factory) {
     stage.pass(seconds(1));
     stage.send_text(queue, &["b"]);
     let hiding =
-        Extend { when_free: WhenFree::Hide, renew: true, ..Stage::extending(first.token, seconds(5)) };
+        Extend { when_free: WhenFree::Hide, renew: true, ..Stage::extending(first_receipt(&first), seconds(5)) };
     assert!(stage.extend_as(hiding).is_ok());
     stage.pass(seconds(5));
     assert_eq!(stage.leased_bodies(queue), ["b", "a"]);

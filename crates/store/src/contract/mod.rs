@@ -138,6 +138,7 @@ macro_rules! contract_tests {
         $crate::contract_tests! { @topic $factory, receipts:
             acked_message_never_comes_back,
             any_receipt_counts_for_who_asks_no_more,
+            receipts_of_a_send_are_told_only_to_who_asks_and_count_either_way,
             current_receipt_outlives_its_lease_until_the_next_one,
             unexpired_receipt_counts_through_the_last_millisecond,
             new_lease_in_the_last_millisecond_voids_the_old_receipt,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{
+use kew_core::command::{FirstReceipts, 
     Ack, CreateQueue, DeleteQueue, Extend, Identify, MoveChosen, Peek, Purge, Release, Send, StartMove, UpdateQueue,
     View, Withdraw,
 };
@@ -12,7 +12,7 @@ use kew_core::{
 };
 
 use super::Factory;
-use super::stage::{Stage, dead_letters, expect_queue, seconds};
+use super::stage::{Stage, dead_letters, expect_queue, seconds, first_receipt};
 
 pub fn new_queue_has_version_one_and_the_instant_it_was_made(factory: &dyn Factory) {
     let stage = Stage::new(factory);
@@ -152,7 +152,7 @@ pub fn number_of_a_deleted_queue_is_never_given_again(factory: &dyn Factory) {
     let again = stage.named("orders", Policy::standard());
     assert!(again > queue);
     stage.send_text(again, &["new"]);
-    let ack = Ack { queue: again, receipt: ReceiptRule::Any, tokens: vec![sent.token] };
+    let ack = Ack { queue: again, receipt: ReceiptRule::Any, tokens: vec![first_receipt(&sent)] };
     assert_eq!(stage.step(Command::Ack(ack)), Outcome::Acked(vec![Err(RuleError::TokenOfOtherQueue)]));
     assert_eq!(stage.leased_bodies(again), ["new"]);
 }
@@ -164,7 +164,7 @@ pub fn nothing_can_be_done_in_a_queue_that_does_not_exist(factory: &dyn Factory)
     let commands = [
         Command::UpdateQueue(Stage::update(queue)),
         Command::DeleteQueue(DeleteQueue { queue, if_version: None }),
-        Command::Send(Send { queue, messages: Vec::new() }),
+        Command::Send(Send { queue, messages: Vec::new(), receipts: FirstReceipts::Told }),
         Command::Lease(stage.asking(queue, 1, seconds(1))),
         Command::Withdraw(Withdraw { queue, tokens: Vec::new() }),
         Command::Ack(Ack { queue, receipt: ReceiptRule::Any, tokens: Vec::new() }),

@@ -1,10 +1,10 @@
 //! Which receipts still count, for whom.
 
-use kew_core::command::{Ack, View};
+use kew_core::command::{Ack, FirstReceipts, Send, View};
 use kew_core::{Command, LeaseToken, Outcome, ReceiptRule, RuleError, Sequence};
 
 use super::Factory;
-use super::stage::{Stage, seconds};
+use super::stage::{Stage, seconds, first_receipt};
 
 const ANY: ReceiptRule = ReceiptRule::Any;
 const CURRENT: ReceiptRule = ReceiptRule::Current;
@@ -30,8 +30,19 @@ pub fn any_receipt_counts_for_who_asks_no_more(factory: &dyn Factory) {
     stage.pass(seconds(5));
     stage.lease(queue, 2);
     assert_eq!(stage.ack_by(ANY, old), Ok(()));
-    assert_eq!(stage.ack_by(ANY, sent[1].token), Ok(()));
+    assert_eq!(stage.ack_by(ANY, first_receipt(&sent[1])), Ok(()));
     assert_eq!(stage.figures(queue), (0, 0, 0));
+}
+
+pub fn receipts_of_a_send_are_told_only_to_who_asks_and_count_either_way(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.standard();
+    let messages = vec![stage.message("a")];
+    let send = Send { queue, messages, receipts: FirstReceipts::Untold };
+    let Outcome::Sent(sent) = stage.step(Command::Send(send)) else { panic!("a send is expected") };
+    assert_eq!(sent[0].token, None);
+    let (_, token) = stage.peek_as(Stage::looking(queue, View::Ready)).remove(0);
+    assert_eq!(stage.ack_by(CURRENT, token), Ok(()));
 }
 
 pub fn current_receipt_outlives_its_lease_until_the_next_one(factory: &dyn Factory) {
@@ -39,13 +50,13 @@ pub fn current_receipt_outlives_its_lease_until_the_next_one(factory: &dyn Facto
     let queue = stage.standard();
     let sent = stage.send_text(queue, &["a", "b"]);
     let first = stage.lease_for(queue, 1, seconds(1))[0].token;
-    assert_eq!(stage.ack_by(CURRENT, sent[0].token), Err(RuleError::TokenStale));
+    assert_eq!(stage.ack_by(CURRENT, first_receipt(&sent[0])), Err(RuleError::TokenStale));
     stage.pass(seconds(5));
     let second = stage.lease_for(queue, 1, seconds(1))[0].token;
     assert_eq!(stage.ack_by(CURRENT, first), Err(RuleError::TokenStale));
     stage.pass(seconds(5));
     assert_eq!(stage.ack_by(CURRENT, second), Ok(()));
-    assert_eq!(stage.ack_by(CURRENT, sent[1].token), Ok(()), "a send's receipt counts until the first lease");
+    assert_eq!(stage.ack_by(CURRENT, first_receipt(&sent[1])), Ok(()), "a send's receipt counts until the first lease");
 }
 
 pub fn unexpired_receipt_counts_through_the_last_millisecond(factory: &dyn Factory) {
@@ -85,9 +96,9 @@ pub fn send_receipt_of_a_fifo_message_never_counts_before_a_lease(factory: &dyn 
     let mut stage = Stage::new(factory);
     let queue = stage.fifo();
     let sent = stage.send_groups(queue, &["g-1"]).remove(0);
-    assert_eq!(stage.ack_by(ANY, sent.token), Err(RuleError::TokenStale));
-    assert_eq!(stage.ack_by(CURRENT, sent.token), Err(RuleError::TokenStale));
-    assert_eq!(stage.ack_by(UNEXPIRED, sent.token), Err(RuleError::LeaseEnded));
+    assert_eq!(stage.ack_by(ANY, first_receipt(&sent)), Err(RuleError::TokenStale));
+    assert_eq!(stage.ack_by(CURRENT, first_receipt(&sent)), Err(RuleError::TokenStale));
+    assert_eq!(stage.ack_by(UNEXPIRED, first_receipt(&sent)), Err(RuleError::LeaseEnded));
     assert_eq!(stage.leased_bodies(queue), ["g-1"]);
 }
 

@@ -4,7 +4,7 @@ use kew_core::command::Lease;
 use kew_core::{LeaseTerms, Return, RuleError};
 
 use super::Factory;
-use super::stage::{Stage, bodies, seconds};
+use super::stage::{Stage, bodies, seconds, first_receipt};
 
 pub fn shows_the_message_at_once(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
@@ -35,7 +35,7 @@ pub fn needs_a_running_lease(factory: &dyn Factory) {
     let queue = stage.standard();
     let sent = stage.send_text(queue, &["a", "b"]);
     let leased = stage.lease_one(queue);
-    assert_eq!(stage.release(sent[1].token, seconds(0)), Err(RuleError::LeaseEnded));
+    assert_eq!(stage.release(first_receipt(&sent[1]), seconds(0)), Err(RuleError::LeaseEnded));
     assert!(stage.release(leased.token, seconds(5)).is_ok());
     assert_eq!(stage.release(leased.token, seconds(0)), Err(RuleError::LeaseEnded));
     stage.pass(seconds(100));

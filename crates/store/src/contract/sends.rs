@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use kew_core::command::Send;
+use kew_core::command::{FirstReceipts, Send};
 use kew_core::{Command, Content, ContentType, Expiry, NewMessage, Policy, ReceiptRule, RuleError, State};
 
 use super::Factory;
-use super::stage::{Stage, group, seconds};
+use super::stage::{Stage, group, seconds, first_receipt};
 
 pub fn message_is_leased_as_it_was_sent(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
@@ -67,7 +67,7 @@ pub fn one_message_that_may_not_be_sent_holds_all_of_them_back(factory: &dyn Fac
     let queue = stage.fifo();
     let fine = stage.grouped("g", "fine");
     let groupless = NewMessage { group: None, ..stage.grouped("g", "groupless") };
-    let send = Send { queue, messages: vec![fine, groupless] };
+    let send = Send { queue, messages: vec![fine, groupless], receipts: FirstReceipts::Told };
     assert_eq!(stage.refused(Command::Send(send)), RuleError::GroupMissing);
     assert_eq!(stage.figures(queue), (0, 0, 0));
     assert_eq!(stage.send_groups(queue, &["g-next"])[0].sequence.0, 1);
@@ -97,9 +97,9 @@ pub fn every_send_has_a_receipt_of_its_own(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.standard();
     let sent = stage.send_text(queue, &["a", "b", "c"]);
-    let receipts: BTreeSet<_> = sent.iter().map(|sent| sent.token).collect();
+    let receipts: BTreeSet<_> = sent.iter().map(first_receipt).collect();
     assert_eq!(receipts.len(), 3);
-    assert_eq!(stage.ack_by(ReceiptRule::Current, sent[1].token), Ok(()));
+    assert_eq!(stage.ack_by(ReceiptRule::Current, first_receipt(&sent[1])), Ok(()));
     assert_eq!(stage.leased_bodies(queue), ["a", "c"]);
 }
 

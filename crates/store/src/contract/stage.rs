@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{
-    Ack, CreateQueue, Extend, Extension, Lease, Peek, Release, Send, UpdateQueue, View, Withdraw,
+    Ack, CreateQueue, Extend, Extension, FirstReceipts, Lease, Peek, Release, Send, UpdateQueue, View,
+    Withdraw,
 };
 use kew_core::outcome::{Extended, Leased, Sent};
 use kew_core::{
@@ -161,7 +162,7 @@ impl<'a> Stage<'a> {
     }
 
     pub fn send_all(&self, queue: QueueId, messages: Vec<NewMessage>) -> Vec<Sent> {
-        match self.step(Command::Send(Send { queue, messages })) {
+        match self.step(Command::Send(Send { queue, messages, receipts: FirstReceipts::Told })) {
             Outcome::Sent(sent) => sent,
             other => panic!("sends are expected: {other:?}"),
         }
@@ -344,4 +345,9 @@ pub(super) fn group(name: &str) -> Option<GroupId> {
 
 pub(super) fn id(text: &str) -> Option<DeduplicationId> {
     Some(DeduplicationId(Text::from(text)))
+}
+
+/// The receipt a message has from its send.
+pub fn first_receipt(sent: &Sent) -> LeaseToken {
+    sent.token.expect("the stage asks for receipts")
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::{
-    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension, History, Identify, Lease,
-    ListMoves, MoveChosen, OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove,
-    UpdateQueue, View, Withdraw,
+    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, Extension, FirstReceipts, History,
+    Identify, Lease, ListMoves, MoveChosen, OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners,
+    Send, StartMove, UpdateQueue, View, Withdraw,
 };
 use kew_core::event::Tag;
 use kew_core::queue::DOCUMENT_BYTES_MAX;
@@ -324,7 +324,11 @@ impl Generator {
         }
         let count = 1 + self.random.below(if crowd { 25 } else { 4 });
         let messages = (0..count).map(|_| self.message(fifo)).collect();
-        Some(Command::Send(Send { queue, messages }))
+        Some(Command::Send(Send { queue, messages, receipts: self.receipts() }))
+    }
+
+    fn receipts(&mut self) -> FirstReceipts {
+        if self.random.chance(80) { FirstReceipts::Told } else { FirstReceipts::Untold }
     }
 
     /// The same id again, at the instant that decides whether it counts as the same.
@@ -332,7 +336,7 @@ impl Generator {
         let mut message = self.message(true);
         message.deduplication = Some(identity.id.clone());
         message.group = identity.group.clone().or(message.group);
-        Command::Send(Send { queue, messages: vec![message] })
+        Command::Send(Send { queue, messages: vec![message], receipts: FirstReceipts::Told })
     }
 
     fn lease(&mut self, run: &Run<'_>) -> Option<Command> {

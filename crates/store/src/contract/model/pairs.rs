@@ -55,7 +55,11 @@ impl Pairs {
     }
 
     fn sent(&mut self, expected: &Sent, got: Sent) -> Sent {
-        Sent { id: self.id(expected.id, got.id), token: self.token(&expected.token, got.token), ..got }
+        Sent {
+            id: self.id(expected.id, got.id),
+            token: expected.token.as_ref().zip(got.token).map(|(expected, got)| self.token(expected, got)),
+            ..got
+        }
     }
 
     fn leased(&mut self, expected: &Leased, got: Leased) -> Leased {
@@ -119,7 +123,9 @@ pub(super) fn compared(outcome: Outcome) -> Outcome {
 /// The receipts an outcome gave out, each with its place in the outcome.
 pub(super) fn tokens_of(outcome: &Outcome) -> Vec<(usize, LeaseToken)> {
     match outcome {
-        Outcome::Sent(sent) => sent.iter().map(|sent| sent.token).enumerate().collect(),
+        Outcome::Sent(sent) => {
+            sent.iter().enumerate().filter_map(|(place, sent)| Some((place, sent.token?))).collect()
+        }
         Outcome::Leased(leased) => leased.iter().map(|leased| leased.token).enumerate().collect(),
         Outcome::Peeked(peeked) => peeked.iter().map(|(_, token)| *token).enumerate().collect(),
         Outcome::Extended(extended) => {

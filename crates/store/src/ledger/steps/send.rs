@@ -1,6 +1,6 @@
 //! Sending.
 
-use kew_core::command::Send;
+use kew_core::command::{FirstReceipts, Send};
 use kew_core::outcome::Sent;
 use kew_core::rules::dedup::Identity;
 use kew_core::rules::{dedup, delay, retention};
@@ -48,8 +48,15 @@ impl<S: Shelf> Ledger<S> {
                 checked.away = self.put_away(now, &queue, epoch, checked)?;
             }
         }
-        let sent = checked.iter().map(|checked| self.send_one(now, &queue, epoch, checked));
-        Ok(Outcome::Sent(sent.collect()))
+        let mut sent: Vec<Sent> =
+            checked.iter().map(|checked| self.send_one(now, &queue, epoch, checked)).collect();
+        if command.receipts == FirstReceipts::Told {
+            for sent in &mut sent {
+                let nonce = self.key.first_nonce(queue.id, sent.sequence);
+                sent.token = Some(self.key.seal(queue.id, sent.sequence, nonce));
+            }
+        }
+        Ok(Outcome::Sent(sent))
     }
 
     fn send_one(&mut self, now: Timestamp, queue: &Queue, epoch: u32, checked: &Checked<'_>) -> Sent {
@@ -64,11 +71,7 @@ impl<S: Shelf> Ledger<S> {
                 sent_at: now,
                 visible_at: now,
                 expires_at: None,
-                token: self.key.seal(
-                    queue.id,
-                    first.sequence,
-                    self.key.first_nonce(queue.id, first.sequence),
-                ),
+                token: None,
                 duplicate: true,
             };
         }
@@ -95,7 +98,7 @@ impl<S: Shelf> Ledger<S> {
             sent_at: now,
             visible_at: checked.visible_at,
             expires_at: retention::expires_at(now, message.expiry, queue.policy.retention),
-            token: self.key.seal(queue.id, sequence, self.key.first_nonce(queue.id, sequence)),
+            token: None,
             duplicate: false,
         }
     }
