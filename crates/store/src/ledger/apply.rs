@@ -168,6 +168,8 @@ impl<S: Shelf> Ledger<S> {
             origin: sent.origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
             moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
+        // One that is hidden may have to be dealt out again before it shows.
+        let next = if item.visible_at > at { at } else { item.expires_at(book.queue.policy.retention) };
         book.enter(item, at);
         if let Some(identity) = sent.identity {
             let first = First { at, id: sent.id, sequence: sent.sequence };
@@ -177,7 +179,7 @@ impl<S: Shelf> Ledger<S> {
         let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
         self.history.push(at, sent.queue, sent.sequence, kind);
         self.free(sent.queue);
-        self.changed(sent.queue);
+        self.changed_until(sent.queue, next);
     }
 
     fn apply_leased(&mut self, at: Timestamp, leased: &Leased<'_>) {
@@ -217,7 +219,7 @@ impl<S: Shelf> Ledger<S> {
         if let Some(attempt) = leased.attempt {
             book.remember_attempt(attempt, at, leased.taken.iter().map(|(sequence, _)| *sequence).collect());
         }
-        self.changed(leased.queue);
+        self.changed_until(leased.queue, leased.until);
     }
 
     pub(super) fn apply_repeated(
@@ -256,6 +258,17 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.vacate(item.place());
         self.history.push(at, queue, sequence, kind);
         Some(item)
+    }
+
+    /// The same, where nothing but `next` may have become due.
+    fn changed_until(&mut self, queue: QueueId, next: Timestamp) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        if !std::mem::replace(&mut book.changed, true) {
+            self.dirty.insert(queue);
+        }
+        if next < book.registered {
+            list(&mut self.due, book);
+        }
     }
 
     fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Item> {
