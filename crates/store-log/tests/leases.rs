@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use kew_core::command::{Ack, Extend, Extension, Lease, Send};
+use kew_core::command::{Ack, Extend, Extension, FirstReceipts, Lease, Send};
 use kew_core::outcome::Leased;
 use kew_core::{
     Carries, Command, Content, DeadLetterAction, DeadLetterRule, LeaseToken, Outcome, Policy, QueueId,
@@ -39,11 +39,11 @@ fn is_told(answer: &mut Submission) -> bool {
 
 fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
     let messages = vec![asked.message(body)];
-    asked.store.step(asked.now, Command::Send(Send { queue, messages }))
+    asked.store.step(asked.now, &Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
 }
 
 fn leasing(asked: &Asked, queue: QueueId, max: u32) -> Submission {
-    asked.store.step(asked.now, Command::Lease(Lease::of(queue, max, asked.now)))
+    asked.store.step(asked.now, &Command::Lease(Lease::of(queue, max, asked.now)))
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn lease_of_a_content_that_was_replaced_waits_until_that_is_synced() {
     let asked = opened(&SimDisk::new());
     let queue = asked.queue("plain", Policy::standard());
     let sent = asked.send(queue, "old");
-    asked.store.step(asked.now, rewriting(queue, sent.token, "new"));
+    asked.store.step(asked.now, &rewriting(queue, sent.token.expect("it was asked for"), "new"));
     asked.store.write();
     let mut leased = leasing(&asked, queue, 1);
     asked.store.write();
@@ -100,7 +100,7 @@ fn lease_of_a_dead_letter_waits_until_its_move_is_synced() {
     asked.send(plain, "a letter");
     assert_eq!(asked.lease(plain, 1).len(), 1);
     asked.later(Duration::from_secs(31));
-    asked.store.step(asked.now, Command::Counts(plain));
+    asked.store.step(asked.now, &Command::Counts(plain));
     let mut leased = leasing(&asked, dead, 1);
     asked.store.write();
     assert!(!is_told(&mut leased));
@@ -117,7 +117,7 @@ fn lease_on_a_fifo_queue_waits_for_every_earlier_sync() {
     }
     let first = asked.lease(row, 1);
     let tokens = vec![first[0].token];
-    asked.store.step(asked.now, Command::Ack(Ack { queue: row, receipt: ReceiptRule::Any, tokens }));
+    asked.store.step(asked.now, &Command::Ack(Ack { queue: row, receipt: ReceiptRule::Any, tokens }));
     asked.store.write();
     // A power cut now would bring the first one back: nobody may hold the second.
     let mut second = leasing(&asked, row, 1);
@@ -233,8 +233,14 @@ fn no_power_cut_takes_a_message_that_somebody_was_given() {
                     } else {
                         asked.message(&body)
                     };
-                    let send =
-                        asked.store.step(asked.now, Command::Send(Send { queue, messages: vec![message] }));
+                    let send = asked.store.step(
+                        asked.now,
+                        &Command::Send(Send {
+                            queue,
+                            messages: vec![message],
+                            receipts: FirstReceipts::Told,
+                        }),
+                    );
                     assert!(send.peek().is_some(), "a send was refused");
                 }
                 4..=7 => waiting.push(leasing(&asked, queue, 2)),
@@ -243,14 +249,14 @@ fn no_power_cut_takes_a_message_that_somebody_was_given() {
                     for (queue, leased) in holding.drain(..) {
                         held.acked.insert(version_of(&leased).0);
                         let ack = Ack { queue, receipt: ReceiptRule::Any, tokens: vec![leased.token] };
-                        asked.store.step(asked.now, Command::Ack(ack));
+                        asked.store.step(asked.now, &Command::Ack(ack));
                     }
                 }
                 10 => {
                     if let Some((queue, leased)) = holding.pop() {
                         let (number, version) = version_of(&leased);
                         let body = format!("m{number}v{}", version + 1);
-                        asked.store.step(asked.now, rewriting(queue, leased.token, &body));
+                        asked.store.step(asked.now, &rewriting(queue, leased.token, &body));
                     }
                 }
                 _ if chance.bits().is_multiple_of(4) => asked.later(Duration::from_secs(31)),
