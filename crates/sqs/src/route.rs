@@ -95,6 +95,39 @@ fn not_valid(name: &str) -> WireError {
 /// The path of a queue's URL, when the request was sent to one.
 pub(crate) fn queue_path(request: &Request) -> Option<&str> {
     let path = request.uri.path();
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    (parts.next().is_some() && parts.next().is_some()).then_some(path)
+    names_queue(path).then_some(path)
+}
+
+/// Whether a path ends in two parts that mean themselves. Signatures cover a path without its dots and doubled slashes,
+/// so one that needs them could be made to mean another queue than the one that was signed.
+fn names_queue(path: &str) -> bool {
+    let means_itself = |part: &str| !matches!(part, "" | "." | "..");
+    let mut parts = path.strip_suffix('/').unwrap_or(path).rsplit('/');
+    parts.next().is_some_and(means_itself) && parts.next().is_some_and(means_itself)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queues_path_ends_in_two_parts_that_mean_themselves() {
+        for path in ["/000000000000/orders", "/000000000000/orders/", "//000000000000/orders", "/queue/0/o"] {
+            assert!(names_queue(path), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "//",
+            "/orders",
+            "/000000000000//orders",
+            "/000000000000/./orders",
+            "/000000000000/x/../orders",
+            "/000000000000/orders/.",
+            "/000000000000/orders/x/..",
+            "/000000000000/orders//",
+        ] {
+            assert!(!names_queue(path), "{path}");
+        }
+    }
 }

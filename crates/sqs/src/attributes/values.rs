@@ -49,7 +49,7 @@ impl Occasion {
 
 /// Whether attributes ask for a FIFO queue.
 pub(crate) fn wants_fifo(given: &Pairs<'_>) -> bool {
-    given.last(Attribute::FifoQueue.name()).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    given.value(Attribute::FifoQueue.name()).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
 /// All settings given, or the first fault.

@@ -1,14 +1,18 @@
 //! Maps of texts, in the order they were written.
 //!
 //! The order matters: of several faults in one request the first is told. Of a name that comes twice the last value
-//! counts, which is what applying pairs one after the other comes to.
+//! counts, as in any JSON object. More names than any map of an action may have are not kept: enough are, that such a
+//! map is refused.
 
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::Text;
+
+/// Names that are kept: more than a queue has attributes, and more than it may have tags.
+const NAMES_MAX: usize = 64;
 
 /// Names and values. A `null` value counts as absent.
 #[derive(Debug, Default)]
@@ -25,9 +29,9 @@ impl Pairs<'_> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The value that counts under a name.
-    pub(crate) fn last(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(each, _)| **each == *name).map(|(_, value)| &**value)
+    /// The value under a name.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(each, _)| **each == *name).map(|(_, value)| &**value)
     }
 }
 
@@ -43,9 +47,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some((name, value)) = map.next_entry::<Text<'de>, Option<Text<'de>>>()? {
-                    pairs.extend(value.map(|value| (name, value)));
+                let mut pairs: Vec<(Text<'de>, Text<'de>)> = Vec::new();
+                while let Some(name) = map.next_key::<Text<'de>>()? {
+                    let known = pairs.iter().position(|(known, _)| **known == *name);
+                    if known.is_none() && pairs.len() == NAMES_MAX {
+                        let _ignored = map.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                    let Some(value) = map.next_value::<Option<Text<'de>>>()? else { continue };
+                    match known.and_then(|place| pairs.get_mut(place)) {
+                        Some(pair) => pair.1 = value,
+                        None => pairs.push((name, value)),
+                    }
                 }
                 Ok(Pairs(pairs))
             }
@@ -63,8 +76,19 @@ mod tests {
     fn pairs_keep_their_order_and_leave_out_nulls() {
         let pairs: Pairs<'_> =
             serde_json::from_str(r#"{"b":"1","a":"2","c":null,"b":"3"}"#).expect("it is a map");
-        assert_eq!(pairs.iter().collect::<Vec<_>>(), [("b", "1"), ("a", "2"), ("b", "3")]);
-        assert_eq!((pairs.last("b"), pairs.last("c")), (Some("3"), None));
+        assert_eq!(pairs.iter().collect::<Vec<_>>(), [("b", "3"), ("a", "2")]);
+        assert_eq!((pairs.value("b"), pairs.value("c")), (Some("3"), None));
+    }
+
+    #[test]
+    fn of_a_map_without_end_no_more_is_kept_than_it_takes_to_refuse_it() {
+        let repeated = format!("{{{}}}", vec![r#""a":"1""#; 100_000].join(","));
+        let distinct: Vec<String> = (0..100_000).map(|n| format!(r#""k{n}":"v""#)).collect();
+        let distinct = format!("{{{}}}", distinct.join(","));
+        for (json, kept) in [(repeated, 1), (distinct, NAMES_MAX)] {
+            let pairs: Pairs<'_> = serde_json::from_str(&json).expect("it is a map");
+            assert_eq!(pairs.0.len(), kept);
+        }
     }
 
     #[test]

@@ -31,9 +31,10 @@ pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     limits::check_queue_name(name, fifo)?;
     let settings = attributes::read(&given, Occasion::Create { fifo })?;
     let key = QueueKey::new(cx.caller.account, &cx.caller.region, name);
-    let draft = new_draft(fifo, &settings)?;
+    let known = cx.engine.queue(&key);
+    let draft = new_draft(known.as_deref(), fifo, &settings)?;
     let writes = tag_writes(request.tags.as_ref(), name)?;
-    if cx.engine.queue(&key).is_none() {
+    if known.is_none() {
         check_name_hold(cx, &key)?;
         check_targets(cx, &key, fifo, &settings)?;
     }
@@ -52,10 +53,18 @@ fn defaults(fifo: bool) -> Policy {
     if fifo { Policy::fifo() } else { Policy::standard() }
 }
 
-fn new_draft(fifo: bool, settings: &[(Attribute, Setting)]) -> Result<Draft, WireError> {
-    let mut draft = Draft::new(defaults(fifo));
-    draft.apply(settings)?;
-    Ok(draft)
+/// What is to be made. Settings that need others beside them find those in the queue of this name, if there is one.
+fn new_draft(
+    known: Option<&Queue>,
+    fifo: bool,
+    settings: &[(Attribute, Setting)],
+) -> Result<Draft, WireError> {
+    let on = |mut draft: Draft| draft.apply(settings).map(|()| draft);
+    let fresh = on(Draft::new(defaults(fifo)));
+    match known {
+        Some(queue) => fresh.or_else(|_| on(Draft::of(queue))),
+        None => fresh,
+    }
 }
 
 fn tag_writes(given: Option<&Pairs<'_>>, name: &str) -> Result<Vec<Write>, WireError> {

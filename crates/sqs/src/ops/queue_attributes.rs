@@ -11,6 +11,7 @@ use crate::attributes::{self, Asked, Attribute, Change, Draft, Occasion, Setting
 use crate::decode::{Pairs, Text};
 use crate::encode::{NAME_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
+use crate::message_attributes::{Names, within};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -18,7 +19,7 @@ struct GetRequest<'a> {
     #[serde(borrow)]
     queue_url: Option<Text<'a>>,
     #[serde(borrow)]
-    attribute_names: Option<Vec<Text<'a>>>,
+    attribute_names: Option<Names<'a>>,
 }
 
 struct Attributes(Vec<(&'static str, Cow<'static, str>)>);
@@ -34,7 +35,7 @@ impl Shape for Attributes {
 pub(crate) async fn queue_attributes(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: GetRequest<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    let names = request.attribute_names.unwrap_or_default();
+    let names = within("AttributeNames", request.attribute_names.as_ref())?;
     let asked = Asked::read(names.iter().map(|name| &**name), queue.policy.kind.is_fifo())?;
     let counts = if asked.needs_counts() { cx.engine.counts(queue.id).await? } else { Counts::default() };
     Ok(cx.result(&Attributes(attributes::show(&queue, counts, &asked))))

@@ -8,6 +8,7 @@ use crate::decode::{Pairs, Text};
 use crate::documents::{self, Tags};
 use crate::encode::{KEY_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
+use crate::message_attributes::{Names, within};
 use crate::{Context, tags};
 
 #[derive(Deserialize)]
@@ -18,7 +19,7 @@ struct Request<'a> {
     #[serde(borrow)]
     tags: Option<Pairs<'a>>,
     #[serde(borrow)]
-    tag_keys: Option<Vec<Text<'a>>>,
+    tag_keys: Option<Names<'a>>,
 }
 
 struct Tagged(Tags);
@@ -52,8 +53,8 @@ pub(crate) async fn tag_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
 pub(crate) async fn untag_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    let keys = request.tag_keys.unwrap_or_default();
-    attributes::change(cx, queue, |queue| retagged(documents::tags(queue), |all| tags::remove(all, &keys)))
+    let keys = within("TagKeys", request.tag_keys.as_ref())?;
+    attributes::change(cx, queue, |queue| retagged(documents::tags(queue), |all| tags::remove(all, keys)))
         .await?;
     Ok(cx.done())
 }

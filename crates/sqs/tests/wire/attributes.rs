@@ -342,6 +342,10 @@ async fn a_create_is_repeated_only_with_the_same_attributes() {
             format!("A queue already exists with the same name and a different value for attribute {name}");
         refused(&answer, "QueueAlreadyExists", &message);
     }
+    let group = json!({"FifoQueue": "true", "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"});
+    let fast = create(&house, "fast.fifo", group).await;
+    let part = json!({"FifoQueue": "true", "FifoThroughputLimit": "perMessageGroupId"});
+    assert_eq!(create(&house, "fast.fifo", part).await.ok(), fast.ok(), "what is not given is not compared");
     // Tags are not compared.
     let tagged = json!({"QueueName": "orders", "tags": {"team": "shop"}});
     assert_eq!(house.call("CreateQueue", tagged).await.ok(), url.ok());
@@ -443,4 +447,22 @@ async fn a_queue_that_is_not_there_has_no_attributes() {
 fn refused_missing_url(answer: &Answer, action: &str) {
     assert_eq!(answer.status, 400, "{action}");
     refused(answer, "MissingParameter", "The request must contain the parameter QueueUrl.");
+}
+
+#[tokio::test]
+async fn lists_and_maps_without_end_are_refused() {
+    let house = House::open().await;
+    create(&house, "orders", json!({})).await.ok();
+    let names = vec!["QueueArn"; 1_001];
+    let answer =
+        house.call("GetQueueAttributes", json!({"QueueUrl": "orders", "AttributeNames": names})).await;
+    answer.is_invalid("AttributeNames holds 1001 names; at most 1000 are allowed.");
+    let keys = vec!["k"; 1_001];
+    let answer = house.call("UntagQueue", json!({"QueueUrl": "orders", "TagKeys": keys})).await;
+    answer.is_invalid("TagKeys holds 1001 names; at most 1000 are allowed.");
+    let many: serde_json::Map<String, Value> = (0..1_000).map(|n| (format!("k{n}"), json!("v"))).collect();
+    let answer = house.call("TagQueue", json!({"QueueUrl": "orders", "Tags": many})).await;
+    answer.is_invalid("Too many tags added for queue orders.");
+    let answer = set(&house, "orders", json!(many)).await;
+    refused(&answer, "InvalidAttributeName", "Unknown Attribute k0.");
 }

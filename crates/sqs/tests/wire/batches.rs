@@ -21,6 +21,7 @@ fn sends(count: usize) -> Value {
     (0..count).map(|n| json!({"Id": format!("id_{n}"), "MessageBody": format!("m{n}")})).collect()
 }
 
+// [rec] spec 1.1: no `Failed` when nothing failed.
 #[tokio::test]
 async fn a_batch_is_sent_in_order_and_each_entry_is_told_its_message() {
     let house = with_queue().await;

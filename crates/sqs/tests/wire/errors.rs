@@ -7,6 +7,7 @@ use super::house::House;
 const INVALID: &str = "com.amazon.coral.service#InvalidParameterValueException";
 const MISSING: &str = "com.amazon.coral.service#MissingRequiredParameterException";
 
+// [rec] spec 5.10: WaitTimeSeconds of 21 and of -1.
 #[tokio::test]
 async fn values_out_of_range_are_refused_with_what_is_allowed() {
     let house = House::open().await;
@@ -26,6 +27,7 @@ async fn values_out_of_range_are_refused_with_what_is_allowed() {
     }
 }
 
+// [rec] spec 5.8: an empty body; [rec] spec 1.1: MissingRequiredParameterException here, MissingParameter to Query clients.
 #[tokio::test]
 async fn missing_parameters_are_named() {
     let house = House::open().await;
@@ -57,6 +59,7 @@ async fn every_action_on_a_missing_queue_says_so() {
     }
 }
 
+// [rec] spec 7: garbage, and the handle of another queue.
 #[tokio::test]
 async fn receipts_that_were_never_given_out_are_refused() {
     let house = House::open().await;

@@ -46,6 +46,7 @@ fn expired(handle: &str) -> String {
 
 #[tokio::test]
 async fn a_receive_takes_all_it_can_of_one_group_and_goes_on_with_the_next() {
+    // [seed] spec 8a: first as many of one group as possible, then other groups, each in order;
     // [rec] spec 8a: the example of sends g1-m1, g2-m1, g1-m2, g1-m3.
     let house = with_messages(&["g1-m1", "g2-m1", "g1-m2", "g1-m3"]).await;
     assert_eq!(take(&house, 10).await.bodies(), ["g1-m1", "g1-m2", "g1-m3", "g2-m1"]);
@@ -119,7 +120,7 @@ async fn an_older_handle_has_expired_once_the_message_was_received_again() {
 
 #[tokio::test]
 async fn a_message_needs_a_group_and_something_to_tell_repeats_by() {
-    // [rec] spec 8a: codes and texts.
+    // [seed] spec 8a: without a group the send fails; [rec] codes and texts.
     let house = with_queue(Policy::fifo()).await;
     house.send_to("orders", "m", json!({"MessageDeduplicationId": "1"})).await.is_error(
         400,
@@ -181,7 +182,7 @@ async fn a_message_has_no_delay_of_its_own_and_zero_is_the_queues() {
 
 #[tokio::test]
 async fn a_repeat_is_accepted_with_the_first_ones_reply_and_not_delivered() {
-    // [doc, rec] spec 8a: the window is five minutes from the first send, also after the message was deleted.
+    // [seed] spec 8a: a producer may retry any number of times; [doc, rec] the window is five minutes from the first send, also after the message was deleted.
     let house = with_queue(Policy::fifo()).await;
     let ids = json!({"MessageGroupId": "g", "MessageDeduplicationId": "1"});
     let first = house.send_to("orders", "a", ids.clone()).await;
@@ -257,7 +258,8 @@ async fn a_purge_forgets_the_ids() {
 
 #[tokio::test]
 async fn a_receive_that_is_tried_again_gets_the_same_messages_and_handles() {
-    // [doc] spec 8a: within five minutes, with fresh timeouts; no further count.
+    // [seed] spec 8a: a consumer may retry without affecting order; [doc] within five minutes, with fresh timeouts; no
+    // further count.
     let house = with_messages(&["g1-1", "g1-2", "g2-1"]).await;
     let attempt = json!({"MaxNumberOfMessages": 2, "ReceiveRequestAttemptId": "try-1", "AttributeNames": ["ApproximateReceiveCount"]});
     let first = house.receive("orders", attempt.clone()).await;

@@ -59,6 +59,7 @@ async fn the_hash_is_the_one_recorded_and_covers_what_is_returned() {
     }
 }
 
+// [rec] spec 7a: an empty value, names and types that are too long, `! " § ( ?`, periods at either end.
 #[tokio::test]
 async fn attributes_that_are_not_allowed_are_refused_with_the_reason() {
     let house = with_queue().await;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::house::House;
 
+// [seed] spec 7: a message stays in the queue until it is deleted.
 #[tokio::test]
 async fn a_message_is_sent_received_and_deleted() {
     let house = House::open().await;
@@ -33,6 +34,7 @@ async fn a_message_is_sent_received_and_deleted() {
     assert_eq!(again.ok(), "", "deleting again succeeds");
 }
 
+// [rec] spec 1.1: an empty receive carries no `Messages`.
 #[tokio::test]
 async fn an_empty_receive_has_no_messages_member() {
     let house = House::open().await;
@@ -60,15 +62,20 @@ async fn bodies_come_back_byte_for_byte() {
     }
 }
 
+// [seed] spec 7: while the timeout runs no other consumer receives the message; it is set per receive, from 0 to 12 hours.
+// [rec] spec 2: a receipt handle is another one for every receive.
 #[tokio::test]
 async fn a_received_message_is_hidden_until_its_timeout_and_zero_hides_it_for_no_time() {
     let house = House::open().await;
     house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
     house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#).await.ok();
+    let mut handles = Vec::new();
     for _ in 0..2 {
         let seen = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","VisibilityTimeout":0}"#).await;
         assert!(seen.ok().contains("\"Body\":\"a\""));
+        handles.extend(seen.handles());
     }
+    assert_ne!(handles[0], handles[1]);
     let taken = house.ask("ReceiveMessage", r#"{"QueueUrl":"orders","VisibilityTimeout":43200}"#).await;
     assert!(taken.ok().contains("\"Body\":\"a\""));
     assert_eq!(house.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).await.ok(), "{}");
@@ -110,6 +117,7 @@ async fn a_long_poll_is_answered_by_the_send_it_waits_for() {
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
+// [rec] spec 2: a full URL with any host, a trailing slash, a bare name.
 #[tokio::test]
 async fn a_queue_is_named_by_any_url_that_ends_in_its_name_or_by_the_path() {
     let house = House::open().await;
@@ -121,6 +129,7 @@ async fn a_queue_is_named_by_any_url_that_ends_in_its_name_or_by_the_path() {
     house.send(by_path.as_bytes()).await.ok();
 }
 
+// [rec] spec 5.8: too long, with the bound in the text; [rec] spec 4: 1 MiB is the maximum.
 #[tokio::test]
 async fn a_message_of_the_largest_size_passes_and_one_byte_more_does_not() {
     let house = House::open().await;
