@@ -260,17 +260,37 @@ impl Parts<'_> {
             failures: Arc::new(failures),
             ..kew_sqs::Settings::default()
         };
-        let accounts = credentials::azure_names(self.settings);
-        let azure_account = move |name: &str| accounts.iter().any(|account| account == name);
-        Ok(FrontEndSettings {
-            sqs,
-            azure_account: Arc::new(azure_account),
-            durations: Arc::clone(&self.durations),
-        })
+        Ok(FrontEndSettings { sqs, azure: self.azure(), durations: Arc::clone(&self.durations) })
+    }
+
+    fn azure(&self) -> kew_azure::Settings {
+        let (log, azure) = (self.log, &self.settings.azure);
+        let failures = move |id: kew_http::RequestId, cause: &str| {
+            log.tell(Level::Error, cause, &[("request", id.as_str())]);
+        };
+        let accounts = credentials::azure(self.settings);
+        let region = self.settings.sqs.region.as_str().into();
+        kew_azure::Settings {
+            trust: match self.settings.server.auth {
+                Auth::Open => kew_azure::Trust::Open,
+                Auth::Strict => kew_azure::Trust::Strict,
+            },
+            bearer: azure.bearer,
+            host_style: azure.host_style,
+            skew: azure.skew,
+            in_flight_max: self.settings.limits.in_flight_max,
+            queue_deletion_delay: azure.queue_deletion_delay,
+            failures: Arc::new(failures),
+            ..kew_azure::Settings::open(accounts, region, Arc::new(machine::SystemClock))
+        }
     }
 
     fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
-        Entrance { serves, socket, guard: self.guard(), tls }
+        let guard = match serves {
+            Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
+            Serves::Only(Dialect::Sqs | Dialect::Cloudflare) | Serves::All => self.guard(),
+        };
+        Entrance { serves, socket, guard, tls }
     }
 
     /// Who may reach a listener.
@@ -323,7 +343,8 @@ impl Parts<'_> {
 fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
     match serves {
         Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
-        Serves::Only(Dialect::Azure | Dialect::Cloudflare) => None,
+        Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
+        Serves::Only(Dialect::Cloudflare) => None,
         Serves::All => settings.tls.also.as_ref(),
     }
 }

@@ -32,7 +32,7 @@ pub struct Bound {
 /// Binds all of them.
 pub fn bind(server: &ServerSettings) -> Result<(Sockets, Bound), StartError> {
     // One row for each dialect.
-    let dialects = [(Dialect::Sqs, server.sqs)];
+    let dialects = [(Dialect::Sqs, server.sqs), (Dialect::Azure, server.azure)];
     let (mut entrances, mut bound) = (Vec::new(), Bound::default());
     for (dialect, address) in dialects {
         if let Some(address) = address.socket() {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kew_core::AccountId;
 use kew_sqs::{AccessKey, KeyError, Keys};
 
@@ -10,6 +12,9 @@ use crate::machine::SystemClock;
 
 /// The default account's Azure name, which every emulator of Azure's storage knows.
 const AZURE_ACCOUNT: &str = "devstoreaccount1";
+/// That account's key, which is no secret.
+const AZURE_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Who may ask SQS. Signatures are dated by the machine's clock, whatever time it is for queues.
 pub fn sqs(settings: &Settings) -> Result<kew_sqs::Auth, KeyError> {
@@ -39,12 +44,22 @@ fn access_keys(accounts: &[Account]) -> Vec<AccessKey> {
     keys.collect()
 }
 
-/// The names under which Azure's clients may know an account here.
-pub fn azure_names(settings: &Settings) -> Vec<String> {
-    let configured = settings.accounts.iter().filter_map(|account| account.azure.as_ref());
-    let mut names: Vec<String> = configured.map(|azure| azure.name.clone()).collect();
-    if names.is_empty() || settings.server.auth == Auth::Open {
-        names.push(AZURE_ACCOUNT.to_owned());
+/// The accounts that Azure's clients may name. In open mode the default one is always there.
+pub fn azure(settings: &Settings) -> Vec<kew_azure::Account> {
+    let mut accounts: Vec<kew_azure::Account> = settings
+        .accounts
+        .iter()
+        .filter_map(|account| Some((account.aws.id, account.azure.as_ref()?)))
+        .map(|(id, azure)| kew_azure::Account {
+            name: azure.name.as_str().into(),
+            id,
+            keys: azure.keys.iter().filter_map(|key| STANDARD.decode(&key.0).ok()).collect(),
+        })
+        .collect();
+    let has_default = accounts.iter().any(|account| &*account.name == AZURE_ACCOUNT);
+    if settings.accounts.is_empty() || (settings.server.auth == Auth::Open && !has_default) {
+        let keys = STANDARD.decode(AZURE_KEY).into_iter().collect();
+        accounts.push(kew_azure::Account { name: AZURE_ACCOUNT.into(), id: AccountId(0), keys });
     }
-    names
+    accounts
 }

@@ -47,7 +47,8 @@ fn commands(server: &Server, settings: &Settings, dialect: Dialect) -> Vec<Strin
     };
     match dialect {
         Dialect::Sqs => sqs_commands(&url, settings),
-        Dialect::Azure | Dialect::Cloudflare => Vec::new(),
+        Dialect::Azure => azure_commands(&url, settings),
+        Dialect::Cloudflare => Vec::new(),
     }
 }
 
@@ -72,10 +73,32 @@ fn sqs_commands(url: &str, settings: &Settings) -> Vec<String> {
     ]
 }
 
+fn azure_commands(url: &str, settings: &Settings) -> Vec<String> {
+    let configured = settings.accounts.iter().find_map(|account| account.azure.as_ref());
+    let account = configured.map_or("devstoreaccount1", |azure| azure.name.as_str());
+    if settings.server.auth == Auth::Strict {
+        // Only clients that sign get in; whoever configured the key knows it.
+        let scheme = url.split("://").next().unwrap_or_default();
+        return vec![format!(
+            "az storage queue create --name orders --connection-string \"DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey=$KEY;QueueEndpoint={url}/{account}\""
+        )];
+    }
+    let own_certificate = if url.starts_with("https") { " -k" } else { "" };
+    let ask = |what: &str| format!("curl{own_certificate} {what}");
+    vec![
+        ask(&format!("-X PUT {url}/{account}/invoices")),
+        ask(&format!(
+            "{url}/{account}/invoices/messages -d '<QueueMessage><MessageText>hello</MessageText></QueueMessage>'"
+        )),
+        ask(&format!("{url}/{account}/invoices/messages")),
+    ]
+}
+
 fn url(settings: &Settings, dialect: Option<Dialect>, address: SocketAddr) -> String {
     let tls = match dialect {
         Some(Dialect::Sqs) => settings.tls.sqs.is_some(),
-        Some(Dialect::Azure | Dialect::Cloudflare) => false,
+        Some(Dialect::Azure) => settings.tls.azure.is_some(),
+        Some(Dialect::Cloudflare) => false,
         None => settings.tls.also.is_some(),
     };
     format!("{}://{address}", scheme(tls))

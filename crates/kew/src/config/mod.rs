@@ -39,6 +39,8 @@ pub struct Settings {
     pub admin_token: Option<Secret>,
     /// `[sqs]`.
     pub sqs: SqsSettings,
+    /// `[azure]`.
+    pub azure: AzureSettings,
     /// `[limits]`.
     pub limits: LimitSettings,
     /// `[[accounts]]`.
@@ -54,6 +56,8 @@ pub struct ServerSettings {
     pub store: StoreChoice,
     /// Where SQS is served.
     pub sqs: Address,
+    /// Where Azure Queue Storage is served.
+    pub azure: Address,
     /// Where the admin API is served.
     pub admin: Address,
     /// Where all dialects are served together.
@@ -111,6 +115,19 @@ pub enum UrlStyle {
     Standard,
 }
 
+/// `[azure]`.
+#[derive(Clone, Debug)]
+pub struct AzureSettings {
+    /// Whether dotted host names begin with the account.
+    pub host_style: bool,
+    /// What bearer tokens are worth in strict mode.
+    pub bearer: kew_azure::Bearer,
+    /// How far a request's own date may be from the machine's.
+    pub skew: Duration,
+    /// How long a deleted queue stays in the way of a new one of its name.
+    pub queue_deletion_delay: Duration,
+}
+
 /// `[limits]`.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
@@ -137,6 +154,8 @@ pub struct LimitSettings {
 pub struct TlsSettings {
     /// For SQS.
     pub sqs: Option<TlsFiles>,
+    /// For Azure.
+    pub azure: Option<TlsFiles>,
     /// For the admin listener.
     pub admin: Option<TlsFiles>,
     /// For the addresses of all dialects.
@@ -161,6 +180,7 @@ impl Settings {
             server: server(&values)?,
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
+            azure: azure(&values)?,
             limits: limits(&values)?,
             accounts,
             tls: tls(&values)?,
@@ -179,6 +199,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     Ok(ServerSettings {
         store: values.read(section, "store", parse::store)?,
         sqs: values.read(section, "sqs", address)?,
+        azure: values.read(section, "azure", address)?,
         admin: values.read(section, "admin", address)?,
         also: values.read_list(section, "also", parse::socket)?,
         auth: values.read(section, "auth", parse::one_of(AUTH))?,
@@ -206,6 +227,18 @@ fn sqs(values: &Values) -> Result<SqsSettings, ConfigError> {
         fifo_in_flight_limit: values.read(section, "fifo_in_flight_limit", parse::count(1, u32::MAX))?,
         url_style: values.read(section, "url_style", parse::one_of(URL_STYLE))?,
         external_url: values.read_if_set(section, "external_url", parse::base_url)?,
+    })
+}
+
+fn azure(values: &Values) -> Result<AzureSettings, ConfigError> {
+    const BEARER: &[(&str, kew_azure::Bearer)] =
+        &[("off", kew_azure::Bearer::Off), ("basic", kew_azure::Bearer::Basic)];
+    let section = "azure";
+    Ok(AzureSettings {
+        host_style: values.read(section, "host_style", parse::switch)?,
+        bearer: values.read(section, "bearer", parse::one_of(BEARER))?,
+        skew: values.read(section, "skew_seconds", parse::seconds)?,
+        queue_deletion_delay: values.read(section, "queue_deletion_delay_seconds", parse::seconds)?,
     })
 }
 
@@ -256,7 +289,12 @@ fn tls(values: &Values) -> Result<TlsSettings, ConfigError> {
     let all = tls_files(values, "tls")?;
     let of = |section| Ok::<_, ConfigError>(tls_files(values, section)?.or_else(|| all.clone()));
     // Health checks and scrapers reach the admin API by plain HTTP unless it has a certificate of its own.
-    Ok(TlsSettings { sqs: of("tls.sqs")?, also: of("tls.also")?, admin: tls_files(values, "tls.admin")? })
+    Ok(TlsSettings {
+        sqs: of("tls.sqs")?,
+        azure: of("tls.azure")?,
+        also: of("tls.also")?,
+        admin: tls_files(values, "tls.admin")?,
+    })
 }
 
 fn tls_files(values: &Values, section: &'static str) -> Result<Option<TlsFiles>, ConfigError> {

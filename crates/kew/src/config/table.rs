@@ -55,6 +55,8 @@ pub const SETTINGS: &[Setting] = &[
     ),
     // The listeners: one row for each dialect.
     server("sqs", Kind::Text, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
+    server("azure", Kind::Text, Some("127.0.0.1:10001"))
+        .flag("ADDR|off", "Where Azure Queue Storage is served"),
     server("admin", Kind::Text, Some("127.0.0.1:9325"))
         .flag("ADDR|off", "Where health checks, metrics and the admin API are served"),
     server("also", Kind::List, None)
@@ -86,6 +88,10 @@ pub const SETTINGS: &[Setting] = &[
     of("sqs", "fifo_in_flight_limit", Kind::Whole, Some("20000")),
     of("sqs", "url_style", Kind::Text, Some("path")),
     of("sqs", "external_url", Kind::Text, None),
+    of("azure", "host_style", Kind::Switch, Some("true")),
+    of("azure", "bearer", Kind::Text, Some("off")),
+    of("azure", "skew_seconds", Kind::Whole, Some("900")),
+    of("azure", "queue_deletion_delay_seconds", Kind::Whole, Some("0")),
     of("limits", "body_bytes_max", Kind::Whole, Some("8388608")),
     of("limits", "head_bytes_max", Kind::Whole, Some("65536")),
     of("limits", "headers_max", Kind::Whole, Some("100")),
@@ -112,6 +118,8 @@ pub const SETTINGS: &[Setting] = &[
     of("tls", "key", Kind::Text, None),
     of("tls.sqs", "cert", Kind::Text, None),
     of("tls.sqs", "key", Kind::Text, None),
+    of("tls.azure", "cert", Kind::Text, None),
+    of("tls.azure", "key", Kind::Text, None),
     of("tls.admin", "cert", Kind::Text, None),
     of("tls.admin", "key", Kind::Text, None),
     of("tls.also", "cert", Kind::Text, None),

@@ -37,7 +37,6 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
     for (flags, expected) in [
         (["--sqs", "nowhere"], "--sqs nowhere is not allowed"),
         (["--sqs", "127.0.0.1:99999"], "an address and a port"),
-        (["--sqs", "off"], "--sqs off leaves nothing to serve"),
         (["--sqs", "0.0.0.0:0"], "--insecure"),
         (["--admin", "0.0.0.0:0"], "--admin 0.0.0.0:0 can be reached"),
         (["--also", "0.0.0.0:0"], "--also"),
@@ -46,12 +45,15 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
         (["--log", "xml"], "one of text, json"),
         (["--clock", "sundial"], "one of system, virtual"),
         (["--auth", "strict"], "[admin] token"),
-        (["--azure", "off"], "--azure"),
+        (["--azure", "nowhere"], "--azure"),
+        (["--cloudflare", "off"], "--cloudflare"),
         (["--config", "/nowhere/kew.toml"], "/nowhere/kew.toml: cannot read"),
     ] {
         let told = refused(&flags, &[]);
         assert!(told.contains(expected), "{told}");
     }
+    let told = refused(&["--sqs", "off", "--azure", "off"], &[]);
+    assert!(told.contains("--sqs off leaves nothing to serve"), "{told}");
     assert!(read_with(&["--sqs", "0.0.0.0:0", "--insecure"], &[]).is_ok());
 }
 

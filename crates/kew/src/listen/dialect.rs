@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use kew_azure::Azure;
 use kew_engine::Engine;
 use kew_http::{Durations, Handler, Refusal, Reply, Request, StatusCode};
 use kew_sqs::Sqs;
@@ -27,7 +28,7 @@ impl Dialect {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Sqs, Self::Azure, Self::Cloudflare];
     /// Those with a listener of their own in this version.
-    pub const BUILT: &'static [Self] = &[Self::Sqs];
+    pub const BUILT: &'static [Self] = &[Self::Sqs, Self::Azure];
 
     /// Its name in flags, files, metrics and lists of ports.
     pub fn name(self) -> &'static str {
@@ -61,8 +62,8 @@ pub enum Serves {
 pub struct FrontEndSettings {
     /// SQS.
     pub sqs: kew_sqs::Settings,
-    /// Tells the accounts that Azure requests may name.
-    pub azure_account: Arc<KnownAccount>,
+    /// Azure.
+    pub azure: kew_azure::Settings,
     /// Where the time that requests take is noted.
     pub durations: Arc<Durations>,
 }
@@ -70,6 +71,8 @@ pub struct FrontEndSettings {
 /// The front-ends that are built.
 pub struct FrontEnds {
     sqs: Sqs,
+    azure: Azure,
+    /// Tells the accounts that Azure requests may name.
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
 }
@@ -77,9 +80,12 @@ pub struct FrontEnds {
 impl FrontEnds {
     /// All front-ends over one engine.
     pub fn new(engine: &Arc<Engine>, settings: FrontEndSettings) -> Arc<Self> {
+        let names: Vec<Arc<str>> =
+            settings.azure.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
         Arc::new(Self {
             sqs: Sqs::new(Arc::clone(engine), settings.sqs),
-            azure_account: settings.azure_account,
+            azure: Azure::new(Arc::clone(engine), settings.azure),
+            azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
             durations: settings.durations,
         })
     }
@@ -87,14 +93,16 @@ impl FrontEnds {
     async fn answer(&self, dialect: Dialect, request: Request) -> Reply {
         match dialect {
             Dialect::Sqs => self.sqs.answer(request).await,
-            Dialect::Azure | Dialect::Cloudflare => not_built(dialect),
+            Dialect::Azure => self.azure.answer(request).await,
+            Dialect::Cloudflare => not_built(dialect),
         }
     }
 
     fn refuse(&self, dialect: Dialect, refusal: &Refusal, request: &Request) -> Reply {
         match dialect {
             Dialect::Sqs => self.sqs.refuse(refusal, request),
-            Dialect::Azure | Dialect::Cloudflare => not_built(dialect),
+            Dialect::Azure => self.azure.refuse(refusal, request),
+            Dialect::Cloudflare => not_built(dialect),
         }
     }
 }
@@ -158,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_request_of_nobody_is_told_all_three() {
-        for reply in [unknown(), not_built(Dialect::Azure)] {
+        for reply in [unknown(), not_built(Dialect::Cloudflare)] {
             assert_eq!(reply.status, StatusCode::NOT_FOUND);
         }
         let text = String::from_utf8(unknown().body.to_vec()).expect("it is text");

@@ -3,6 +3,7 @@
 mod admin;
 mod also;
 mod config;
+mod dialects;
 mod long_poll;
 mod metrics;
 mod program;
@@ -60,7 +61,7 @@ fn a_second_server_on_the_same_directory_is_refused() {
 #[test]
 fn wrong_settings_exit_with_two_and_say_what_is_allowed() {
     for (flags, expected) in [
-        (["--sqs", "off"], "--sqs off"),
+        (["--sqs", "here"], "--sqs here"),
         (["--sqs", "0.0.0.0:0"], "--insecure"),
         (["--durability", "perhaps"], "--durability perhaps is not allowed; it must be one of sync, os"),
         (["--colour", "red"], "--colour"),

@@ -179,6 +179,7 @@ fn command() -> Command {
         .args(["serve"])
         .env("KEW_SQS", "127.0.0.1:0")
         .env("KEW_ADMIN", "127.0.0.1:0")
+        .env("KEW_AZURE", "127.0.0.1:0")
         .stdin(Stdio::null());
     command
 }
