@@ -25,6 +25,7 @@ use crate::body::Coming;
 use crate::drain::Place;
 use crate::limits::{HEADERS_USUAL, Limits};
 use crate::listener::{Handler, Listener};
+use crate::names::{TakenDown, Tap};
 use crate::pulse::{Overdue, Pulse};
 use crate::ration::Share;
 use crate::refusal::Refusal;
@@ -59,8 +60,11 @@ pub(crate) async fn serve<H: Handler, S>(
     })
     .await;
     let limits = listener.shared.limits;
-    let link = Arc::new(Link { listener, watched, origin });
-    let wire = Wire::new(stream, Arc::clone(&pulse), origin.speaks, limits.pipelined_bytes_max);
+    let names_kept = listener.handler.names_kept().filter(|_| origin.speaks != Speaks::Http2);
+    let names = names_kept.map(|prefix| (prefix, Arc::new(TakenDown::default())));
+    let tap = names.as_ref().map(|(prefix, names)| Tap::new(prefix, Arc::clone(names)));
+    let link = Arc::new(Link { listener, watched, origin, names: names.map(|(_, names)| names) });
+    let wire = Wire::new(stream, Arc::clone(&pulse), origin.speaks, limits.pipelined_bytes_max).tapped(tap);
     let wire = match origin.speaks {
         Speaks::Http2 => wire,
         Speaks::Unknown | Speaks::Http1 => match serve_http1(&link, wire, &mut place, &limits).await {
@@ -155,6 +159,8 @@ struct Link<H> {
     listener: Arc<Listener<H>>,
     watched: Watched,
     origin: Origin,
+    /// Names of headers as they are sent, if the front-end wants them.
+    names: Option<Arc<TakenDown>>,
 }
 
 impl<H: Handler> Link<H> {
@@ -172,6 +178,7 @@ impl<H: Handler> Link<H> {
             received_at,
             peer: self.origin.peer,
             secure: self.origin.secure,
+            sent_names: self.names.as_ref().map(|names| names.take()).unwrap_or_default(),
         };
         let mut body = Coming::new(body);
         let mut share = shared.bodies.share(shared.limits.bodies_bytes_max);
@@ -179,6 +186,9 @@ impl<H: Handler> Link<H> {
             Ok(()) => self.read(&mut body, &mut share, head.version).await,
             Err(refusal) => Err(refusal),
         };
+        if let Some(names) = &self.names {
+            names.resume();
+        }
         match read {
             Ok(body) => request.body = body,
             Err(refusal) => return self.refuse(&refusal, &request, body),

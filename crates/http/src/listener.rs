@@ -33,6 +33,12 @@ pub trait Handler: Send + Sync + 'static {
         let _head = request;
         Reply::text(refusal.status(), &refusal.to_string())
     }
+
+    /// Header names with this prefix, which is in lower case, keep the case in which they are sent:
+    /// [`Request::name_as_sent`]. Costs a look at every head on HTTP/1.
+    fn names_kept(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// What all listeners of a server share.

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{HeaderMap, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use kew_core::Timestamp;
 
 use crate::authority::Authority;
 use crate::hex;
+use crate::names::SentNames;
 
 /// One request, its body read to the end.
 #[derive(Debug)]
@@ -30,12 +31,19 @@ pub struct Request {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Names of headers as they were sent, where the front-end asked for them.
+    pub sent_names: SentNames,
 }
 
 impl Request {
     /// A header's text, if it is there and is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// A header's name in the case in which it was sent; in lower case where that is not known.
+    pub fn name_as_sent<'a>(&'a self, name: &'a HeaderName) -> &'a str {
+        self.sent_names.find(name.as_str()).unwrap_or(name.as_str())
     }
 
     /// The host and port it was sent to, as its client sees them.
@@ -56,6 +64,7 @@ pub(crate) fn sample() -> Request {
         received_at: Timestamp::ZERO,
         peer: SocketAddr::from(([127, 0, 0, 1], 1)),
         secure: false,
+        sent_names: SentNames::default(),
     }
 }
 

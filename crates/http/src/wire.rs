@@ -1,8 +1,8 @@
 //! The bytes of one connection: counted, and looked at where the HTTP library does not look.
 //!
-//! Three things are added to a socket. It tells the connection's [`Pulse`] what moves. It recognises HTTP/2 by its
+//! Four things are added to a socket. It tells the connection's [`Pulse`] what moves. It recognises HTTP/2 by its
 //! first bytes. And while a request is being answered it reads ahead what the HTTP/1 library leaves unread, so that a
-//! client that sent more and then went away is noticed, and nothing is consumed for it.
+//! client that sent more and then went away is noticed, and nothing is consumed for it. A [`Tap`] may look at heads.
 
 use std::io;
 use std::pin::Pin;
@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::names::Tap;
 use crate::pulse::Pulse;
 
 /// What a client that means HTTP/2 begins with.
@@ -31,6 +32,8 @@ pub(crate) struct Wire<S> {
     is_handed_over: bool,
     /// The task is woken when there is something to read.
     awaits_reading: bool,
+    /// Looks at what is read; in a box, because few connections have one.
+    tap: Option<Box<Tap>>,
 }
 
 /// What is spoken on a connection.
@@ -53,11 +56,20 @@ impl<S> Wire<S> {
             has_ended: false,
             is_handed_over: false,
             awaits_reading: false,
+            tap: None,
         }
+    }
+
+    /// The same with a tap.
+    pub(crate) fn tapped(mut self, tap: Option<Tap>) -> Self {
+        self.tap = tap.map(Box::new);
+        self
     }
 
     /// The same for whoever speaks HTTP/2, if that was recognised.
     pub(crate) fn handed_over(mut self) -> Option<Self> {
+        // HTTP/2 has no heads that a tap could read.
+        self.tap = None;
         std::mem::take(&mut self.is_handed_over).then_some(self)
     }
 }
@@ -70,6 +82,9 @@ impl<S: AsyncRead + Unpin> Wire<S> {
         ready!(polled)?;
         let bytes = buf.filled().len().saturating_sub(before);
         self.pulse.received(bytes);
+        if let Some(tap) = &mut self.tap {
+            tap.look(buf.filled().get(before..).unwrap_or_default());
+        }
         Poll::Ready(Ok(bytes))
     }
 

@@ -11,7 +11,7 @@ use crate::documents::{self, Metadata};
 use crate::error::{Code, WireError};
 use crate::{Context, encode, limits};
 
-const PREFIX: &str = "x-ms-meta-";
+pub(crate) const PREFIX: &str = "x-ms-meta-";
 const COUNT: HeaderName = HeaderName::from_static("x-ms-approximate-messages-count");
 
 /// Made, found with the same metadata, or refused.
@@ -80,7 +80,7 @@ pub(crate) async fn set_metadata(cx: &Context<'_>) -> Result<Reply, WireError> {
     Ok(encode::empty(StatusCode::NO_CONTENT))
 }
 
-/// The metadata in a request's headers; a name that comes twice has both values.
+/// The metadata in a request's headers, with the case of its names; a name that comes twice has both values.
 fn read_metadata(request: &Request) -> Result<Metadata, WireError> {
     let mut metadata: Metadata = Vec::new();
     for name in request.headers.keys() {
@@ -88,7 +88,8 @@ fn read_metadata(request: &Request) -> Result<Metadata, WireError> {
         check_name(key)?;
         let values = request.headers.get_all(name).iter().map(HeaderValue::to_str);
         let values: Vec<&str> = values.collect::<Result<_, _>>().map_err(|_| Code::InvalidMetadata)?;
-        metadata.push((key.to_owned(), values.join(",")));
+        let as_sent = request.name_as_sent(name).get(PREFIX.len()..).unwrap_or(key);
+        metadata.push((as_sent.to_owned(), values.join(",")));
     }
     let bytes: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > limits::METADATA_BYTES {

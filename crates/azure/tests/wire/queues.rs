@@ -144,6 +144,25 @@ async fn lists_are_sorted_filtered_and_go_on_page_by_page_whatever_comes_and_goe
 }
 
 #[tokio::test]
+async fn names_of_metadata_keep_the_case_in_which_they_were_written() {
+    let house = House::open().await;
+    let written = [("X-Ms-Meta-ShoeSize", "44"), ("x-ms-meta-URL", "b")];
+    assert_eq!(house.ask_with("PUT", "/orders", &written, "").await.status, 201);
+    let listed = async || house.ask("GET", "?comp=list&include=metadata", "").await.body;
+    let shown = listed().await;
+    assert!(shown.contains("<ShoeSize>44</ShoeSize>") && shown.contains("<URL>b</URL>"), "{shown}");
+    // Names are compared without it, so this is the same queue with the names it had.
+    let again = [("x-ms-meta-shoesize", "44"), ("x-ms-meta-url", "b")];
+    assert_eq!(house.ask_with("PUT", "/orders", &again, "").await.status, 204);
+    assert!(listed().await.contains("<ShoeSize>44</ShoeSize>"));
+    assert_eq!(
+        house.ask_with("PUT", "/orders?comp=metadata", &[("x-MS-meta-sHOE", "1")], "").await.status,
+        204
+    );
+    assert!(listed().await.contains("<Metadata><sHOE>1</sHOE></Metadata>"));
+}
+
+#[tokio::test]
 async fn lists_show_metadata_when_asked() {
     let house = House::open().await;
     house.ask_with("PUT", "/orders", &[("x-ms-meta-colour", "a<b")], "").await;
