@@ -93,6 +93,20 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["celery_play.py"],
     },
     Client {
+        name: "azure-python",
+        what: "azure-storage-queue for Python, blocking and not, and boto3 on the same queues",
+        classes: false,
+        kit: Kit::Python(Some("python-azure")),
+        arguments: &["azure_play.py"],
+    },
+    Client {
+        name: "azure-javascript",
+        what: "@azure/storage-queue",
+        classes: false,
+        kit: Kit::Node,
+        arguments: &["azure_play.mjs"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What opens the admin API of a strict server.
 const TOKEN: &str = "e2e";
-/// Listeners that SQS clients have no use for, and that would fight for their ports.
+/// Listeners that are there only where a chapter asks for them: their usual ports would be fought for.
 const OFF: [&str; 2] = ["--azure", "--cloudflare"];
 
 pub struct Server {
@@ -22,6 +22,7 @@ pub struct Server {
     flags: Vec<String>,
     child: Child,
     pub sqs: String,
+    azure: String,
     admin: String,
 }
 
@@ -41,8 +42,10 @@ impl Server {
             format!("{program}: {error}")
         })?;
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
-        for flag in OFF.iter().filter(|flag| help.contains(**flag)) {
-            flags.extend([(*flag).to_owned(), "off".to_owned()]);
+        let is_wanted = |flag: &str| help.contains(flag) && !flags.iter().any(|given| given == flag);
+        let off: Vec<&str> = OFF.into_iter().filter(|flag| is_wanted(flag)).collect();
+        for flag in off {
+            flags.extend([flag.to_owned(), "off".to_owned()]);
         }
         if let Some(config) = config {
             let path = directory.join("kew.toml");
@@ -58,6 +61,7 @@ impl Server {
             flags,
             child,
             sqs: String::new(),
+            azure: String::new(),
             admin: String::new(),
         };
         server.wait_until_ready()?;
@@ -66,6 +70,11 @@ impl Server {
 
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.sqs)
+    }
+
+    /// Where Azure is served, if the chapter asked for that.
+    pub fn azure(&self) -> String {
+        format!("http://{}", self.azure)
     }
 
     /// `kill -9`, then a start over what is left on disk.
@@ -92,13 +101,22 @@ impl Server {
         self.directory.join("ports")
     }
 
+    /// The next start takes the same port for a listener that a chapter asked for.
+    fn keep_ports(&mut self) {
+        let asked = self.flags.iter().position(|flag| flag == "--azure");
+        if let Some(value) = asked.and_then(|at| self.flags.get_mut(at + 1)).filter(|value| *value != "off") {
+            value.clone_from(&self.azure);
+        }
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             if let Ok(text) = fs::read_to_string(self.ports_file()) {
                 let ports: Value = serde_json::from_str(&text).map_err(|error| format!("ports: {error}"))?;
                 let address = |name: &str| ports[name].as_str().unwrap_or_default().to_owned();
-                (self.sqs, self.admin) = (address("sqs"), address("admin"));
+                (self.sqs, self.admin, self.azure) = (address("sqs"), address("admin"), address("azure"));
+                self.keep_ports();
                 return Ok(());
             }
             let ended = self.child.try_wait().map_err(|error| error.to_string())?;
