@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kew_http::form::{FormError, pairs};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
 
 use crate::action::Action;
 use crate::error::{Code, WireError};
@@ -69,15 +69,36 @@ impl<'a> Form<'a> {
     /// The members of a request for `action`, as a JSON object.
     pub(crate) fn members(&self, action: Action) -> Result<Vec<u8>, WireError> {
         let mut members = object(&self.root, MEMBERS)?;
-        if action == Action::CreateQueue
-            && let Some(tags) = members.remove("Tags")
-        {
+        if action == Action::CreateQueue {
             // The JSON protocol spells this one action's member with a small letter.
-            members.insert("tags".to_owned(), tags);
+            for (name, _) in members.iter_mut().filter(|(name, _)| *name == "Tags") {
+                *name = "tags";
+            }
         }
-        serde_json::to_vec(&members).map_err(|error| {
+        serde_json::to_vec(&Json::Object(members)).map_err(|error| {
             WireError::new(Code::InternalFailure).saying("The request cannot be read.").because(error)
         })
+    }
+}
+
+/// A value of JSON. Unlike the library's own it keeps the order of the form, in which faults are told.
+enum Json<'n> {
+    Text(&'n str),
+    Integer(i64),
+    List(Vec<Json<'n>>),
+    Object(Vec<(&'n str, Json<'n>)>),
+}
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Integer(number) => serializer.serialize_i64(*number),
+            Self::List(list) => serializer.collect_seq(list),
+            Self::Object(members) => {
+                serializer.collect_map(members.iter().map(|(name, value)| (name, value)))
+            }
+        }
     }
 }
 
@@ -194,42 +215,41 @@ const MEMBERS: &[Member] = &[
     list(&["ChangeMessageVisibilityBatchRequestEntry"], CHANGE_ENTRY),
 ];
 
-fn object(node: &Node<'_>, members: &[Member]) -> Result<Map<String, Value>, WireError> {
-    let mut object = Map::new();
+fn object<'n>(node: &'n Node<'_>, members: &'static [Member]) -> Result<Vec<(&'n str, Json<'n>)>, WireError> {
+    let mut object = Vec::new();
     for member in members {
         let found = member.spellings.iter().find_map(|spelling| node.below.get(*spelling));
         if let Some(value) = found.map(|node| read(node, member)).transpose()?.flatten() {
-            object.insert(member.json.to_owned(), value);
+            object.push((member.json, value));
         }
     }
     Ok(object)
 }
 
 /// The value at a node; a list or map without entries is absent.
-fn read(node: &Node<'_>, member: &Member) -> Result<Option<Value>, WireError> {
+fn read<'n>(node: &'n Node<'_>, member: &'static Member) -> Result<Option<Json<'n>>, WireError> {
     Ok(match &member.shape {
-        Shape::Text => node.text.as_deref().map(Value::from),
+        Shape::Text => node.text.as_deref().map(Json::Text),
         Shape::Integer => node.text.as_deref().map(|text| number(member.json, text)).transpose()?,
         Shape::Texts => {
             let numbered = numbered(node).filter_map(|node| node.text.as_deref());
-            some_list(node.text.as_deref().into_iter().chain(numbered).map(Value::from).collect())
+            some_list(node.text.as_deref().into_iter().chain(numbered).map(Json::Text).collect())
         }
-        Shape::Pairs { key, value } => some_map(
-            numbered(node)
-                .filter_map(|node| Some((below(node, key)?.to_owned(), Value::from(below(node, value)?))))
-                .collect(),
-        ),
+        Shape::Pairs { key, value } => {
+            let pair = |node| Some((below(node, key)?, Json::Text(below(node, value)?)));
+            some_map(numbered(node).filter_map(pair).collect())
+        }
         Shape::Objects { key, value, members } => {
-            let mut map = Map::new();
+            let mut map = Vec::new();
             for node in numbered(node) {
                 if let (Some(name), Some(value)) = (below(node, key), node.below.get(*value)) {
-                    map.insert(name.to_owned(), Value::Object(object(value, members)?));
+                    map.push((name, Json::Object(object(value, members)?)));
                 }
             }
             some_map(map)
         }
         Shape::List(members) => {
-            let entries = numbered(node).map(|node| object(node, members).map(Value::Object));
+            let entries = numbered(node).map(|node| object(node, members).map(Json::Object));
             some_list(entries.collect::<Result<_, _>>()?)
         }
     })
@@ -248,19 +268,19 @@ fn numbered<'n, 'a>(node: &'n Node<'a>) -> impl Iterator<Item = &'n Node<'a>> {
     entries.into_iter().map(|(_, node)| node)
 }
 
-fn number(name: &str, text: &str) -> Result<Value, WireError> {
+fn number<'n>(name: &str, text: &str) -> Result<Json<'n>, WireError> {
     match text.trim().parse::<i64>() {
-        Ok(number) => Ok(Value::from(number)),
+        Ok(number) => Ok(Json::Integer(number)),
         Err(_) => Err(WireError::invalid_value(name, text, "Must be an integer.")),
     }
 }
 
-fn some_list(list: Vec<Value>) -> Option<Value> {
-    (!list.is_empty()).then_some(Value::Array(list))
+fn some_list(list: Vec<Json<'_>>) -> Option<Json<'_>> {
+    (!list.is_empty()).then_some(Json::List(list))
 }
 
-fn some_map(map: Map<String, Value>) -> Option<Value> {
-    (!map.is_empty()).then_some(Value::Object(map))
+fn some_map<'n>(map: Vec<(&'n str, Json<'n>)>) -> Option<Json<'n>> {
+    (!map.is_empty()).then_some(Json::Object(map))
 }
 
 #[cfg(test)]
@@ -286,11 +306,11 @@ mod tests {
             ("Attribute.1.Name=DelaySeconds&Attribute.1.Value=5", r#"{"Attributes":{"DelaySeconds":"5"}}"#),
             (
                 "MessageBody=a+b%20c&MessageAttribute.1.Name=n&MessageAttribute.1.Value.DataType=String&MessageAttribute.1.Value.StringValue=v",
-                r#"{"MessageAttributes":{"n":{"DataType":"String","StringValue":"v"}},"MessageBody":"a b c"}"#,
+                r#"{"MessageBody":"a b c","MessageAttributes":{"n":{"StringValue":"v","DataType":"String"}}}"#,
             ),
             (
                 "SendMessageBatchRequestEntry.10.Id=j&SendMessageBatchRequestEntry.9.Id=i&SendMessageBatchRequestEntry.9.DelaySeconds=1",
-                r#"{"Entries":[{"DelaySeconds":1,"Id":"i"},{"Id":"j"}]}"#,
+                r#"{"Entries":[{"Id":"i","DelaySeconds":1},{"Id":"j"}]}"#,
             ),
             ("Unknown.1.2.3.4.5.6.7.8.9.10=x&Attribute.x.Name=a", "{}"),
         ] {
@@ -318,5 +338,12 @@ mod tests {
     fn what_should_be_a_number_and_is_none_is_refused() {
         let form = Form::read(b"DelaySeconds=abc", b"").expect("it is well formed");
         assert!(form.members(Action::SendMessage).is_err());
+    }
+
+    // [rec] spec 5.1: the first attribute that differs is told, so their order counts.
+    #[test]
+    fn pairs_keep_the_order_of_their_numbers() {
+        let form = "Attribute.2.Name=A&Attribute.2.Value=1&Attribute.1.Name=V&Attribute.1.Value=2";
+        assert_eq!(members(Action::CreateQueue, form), r#"{"Attributes":{"V":"2","A":"1"}}"#);
     }
 }
