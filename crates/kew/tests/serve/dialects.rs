@@ -67,7 +67,7 @@ fn what_azure_acknowledged_survives_a_kill() {
 #[test]
 fn one_address_serves_both_told_apart_by_request() {
     let directory = data_directory();
-    let kew = Kew::start_with(directory.path(), &["--also", "127.0.0.1:0"]);
+    let kew = Kew::start_with(directory.path(), &["--store", "memory", "--also", "127.0.0.1:0"]);
     let also = kew.ports["also"][0].as_str().unwrap_or_default().to_owned();
     let made = program::http(&also, "PUT", &format!("{ACCOUNT}/orders"), &[], "");
     assert_eq!(made.0, 201, "{}", made.1);
