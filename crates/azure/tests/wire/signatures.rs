@@ -161,14 +161,14 @@ fn tampered(request: &Signed) -> Vec<(String, Signed)> {
         set(request, "Authorization", format!("{}{other}{}", &signature[..last], &signature[last + 1..]));
     });
     change("a cut signature", &|request| {
-        set(request, "Authorization", signature[..signature.len() - 4].to_owned())
+        set(request, "Authorization", signature[..signature.len() - 4].to_owned());
     });
     change("no Base64", &|request| set(request, "Authorization", "SharedKey devstoreaccount1:!!".into()));
     change("another scheme of the same key", &|request| {
         set(request, "Authorization", signature.replace("SharedKey ", "SharedKeyLite "));
     });
     change("another account", &|request| {
-        set(request, "Authorization", signature.replace("account1:", "account2:"))
+        set(request, "Authorization", signature.replace("account1:", "account2:"));
     });
     change("no credentials", &|request| request.headers.retain(|(name, _)| name != "Authorization"));
     change("no date", &|request| request.headers.retain(|(name, _)| name != "x-ms-date"));

@@ -107,15 +107,15 @@ mod tests {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = chance >> 33;
             // Mostly at the end, sometimes anywhere; taken from anywhere, a little less often than put.
-            let at = if number % 5 == 0 { number % (step + 1) } else { step };
+            let at = if number.is_multiple_of(5) { number % (step + 1) } else { step };
             let alarm = (Timestamp(at), Sequence(step));
             alarms.insert(alarm);
             plain.insert(alarm);
-            while plain.len() > 300 || (!plain.is_empty() && number % 3 == 0) {
+            while plain.len() > 300 || (!plain.is_empty() && number.is_multiple_of(3)) {
                 let gone = *plain.iter().nth(number as usize % plain.len()).expect("it is not empty");
                 plain.remove(&gone);
                 alarms.remove(&gone);
-                if number % 3 == 0 {
+                if number.is_multiple_of(3) {
                     break;
                 }
             }
