@@ -7,6 +7,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const CACHE: &str = "e2e/.cache";
@@ -260,6 +261,9 @@ fn need(program: &str, version: &[&str], what: &str) -> Result<(), Absent> {
     }
 }
 
+/// Guards the cache: clients that share packages are prepared side by side, and one of them installs for all.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
 /// Installs unless the same lock files were installed before and the result is still there.
 fn once(
     name: &str,
@@ -267,6 +271,7 @@ fn once(
     result: &Path,
     install: impl FnOnce() -> Result<(), Absent>,
 ) -> Result<(), Absent> {
+    let _alone = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let broken = |error: std::io::Error| Absent::Failed(format!("{name}: {error}"));
     let mut wanted = String::new();
     for lock in locks {
@@ -286,7 +291,8 @@ fn once(
 fn run(command: &mut Command) -> Result<(), Absent> {
     let said = format!("{command:?}");
     let failed = |reason: &str| Absent::Failed(format!("{said}: {reason}"));
-    let log = cache(&format!("install-{:x}.log", std::process::id()));
+    let thread = std::thread::current().id();
+    let log = cache(&format!("install-{:x}-{thread:?}.log", std::process::id()));
     let output = fs::create_dir_all(CACHE).and_then(|()| fs::File::create(&log));
     let output = output.map_err(|error| failed(&error.to_string()))?;
     let errors = output.try_clone().map_err(|error| failed(&error.to_string()))?;
