@@ -44,7 +44,7 @@ const ROOMS: &[Room] = &[
     room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
     room("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"]).tests_also(&["kew-store"]),
-    room("kew-push", &["kew-http", "kew-engine", "kew-core"]),
+    room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-functions", &["kew-azure", "kew-http", "kew-core"]),
     room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
     // The program puts everything together, the next three drive it from outside, scripts know nobody.
