@@ -6,6 +6,7 @@
 //! and only what is malformed is refused.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http::header::{HOST, HeaderName, ORIGIN};
@@ -16,6 +17,8 @@ use crate::refusal::Refusal;
 use crate::request::Request;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Which requests reach a front-end.
 #[derive(Clone)]
@@ -31,8 +34,13 @@ enum Hosts {
         /// Host names, or `*.parent`, as they were configured.
         listed: Arc<[String]>,
         recognised: Option<Arc<Recognise>>,
+        /// Finds the host in names that stand for another.
+        inner: Option<Inner>,
     },
 }
+
+/// The host that a name stands for, such as `host` in `service.region.host`.
+type Inner = fn(&str) -> Option<&str>;
 
 /// Tells whether a dotted host name is one of the front-end's own.
 type Recognise = dyn Fn(&str) -> bool + Send + Sync;
@@ -49,7 +57,10 @@ enum Pages {
 impl Guard {
     /// For a server that accepts any credentials.
     pub fn open() -> Self {
-        Self { hosts: Hosts::Known { listed: Arc::default(), recognised: None }, pages: Pages::Refused }
+        Self {
+            hosts: Hosts::Known { listed: Arc::default(), recognised: None, inner: None },
+            pages: Pages::Refused,
+        }
     }
 
     /// For a server that authenticates everything.
@@ -70,6 +81,16 @@ impl Guard {
     pub fn with_hosts_like(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         if let Hosts::Known { recognised, .. } = &mut self.hosts {
             *recognised = Some(Arc::new(known));
+        }
+        self
+    }
+
+    /// Also accepts names that stand for another host, which is judged in their place: an address, a host everybody may
+    /// use or one that is configured. A name without a dot has to be configured here: a dotted name that ends in it
+    /// may be anybody's.
+    pub fn with_hosts_within(mut self, found: fn(&str) -> Option<&str>) -> Self {
+        if let Hosts::Known { inner, .. } = &mut self.hosts {
+            *inner = Some(found);
         }
         self
     }
@@ -124,16 +145,17 @@ impl Guard {
     }
 
     fn check_host(&self, host: &Host<'_>) -> Result<(), Refusal> {
-        let Hosts::Known { listed, recognised } = &self.hosts else { return Ok(()) };
+        let Hosts::Known { listed, recognised, inner } = &self.hosts else { return Ok(()) };
         let Host::Name(name) = host else { return Ok(()) };
-        if !name.contains('.') || is_below(name, "localhost") || is_same(name, "host.docker.internal") {
+        if !name.contains('.') || is_everybodys(name) || is_listed(listed, name) {
             return Ok(());
         }
-        let is_listed = listed.iter().any(|entry| match entry.strip_prefix("*.") {
-            Some(parent) => is_below(name, parent),
-            None => is_same(name, entry),
-        });
-        if is_listed || recognised.as_ref().is_some_and(|known| known(&name.to_ascii_lowercase())) {
+        let is_ours = |within: &str| {
+            within.parse::<Ipv4Addr>().is_ok() || is_everybodys(within) || is_listed(listed, within)
+        };
+        if inner.and_then(|inner| inner(name)).is_some_and(is_ours)
+            || recognised.as_ref().is_some_and(|known| known(&name.to_ascii_lowercase()))
+        {
             return Ok(());
         }
         Err(Refusal::HostNotAllowed { host: name.to_ascii_lowercase().into() })
@@ -159,12 +181,29 @@ pub fn foreign_page(request: &Request) -> Option<Refusal> {
         .get_all(SEC_FETCH_SITE)
         .iter()
         .any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
-    if cross_site {
+    if cross_site || is_part_of_another_page(headers) {
         return Some(Refusal::CrossSite);
     }
     let own = headers.get(HOST).and_then(|value| Authority::parse(value.as_bytes()));
     let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin, own.as_ref()))?;
     Some(Refusal::ForeignOrigin { origin: printable(foreign) })
+}
+
+/// Whether a browser fetches this as an image, a script, a frame or the like for a page that is not the server's own.
+/// Such a request names no origin, and a neighbour on another port counts as the same site; no other client sends it.
+fn is_part_of_another_page(headers: &HeaderMap) -> bool {
+    let all = |name: &HeaderName, allowed: &[&str]| {
+        headers.get_all(name).iter().all(|value| {
+            allowed.iter().any(|allowed| value.as_bytes().eq_ignore_ascii_case(allowed.as_bytes()))
+        })
+    };
+    let is_own = headers.contains_key(SEC_FETCH_SITE) && all(&SEC_FETCH_SITE, &["same-origin", "none"]);
+    !is_own
+        && (headers
+            .get_all(SEC_FETCH_MODE)
+            .iter()
+            .any(|mode| mode.as_bytes().eq_ignore_ascii_case(b"no-cors"))
+            || !all(&SEC_FETCH_DEST, &["document", "empty"]))
 }
 
 /// Whether a page of `origin` is one this server itself served: same host and port, whatever loopback is called.
@@ -209,7 +248,11 @@ impl<'a> Found<'a> {
         for (name, value) in headers {
             if *name == HOST {
                 found.has_more_hosts = found.host.replace(value).is_some();
-            } else if *name == ORIGIN || *name == SEC_FETCH_SITE {
+            } else if *name == ORIGIN
+                || *name == SEC_FETCH_SITE
+                || *name == SEC_FETCH_MODE
+                || *name == SEC_FETCH_DEST
+            {
                 found.is_from_browser = true;
             }
         }
@@ -219,6 +262,18 @@ impl<'a> Found<'a> {
     fn only_host(&self) -> Result<Option<&'a HeaderValue>, Refusal> {
         if self.has_more_hosts { Err(Refusal::HostRepeated) } else { Ok(self.host) }
     }
+}
+
+/// Names that mean a machine itself, or the one below its containers, wherever they are asked for.
+fn is_everybodys(name: &str) -> bool {
+    is_same(name, "localhost") || is_below(name, "localhost") || is_same(name, "host.docker.internal")
+}
+
+fn is_listed(listed: &[String], name: &str) -> bool {
+    listed.iter().any(|entry| match entry.strip_prefix("*.") {
+        Some(parent) => is_below(name, parent),
+        None => is_same(name, entry),
+    })
 }
 
 fn is_same(one: &str, other: &str) -> bool {
@@ -312,6 +367,28 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_stands_for_another_host_is_judged_by_that() {
+        fn found(name: &str) -> Option<&str> {
+            name.strip_prefix("svc.")
+        }
+        let listed = ["queue.test".to_owned(), "kew".to_owned(), "*.corp.test".to_owned()];
+        let guard = Guard::open().with_hosts(listed).with_hosts_within(found);
+        for name in [
+            "svc.10.0.0.7:1",
+            "svc.localhost",
+            "svc.host.docker.internal",
+            "svc.queue.test",
+            "svc.a.corp.test",
+            "svc.kew",
+        ] {
+            assert_eq!(host(&guard, name), Ok(()), "{name}");
+        }
+        for name in ["svc.com", "svc.evil.example", "xsvc.kew", "svc.svc.kew"] {
+            assert_eq!(host(&guard, name), not_allowed(name), "{name}");
+        }
+    }
+
+    #[test]
     fn host_must_be_there_once_and_well_formed_in_every_mode() {
         for guard in [Guard::open(), Guard::open().with_any_host(), Guard::strict()] {
             assert_eq!(judged(&guard, &[]), Err(Refusal::HostMissing));
@@ -385,6 +462,43 @@ mod tests {
         assert_eq!(site("Cross-Site"), Err(Refusal::CrossSite));
         for fine in ["same-origin", "same-site", "none"] {
             assert_eq!(site(fine), Ok(()), "{fine}");
+        }
+    }
+
+    // An image tag on a page of another port asks without an origin, and would run what its URL says.
+    #[test]
+    fn images_and_frames_of_neighbouring_pages_are_refused() {
+        let judge = |headers: &[(&'static str, &'static str)]| {
+            let headers: Vec<_> = [("host", "kew")].iter().chain(headers).copied().collect();
+            [Guard::open(), Guard::open().with_any_host()].map(|guard| judged(&guard, &headers))
+        };
+        for refused in [
+            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")][..],
+            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
+            &[("sec-fetch-mode", "No-Cors")],
+            &[("sec-fetch-dest", "script")],
+            &[
+                ("sec-fetch-site", "same-origin"),
+                ("sec-fetch-site", "same-site"),
+                ("sec-fetch-dest", "image"),
+            ],
+        ] {
+            assert_eq!(judge(refused), [Err(Refusal::CrossSite), Err(Refusal::CrossSite)], "{refused:?}");
+        }
+        for fine in [
+            // The server's own pages, a person who follows a link, and clients that speak like a browser.
+            &[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")]
+                [..],
+            &[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")],
+            &[
+                ("sec-fetch-site", "same-site"),
+                ("sec-fetch-mode", "navigate"),
+                ("sec-fetch-dest", "document"),
+            ],
+            &[("sec-fetch-mode", "cors")],
+            &[("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+        ] {
+            assert_eq!(judge(fine), [Ok(()), Ok(())], "{fine:?}");
         }
     }
 

@@ -152,6 +152,11 @@ impl Server {
         }
     }
 
+    /// What resolves when nothing is served any more although nobody asked for that; it can be had once.
+    pub fn ended(&mut self) -> impl Future<Output = ()> + use<> {
+        self.running.ended()
+    }
+
     /// Stops accepting, ends long polls, lets requests finish, and closes the store. Health checks are answered to the
     /// end.
     pub fn stop(self) -> Result<(), String> {
@@ -249,10 +254,7 @@ impl Parts<'_> {
             auth: credentials::sqs(self.settings)?,
             region: sqs.region.as_str().into(),
             external_url: sqs.external_url.as_deref().map(Into::into),
-            url_style: match sqs.url_style {
-                UrlStyle::Path => kew_sqs::UrlStyle::Path,
-                UrlStyle::Standard => kew_sqs::UrlStyle::Standard,
-            },
+            url_style: self.url_style(),
             name_hold: sqs.name_hold,
             purge_interval: sqs.purge_interval,
             standard_in_flight_limit: limits.standard,
@@ -261,6 +263,13 @@ impl Parts<'_> {
             ..kew_sqs::Settings::default()
         };
         Ok(FrontEndSettings { sqs, azure: self.azure(), durations: Arc::clone(&self.durations) })
+    }
+
+    fn url_style(&self) -> kew_sqs::UrlStyle {
+        match self.settings.sqs.url_style {
+            UrlStyle::Path => kew_sqs::UrlStyle::Path,
+            UrlStyle::Standard => kew_sqs::UrlStyle::Standard,
+        }
     }
 
     fn azure(&self) -> kew_azure::Settings {
@@ -288,7 +297,8 @@ impl Parts<'_> {
     fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
         let guard = match serves {
             Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
-            Serves::Only(Dialect::Sqs | Dialect::Cloudflare) | Serves::All => self.guard(),
+            Serves::Only(Dialect::Sqs) | Serves::All => self.url_style().guard(self.guard()),
+            Serves::Only(Dialect::Cloudflare) => self.guard(),
         };
         Entrance { serves, socket, guard, tls }
     }

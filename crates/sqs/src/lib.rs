@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Queue, QueueId, QueueKey};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Handler, Refusal, Reply, Request, RequestId};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId};
 use serde::Deserialize;
 
 use auth::Caller;
@@ -82,6 +82,16 @@ pub enum UrlStyle {
     Path,
     /// `http://sqs.<region>.<host>/<account>/<name>`.
     Standard,
+}
+
+impl UrlStyle {
+    /// Who may reach a front-end whose URLs look like this: also whoever asks by the host in one of them.
+    pub fn guard(self, guard: Guard) -> Guard {
+        match self {
+            Self::Path => guard,
+            Self::Standard => guard.with_hosts_within(names::host_within),
+        }
+    }
 }
 
 /// Hears of failures that are ours: which request, and why.

@@ -5,6 +5,7 @@ use std::fmt;
 use kew_core::{AccountId, Queue, QueueKey};
 use kew_http::Request;
 
+use crate::auth::is_region;
 use crate::{Settings, UrlStyle};
 
 /// A queue as a URL, a path or a bare name means it: only the last two parts matter.
@@ -41,11 +42,19 @@ pub(crate) fn url(settings: &Settings, request: &Request, queue: &Queue) -> Stri
     let host = request.header("host").unwrap_or(target);
     let scheme = if request.secure { "https" } else { "http" };
     match settings.url_style {
-        UrlStyle::Standard if !host.starts_with("sqs.") => {
+        // No name can be put before an address in brackets.
+        UrlStyle::Standard if !host.starts_with("sqs.") && !host.starts_with('[') => {
             format!("{scheme}://sqs.{region}.{host}/{account}/{name}")
         }
         UrlStyle::Path | UrlStyle::Standard => format!("{scheme}://{host}/{account}/{name}"),
     }
+}
+
+/// The host in `sqs.<region>.<host>`.
+pub(crate) fn host_within(name: &str) -> Option<&str> {
+    let (service, rest) = name.split_once('.')?;
+    let (region, host) = rest.split_once('.')?;
+    (service.eq_ignore_ascii_case("sqs") && is_region(region)).then_some(host)
 }
 
 /// A queue's Amazon resource name, of the standard partition.
@@ -131,6 +140,11 @@ mod tests {
         let standard = Settings { url_style: UrlStyle::Standard, ..Settings::default() };
         assert_eq!(url(&Settings::default(), &request, &queue), "http://h:9324/000000000012/orders");
         assert_eq!(url(&standard, &request, &queue), "http://sqs.r.h:9324/000000000012/orders");
+        request.headers.insert("host", HeaderValue::from_static("[::1]:9324"));
+        assert_eq!(url(&standard, &request, &queue), "http://[::1]:9324/000000000012/orders");
+        request.headers.insert("host", HeaderValue::from_static("sqs.r.h:9324"));
+        assert_eq!(url(&standard, &request, &queue), "http://sqs.r.h:9324/000000000012/orders");
+        request.headers.insert("host", HeaderValue::from_static("h:9324"));
         request.secure = true;
         assert_eq!(url(&Settings::default(), &request, &queue), "https://h:9324/000000000012/orders");
     }

@@ -17,10 +17,11 @@ use kew_http::Request;
 
 use crate::Settings;
 use crate::error::WireError;
-use scope::{Scope, is_region};
+use scope::Scope;
 
 pub(crate) use keys::Principal;
 pub use keys::{AccessKey, KeyError, Keys};
+pub(crate) use scope::is_region;
 
 /// Who may ask.
 #[derive(Clone, Default)]

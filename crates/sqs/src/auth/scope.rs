@@ -22,7 +22,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Whether a text can be a region: it becomes part of a queue's name for ever.
-pub(super) fn is_region(text: &str) -> bool {
+pub(crate) fn is_region(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 

@@ -26,7 +26,7 @@ pub const NOW: Timestamp = Timestamp(1_767_225_600_000);
 
 /// Chance that counts: every number once, in order.
 #[derive(Default)]
-struct Counting(AtomicU64);
+pub struct Counting(AtomicU64);
 
 impl Entropy for Counting {
     fn bits(&self) -> u64 {
@@ -81,6 +81,11 @@ impl House {
 
     pub async fn with(settings: Settings) -> Self {
         let (store, directory) = store();
+        Self { _directory: directory, ..Self::over(store, settings).await }
+    }
+
+    /// Over a store of the test's own.
+    pub async fn over(store: Arc<dyn Store>, settings: Settings) -> Self {
         let entropy: Arc<dyn Entropy> = Arc::new(Counting::default());
         let options = Options { clock: ClockKind::Virtual, ..Options::default() };
         let engine = Engine::start(store, Arc::new(Standing), Arc::clone(&entropy), options);
@@ -93,11 +98,11 @@ impl House {
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
         let limits = Limits { body_bytes_max: 2 << 20, ..Limits::default() };
         let shared = Shared::new(clock, entropy, limits);
-        let guard = Guard::open().with_hosts(["kew.test".to_owned()]);
+        let guard = settings.url_style.guard(Guard::open().with_hosts(["kew.test".to_owned()]));
         let sqs = Sqs::new(Arc::clone(&engine), settings);
         let listener = Listener::new(sqs, guard, &shared);
         tokio::spawn(listener.accept(socket));
-        Self { address, drain: shared.drain, engine, _directory: directory }
+        Self { address, drain: shared.drain, engine, _directory: None }
     }
 
     /// Moves time ahead, through everything that happens on the way.

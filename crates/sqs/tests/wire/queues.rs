@@ -1,5 +1,7 @@
 //! CreateQueue and GetQueueUrl.
 
+use kew_sqs::{Settings, UrlStyle};
+
 use super::house::House;
 
 #[tokio::test]
@@ -69,4 +71,24 @@ async fn queues_of_one_region_are_not_seen_in_another() {
     assert_eq!(house.send(elsewhere.as_bytes()).await.status, 400);
     let here = elsewhere.replace("eu-west-1", "us-east-1");
     assert_eq!(house.send(here.as_bytes()).await.status, 200);
+}
+
+#[tokio::test]
+async fn urls_of_the_standard_style_lead_back_to_the_server() {
+    let settings = Settings { url_style: UrlStyle::Standard, ..Settings::default() };
+    let house = House::with(settings).await;
+    let form = |host: &str, target: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n")
+    };
+    for host in ["127.0.0.1:9324", "localhost:9324", "kew.test"] {
+        let created = house.send(form(host, "/?Action=CreateQueue&QueueName=orders").as_bytes()).await;
+        let url = format!("http://sqs.us-east-1.{host}/000000000000/orders");
+        assert!(created.ok().contains(&format!("<QueueUrl>{url}</QueueUrl>")), "{}", created.body);
+        let send =
+            form(&format!("sqs.us-east-1.{host}"), "/000000000000/orders?Action=SendMessage&MessageBody=m");
+        house.send(send.as_bytes()).await.ok();
+    }
+    for host in ["sqs.us-east-1.evil.example", "sqs.evil.example", "xsqs.us-east-1.kew.test"] {
+        assert_eq!(house.send(form(host, "/?Action=ListQueues").as_bytes()).await.status, 421, "{host}");
+    }
 }
