@@ -1,6 +1,7 @@
 //! DeleteQueue: everything in it goes, waiting receives end, and its name is held for a while.
 
 use kew_core::command::DeleteQueue;
+use kew_engine::EngineError;
 use kew_http::Reply;
 use serde::Deserialize;
 
@@ -18,8 +19,18 @@ struct Request<'a> {
 pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await?;
-    cx.pauses.names.restart(queue.key.clone(), cx.engine.now());
+    // Begun before the deletion: whoever asked may leave while it is made, and then nobody comes back here.
+    let names = &cx.pauses.names;
+    names.restart(queue.key.clone(), cx.engine.now());
+    match cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await {
+        Ok(_messages) => {}
+        // Somebody else deleted it a moment ago: the name is held all the same.
+        Err(error @ EngineError::QueueNotFound) => return Err(error.into()),
+        Err(error) => {
+            names.forget(&queue.key);
+            return Err(error.into());
+        }
+    }
     cx.pauses.purges.forget(&queue.id);
     Ok(cx.done())
 }

@@ -1,0 +1,92 @@
+//! What a request leaves behind when its client does not wait for the answer, or the store refuses it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use kew_core::command::DeleteQueue;
+use kew_core::{Command, Timestamp};
+use kew_sqs::Settings;
+use kew_store::{Gate, MemoryStore, Store, StoreError, Submission};
+use serde_json::json;
+
+use super::house::{Client, House};
+
+/// A store whose deletions of queues are applied and never answered, or not done at all.
+struct Slow {
+    inner: MemoryStore,
+    refuses: AtomicBool,
+}
+
+/// A gate that stays shut.
+struct Shut;
+
+impl Gate for Shut {
+    fn poll_open(&self, _: u64, _: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        Poll::Pending
+    }
+}
+
+impl Store for Slow {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        let Command::DeleteQueue(_) = command else { return self.inner.step(now, command) };
+        if self.refuses.load(Ordering::Relaxed) {
+            return Submission::settled(Err(StoreError::NoSpace));
+        }
+        let submission = self.inner.step(now, command);
+        let outcome = submission.peek().expect("memory answers at once").clone();
+        Submission::applied(outcome, 1, Arc::new(Shut))
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.inner.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.inner.newest_instant()
+    }
+}
+
+async fn house() -> (House, Arc<Slow>) {
+    let inner = MemoryStore::new(Arc::new(super::house::Counting::default()));
+    let store = Arc::new(Slow { inner, refuses: AtomicBool::new(false) });
+    let house = House::over(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
+    house.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
+    (house, store)
+}
+
+#[tokio::test]
+async fn the_name_of_a_queue_is_held_although_whoever_deleted_it_left() {
+    let (house, _) = house().await;
+    let body = r#"{"QueueUrl":"orders"}"#;
+    let mut client = Client::open(&house).await;
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.DeleteQueue\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.write(request.as_bytes()).await;
+    while house.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
+    drop(client);
+    let again = house.call("CreateQueue", json!({"QueueName": "orders"})).await;
+    assert_eq!(
+        again.header("x-amzn-query-error"),
+        Some("AWS.SimpleQueueService.QueueDeletedRecently;Sender")
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_not_done_holds_no_name() {
+    let (house, store) = house().await;
+    store.refuses.store(true, Ordering::Relaxed);
+    assert_eq!(house.call("DeleteQueue", json!({"QueueUrl": "orders"})).await.status, 503);
+    store.refuses.store(false, Ordering::Relaxed);
+    // Gone in another way than SQS's, which holds no name.
+    let key = kew_core::QueueKey::new(kew_core::AccountId(0), "us-east-1", "orders");
+    let queue = house.engine.queue(&key).expect("it is there").id;
+    let engine = Arc::clone(&house.engine);
+    let deletion =
+        tokio::spawn(async move { engine.delete_queue(DeleteQueue { queue, if_version: None }).await });
+    while house.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
+    deletion.abort();
+    house.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
+}
