@@ -45,10 +45,14 @@ pub(super) fn has_header(request: &Request, name: &str) -> bool {
     request.headers.contains_key(name) || (name == "host" && request.uri.authority().is_some())
 }
 
+/// Whether a request's signer left its body out.
+pub(super) fn leaves_body_out(request: &Request, pairs: &[Pair<'_>]) -> bool {
+    let by_query = || pairs.iter().any(|(name, value)| name == "X-Amz-Content-Sha256" && value == UNSIGNED);
+    request.header(CONTENT_HASH) == Some(UNSIGNED) || by_query()
+}
+
 fn body(form: &mut Sha256, request: &Request, pairs: &[Pair<'_>]) {
-    let by_header = request.header(CONTENT_HASH) == Some(UNSIGNED);
-    let by_query = pairs.iter().any(|(name, value)| name == "X-Amz-Content-Sha256" && value == UNSIGNED);
-    if by_header || by_query {
+    if leaves_body_out(request, pairs) {
         form.update(UNSIGNED);
     } else {
         // Whatever a header says: the body that came is the one that counts.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kew_core::Timestamp;
 use kew_http::date::iso_basic;
+use kew_http::form::Pair;
 use kew_http::{Request, form, hex, secret};
 
 use super::canonical;
@@ -12,7 +13,7 @@ use super::claim::{ALGORITHM, Claim, incomplete};
 use super::keys::{Keys, Principal};
 use super::scope::{Scope, is_region};
 use crate::error::{Code, WireError};
-use crate::limits;
+use crate::{limits, route};
 
 const SERVICE: &str = "sqs";
 const TERMINATOR: &str = "aws4_request";
@@ -63,7 +64,22 @@ pub(super) fn verify(keys: &Keys, request: &Request) -> Result<Verified, WireErr
     if !is_right {
         return Err(Code::SignatureDoesNotMatch.into());
     }
+    check_body(request, &query)?;
     Ok(Verified { principal: Arc::clone(&known.principal), region })
+}
+
+/// A body that nobody signed says all of a request or nothing: what its signed URL names, a body could override.
+fn check_body(request: &Request, query: &[Pair<'_>]) -> Result<(), WireError> {
+    if request.body.is_empty() || !canonical::leaves_body_out(request, query) {
+        return Ok(());
+    }
+    let is_of_signature =
+        |name: &str| name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"));
+    if route::queue_path(request).is_none() && query.iter().all(|(name, _)| is_of_signature(name)) {
+        return Ok(());
+    }
+    let text = "A body that is not signed must be empty where the URL names a queue or parameters.";
+    Err(mismatch(text.to_owned()))
 }
 
 fn mismatch(text: String) -> WireError {

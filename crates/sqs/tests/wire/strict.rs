@@ -386,6 +386,41 @@ async fn a_body_that_was_signed_as_unsigned_may_be_any() {
 }
 
 #[tokio::test]
+async fn a_body_that_was_not_signed_overrides_nothing_that_was() {
+    let house = house_with_orders().await;
+    let unsigned = |mut plain: Plain| {
+        plain.set("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+        signer("AKID").sign_body(&plain, SignableBody::UnsignedPayload)
+    };
+    let create = Plain::json("CreateQueue", r#"{"QueueName":"others"}"#);
+    ask(&house, &signer("AKID").sign(&create)).await.ok();
+    let send = "Action=SendMessage&MessageBody=m";
+    for (target, body) in [
+        ("/000000000001/orders?Action=SendMessage&MessageBody=m", "MessageBody=forged"),
+        ("/000000000001/orders?Action=SendMessage&MessageBody=m", "Action=DeleteQueue"),
+        ("/?Action=SendMessage&QueueUrl=orders&MessageBody=m", "QueueUrl=others"),
+        ("/000000000001/orders", "Action=SendMessage&MessageBody=m&QueueUrl=others"),
+        ("/000000000001/orders", send),
+    ] {
+        let mut request = unsigned(Plain::form(target, ""));
+        request.body = body.to_owned();
+        let answer = ask(&house, &request).await;
+        assert_eq!(answer.status, 403, "{target} {body}");
+        assert!(answer.body.contains("SignatureDoesNotMatch"), "{}", answer.body);
+        // Without a body, or with one that is signed, the same is fine as far as the signature goes.
+        let mut signed = Plain::form(target, body);
+        signed.body = body.to_owned();
+        assert_ne!(ask(&house, &signer("AKID").sign(&signed)).await.status, 403, "{target} {body}");
+    }
+    let mut json = Plain::json("SendMessage", r#"{"MessageBody":"m"}"#);
+    json.target = "/000000000001/orders".to_owned();
+    assert_eq!(ask(&house, &unsigned(json)).await.status, 403, "the body could name another queue");
+    let mut whole = unsigned(Plain::form("/", ""));
+    whole.body = format!("{send}&QueueUrl=others");
+    ask(&house, &whole).await.ok();
+}
+
+#[tokio::test]
 async fn the_date_may_stand_in_a_plain_date_header() {
     use hmac::{Hmac, KeyInit, Mac};
     use sha2::{Digest, Sha256};
