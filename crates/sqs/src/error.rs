@@ -108,10 +108,6 @@ pub enum Code {
     InvalidMessageContents,
     /// No queue has an attribute of this name.
     InvalidAttributeName,
-    /// An address that names nothing here.
-    InvalidAddress,
-    /// A receipt handle of the wrong kind.
-    InvalidIdFormat,
     /// Not signed in a way SQS reads.
     InvalidSecurity,
     /// An entry of a batch has an id it may not have.
@@ -148,8 +144,6 @@ pub enum Code {
     RequestThrottled,
     /// No such move task, or source of one.
     ResourceNotFound,
-    /// Understood, and not possible.
-    UnsupportedOperation,
     /// The target names no action served here.
     UnknownOperation,
     /// The Query protocol's word for the same.
@@ -229,8 +223,6 @@ impl Code {
             Self::InvalidAttributeName => {
                 ("com.amazonaws.sqs#InvalidAttributeName", "InvalidAttributeName", 400)
             }
-            Self::InvalidAddress => ("com.amazonaws.sqs#InvalidAddress", "InvalidAddress", 404),
-            Self::InvalidIdFormat => ("com.amazonaws.sqs#InvalidIdFormat", "InvalidIdFormat", 400),
             Self::InvalidSecurity => ("com.amazonaws.sqs#InvalidSecurity", "InvalidSecurity", 403),
             Self::InvalidBatchEntryId => {
                 ("com.amazonaws.sqs#InvalidBatchEntryId", "AWS.SimpleQueueService.InvalidBatchEntryId", 400)
@@ -279,9 +271,6 @@ impl Code {
             Self::RequestThrottled => ("com.amazonaws.sqs#RequestThrottled", "RequestThrottled", 403),
             Self::ResourceNotFound => {
                 ("com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException", 404)
-            }
-            Self::UnsupportedOperation => {
-                ("com.amazonaws.sqs#UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", 400)
             }
             Self::UnknownOperation => {
                 ("com.amazon.coral.service#UnknownOperationException", "InvalidAction", 400)
@@ -337,8 +326,6 @@ impl Code {
             Self::InvalidAttributeValue => "An attribute has an invalid value.",
             Self::InvalidMessageContents => "Invalid characters found.",
             Self::InvalidAttributeName => "Unknown Attribute.",
-            Self::InvalidAddress => "The address is not valid.",
-            Self::InvalidIdFormat => "The id is not valid.",
             Self::InvalidSecurity => "The request was not made in a way that SQS can check.",
             Self::InvalidBatchEntryId => {
                 "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
@@ -363,7 +350,6 @@ impl Code {
             }
             Self::RequestThrottled => "The request was throttled: try again later.",
             Self::ResourceNotFound => "The resource does not exist.",
-            Self::UnsupportedOperation => "This operation is not supported.",
             Self::UnknownOperation | Self::UnknownPath => "The operation is not known.",
             Self::InvalidAction => "The action is not valid for this endpoint.",
             Self::MalformedQueryString => "The query string contains a syntax error.",
