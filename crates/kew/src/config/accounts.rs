@@ -12,6 +12,22 @@ use super::file::{shown, unknown_key};
 /// The section's name.
 pub const SECTION: &str = "accounts";
 
+/// The keys it may hold, at any depth.
+pub(super) const KEYS: &[&str] = &[
+    "access_keys",
+    "aws",
+    "azure",
+    "cloudflare",
+    "id",
+    "keys",
+    "name",
+    "permissions",
+    "secret",
+    "token",
+    "tokens",
+    "user",
+];
+
 /// One account, under its names in each dialect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Account {

@@ -27,9 +27,7 @@ pub fn read(path: &Path) -> Result<FileContents, ConfigError> {
 }
 
 fn contents(text: &str) -> Result<FileContents, ConfigError> {
-    let table: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| ConfigError::new(error.to_string().trim_end().to_owned()))?;
+    let table: Table = text.parse().map_err(|error| unreadable(text, &error))?;
     let mut contents = FileContents::default();
     for (section, value) in &table {
         match (section.as_str(), value) {
@@ -53,6 +51,21 @@ fn contents(text: &str) -> Result<FileContents, ConfigError> {
         }
     }
     Ok(contents)
+}
+
+/// The error that the text is no TOML: where and why. The line itself is not shown, since it may hold a secret; of it
+/// only a key that settings have.
+fn unreadable(text: &str, error: &toml::de::Error) -> ConfigError {
+    let why = error.message();
+    let Some(span) = error.span() else { return ConfigError::new(why) };
+    let before = text.get(..text.floor_char_boundary(span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+    let key = text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
+    let is_known =
+        |key: &&str| SETTINGS.iter().any(|setting| setting.key == *key) || accounts::KEYS.contains(key);
+    let key = key.filter(is_known).map(|key| format!(" ({key})")).unwrap_or_default();
+    ConfigError::new(format!("line {line}, column {column}{key}: {why}"))
 }
 
 fn read_section(section: &str, table: &Table, said: &mut Said) -> Result<(), ConfigError> {
@@ -150,6 +163,28 @@ mod tests {
         let told = error("region = \"x\"\n");
         assert!(told.contains("[region] is not a known section"), "{told}");
         assert!(!error("[admin]\nthe_token = \"hush\"\n").contains("hush"));
+    }
+
+    // A missing quote must not put the secret on a screen or into a log.
+    #[test]
+    fn a_line_that_is_no_toml_is_told_by_its_place_and_not_shown() {
+        for (text, expected) in [
+            ("[server]\n[admin]\ntoken = hush\n", "line 3, column 9 (token): "),
+            ("[admin]\ntoken = \"hush\n", "line 2, column "),
+            ("[admin]\ntoken = \"a\" hush\n", "line 2, column 13 (token): "),
+            ("[admin]\ntoken = \"hush\\q\"\n", "line 2, column "),
+            ("[[accounts]]\naws = { id = \"1\", access_keys = [{ secret = hush }] }\n", "line 2, column "),
+            ("[admin]\nhush = x\n", "line 2, column 8: "),
+            ("[admin]\n\"hush\n", "line 2, column "),
+            ("hush\n", "line 1, column "),
+            ("[admin]\ntoken = \"\"\"\nhush=\n", "line "),
+            ("[admin]\ntoken = 7hush\n", "line 2, column "),
+            ("[admin]\ntoken = \"ä\" hush\n", "line 2, column 13 (token): "),
+            ("[admin]\ntoken = \"a\"\ntoken = \"hush\"\n", "line 3, column 1 (token): duplicate key"),
+        ] {
+            let told = error(text);
+            assert!(told.starts_with(expected) && !told.contains("hush"), "{text:?}: {told}");
+        }
     }
 
     #[test]
