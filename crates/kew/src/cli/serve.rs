@@ -38,7 +38,7 @@ fn serve(settings: &Settings) -> ExitCode {
         Ok(signals) => Server::start(settings, log).map(|server| (server, signals)),
         Err(cause) => Err(StartError::Machine { doing: "listening for signals", cause }),
     };
-    let (server, mut signals) = match server {
+    let (mut server, mut signals) = match server {
         Ok(server) => server,
         Err(error) => return failed(log, &error.to_string()),
     };
@@ -51,8 +51,20 @@ fn serve(settings: &Settings) -> ExitCode {
     }
     // Nobody has to read it: a closed standard output is no reason not to serve.
     let _greeted = io::stdout().lock().write_all(greeting::lines(&server, settings).as_bytes());
-    let signal = runtime.block_on(signals.next());
-    log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
+    let ended = server.ended();
+    let signal = runtime.block_on(async {
+        tokio::select! {
+            signal = signals.next() => Some(signal),
+            () = ended => None,
+        }
+    });
+    match signal {
+        Some(signal) => {
+            log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
+        }
+        // A restart recovers what is durable; stopping says why.
+        None => log.tell(Level::Error, "the event loop ended: stopping", &[]),
+    }
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
         std::process::exit(EXIT_AT_ONCE);

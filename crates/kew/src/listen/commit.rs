@@ -104,8 +104,7 @@ impl<S: Store + 'static> Paced<S> {
         loop {
             tokio::select! {
                 biased;
-                // It does not panic, and the runtime outlives this task: there is nothing else to hear.
-                _ = &mut committed => return,
+                ended = &mut committed => return ended.map_or_else(fall, |_waited| ()),
                 () = self.leases() => self.write_leases(),
             }
         }
@@ -132,6 +131,14 @@ impl<S: Store + 'static> Paced<S> {
             self.bell.notify_one();
         }
     }
+}
+
+/// A commit that panicked may have left anything half done: the panic goes on here, and the loop ends with it.
+fn fall(error: tokio::task::JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        std::panic::resume_unwind(panic);
+    }
+    // Otherwise it was cancelled, which only the end of the runtime does.
 }
 
 impl<S: Store + 'static> Store for Paced<S> {
@@ -266,6 +273,8 @@ mod tests {
         gate: Arc<RecorderGate>,
         commits: Mutex<Vec<(u32, ThreadId)>>,
         slow: bool,
+        /// The commit that panics, by its number.
+        falls_at: Option<usize>,
     }
 
     #[derive(Default)]
@@ -312,6 +321,8 @@ mod tests {
             if self.slow {
                 std::thread::sleep(SLOW_SYNC * 2);
             }
+            let number = self.commits.lock().len();
+            assert!(self.falls_at.is_none_or(|fatal| fatal != number), "commit {number} falls");
             let (group, wakers) = std::mem::take(&mut *self.gate.pending.lock());
             self.commits.lock().push((group, std::thread::current().id()));
             *self.gate.open_through.lock() += 1;
@@ -390,6 +401,25 @@ mod tests {
             "the first is not known to be slow"
         );
         assert!(commits.iter().skip(1).all(|(_, thread)| *thread != here), "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_panics_ends_the_task_wherever_it_happened() {
+        for (slow, falls_at) in [(false, 0), (true, 0), (true, 5)] {
+            let store = Recorder { slow, falls_at: Some(falls_at), ..Recorder::default() };
+            let paced = Paced::new(Arc::new(store), Arc::default());
+            let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+            let client = tokio::spawn(async move {
+                loop {
+                    let _sent = paced.step(Timestamp::ZERO, &Command::Due).await;
+                }
+            });
+            let ended = committer.await.expect_err("it does not go on");
+            let panic = ended.into_panic();
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            assert_eq!(text, Some(format!("commit {falls_at} falls").as_str()));
+            client.abort();
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_http::{Drain, Guard, Histogram, Limits, Listener, Shared, Tls};
 use kew_store::Store;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::listen::{Door, FrontEndSettings, FrontEnds, Paced, Serves};
 
@@ -59,9 +60,23 @@ pub struct Started {
     /// The loop itself, for work that must happen on it.
     pub handle: Handle,
     thread: JoinHandle<io::Result<()>>,
+    /// Closed when the thread ends.
+    lives: Option<oneshot::Receiver<()>>,
 }
 
 impl Started {
+    /// What resolves when the loop has ended, for whatever reason; it can be had once.
+    pub fn ended(&mut self) -> impl Future<Output = ()> + use<> {
+        let lives = self.lives.take();
+        async move {
+            match lives {
+                // Nothing is ever sent: it ends with its sender.
+                Some(lives) => drop(lives.await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Waits for its end, which the drain brings about.
     pub fn join(self) -> io::Result<()> {
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the event loop's thread panicked")))
@@ -72,9 +87,15 @@ impl<S: Store + 'static> EventLoop<S> {
     /// Starts the thread and returns once its engine is there.
     pub fn start(self) -> io::Result<Started> {
         let (tell, told) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("kew-loop".into()).spawn(move || self.run(&tell))?;
+        let (alive, lives) = oneshot::channel();
+        let run = move || {
+            // Dropped when the thread ends, also by a panic.
+            let _alive: oneshot::Sender<()> = alive;
+            self.run(tell)
+        };
+        let thread = std::thread::Builder::new().name("kew-loop".into()).spawn(run)?;
         match told.recv() {
-            Ok(Ok((engine, handle))) => Ok(Started { engine, handle, thread }),
+            Ok(Ok((engine, handle))) => Ok(Started { engine, handle, thread, lives: Some(lives) }),
             Ok(Err(error)) => Err(io::Error::other(error)),
             // It ended before it could say anything: its result says why.
             Err(_) => Err(thread.join().map_or_else(
@@ -84,46 +105,152 @@ impl<S: Store + 'static> EventLoop<S> {
         }
     }
 
-    fn run(self, tell: &mpsc::Sender<Result<(Arc<Engine>, Handle), EngineError>>) -> io::Result<()> {
+    fn run(self, tell: Tell) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let paced = Paced::new(self.store, self.syncs);
-            let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
-            let engine = Engine::start(paced, self.source, Arc::clone(&self.entropy), self.options).await;
-            let engine = match engine {
-                Ok(engine) => engine,
-                Err(error) => {
-                    // Whoever started the thread waits for exactly this.
-                    let _told = tell.send(Err(error));
-                    return Ok(());
-                }
+            let paced = Paced::new(Arc::clone(&self.store), Arc::clone(&self.syncs));
+            let mut committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+            // Without it no answer ever leaves: its end is the server's.
+            let served = tokio::select! {
+                biased;
+                ended = &mut committer => Err(fallen("commits", ended)),
+                served = self.serve(paced, tell) => served,
             };
-            let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
-            let timers = tokio::spawn(async move { timers.run_timers().await });
-            let moves = tokio::spawn(async move { moves.run_moves().await });
-            let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
-            let shared =
-                Shared { drain: self.drain.clone(), ..Shared::new(clock, self.entropy, self.limits) };
-            let front_ends = FrontEnds::new(&engine, self.front_ends);
-            let mut accepting = JoinSet::new();
-            for entrance in self.entrances {
-                entrance.socket.set_nonblocking(true)?;
-                let socket = tokio::net::TcpListener::from_std(entrance.socket)?;
-                let door = Door { front_ends: Arc::clone(&front_ends), serves: entrance.serves };
-                let listener = Listener::new(door, entrance.guard, &shared);
-                match entrance.tls {
-                    Some(tls) => accepting.spawn(listener.accept_tls(socket, tls)),
-                    None => accepting.spawn(listener.accept(socket)),
-                };
-            }
-            let _told = tell.send(Ok((Arc::clone(&engine), Handle::current())));
-            self.drain.closing().await;
-            engine.shutdown();
-            // Connections that do not end in time are cut off with the loop.
-            let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
-            let _ended = (timers.await, moves.await);
             committer.abort();
-            Ok(())
+            served
         })
+    }
+
+    async fn serve(self, paced: Arc<Paced<S>>, tell: Tell) -> io::Result<()> {
+        let engine = Engine::start(paced, self.source, Arc::clone(&self.entropy), self.options).await;
+        let engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => {
+                // Whoever started the thread waits for exactly this.
+                let _told = tell.send(Err(error));
+                return Ok(());
+            }
+        };
+        let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
+        let mut timers = tokio::spawn(async move { timers.run_timers().await });
+        let mut moves = tokio::spawn(async move { moves.run_moves().await });
+        let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
+        let shared = Shared { drain: self.drain.clone(), ..Shared::new(clock, self.entropy, self.limits) };
+        let front_ends = FrontEnds::new(&engine, self.front_ends);
+        let mut accepting = JoinSet::new();
+        for entrance in self.entrances {
+            entrance.socket.set_nonblocking(true)?;
+            let socket = tokio::net::TcpListener::from_std(entrance.socket)?;
+            let door = Door { front_ends: Arc::clone(&front_ends), serves: entrance.serves };
+            let listener = Listener::new(door, entrance.guard, &shared);
+            match entrance.tls {
+                Some(tls) => accepting.spawn(listener.accept_tls(socket, tls)),
+                None => accepting.spawn(listener.accept(socket)),
+            };
+        }
+        let _told = tell.send(Ok((Arc::clone(&engine), Handle::current())));
+        tokio::select! {
+            biased;
+            () = self.drain.closing() => {}
+            ended = &mut timers => return Err(fallen("timers", ended)),
+            ended = &mut moves => return Err(fallen("moves", ended)),
+        }
+        engine.shutdown();
+        // Connections that do not end in time are cut off with the loop.
+        let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
+        let _ended = (timers.await, moves.await);
+        Ok(())
+    }
+}
+
+/// Where it is told that the engine is there.
+type Tell = mpsc::Sender<Result<(Arc<Engine>, Handle), EngineError>>;
+
+/// What is told of a task that must not end and did.
+fn fallen(what: &str, ended: Result<(), JoinError>) -> io::Error {
+    let why = match ended.map_err(JoinError::try_into_panic) {
+        Err(Ok(panic)) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+        }
+        Err(Err(error)) => error.to_string(),
+        Ok(()) => "it ended by itself".to_owned(),
+    };
+    io::Error::other(format!("the task of {what} ended, and the server with it: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::{Command, Timestamp};
+    use kew_engine::ClockKind;
+    use kew_store::{MemoryStore, Submission};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::machine::{SystemClock, SystemEntropy, SystemTimeSource};
+
+    /// A store whose commits panic from some moment on.
+    struct Frail {
+        inner: MemoryStore,
+        falls: Arc<AtomicBool>,
+    }
+
+    impl Store for Frail {
+        fn step(&self, now: Timestamp, command: &Command) -> Submission {
+            self.inner.step(now, command)
+        }
+
+        fn next_due(&self) -> Option<Timestamp> {
+            self.inner.next_due()
+        }
+
+        fn newest_instant(&self) -> Timestamp {
+            self.inner.newest_instant()
+        }
+
+        fn commit(&self) -> bool {
+            assert!(!self.falls.load(Ordering::Relaxed), "the disk is mad");
+            false
+        }
+    }
+
+    fn start(falls: &Arc<AtomicBool>) -> io::Result<Started> {
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().expect("there is chance"));
+        let inner = MemoryStore::new(Arc::clone(&entropy));
+        let event_loop = EventLoop {
+            store: Arc::new(Frail { inner, falls: Arc::clone(falls) }),
+            source: Arc::new(SystemTimeSource::default()),
+            entropy,
+            options: Options { clock: ClockKind::System, ..Options::default() },
+            front_ends: FrontEndSettings {
+                sqs: kew_sqs::Settings::default(),
+                azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock)),
+                durations: Arc::default(),
+            },
+            entrances: Vec::new(),
+            syncs: Arc::default(),
+            limits: Limits::default(),
+            drain: Drain::default(),
+        };
+        event_loop.start()
+    }
+
+    #[test]
+    fn a_commit_that_panics_ends_the_loop_and_says_so() {
+        let falls = Arc::new(AtomicBool::new(false));
+        let mut started = start(&falls).expect("it starts");
+        falls.store(true, Ordering::Relaxed);
+        let engine = Arc::clone(&started.engine);
+        let create = kew_core::command::CreateQueue {
+            key: kew_core::QueueKey::new(kew_core::AccountId(0), "r", "q"),
+            policy: kew_core::Policy::standard(),
+            documents: Vec::new(),
+        };
+        drop(started.handle.spawn(async move { engine.create_queue(create).await }));
+        let ended = started.ended();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("it is built");
+        runtime.block_on(ended);
+        let error = started.join().expect_err("it did not end as it should").to_string();
+        assert!(error.contains("the disk is mad"), "{error}");
     }
 }
