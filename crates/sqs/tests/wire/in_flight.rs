@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kew_core::Policy;
+use kew_core::command::{FirstReceipts, Lease, Send};
+use kew_core::{DeduplicationId, GroupId, NewMessage, Policy};
 use kew_sqs::Settings;
 use serde_json::json;
 
@@ -67,4 +68,43 @@ async fn a_fifo_queue_at_its_limit_is_silent_also_to_short_polls() {
     assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
     house.delete("orders", &handles[0]).await.ok();
     assert_eq!(house.receive("orders", json!({})).await.bodies(), ["c"]);
+}
+
+// [seed] spec 7: about 120,000 on standard queues; [seed] spec 8a: 20,000 on FIFO ones, where today's service allows more.
+#[tokio::test]
+async fn the_limits_are_those_of_the_seeds_unless_configured() {
+    for (policy, limit) in [(Policy::standard(), 120_000), (Policy::fifo(), 20_000)] {
+        let fifo = policy.kind.is_fifo();
+        let house = House::open().await;
+        let queue = house.queue("orders", policy).await.id;
+        for batch in 0..limit / 1_000 + 1 {
+            let message = |number: u32| NewMessage {
+                group: fifo.then(|| GroupId(number.to_string().as_str().into())),
+                deduplication: fifo.then(|| DeduplicationId(format!("{batch}-{number}").as_str().into())),
+                ..NewMessage::text(house.engine.message_id(), "x")
+            };
+            let messages = (0..1_000).map(message).collect();
+            let send = Send { queue, messages, receipts: FirstReceipts::Untold };
+            house.engine.send(send).await.expect("it is sent");
+        }
+        // All but three are taken in another way, which has no limit of its own here.
+        let mut taken = 0;
+        while taken < limit - 3 {
+            let lease = Lease {
+                in_flight_max: u32::MAX,
+                ..Lease::of(queue, (limit - 3 - taken).min(1_000), house.engine.now())
+            };
+            let leased = house.engine.lease(lease).await.expect("there is more").len();
+            assert!(leased > 0, "{taken} are taken");
+            taken += u32::try_from(leased).expect("it is a thousand at most");
+        }
+        let ten = json!({"MaxNumberOfMessages": 10});
+        assert_eq!(house.receive("orders", ten.clone()).await.messages().len(), 3, "up to {limit}");
+        let beyond = house.receive("orders", ten).await;
+        if fifo {
+            assert_eq!(beyond.ok(), "{}");
+        } else {
+            assert_eq!((beyond.status, beyond.header("x-amzn-query-error")), (403, Some("OverLimit;Sender")));
+        }
+    }
 }

@@ -3,10 +3,12 @@
 
 mod attributes;
 mod batches;
+mod consumers;
 mod dead_letters;
 mod errors;
 mod fair_queues;
 mod fifo;
+mod gone_clients;
 mod house;
 mod in_flight;
 mod life;

@@ -76,7 +76,7 @@ async fn json_may_be_posted_to_a_queues_path() {
 #[tokio::test]
 async fn a_queues_path_serves_only_what_is_about_a_queue() {
     let house = with_orders().await;
-    // [rec] spec 1.2: CreateQueue and ListQueues on a queue's path, and unknown actions anywhere.
+    // [rec] spec 1.2: CreateQueue and ListQueues on a queue's path, and unknown actions anywhere; [rec] an empty Detail.
     for (path, action) in [
         ("/000000000000/orders", "CreateQueue"),
         ("/000000000000/orders", "ListQueues"),
@@ -120,6 +120,7 @@ async fn query_replies_are_json_for_those_who_ask_for_it() {
         "{}",
         done.body
     );
+    // [rec] spec 1.2: to Query clients a queue that is missing is missing for this wsdl version.
     let error = send(&house, &ask("Action=PurgeQueue&QueueUrl=missing"), "").await;
     let expected = r#"{"Error":{"Type":"Sender","Code":"AWS.SimpleQueueService.NonExistentQueue","Message":"The specified queue does not exist for this wsdl version."},"RequestId":""#;
     assert!(error.status == 400 && error.body.starts_with(expected), "{}", error.body);

@@ -47,6 +47,7 @@ fn refused(answer: &Answer, message: &str) {
     assert_eq!(answer.header("x-amzn-query-error"), Some("InvalidParameterValue;Sender"));
 }
 
+// [rec] spec 1.4: the text stands in `message`, with a small letter.
 #[track_caller]
 fn not_found(answer: &Answer, message: &str) {
     let kind = "com.amazonaws.sqs#ResourceNotFoundException";
