@@ -30,9 +30,9 @@ impl Work {
     }
 }
 
-/// One piece of work under way.
+/// One piece of work under way. While one lives a jump of the virtual clock waits for it.
 #[derive(Debug)]
-pub(crate) struct Busy(Option<Arc<AtomicUsize>>);
+pub struct Busy(Option<Arc<AtomicUsize>>);
 
 impl Drop for Busy {
     fn drop(&mut self) {

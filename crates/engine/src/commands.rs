@@ -234,7 +234,10 @@ impl Future for Asked<'_> {
         let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
         if self.late {
             match &answer {
-                Ok(Outcome::Queue(queue)) => self.engine.snapshots.put(queue),
+                Ok(Outcome::Queue(queue)) => {
+                    self.engine.snapshots.put(queue);
+                    self.engine.pass().watches.changed(queue.id, &self.engine.work);
+                }
                 Ok(Outcome::Move(task)) => self.engine.learn_move(task),
                 _ => {}
             }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::EngineError;
-use crate::busy::Work;
+use crate::busy::{Busy, Work};
 use crate::options::Options;
 use crate::pass::Pass;
 use crate::snapshot::{Listing, QueueName, Snapshots};
@@ -118,6 +118,11 @@ impl Engine {
     /// This start of the engine, as the owner of endless leases.
     pub fn owner(&self) -> OwnerId {
         self.owner
+    }
+
+    /// Work that comes of the engine's doing and happens elsewhere: a jump of the virtual clock waits while it lives.
+    pub fn begin_work(&self) -> Busy {
+        self.work.begin()
     }
 
     /// Figures for the metrics.

@@ -19,10 +19,13 @@ pub mod stats;
 pub mod time;
 mod timers;
 mod waiters;
+mod watch;
 
+pub use busy::Busy;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use options::{Notice, Options};
 pub use snapshot::{Listing, QueueName};
 pub use stats::Stats;
 pub use time::{ClockKind, ClockState, EngineClock, TimeSource};
+pub use watch::{DefinitionWatch, MessageWatch};

@@ -16,12 +16,14 @@ use crate::Engine;
 use crate::agenda::{Agenda, Ticket};
 use crate::commit::{self, Found};
 use crate::waiters::{Call, Waiter, Waiters};
+use crate::watch::Watches;
 
 /// What the engine keeps between steps.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) waiters: Waiters,
     pub(crate) agenda: Agenda,
+    pub(crate) watches: Watches,
     /// Nobody may wait any more.
     pub(crate) closed: bool,
     /// The instant the timers will look at next.
@@ -36,6 +38,7 @@ impl Default for Pass {
         Self {
             waiters: Waiters::default(),
             agenda: Agenda::default(),
+            watches: Watches::default(),
             closed: false,
             armed: Timestamp::NEVER,
             stepped: Timestamp::ZERO,
@@ -107,7 +110,7 @@ impl Engine {
             (_, _) => {}
         }
         let mut ahead = effect.may_set_instants();
-        if !pass.waiters.is_empty() {
+        if !pass.waiters.is_empty() || !pass.watches.is_empty() {
             freed.extend_from_slice(&submission.freed);
             ahead |= !freed.is_empty();
             self.serve_all(pass, now, now, freed);
@@ -190,6 +193,7 @@ impl Engine {
     fn publish(&self, pass: &mut Pass, now: Timestamp, queue: &Arc<Queue>) {
         let before = self.snapshots.by_id(queue.id);
         self.snapshots.put(queue);
+        pass.watches.changed(queue.id, &self.work);
         let renamed = before.filter(|before| before.key != queue.key);
         if renamed.is_some_and(|before| self.snapshots.names(&before.key)) {
             let all = self.raw_step(pass, now, &Command::Queues);
@@ -201,6 +205,7 @@ impl Engine {
 
     pub(crate) fn queue_is_gone(&self, pass: &mut Pass, queue: QueueId) {
         self.snapshots.remove(queue);
+        pass.watches.changed(queue, &self.work);
         self.end_line(pass, queue);
     }
 
@@ -211,6 +216,7 @@ impl Engine {
             next += 1;
             pass.waiters.tell(queue);
             self.serve_line(pass, as_of, now, queue, &mut freed);
+            pass.watches.stirred(queue, &self.work);
         }
     }
 

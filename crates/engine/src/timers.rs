@@ -57,8 +57,14 @@ impl Engine {
 
     /// Returns when engine time has come to `at`. On a frozen clock that is when somebody advances it.
     pub async fn sleep_until(&self, at: Timestamp) {
-        let Some(mut sleep) = self.begin_sleep(at) else { return };
-        drop((&mut sleep.wake).await);
+        drop(self.wake_at(at).await);
+    }
+
+    /// The same for who has something to do then: a jump of the clock waits at that instant while the result lives.
+    pub async fn wake_at(&self, at: Timestamp) -> Busy {
+        let Some(mut sleep) = self.begin_sleep(at) else { return self.work.begin() };
+        // The other end is kept until it has spoken.
+        (&mut sleep.wake).await.unwrap_or_else(|_| self.work.begin())
     }
 
     /// Returns when `length` of engine time has passed.

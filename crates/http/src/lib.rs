@@ -6,6 +6,7 @@
 
 mod authority;
 mod body;
+pub mod client;
 mod connection;
 mod crowded;
 pub mod date;

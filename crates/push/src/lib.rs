@@ -1,10 +1,31 @@
-//! Push consumers: who consumes a queue, and what a consumer is set to do.
+//! Push consumers: who consumes a queue, and how batches are brought there.
+//!
+//! [`consumer`] says what a consumer is and [`document`] how it is kept with its queue. [`Dispatcher`] has one lane for
+//! each queue with a consumer to push to: messages are leased durably first, brought to the target as a batch, and
+//! settled by the target's verdict ([`verdict`]). The rules (when a batch leaves, how many may be under way, what becomes
+//! of each message) are pure functions in files of their own.
 
+mod attempts;
+mod backlog;
+mod batch;
+mod batching;
+mod concurrency;
 pub mod consumer;
+mod dispatcher;
 pub mod document;
+mod invocation;
+mod lane;
 pub mod limits;
+mod notice;
+mod settle;
+mod target;
 pub mod url;
+pub mod verdict;
+mod webhook;
 
+pub use attempts::{Attempt, Attempts};
 pub use consumer::{Consumer, ConsumerId, Delivery, Pull, Push, Secret, Target};
+pub use dispatcher::{Dispatcher, Settings};
 pub use limits::{Limit, OutOfRange};
+pub use notice::Notice;
 pub use url::{UrlError, WebhookUrl};

@@ -1,0 +1,196 @@
+//! The dispatcher: one lane for each queue that has a consumer to bring batches to.
+//!
+//! It starts by releasing what an earlier start has left leased, follows the queues' definitions, and ends by letting
+//! the batches under way finish. All lanes share the places for batches under way, and take them in turn: a queue with a
+//! long backlog cannot keep the others waiting for longer than one batch of each.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::ReleaseOwners;
+use kew_core::{Clock, Entropy, Queue, QueueId};
+use kew_engine::{Busy, Engine};
+use kew_http::Drain;
+use kew_http::client::Reach;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{Id, JoinError, JoinSet};
+
+use crate::attempts::Attempts;
+use crate::consumer::Consumer;
+use crate::lane::{self, Lane};
+use crate::notice::Notice;
+use crate::target::Targets;
+use crate::webhook::Webhooks;
+
+/// Batches that are under way at the end get so long.
+const FINISH_WITHIN: Duration = Duration::from_secs(30);
+/// The real time between two tries to release what an earlier start left behind.
+const REST: Duration = Duration::from_secs(1);
+
+/// How batches are brought to consumers.
+#[derive(Clone)]
+pub struct Settings {
+    /// Which addresses webhooks may have.
+    pub reach: Reach,
+    /// Batches under way at once, of all consumers together.
+    pub batches_max: u32,
+    /// Messages in flight at once, per queue.
+    pub in_flight_max: u32,
+    /// The machine's time: what signatures are dated by.
+    pub clock: Arc<dyn Clock>,
+    /// The machine's chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who is told what an operator should know; called in passing, so it must not block.
+    pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
+}
+
+/// Brings batches to consumers, for as long as [`Dispatcher::run`] is polled.
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+}
+
+/// What all lanes share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) settings: Settings,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) targets: Targets,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) stop: Drain,
+    places: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// A place among all batches under way, when it is this lane's turn.
+    pub(crate) async fn place(&self) -> OwnedSemaphorePermit {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.expect("the places are never closed")
+    }
+
+    /// A place that nobody waits for, if there is one.
+    pub(crate) fn free_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// The consumer of a queue, if there is one that batches can be brought to.
+    pub(crate) fn served(&self, queue: &Queue) -> Option<Consumer> {
+        lane::pushed(queue).filter(|consumer| self.targets.serve(consumer))
+    }
+}
+
+impl Dispatcher {
+    /// A dispatcher over an engine; it ends when `stop` is closed.
+    pub fn new(engine: Arc<Engine>, settings: Settings, stop: Drain) -> Self {
+        let webhooks = Webhooks::new(settings.reach, Arc::clone(&settings.clock));
+        let places = Arc::new(Semaphore::new(settings.batches_max.max(1) as usize));
+        let entropy = Arc::clone(&settings.entropy);
+        let shared = Shared {
+            engine,
+            entropy,
+            settings,
+            targets: Targets { webhooks },
+            attempts: Arc::default(),
+            stop,
+            places,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What came of the batches.
+    pub fn attempts(&self) -> &Arc<Attempts> {
+        &self.shared.attempts
+    }
+
+    /// Brings batches to consumers until the end is called, and lets those under way finish.
+    pub async fn run(self) {
+        if !self.release_left_behind().await {
+            return;
+        }
+        let mut lanes = Lanes::default();
+        let definitions = self.shared.engine.watch_definitions();
+        let queues = self.shared.engine.all_queues();
+        queues.iter().for_each(|queue| lanes.open(&self.shared, queue));
+        drop(queues);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shared.stop.closing() => break,
+                Some(ended) = lanes.tasks.join_next_with_id(), if !lanes.tasks.is_empty() => {
+                    lanes.ended(&self.shared, ended);
+                }
+                (changed, _busy) = definitions.rung() => {
+                    let queues = changed.iter().filter_map(|id| self.shared.engine.queue_by_id(*id));
+                    queues.for_each(|queue| lanes.open(&self.shared, &queue));
+                }
+            }
+        }
+        drop(definitions);
+        if tokio::time::timeout(FINISH_WITHIN, lanes.finish()).await.is_err() {
+            let free = self.shared.places.available_permits();
+            let batches = (self.shared.settings.batches_max as usize).saturating_sub(free);
+            (self.shared.settings.notices)(Notice::CutOff { batches });
+        }
+    }
+
+    /// Releases the leases of earlier starts as failed deliveries; false when the end was called before it could.
+    async fn release_left_behind(&self) -> bool {
+        let engine = &self.shared.engine;
+        while let Err(error) = engine.release_owners(ReleaseOwners { except: engine.owner() }).await {
+            (self.shared.settings.notices)(Notice::ReleaseFailed(error));
+            tokio::select! {
+                () = self.shared.stop.closing() => return false,
+                () = tokio::time::sleep(REST) => {}
+            }
+        }
+        !self.shared.stop.is_closing()
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher").field("targets", &self.shared.targets).finish_non_exhaustive()
+    }
+}
+
+/// The lanes that are open.
+#[derive(Default)]
+struct Lanes {
+    tasks: JoinSet<QueueId>,
+    open: HashMap<QueueId, Id>,
+}
+
+impl Lanes {
+    /// Opens a lane for a queue that has a consumer and no lane.
+    fn open(&mut self, shared: &Arc<Shared>, queue: &Queue) {
+        let id = queue.id;
+        if self.open.contains_key(&id) || shared.served(queue).is_none() {
+            return;
+        }
+        let lane = Lane::new(Arc::clone(shared), id);
+        let begun: Busy = shared.engine.begin_work();
+        let task = self.tasks.spawn(async move {
+            lane.run(begun).await;
+            id
+        });
+        self.open.insert(id, task.id());
+    }
+
+    /// A lane has ended: its queue has no consumer any more, unless it was given one in this very moment.
+    fn ended(&mut self, shared: &Arc<Shared>, ended: Result<(Id, QueueId), JoinError>) {
+        match ended {
+            Ok((_, queue)) => {
+                self.open.remove(&queue);
+                if let Some(queue) = shared.engine.queue_by_id(queue) {
+                    self.open(shared, &queue);
+                }
+            }
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,296 @@
+//! The way of one queue to its consumer: it watches, decides when a batch leaves, and knows which are under way.
+//!
+//! A lane lives as long as its queue has a consumer that can be served, and reads what that is set to anew at each turn:
+//! a change takes effect with the next batch, without anybody telling it. It goes round in turns: whatever woke it is
+//! held as work until it has acted, so that the virtual clock stands still meanwhile.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{Lease, OverLimit};
+use kew_core::event::Tag;
+use kew_core::{LeaseTerms, Queue, QueueId, Return, Timestamp};
+use kew_engine::{Busy, MessageWatch};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::backlog::Backlog;
+use crate::batch::Batch;
+use crate::batching::{Step, View, next_step};
+use crate::concurrency::Concurrency;
+use crate::consumer::{Consumer, Push};
+use crate::dispatcher::Shared;
+use crate::invocation::{self, Finished, Invocation};
+use crate::notice::Notice;
+use crate::{document, limits};
+
+/// The most bytes of bodies in a batch; its first message always fits.
+const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// The pause after nobody was there, in real time; it doubles from one to the other.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The pause after the store refused a lease.
+const PAUSE_OF_STORE: Duration = Duration::from_secs(1);
+
+/// One queue's way to its consumer.
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    queue: QueueId,
+    watch: MessageWatch,
+    known: Option<Known>,
+    backlog: Backlog,
+    concurrency: Concurrency,
+    running: JoinSet<Finished>,
+    /// A place among all batches under way, taken for the next one.
+    place: Option<OwnedSemaphorePermit>,
+    /// Before when the target wants nothing, in engine time.
+    not_before: Timestamp,
+    /// Until when it is left alone because nobody was there, in real time.
+    pause_until: Option<Instant>,
+    pause: Duration,
+    closing: bool,
+}
+
+/// A queue and its consumer, as they were read last.
+struct Known {
+    queue: Arc<Queue>,
+    consumer: Arc<Consumer>,
+    push: Push,
+}
+
+/// What woke a lane.
+enum Woken {
+    Rung(Busy),
+    Due(Busy),
+    Ended(Box<Finished>),
+    Placed(OwnedSemaphorePermit),
+    Rested,
+    Closing,
+}
+
+impl Lane {
+    pub(crate) fn new(shared: Arc<Shared>, queue: QueueId) -> Self {
+        let watch = shared.engine.watch_messages(queue);
+        Self {
+            shared,
+            queue,
+            watch,
+            known: None,
+            backlog: Backlog::default(),
+            concurrency: Concurrency::default(),
+            running: JoinSet::new(),
+            place: None,
+            not_before: Timestamp::ZERO,
+            pause_until: None,
+            pause: PAUSE_MIN,
+            closing: false,
+        }
+    }
+
+    /// Runs until there is nothing to serve, or until the end was called, and no batch is under way.
+    pub(crate) async fn run(mut self, begun: Busy) {
+        let mut busy = Some(begun);
+        loop {
+            let is_served = self.read_consumer();
+            if !is_served && self.running.is_empty() {
+                return;
+            }
+            let step = if is_served { self.act().await } else { Step::Wait(None) };
+            // From here on nothing is left to do at this instant.
+            drop(busy.take());
+            busy = match self.next(step).await {
+                Woken::Rung(busy) | Woken::Due(busy) => Some(busy),
+                Woken::Ended(finished) => Some(self.ended(*finished)),
+                Woken::Placed(place) => {
+                    self.place = Some(place);
+                    None
+                }
+                Woken::Rested => {
+                    self.pause_until = None;
+                    None
+                }
+                Woken::Closing => {
+                    self.closing = true;
+                    None
+                }
+            };
+        }
+    }
+
+    /// Reads the consumer anew where its queue has changed. Whether there is one to serve.
+    fn read_consumer(&mut self) -> bool {
+        let queue = self.shared.engine.queue_by_id(self.queue).filter(|_| !self.closing);
+        let Some(queue) = queue else {
+            self.known = None;
+            return false;
+        };
+        if self.known.as_ref().is_some_and(|known| known.queue.version == queue.version) {
+            return true;
+        }
+        let consumer = self.shared.served(&queue);
+        if let (Some(known), Some(consumer)) = (&self.known, &consumer)
+            && (known.consumer.id != consumer.id || !is_same_target(&known.push, consumer))
+        {
+            // Another target has done nothing to be waited for.
+            self.concurrency = Concurrency::default();
+            (self.not_before, self.pause_until, self.pause) = (Timestamp::ZERO, None, PAUSE_MIN);
+        }
+        self.known = consumer.and_then(|consumer| {
+            let push = consumer.push()?.clone();
+            Some(Known { queue, consumer: Arc::new(consumer), push })
+        });
+        self.known.is_some()
+    }
+
+    /// Sends off whatever may leave now, and says what to wait for.
+    async fn act(&mut self) -> Step {
+        loop {
+            self.look().await;
+            let step = self.next_step();
+            if step != Step::Leave || self.pause_until.is_some() {
+                return step;
+            }
+            self.place = self.place.take().or_else(|| self.shared.free_place());
+            if self.place.is_none() {
+                return step;
+            }
+            if !self.leave().await {
+                return Step::Wait(None);
+            }
+        }
+    }
+
+    /// Counts what may be leased.
+    async fn look(&mut self) {
+        let engine = &self.shared.engine;
+        // What cannot be counted, because its queue is just going away, waits for the next ring.
+        let eligible = engine.counts_so_far(self.queue).await.map_or(0, |counts| counts.visible);
+        self.backlog.seen(engine.now(), eligible);
+    }
+
+    fn next_step(&self) -> Step {
+        let Some(known) = &self.known else { return Step::Wait(None) };
+        next_step(&View {
+            now: self.shared.engine.now(),
+            eligible: self.backlog.eligible(),
+            first_at: self.backlog.first_at(),
+            batch_size: known.consumer.batch_size,
+            max_wait: known.push.max_wait,
+            running: u32::try_from(self.running.len()).unwrap_or(u32::MAX),
+            allowed: self.concurrency.allowed(concurrency_max(&known.push)),
+            paused: known.queue.policy.paused,
+            not_before: self.not_before,
+        })
+    }
+
+    /// Leases a batch and sends it off; false when there was nothing to lease after all.
+    async fn leave(&mut self) -> bool {
+        let (Some(known), Some(place)) = (&self.known, self.place.take()) else { return false };
+        let engine = &self.shared.engine;
+        let now = engine.now();
+        let lease = Lease {
+            max: known.consumer.batch_size,
+            body_bytes_max: BATCH_BYTES_MAX,
+            terms: LeaseTerms {
+                length: None,
+                cap: None,
+                lapse_delay: known.consumer.retry_delay,
+                returns: Return::InPlace,
+            },
+            owner: Some(engine.owner()),
+            in_flight_max: self.shared.settings.in_flight_max,
+            over_limit: OverLimit::FindNothing,
+            by: Tag::new("push"),
+            ..Lease::of(self.queue, known.consumer.batch_size, now)
+        };
+        let messages = match engine.lease(lease).await {
+            Ok(messages) if messages.is_empty() => {
+                self.backlog.found_nothing();
+                return false;
+            }
+            Ok(messages) => messages,
+            Err(error) => {
+                (self.shared.settings.notices)(Notice::LeaseFailed(known.queue.key.clone(), error));
+                self.pause_until = Some(Instant::now() + PAUSE_OF_STORE);
+                return false;
+            }
+        };
+        self.backlog.took(messages.len() as u64);
+        let batch = Batch {
+            id: self.shared.entropy.wide_bits().to_be_bytes(),
+            queue: known.queue.key.clone(),
+            messages,
+            counts: engine.counts_so_far(self.queue).await.unwrap_or_default(),
+        };
+        let invocation = Invocation { consumer: Arc::clone(&known.consumer), batch, left_at: now };
+        self.running.spawn(invocation::run(Arc::clone(&self.shared), invocation, engine.begin_work(), place));
+        true
+    }
+
+    /// Waits for the next thing to happen.
+    async fn next(&mut self, step: Step) -> Woken {
+        let wants_place = step == Step::Leave && self.pause_until.is_none() && self.place.is_none();
+        if !wants_place {
+            // Kept only while a batch is about to leave.
+            self.place = None;
+        }
+        let due = match step {
+            Step::Wait(Some(at)) => Some(at),
+            Step::Leave | Step::Wait(None) => None,
+        };
+        let engine = &self.shared.engine;
+        tokio::select! {
+            biased;
+            () = self.shared.stop.closing(), if !self.closing => Woken::Closing,
+            Some(ended) = self.running.join_next(), if !self.running.is_empty() => match ended {
+                Ok(finished) => Woken::Ended(Box::new(finished)),
+                // A bug in a target; its messages stay leased until the next start, as after a crash.
+                Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+            },
+            busy = self.watch.rung() => Woken::Rung(busy),
+            busy = maybe(due.map(|at| engine.wake_at(at))) => Woken::Due(busy),
+            () = maybe(self.pause_until.map(tokio::time::sleep_until)) => Woken::Rested,
+            place = self.shared.place(), if wants_place => Woken::Placed(place),
+        }
+    }
+
+    /// A batch has ended; what is learned from it.
+    fn ended(&mut self, finished: Finished) -> Busy {
+        if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer) {
+            let (size, max) = (known.consumer.batch_size, concurrency_max(&known.push));
+            self.concurrency.finished(finished.ending, self.backlog.eligible(), size, max);
+            if let Some(hold) = finished.hold {
+                self.not_before = self.not_before.max(self.shared.engine.now().plus(hold));
+            }
+            if finished.unreached {
+                self.pause_until = Some(Instant::now() + self.pause);
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
+            } else {
+                self.pause = PAUSE_MIN;
+            }
+        }
+        finished.busy
+    }
+}
+
+fn concurrency_max(push: &Push) -> u32 {
+    push.max_concurrency.unwrap_or(limits::MAX_CONCURRENCY.max)
+}
+
+fn is_same_target(push: &Push, consumer: &Consumer) -> bool {
+    consumer.push().is_some_and(|other| other.target == push.target)
+}
+
+/// The consumer of a queue, if it is pushed to.
+pub(crate) fn pushed(queue: &Queue) -> Option<Consumer> {
+    document::consumers(queue).into_iter().find(|consumer| consumer.push().is_some())
+}
+
+async fn maybe<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,66 @@
+//! Where batches are brought, and what comes back from there.
+
+use std::time::Duration;
+
+use crate::batch::Batch;
+use crate::consumer::{Consumer, Delivery, Target};
+use crate::verdict::{Ending, Report};
+use crate::webhook::{Webhook, Webhooks};
+
+/// What came of bringing a batch somewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Delivered {
+    /// What was said of the messages.
+    pub(crate) report: Report,
+    /// How long the target wants nothing more, in engine time.
+    pub(crate) hold: Option<Duration>,
+    /// Whether nobody was there: the next batch waits a while in real time.
+    pub(crate) unreached: bool,
+    /// The status of the reply, where there was one.
+    pub(crate) status: Option<u16>,
+    /// What went wrong, for people.
+    pub(crate) error: Option<String>,
+}
+
+impl Delivered {
+    /// A failed batch of which nothing is known to be done.
+    pub(crate) fn failed(error: String) -> Self {
+        Self { report: Report::failed(), hold: None, unreached: false, status: None, error: Some(error) }
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        self.report.ending
+    }
+}
+
+/// All targets there are.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    pub(crate) webhooks: Webhooks,
+}
+
+impl Targets {
+    /// Whether there is a way to bring batches to this consumer.
+    pub(crate) fn serve(&self, consumer: &Consumer) -> bool {
+        match &consumer.delivery {
+            Delivery::Push(push) => match &push.target {
+                Target::Webhook { .. } => true,
+                Target::Worker { .. } => false,
+            },
+            Delivery::Pull(_) => false,
+        }
+    }
+
+    /// Brings a batch to its consumer, and comes back when its fate is known.
+    pub(crate) async fn deliver(&self, consumer: &Consumer, batch: &Batch) -> Delivered {
+        match consumer.push().map(|push| &push.target) {
+            Some(Target::Webhook { url, secret, timeout }) => {
+                let webhook = Webhook { url, secret: secret.as_ref(), timeout: *timeout };
+                self.webhooks.deliver(webhook, batch).await
+            }
+            Some(Target::Worker { .. }) | None => {
+                Delivered::failed("there is no way to this consumer".to_owned())
+            }
+        }
+    }
+}

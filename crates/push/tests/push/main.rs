@@ -1,0 +1,9 @@
+//! The dispatcher over the in-memory store, on the virtual clock, with webhooks that tests answer for.
+
+mod bad_days;
+mod batches;
+mod ends;
+mod hook;
+mod house;
+mod retries;
+mod sharing;
