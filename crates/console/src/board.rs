@@ -6,7 +6,7 @@ use kew_engine::Engine;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
-use crate::metrics::StoreBytes;
+use crate::metrics::{PushAttempts, StoreBytes};
 
 /// Where the program tells what there is to show.
 #[derive(Default)]
@@ -33,6 +33,8 @@ pub struct Running {
     pub engine: Arc<Engine>,
     /// The event loop that the engine's work happens on: time is moved there.
     pub home: Handle,
+    /// Batches brought to consumers, by how they ended.
+    pub push_attempts: Box<PushAttempts>,
     /// What its store takes on disk; `None` where it lies in memory.
     pub store_bytes: Option<Box<StoreBytes>>,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kew_http::{Durations, Guard, Handler, Histogram, Reply, Request};
 
 pub use board::{Board, Running};
-pub use metrics::{InFlightLimits, StoreBytes};
+pub use metrics::{InFlightLimits, PushAttempts, StoreBytes};
 
 /// How the console is set up.
 #[derive(Clone)]

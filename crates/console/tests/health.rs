@@ -86,7 +86,8 @@ async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
     let console = Arc::new(Console::new(Arc::clone(&board), settings));
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE, "it is starting");
     let home = tokio::runtime::Handle::current();
-    board.serving(Running { engine, home, store_bytes: None });
+    let push_attempts = Box::new(|| [("ok", 2), ("failed", 1)]);
+    board.serving(Running { engine, home, push_attempts, store_bytes: None });
     (console, board)
 }
 

@@ -8,6 +8,7 @@ use kew_console::{Board, Console, InFlightLimits, Running};
 use kew_core::Entropy;
 use kew_engine::Options;
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Tls, TlsError, TlsFiles};
+use kew_push::verdict::Ending;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
 use kew_store_log::{Drive, LogError, LogOptions, LogStore};
@@ -21,6 +22,7 @@ use crate::listen::{
 };
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
+use crate::push::Pushes;
 use crate::{credentials, notices, opening};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
@@ -89,6 +91,8 @@ pub struct Server {
     pub connections_max: usize,
     kept: Option<(Arc<LogStore>, PathBuf)>,
     drain: Drain,
+    pushes: Pushes,
+    others_ended: Drain,
     running: Started,
     board: Arc<Board>,
     admin: Option<Admin>,
@@ -111,6 +115,7 @@ impl Server {
             entropy,
             connections_max,
             drain: Drain::default(),
+            others_ended: Drain::default(),
             durations: Arc::default(),
             syncs: Arc::default(),
             board: Arc::default(),
@@ -132,16 +137,35 @@ impl Server {
         }
         let (kept, running) = parts.open_and_run(doors)?;
         let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
+        let engine = Arc::clone(&running.engine);
+        let pushes = Pushes::start(engine, settings, Arc::clone(&parts.entropy), log)
+            .map_err(|cause| StartError::Machine { doing: "starting the push consumers", cause })?;
+        let attempts = Arc::clone(&pushes.attempts);
         parts.board.serving(Running {
             engine: Arc::clone(&running.engine),
             home: running.handle.clone(),
+            push_attempts: Box::new(move || {
+                [("ok", attempts.count(Ending::Returned)), ("failed", attempts.count(Ending::Failed))]
+            }),
             store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
         });
         let certificates = certificates.watch(log);
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
-        let Parts { drain, board, .. } = parts;
-        Ok(Self { bound, connections_max, kept, drain, running, board, admin, certificates, log })
+        let Parts { drain, others_ended, board, .. } = parts;
+        Ok(Self {
+            bound,
+            connections_max,
+            kept,
+            drain,
+            pushes,
+            others_ended,
+            running,
+            board,
+            admin,
+            certificates,
+            log,
+        })
     }
 
     /// Where messages are kept, for people.
@@ -161,8 +185,11 @@ impl Server {
     /// end.
     pub fn stop(self) -> Result<(), String> {
         self.board.stopping();
+        self.pushes.begin_to_stop();
         self.drain.close();
         self.running.engine.shutdown();
+        let pushed = self.pushes.join();
+        self.others_ended.close();
         self.running.join().map_err(|error| error.to_string())?;
         if let Some((store, path)) = self.kept {
             store.close().map_err(|error| format!("closing the store in {}: {error}", path.display()))?;
@@ -173,6 +200,7 @@ impl Server {
         if let Some(certificates) = self.certificates {
             certificates.stop().map_err(|error| error.to_string())?;
         }
+        pushed.map_err(|error| error.to_string())?;
         self.log.tell(Level::Info, "stopped", &[]);
         Ok(())
     }
@@ -184,6 +212,7 @@ struct Parts<'a> {
     entropy: Arc<dyn Entropy>,
     connections_max: usize,
     drain: Drain,
+    others_ended: Drain,
     durations: Arc<Durations>,
     syncs: Arc<Histogram>,
     board: Arc<Board>,
@@ -241,6 +270,7 @@ impl Parts<'_> {
             syncs: Arc::clone(&self.syncs),
             limits: self.limits(self.connections_max),
             drain: self.drain.clone(),
+            others_ended: self.others_ended.clone(),
         };
         event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
     }

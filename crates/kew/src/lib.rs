@@ -12,4 +12,5 @@ pub mod log;
 pub mod machine;
 pub mod notices;
 pub mod opening;
+pub mod push;
 pub mod shutdown;

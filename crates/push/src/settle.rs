@@ -36,9 +36,12 @@ pub(crate) async fn settle(
     }
     let acked = u32::try_from(done.len()).unwrap_or(u32::MAX);
     let steps = [
-        (!done.is_empty()).then(|| Step::Ack(Ack { queue, receipt: ReceiptRule::Any, tokens: done })),
-        (!again.is_empty())
-            .then(|| Step::Release(Release { queue, receipt: ReceiptRule::Current, entries: again })),
+        (!done.is_empty()).then_some(Step::Ack(Ack { queue, receipt: ReceiptRule::Any, tokens: done })),
+        (!again.is_empty()).then_some(Step::Release(Release {
+            queue,
+            receipt: ReceiptRule::Current,
+            entries: again,
+        })),
     ];
     let [acks, releases] = steps.map(|step| persist(engine, step));
     // Both are in the store before either is durable, so that they share a commit.

@@ -23,6 +23,9 @@ const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 /// Tells how many bytes of a store's files messages need, and how many nothing needs any more.
 pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
 
+/// Counts batches brought to consumers, by outcome.
+pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 2] + Send + Sync;
+
 /// How many messages may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlightLimits {
@@ -50,6 +53,7 @@ impl Console {
                 Some((census, tally, bytes)) => {
                     write_tally(&mut text, &tally);
                     write_receives(&mut text, &running);
+                    write_pushes(&mut text, &running);
                     census.write(&mut text);
                     write_store_bytes(&mut text, bytes);
                 }
@@ -118,6 +122,14 @@ fn write_receives(text: &mut Text, running: &Running) {
     text.sample("kew_empty_receives_total", &[], stats.empty_receives.value());
     text.family("kew_waiting_receives", "gauge", "Receives that wait for a message now.");
     text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
+}
+
+fn write_pushes(text: &mut Text, running: &Running) {
+    let name = "kew_push_attempts_total";
+    text.family(name, "counter", "Batches brought to push consumers.");
+    for (outcome, count) in (running.push_attempts)() {
+        text.sample(name, &[("outcome", outcome)], count);
+    }
 }
 
 fn write_store_bytes(text: &mut Text, (live, dead): (u64, u64)) {

@@ -41,6 +41,8 @@ pub struct Settings {
     pub sqs: SqsSettings,
     /// `[azure]`.
     pub azure: AzureSettings,
+    /// `[push]`.
+    pub push: PushSettings,
     /// `[limits]`.
     pub limits: LimitSettings,
     /// `[[accounts]]`.
@@ -128,6 +130,15 @@ pub struct AzureSettings {
     pub queue_deletion_delay: Duration,
 }
 
+/// `[push]`.
+#[derive(Clone, Copy, Debug)]
+pub struct PushSettings {
+    /// Batches under way at once, of all consumers.
+    pub batches_max: u32,
+    /// Whether webhooks may be on this machine and its networks; `None` is by who may come in.
+    pub private_addresses: Option<bool>,
+}
+
 /// `[limits]`.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
@@ -181,6 +192,7 @@ impl Settings {
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
             azure: azure(&values)?,
+            push: push(&values)?,
             limits: limits(&values)?,
             accounts,
             tls: tls(&values)?,
@@ -239,6 +251,14 @@ fn azure(values: &Values) -> Result<AzureSettings, ConfigError> {
         bearer: values.read(section, "bearer", parse::one_of(BEARER))?,
         skew: values.read(section, "skew_seconds", parse::seconds)?,
         queue_deletion_delay: values.read(section, "queue_deletion_delay_seconds", parse::seconds)?,
+    })
+}
+
+fn push(values: &Values) -> Result<PushSettings, ConfigError> {
+    let section = "push";
+    Ok(PushSettings {
+        batches_max: values.read(section, "batches_max", parse::count(1, 10_000))?,
+        private_addresses: values.read_if_set(section, "private_addresses", parse::switch)?,
     })
 }
 

@@ -92,6 +92,8 @@ pub const SETTINGS: &[Setting] = &[
     of("azure", "bearer", Kind::Text, Some("off")),
     of("azure", "skew_seconds", Kind::Whole, Some("900")),
     of("azure", "queue_deletion_delay_seconds", Kind::Whole, Some("0")),
+    of("push", "batches_max", Kind::Whole, Some("256")),
+    of("push", "private_addresses", Kind::Switch, None),
     of("limits", "body_bytes_max", Kind::Whole, Some("8388608")),
     of("limits", "head_bytes_max", Kind::Whole, Some("65536")),
     of("limits", "headers_max", Kind::Whole, Some("100")),

@@ -39,6 +39,8 @@ pub struct EventLoop<S> {
     pub limits: Limits,
     /// Ends it.
     pub drain: Drain,
+    /// Closed once nobody drives the engine from another thread any more: what they did must still be committed.
+    pub others_ended: Drain,
 }
 
 /// Where requests come in.
@@ -158,6 +160,7 @@ impl<S: Store + 'static> EventLoop<S> {
         engine.shutdown();
         // Connections that do not end in time are cut off with the loop.
         let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
+        self.others_ended.closing().await;
         let _ended = (timers.await, moves.await);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kew_core::{ContentType, Policy};
 use kew_push::{Consumer, Secret, Target};
 
-use crate::hook::{Hook, Reply};
+use crate::hook::{Arrived, Hook, Reply};
 use crate::house::{House, engine, pushing, queue, secs, texts, to};
 
 /// The seed's example: thirty messages or ten seconds.
@@ -64,7 +64,7 @@ async fn one_jump_goes_through_the_timers_of_many_batches_in_order() {
     house.send_delayed(queue, ["second".to_owned()], Some(secs(1_200))).await;
     house.calm().await;
     house.advance(secs(3_600)).await;
-    let batches: Vec<_> = hook.batches().iter().map(|batch| batch.messages()).collect();
+    let batches: Vec<_> = hook.batches().iter().map(Arrived::messages).collect();
     assert_eq!(batches, [[("first".to_owned(), 1)], [("second".to_owned(), 1)]]);
     house.until_holds(queue, (0, 0, 0)).await;
 }

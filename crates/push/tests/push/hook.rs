@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// One batch as it arrived.
 #[derive(Clone, Debug)]
@@ -188,7 +188,7 @@ impl Hook {
             let answers = Arc::clone(&self.inner.answers.lock());
             let reply = answers(&arrived);
             // Closed or not: a closed gate is an open one.
-            let _passed = self.inner.gate.acquire().await.map(|permit| permit.forget());
+            let _passed = self.inner.gate.acquire().await.map(SemaphorePermit::forget);
             // Batches that come at the same time are seen at the same time.
             tokio::time::sleep(Duration::from_millis(2)).await;
             self.inner.now.fetch_sub(1, Ordering::Relaxed);
@@ -243,12 +243,8 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Ar
 }
 
 async fn read_more(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
-    let mut more = [0; 16_384];
-    match stream.read(&mut more).await {
+    match stream.read_buf(buffer).await {
         Ok(0) | Err(_) => None,
-        Ok(count) => {
-            buffer.extend_from_slice(more.get(..count)?);
-            Some(())
-        }
+        Ok(_) => Some(()),
     }
 }

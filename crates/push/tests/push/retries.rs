@@ -34,7 +34,7 @@ async fn when_the_eighth_of_ten_fails_all_ten_come_again() {
     house.advance(secs(1)).await;
     house.until_holds(queue, (0, 0, 0)).await;
     let batches = hook.batches();
-    assert_eq!(batches.iter().map(|batch| attempts_of(batch)).collect::<Vec<_>>(), [[1; 10], [2; 10]]);
+    assert_eq!(batches.iter().map(attempts_of).collect::<Vec<_>>(), [[1; 10], [2; 10]]);
 }
 
 // [seed] Explicitly acknowledged messages do not come again, even though the handler failed afterwards.
