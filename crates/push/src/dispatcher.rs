@@ -105,6 +105,20 @@ impl Dispatcher {
 
     /// Brings batches to consumers until the end is called, and lets those under way finish.
     pub async fn run(self) {
+        let over = async {
+            self.shared.stop.closing().await;
+            tokio::time::sleep(FINISH_WITHIN).await;
+        };
+        tokio::select! {
+            () = self.serve() => return,
+            () = over => {}
+        }
+        let free = self.shared.places.available_permits();
+        let batches = (self.shared.settings.batches_max as usize).saturating_sub(free);
+        (self.shared.settings.notices)(Notice::CutOff { batches });
+    }
+
+    async fn serve(&self) {
         if !self.release_left_behind().await {
             return;
         }
@@ -127,11 +141,7 @@ impl Dispatcher {
             }
         }
         drop(definitions);
-        if tokio::time::timeout(FINISH_WITHIN, lanes.finish()).await.is_err() {
-            let free = self.shared.places.available_permits();
-            let batches = (self.shared.settings.batches_max as usize).saturating_sub(free);
-            (self.shared.settings.notices)(Notice::CutOff { batches });
-        }
+        lanes.finish().await;
     }
 
     /// Releases the leases of earlier starts as failed deliveries; false when the end was called before it could.

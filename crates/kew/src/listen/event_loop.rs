@@ -234,6 +234,7 @@ mod tests {
             syncs: Arc::default(),
             limits: Limits::default(),
             drain: Drain::default(),
+            others_ended: Drain::default(),
         };
         event_loop.start()
     }
