@@ -37,7 +37,7 @@ pub use drain::{Drain, Place};
 pub use durations::{DurationKey, Durations, Stopwatch};
 pub use guard::{Guard, foreign_page};
 pub use histogram::{Distribution, Histogram};
-pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 pub use limits::Limits;
 pub use listener::{Handler, Listener, Shared};
 pub use names::SentNames;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{AsHeaderName, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use kew_core::Timestamp;
 
@@ -37,7 +37,7 @@ pub struct Request {
 
 impl Request {
     /// A header's text, if it is there and is text.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use kew_http::{Method, Request};
+use kew_http::{HeaderName, Method, Request};
 
 use crate::action::Action;
 use crate::decode::query::Form;
@@ -26,7 +26,7 @@ pub(crate) enum Protocol {
 impl Protocol {
     /// The protocol of a request.
     pub(crate) fn of(request: &Request) -> Self {
-        if request.headers.contains_key(TARGET) {
+        if request.headers.contains_key(&TARGET) {
             return Self::Json;
         }
         match request.header("accept") {
@@ -36,7 +36,7 @@ impl Protocol {
     }
 }
 
-const TARGET: &str = "x-amz-target";
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 const TARGET_PREFIX: &str = "AmazonSQS.";
 
 /// What a request asks for, ready to be decoded.
@@ -60,7 +60,7 @@ fn json_call(request: &Request) -> Result<Call, WireError> {
         let text = format!("{} is not a method of the JSON protocol: use POST.", request.method);
         return Err(WireError::new(Code::UnknownOperation).saying(text));
     }
-    let target = request.header(TARGET).unwrap_or_default();
+    let target = request.header(&TARGET).unwrap_or_default();
     let action = target.strip_prefix(TARGET_PREFIX).and_then(Action::named).ok_or_else(|| {
         let legible: String = target.chars().take(128).collect();
         WireError::new(Code::UnknownOperation).saying(format!("The operation {legible} is not known."))

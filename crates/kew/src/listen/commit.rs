@@ -86,13 +86,18 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
-    /// Lets the other tasks of the loop go on until enough answers wait, or no more come.
+    /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for a
+    /// write only: whoever gets his now may come back with an ack that the same sync serves.
     async fn gather(&self, target: u32) {
         let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
         while seen < target && empty_passes < EMPTY_PASSES_MAX {
             tokio::task::yield_now().await;
+            let wrote = self.syncs.load(Ordering::Relaxed) && self.leases.load(Ordering::SeqCst) > 0;
+            if wrote {
+                self.write_leases();
+            }
             let now = self.waiting.load(Ordering::Relaxed);
-            empty_passes = if now == seen { empty_passes + 1 } else { 0 };
+            empty_passes = if now == seen && !wrote { empty_passes + 1 } else { 0 };
             seen = now;
         }
     }
@@ -126,6 +131,22 @@ impl<S: Store + 'static> Paced<S> {
         let _waiting = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, without);
     }
 
+    fn note(&self, answer: Waits) {
+        match answer {
+            Waits::ForSync => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                self.syncs.store(true, Ordering::Relaxed);
+            }
+            Waits::ForWrite => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                if self.leases.fetch_add(1, Ordering::SeqCst) == 0 {
+                    self.lease_bell.notify_one();
+                }
+            }
+            Waits::Perhaps => {}
+        }
+    }
+
     fn ring(&self) {
         if !self.rung.swap(true, Ordering::SeqCst) {
             self.bell.notify_one();
@@ -144,19 +165,7 @@ fn fall(error: tokio::task::JoinError) {
 impl<S: Store + 'static> Store for Paced<S> {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let submission = self.store.step(now, command);
-        match submission.peek().map_or(Waits::Perhaps, Waits::of) {
-            Waits::ForSync => {
-                self.waiting.fetch_add(1, Ordering::Relaxed);
-                self.syncs.store(true, Ordering::Relaxed);
-            }
-            Waits::ForWrite => {
-                self.waiting.fetch_add(1, Ordering::Relaxed);
-                if self.leases.fetch_add(1, Ordering::SeqCst) == 0 {
-                    self.lease_bell.notify_one();
-                }
-            }
-            Waits::Perhaps => {}
-        }
+        self.note(submission.peek().map_or(Waits::Perhaps, Waits::of));
         // Any step may have done due work, which somebody has to write down.
         self.ring();
         submission
@@ -246,8 +255,10 @@ impl Pace {
         }
     }
 
-    /// Notes how long a commit with a sync took.
+    /// Notes how long a commit with a sync took. One that took long says little of the next, so none counts for more
+    /// than twice the bound.
     pub fn synced(&mut self, took: Duration) {
+        let took = took.min(SLOW_SYNC * 2);
         self.sync = if self.sync.is_zero() { took } else { (self.sync * 7 + took) / 8 };
     }
 
@@ -272,6 +283,7 @@ mod tests {
     struct Recorder {
         gate: Arc<RecorderGate>,
         commits: Mutex<Vec<(u32, ThreadId)>>,
+        writes: AtomicU32,
         slow: bool,
         /// The commit that panics, by its number.
         falls_at: Option<usize>,
@@ -329,6 +341,10 @@ mod tests {
             wakers.into_iter().for_each(Waker::wake);
             group > 0
         }
+
+        fn write(&self) {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// So many clients on one event loop, each sending so often, one after the other.
@@ -368,6 +384,29 @@ mod tests {
         let commits = clients(Recorder::default(), 16, 50).await;
         let settled = &commits[20..commits.len() - 20];
         assert!(settled.iter().all(|(group, _)| *group >= 14), "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn leases_are_written_while_sends_gather_for_their_sync() {
+        let store = Arc::new(Recorder::default());
+        let paced = Paced::new(Arc::clone(&store), Arc::default());
+        for answer in [Waits::ForSync, Waits::ForWrite, Waits::ForWrite] {
+            paced.note(answer);
+        }
+        paced.gather(16).await;
+        assert_eq!(store.writes.load(Ordering::Relaxed), 1, "both in one");
+        assert_eq!(paced.waiting.load(Ordering::Relaxed), 1, "the send waits on");
+        assert!(store.commits.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn leases_alone_are_left_to_the_commit_which_syncs_nothing_then() {
+        let store = Arc::new(Recorder::default());
+        let paced = Paced::new(Arc::clone(&store), Arc::default());
+        paced.note(Waits::ForWrite);
+        paced.gather(16).await;
+        assert_eq!(store.writes.load(Ordering::Relaxed), 0);
+        assert_eq!(paced.waiting.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]
@@ -426,7 +465,7 @@ mod tests {
     fn one_slow_sync_among_fast_ones_changes_nothing() {
         let mut pace = Pace::default();
         pace.synced(Duration::from_micros(100));
-        pace.synced(Duration::from_micros(2_000));
+        pace.synced(Duration::from_micros(200_000));
         assert!(!pace.is_slow());
         for _ in 0..20 {
             pace.synced(Duration::from_micros(2_000));

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use kew_core::Timestamp;
 use kew_http::date::{parse_http_date, parse_iso_basic};
 use kew_http::form::{self, Pair};
+use kew_http::header::AUTHORIZATION;
 use kew_http::{HeaderMap, Request};
 
 use crate::error::{Code, WireError};
@@ -148,8 +149,9 @@ fn one<'a>(query: &'a [Pair<'a>], name: &'static str) -> Result<&'a str, WireErr
 
 /// The credential a request names, in whatever shape the rest of it is.
 pub(super) fn credential(request: &Request) -> Option<Cow<'_, str>> {
-    if let Some(header) = request.header("authorization") {
-        let (_, credential) = header.split_once("Credential=")?;
+    if let Some(header) = request.header(AUTHORIZATION) {
+        let usual = header.strip_prefix(ALGORITHM).and_then(|rest| rest.strip_prefix(" Credential="));
+        let credential = usual.or_else(|| header.split_once("Credential=").map(|(_, rest)| rest))?;
         return credential.split([',', ' ']).next().map(Cow::Borrowed);
     }
     let query = form::pairs(request.uri.query()?.as_bytes(), PAIRS_MAX).ok()?;

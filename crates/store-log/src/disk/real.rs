@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const LOCK_FILE: &str = "LOCK";
-static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+/// So much of a new file is written at a time. The system keeps a file in memory in pieces as large as it was written in,
+/// and looks through the whole piece at each sync of a part of it, and counts it as written.
+static ZEROS: [u8; 4 * 1024] = [0; 4 * 1024];
 
 /// A directory of the machine's file system.
 #[derive(Debug)]
