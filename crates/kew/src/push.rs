@@ -31,7 +31,7 @@ impl Pushes {
         log: Log,
     ) -> io::Result<Self> {
         let stop = Drain::default();
-        let dispatcher = Dispatcher::new(engine, of(settings, entropy, log), stop.clone());
+        let dispatcher = Dispatcher::new(engine, of(settings, entropy, log), None, stop.clone());
         let attempts = Arc::clone(dispatcher.attempts());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let run = move || {

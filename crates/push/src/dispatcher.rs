@@ -23,6 +23,7 @@ use crate::lane::{self, Lane};
 use crate::notice::Notice;
 use crate::target::Targets;
 use crate::webhook::Webhooks;
+use crate::workers::Workers;
 
 /// Batches that are under way at the end get so long.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
@@ -81,8 +82,9 @@ impl Shared {
 }
 
 impl Dispatcher {
-    /// A dispatcher over an engine; it ends when `stop` is closed.
-    pub fn new(engine: Arc<Engine>, settings: Settings, stop: Drain) -> Self {
+    /// A dispatcher over an engine; it ends when `stop` is closed. Consumers that are Workers wait while there are no
+    /// `workers`.
+    pub fn new(engine: Arc<Engine>, settings: Settings, workers: Option<Arc<Workers>>, stop: Drain) -> Self {
         let webhooks = Webhooks::new(settings.reach, Arc::clone(&settings.clock));
         let places = Arc::new(Semaphore::new(settings.batches_max.max(1) as usize));
         let entropy = Arc::clone(&settings.entropy);
@@ -90,7 +92,7 @@ impl Dispatcher {
             engine,
             entropy,
             settings,
-            targets: Targets { webhooks },
+            targets: Targets { webhooks, workers },
             attempts: Arc::default(),
             stop,
             places,

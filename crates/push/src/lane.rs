@@ -12,7 +12,7 @@ use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::{LeaseTerms, Queue, QueueId, Return, Timestamp};
 use kew_engine::{Busy, MessageWatch};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub(crate) struct Lane {
     shared: Arc<Shared>,
     queue: QueueId,
     watch: MessageWatch,
+    /// Rings when a target came up or went down, where targets do that.
+    targets: Option<watch::Receiver<u64>>,
     known: Option<Known>,
     backlog: Backlog,
     concurrency: Concurrency,
@@ -66,6 +68,7 @@ enum Woken {
     Due(Busy),
     Ended(Box<Finished>),
     Placed(OwnedSemaphorePermit),
+    TargetsChanged,
     Rested,
     Closing,
 }
@@ -73,10 +76,12 @@ enum Woken {
 impl Lane {
     pub(crate) fn new(shared: Arc<Shared>, queue: QueueId) -> Self {
         let watch = shared.engine.watch_messages(queue);
+        let targets = shared.targets.watch();
         Self {
             shared,
             queue,
             watch,
+            targets,
             known: None,
             backlog: Backlog::default(),
             concurrency: Concurrency::default(),
@@ -107,6 +112,7 @@ impl Lane {
                     self.place = Some(place);
                     None
                 }
+                Woken::TargetsChanged => None,
                 Woken::Rested => {
                     self.pause_until = None;
                     None
@@ -180,7 +186,9 @@ impl Lane {
             max_wait: known.push.max_wait,
             running: u32::try_from(self.running.len()).unwrap_or(u32::MAX),
             allowed: self.concurrency.allowed(concurrency_max(&known.push)),
-            paused: known.queue.policy.paused,
+            // A Worker that is down is as good as paused: a batch would be lost on it.
+            paused: known.queue.policy.paused
+                || !self.shared.targets.is_up(known.queue.key.account, &known.consumer),
             not_before: self.not_before,
         })
     }
@@ -251,6 +259,7 @@ impl Lane {
             },
             busy = self.watch.rung() => Woken::Rung(busy),
             busy = maybe(due.map(|at| engine.wake_at(at))) => Woken::Due(busy),
+            () = changed(&mut self.targets) => Woken::TargetsChanged,
             () = maybe(self.pause_until.map(tokio::time::sleep_until)) => Woken::Rested,
             place = self.shared.place(), if wants_place => Woken::Placed(place),
         }
@@ -286,6 +295,16 @@ fn is_same_target(push: &Push, consumer: &Consumer) -> bool {
 /// The consumer of a queue, if it is pushed to.
 pub(crate) fn pushed(queue: &Queue) -> Option<Consumer> {
     document::consumers(queue).into_iter().find(|consumer| consumer.push().is_some())
+}
+
+/// Waits until something changed; for ever where nothing does.
+async fn changed(targets: &mut Option<watch::Receiver<u64>>) {
+    if let Some(targets) = targets
+        && targets.changed().await.is_ok()
+    {
+        return;
+    }
+    pending::<()>().await;
 }
 
 async fn maybe<F: Future>(future: Option<F>) -> F::Output {

@@ -2,7 +2,7 @@
 //!
 //! [`consumer`] says what a consumer is and [`document`] how it is kept with its queue. [`Dispatcher`] has one lane for
 //! each queue with a consumer to push to: messages are leased durably first, brought to the target as a batch, and
-//! settled by the target's verdict ([`verdict`]). The rules (when a batch leaves, how many may be under way, what becomes
+//! settled by the target's verdict ([`verdict`]). A target is an HTTP service, or a Worker in the real runtime ([`workers`]). The rules (when a batch leaves, how many may be under way, what becomes
 //! of each message) are pure functions in files of their own.
 
 mod attempts;
@@ -22,6 +22,7 @@ mod target;
 pub mod url;
 pub mod verdict;
 mod webhook;
+pub mod workers;
 
 pub use attempts::{Attempt, Attempts};
 pub use consumer::{Consumer, ConsumerId, Delivery, Pull, Push, Secret, Target};

@@ -1,11 +1,16 @@
 //! Where batches are brought, and what comes back from there.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use kew_core::AccountId;
+use tokio::sync::watch;
 
 use crate::batch::Batch;
 use crate::consumer::{Consumer, Delivery, Target};
 use crate::verdict::{Ending, Report};
 use crate::webhook::{Webhook, Webhooks};
+use crate::workers::Workers;
 
 /// What came of bringing a batch somewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +42,8 @@ impl Delivered {
 #[derive(Debug)]
 pub(crate) struct Targets {
     pub(crate) webhooks: Webhooks,
+    /// None where Workers are not run.
+    pub(crate) workers: Option<Arc<Workers>>,
 }
 
 impl Targets {
@@ -45,10 +52,24 @@ impl Targets {
         match &consumer.delivery {
             Delivery::Push(push) => match &push.target {
                 Target::Webhook { .. } => true,
-                Target::Worker { .. } => false,
+                Target::Worker { .. } => self.workers.is_some(),
             },
             Delivery::Pull(_) => false,
         }
+    }
+
+    /// Whether a batch can be brought there at this moment: a Worker that is down takes none.
+    pub(crate) fn is_up(&self, account: AccountId, consumer: &Consumer) -> bool {
+        match (consumer.push().map(|push| &push.target), &self.workers) {
+            (Some(Target::Worker { script }), Some(workers)) => workers.is_up(account, script),
+            (Some(Target::Worker { .. }), None) | (None, _) => false,
+            (Some(Target::Webhook { .. }), _) => true,
+        }
+    }
+
+    /// Tells whenever [`Targets::is_up`] may have changed; nothing where it never does.
+    pub(crate) fn watch(&self) -> Option<watch::Receiver<u64>> {
+        self.workers.as_ref().map(|workers| workers.watch())
     }
 
     /// Brings a batch to its consumer, and comes back when its fate is known.
@@ -58,9 +79,16 @@ impl Targets {
                 let webhook = Webhook { url, secret: secret.as_ref(), timeout: *timeout };
                 self.webhooks.deliver(webhook, batch).await
             }
-            Some(Target::Worker { .. }) | None => {
-                Delivered::failed("there is no way to this consumer".to_owned())
-            }
+            Some(Target::Worker { script }) => match &self.workers {
+                Some(workers) => workers.deliver(script, batch).await,
+                None => nowhere(),
+            },
+            None => nowhere(),
         }
     }
+}
+
+/// Such a consumer has no lane; it can only have lost its target in this moment.
+fn nowhere() -> Delivered {
+    Delivered::failed("there is no way to this consumer".to_owned())
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::Sha256;
 
-use crate::batch::{Batch, hex_text};
+use crate::batch::{Batch, Metadata, hex_text};
 use crate::consumer::Secret;
 
 const QUEUE: HeaderName = HeaderName::from_static("kew-queue");
@@ -28,13 +28,7 @@ pub(super) fn write(batch: &Batch, signed_at: u64, secret: Option<&Secret>) -> (
         queue: batch.queue_name(),
         batch_id: &id,
         messages: batch.messages.iter().map(|leased| message(&leased.message)).collect(),
-        metadata: Metadata {
-            metrics: Metrics {
-                backlog_count: batch.counts.stored(),
-                backlog_bytes: batch.counts.body_bytes,
-                oldest_message_timestamp: batch.counts.oldest_sent_at.map_or(0, |at| at.0),
-            },
-        },
+        metadata: batch.metadata(),
     };
     let body = serde_json::to_vec(&body).expect("texts, numbers and checked JSON are JSON");
     let mut headers = HeaderMap::with_capacity(8);
@@ -90,19 +84,6 @@ enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-#[derive(Serialize)]
-struct Metadata {
-    metrics: Metrics,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Metrics {
-    backlog_count: u64,
-    backlog_bytes: u64,
-    oldest_message_timestamp: u64,
-}
-
 fn message(message: &kew_core::Message) -> Message<'_> {
     Message {
         id: hex_text(&message.id.0),
@@ -136,33 +117,7 @@ fn value(content: &Content) -> Value<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kew_core::outcome::Leased;
-    use kew_core::{AccountId, Counts, LeaseToken, MessageId, QueueId, QueueKey, Sequence, State, Timestamp};
-
-    fn leased(content_type: ContentType, body: &'static [u8]) -> Leased {
-        let message = kew_core::Message {
-            queue: QueueId(1),
-            sequence: Sequence(1),
-            id: MessageId([0xab; 16]),
-            content: Content { content_type, body: Bytes::from_static(body), annotations: Bytes::new() },
-            group: None,
-            deduplication: None,
-            sent_at: Timestamp(7),
-            expires_at: None,
-            attempts: 2,
-            first_leased_at: None,
-            origin: None,
-            state: State::Ready,
-        };
-        let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 1, mac: 1 };
-        Leased { message, token, until: Timestamp::NEVER }
-    }
-
-    fn batch(messages: Vec<Leased>) -> Batch {
-        let counts =
-            Counts { visible: 2, body_bytes: 30, oldest_sent_at: Some(Timestamp(5)), ..Counts::default() };
-        Batch { id: [0x0c; 16], queue: QueueKey::new(AccountId(0), "here", "orders"), messages, counts }
-    }
+    use crate::batch::tests::{batch, leased};
 
     fn body_of(content_type: ContentType, body: &'static [u8]) -> String {
         let (_, body) = write(&batch(vec![leased(content_type, body)]), 1, None);

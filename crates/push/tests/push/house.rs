@@ -9,6 +9,7 @@ use kew_core::{AccountId, Clock, Counts, Entropy, NewMessage, Policy, Queue, Que
 use kew_engine::{ClockKind, Engine, Options, TimeSource};
 use kew_http::Drain;
 use kew_http::client::Reach;
+use kew_push::workers::Workers;
 use kew_push::{
     Attempts, Consumer, ConsumerId, Delivery, Dispatcher, Notice, Push, Settings, Target, WebhookUrl,
     consumer, document,
@@ -25,7 +26,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-struct Counting(AtomicU64);
+pub struct Counting(AtomicU64);
 
 impl Entropy for Counting {
     fn bits(&self) -> u64 {
@@ -88,6 +89,11 @@ impl House {
 
     /// A house over an engine, with so many places for batches.
     pub fn over(engine: Arc<Engine>, batches_max: u32) -> Self {
+        Self::with(engine, batches_max, None)
+    }
+
+    /// The same, with Workers.
+    pub fn with(engine: Arc<Engine>, batches_max: u32, workers: Option<Arc<Workers>>) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
         let notices = {
             let told = Arc::clone(&told);
@@ -102,7 +108,7 @@ impl House {
             notices,
         };
         let stop = Drain::default();
-        let dispatcher = Dispatcher::new(Arc::clone(&engine), settings, stop.clone());
+        let dispatcher = Dispatcher::new(Arc::clone(&engine), settings, workers, stop.clone());
         let attempts = Arc::clone(dispatcher.attempts());
         let running = tokio::spawn(dispatcher.run());
         Self { engine, told, attempts, stop, running }
@@ -229,11 +235,14 @@ pub fn to(hook: &Hook) -> Consumer {
 }
 
 pub fn to_url(url: &str) -> Consumer {
-    let target = Target::Webhook {
+    to_target(Target::Webhook {
         url: WebhookUrl::parse(url).expect("it is an address"),
         secret: None,
         timeout: Duration::from_secs(30),
-    };
+    })
+}
+
+pub fn to_target(target: Target) -> Consumer {
     let push = Push { max_wait: Duration::ZERO, ..Push::to(target) };
     Consumer::of(ConsumerId([7; 16]), START, Delivery::Push(push))
 }

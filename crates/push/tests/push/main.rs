@@ -7,3 +7,4 @@ mod hook;
 mod house;
 mod retries;
 mod sharing;
+mod workers;

@@ -1,0 +1,259 @@
+//! One `workerd` process: started, heard, ended.
+//!
+//! Its directory holds what it was started from and goes with it. Secrets are in its environment alone, which holds
+//! nothing else. It dies with Kew: the launcher sees to that where the system can.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+use tokio::process::{Child as Process, Command};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::files::{self, CONFIGURATION, Surroundings, secret_variable};
+use super::output::{Line, Said, lines};
+use super::script::Script;
+
+/// A child that does not listen by then will not.
+const START_WITHIN: Duration = Duration::from_secs(10);
+/// A child that was asked to end and has not by then is killed.
+const END_WITHIN: Duration = Duration::from_secs(30);
+/// The most that is kept of what a child says before it listens.
+const WORDS_MAX: usize = 20;
+
+/// How children are started.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// The `workerd` program.
+    pub program: PathBuf,
+    /// A program and its first arguments that run what follows and let it die with its parent; empty starts `workerd` itself.
+    pub launcher: Vec<OsString>,
+    /// Where the directories of children are made.
+    pub directory: PathBuf,
+}
+
+/// A Worker that did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Its files could not be written, or the program could not be run.
+    #[error("cannot start {program}: {cause}")]
+    NotRun {
+        /// The program.
+        program: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The runtime refused it, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// It never listened.
+    #[error("it did not listen within {} seconds", START_WITHIN.as_secs())]
+    TooSlow,
+}
+
+/// A child that listens.
+pub(super) struct Child {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    pid: Option<Pid>,
+    /// True once it has ended and all it said was heard.
+    ended: watch::Receiver<bool>,
+    _keeper: JoinHandle<()>,
+}
+
+/// What to start.
+pub(super) struct Plan<'a> {
+    pub(super) script: &'a Script,
+    /// Names and texts.
+    pub(super) secrets: &'a [(String, String)],
+    pub(super) surroundings: Surroundings<'a>,
+}
+
+impl Child {
+    /// Starts a Worker and waits until it listens. Whatever it says later is handed to `hear`.
+    pub(super) async fn start(
+        runtime: &Runtime,
+        plan: Plan<'_>,
+        hear: impl Fn(Line) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let not_run = |cause| StartError::NotRun { program: runtime.program.display().to_string(), cause };
+        std::fs::create_dir_all(&runtime.directory).map_err(not_run)?;
+        let directory =
+            tempfile::Builder::new().prefix("worker-").tempdir_in(&runtime.directory).map_err(not_run)?;
+        let names: Vec<&str> = plan.secrets.iter().map(|(name, _)| name.as_str()).collect();
+        files::write(directory.path(), plan.script, &names, &plan.surroundings).map_err(not_run)?;
+        let mut process = command(runtime)
+            .current_dir(directory.path())
+            .envs(plan.secrets.iter().enumerate().map(|(at, (_, text))| (secret_variable(at), text)))
+            .spawn()
+            .map_err(not_run)?;
+        let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let token = format!("{} ", plan.surroundings.note_token);
+        let (heard, listens, words) = ears(&mut process, token, hear);
+        let (tell, ended) = watch::channel(false);
+        let keeper = tokio::spawn(async move {
+            // How it ended is of no use: what it said about it was heard.
+            let _ended = process.wait().await;
+            let _heard = tokio::join!(heard.0, heard.1);
+            drop(directory);
+            // Nobody may be left to be told.
+            let _told = tell.send(true);
+        });
+        let child = |port| Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            pid,
+            ended,
+            _keeper: keeper,
+        };
+        match tokio::time::timeout(START_WITHIN, listens).await {
+            Ok(Ok(port)) => Ok(child(port)),
+            Ok(Err(_)) => {
+                let child = child(0);
+                child.kill();
+                child.end().await;
+                Err(StartError::Refused(told(&words.lock())))
+            }
+            Err(_) => {
+                child(0).kill();
+                Err(StartError::TooSlow)
+            }
+        }
+    }
+
+    /// Waits for its end, until all it said was heard.
+    pub(super) async fn end(&self) {
+        let mut ended = self.ended.clone();
+        // Without a keeper it has ended too.
+        let _ended = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Asks it to end when its handlers have, and sees to it that it does.
+    pub(super) async fn finish(&self) {
+        self.signal(Signal::TERM);
+        if tokio::time::timeout(END_WITHIN, self.end()).await.is_err() {
+            self.kill();
+            self.end().await;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The number is this child's until its keeper has waited for it.
+        if let Some(pid) = self.pid.filter(|_| !*self.ended.borrow()) {
+            // It may have ended this moment.
+            let _sent = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn command(runtime: &Runtime) -> Command {
+    let mut command = match runtime.launcher.split_first() {
+        Some((launcher, arguments)) => {
+            let mut command = Command::new(launcher);
+            command.args(arguments).arg(&runtime.program);
+            command
+        }
+        None => Command::new(&runtime.program),
+    };
+    command
+        .args([
+            "serve",
+            "--experimental",
+            "--verbose",
+            "--control-fd=1",
+            "--socket-addr=dispatch=127.0.0.1:0",
+        ])
+        .arg(CONFIGURATION)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+type Words = Arc<Mutex<Vec<Said>>>;
+
+/// Hears both outputs of a process: tasks that end with them, the port when it is told, and the first words.
+fn ears(
+    process: &mut Process,
+    token: String,
+    hear: impl Fn(Line) + Send + Sync + 'static,
+) -> ((JoinHandle<()>, JoinHandle<()>), oneshot::Receiver<u16>, Words) {
+    let (tell, listens) = oneshot::channel();
+    let words = Words::default();
+    let hear = Arc::new(hear);
+    let mut tell = Some(tell);
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let ear = |words: &Words| {
+        let (hear, words, token) = (Arc::clone(&hear), Arc::clone(words), token.clone());
+        move |line: &[u8]| -> Option<u16> {
+            match Line::read(line, &token)? {
+                Line::Listens(port) => return Some(port),
+                Line::Said(said) => {
+                    let mut words = words.lock();
+                    if words.len() < WORDS_MAX {
+                        words.push(said.clone());
+                    }
+                    drop(words);
+                    hear(Line::Said(said));
+                }
+                noted @ Line::Noted(_) => hear(noted),
+            }
+            None
+        }
+    };
+    let (out, err) = (ear(&words), ear(&words));
+    let out = tokio::spawn(async move {
+        let Some(stdout) = stdout else { return };
+        lines(stdout, |line| {
+            if let (Some(port), Some(tell)) = (out(line), tell.take_if(|_| true)) {
+                // Whoever started it may have given up.
+                let _told = tell.send(port);
+            }
+        })
+        .await;
+    });
+    let err = tokio::spawn(async move {
+        let Some(stderr) = stderr else { return };
+        lines(stderr, |line| {
+            err(line);
+        })
+        .await;
+    });
+    ((out, err), listens, words)
+}
+
+/// The runtime's own reasons; those about the user's code come first.
+fn told(words: &[Said]) -> String {
+    let reasons: Vec<&str> = words
+        .iter()
+        .filter(|said| said.level == "error")
+        .map(|said| said.text.strip_prefix("service user: ").unwrap_or(&said.text))
+        .collect();
+    match reasons.as_slice() {
+        [] => match words.last() {
+            Some(said) => said.text.clone(),
+            None => "the runtime ended without a word".to_owned(),
+        },
+        reasons => reasons.join("\n"),
+    }
+}

@@ -1,0 +1,53 @@
+// Says aloud what a queue handler decides, at the moment it does: an acknowledgement holds even when its invocation
+// never comes to report it. The lines go to standard output, which Kew reads; nothing the user's code awaits, and
+// nothing it replaces later, keeps them back.
+const say = console.log.bind(console);
+const write = JSON.stringify.bind(JSON);
+const note = (what) => say("KEW_NOTE_TOKEN " + write(what));
+const seconds = (options) => options?.delaySeconds;
+
+function observe(target, name, what) {
+  const own = target[name];
+  Object.defineProperty(target, name, {
+    configurable: true,
+    writable: true,
+    value(...given) {
+      const result = own.apply(target, given);
+      try {
+        note(what(given[0]));
+      } catch {
+        // What cannot be noted still counts: the runtime knows it.
+      }
+      return result;
+    },
+  });
+}
+
+function observed(batch) {
+  const messages = batch.messages;
+  const first = messages[0]?.id;
+  observe(batch, "ackAll", () => ({ batch: first, ackAll: true }));
+  observe(batch, "retryAll", (options) => ({ batch: first, retryAll: true, delay: seconds(options) }));
+  for (const message of messages) {
+    const id = message.id;
+    observe(message, "ack", () => ({ batch: first, ack: id }));
+    observe(message, "retry", (options) => ({ batch: first, retry: id, delay: seconds(options) }));
+  }
+  return batch;
+}
+
+// The user's default export with its queue handler wrapped: an object of handlers, or a class of an entry point.
+export function watched(inner) {
+  if (typeof inner === "function" && typeof inner.prototype?.queue === "function") {
+    return class extends inner {
+      queue(batch) {
+        return super.queue(observed(batch));
+      }
+    };
+  }
+  if (typeof inner === "object" && inner !== null && typeof inner.queue === "function") {
+    const queue = (batch, env, ctx) => inner.queue(observed(batch), env, ctx);
+    return Object.create(inner, { queue: { enumerable: true, value: queue } });
+  }
+  return inner;
+}

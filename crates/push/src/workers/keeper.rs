@@ -1,0 +1,139 @@
+//! Keeps one Worker running: starts it again when its process ends, and changes to the next version without a gap.
+//!
+//! A child that ran well is started again at once; one that keeps failing is given ever longer rests. While none is up
+//! nobody is told to bring batches, so a broken deployment costs no message an attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::WorkerNotice;
+use super::live::Live;
+use super::script::Script;
+use super::stored::{Secrets, Version};
+
+/// The rest after a second failure in a row; it doubles.
+const REST_MIN: Duration = Duration::from_millis(100);
+const REST_MAX: Duration = Duration::from_secs(10);
+/// A child that ran so long has shown that it can.
+const PROVEN_AFTER: Duration = Duration::from_secs(60);
+
+/// A version with everything it needs to run.
+pub(super) struct Deployed {
+    pub(super) version: Version,
+    pub(super) script: Script,
+    pub(super) secrets: Secrets,
+}
+
+/// What a keeper is told.
+pub(super) enum Order {
+    /// Run this from now on; it is up already.
+    Run(Arc<Deployed>, Arc<Live>),
+    /// Stop, and say when it has stopped.
+    Stop(oneshot::Sender<()>),
+}
+
+/// Starts a version, and tells an operator what happens to it.
+pub(super) trait Starts: Send + Sync + 'static {
+    fn start(&self, deployed: &Deployed) -> impl Future<Output = Result<Live, super::StartError>> + Send;
+    fn notice(&self, notice: WorkerNotice);
+}
+
+/// Rests between starts.
+#[derive(Default)]
+struct Rests {
+    next: Duration,
+}
+
+impl Rests {
+    /// A child ended that had run for so long.
+    fn after(&mut self, ran: Duration) -> Duration {
+        if ran >= PROVEN_AFTER {
+            self.next = Duration::ZERO;
+        }
+        let rest = self.next;
+        self.next = (rest * 2).clamp(REST_MIN, REST_MAX);
+        rest
+    }
+}
+
+/// Keeps a Worker running until it is told to stop, or nobody is left to tell it.
+pub(super) async fn keep(
+    starts: Arc<impl Starts>,
+    mut deployed: Arc<Deployed>,
+    mut live: Option<Arc<Live>>,
+    up: watch::Sender<Option<Arc<Live>>>,
+    mut orders: mpsc::Receiver<Order>,
+) {
+    let mut rests = Rests::default();
+    let mut rest = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        up.send_replace(live.clone());
+        let order = match &live {
+            Some(running) => tokio::select! {
+                order = orders.recv() => order,
+                () = running.watch() => {
+                    live = None;
+                    rest = rests.after(began.elapsed());
+                    starts.notice(WorkerNotice::Ended);
+                    continue;
+                }
+            },
+            None => tokio::select! {
+                order = orders.recv() => order,
+                started = start(&*starts, &deployed, rest) => {
+                    match started {
+                        Ok(started) => live = Some(Arc::new(started)),
+                        Err(error) => {
+                            rest = rests.after(Duration::ZERO);
+                            starts.notice(WorkerNotice::NotStarted(error.to_string()));
+                        }
+                    }
+                    continue;
+                }
+            },
+        };
+        let old = live.take();
+        match order {
+            Some(Order::Run(next, running)) => {
+                (deployed, live) = (next, Some(running));
+                rests = Rests::default();
+                if let Some(old) = old {
+                    tokio::spawn(async move { old.retire().await });
+                }
+            }
+            Some(Order::Stop(stopped)) => {
+                up.send_replace(None);
+                if let Some(old) = old {
+                    old.retire().await;
+                }
+                // Whoever asked may have gone.
+                let _told = stopped.send(());
+                return;
+            }
+            None => return,
+        }
+    }
+}
+
+async fn start(starts: &impl Starts, deployed: &Deployed, rest: Duration) -> Result<Live, super::StartError> {
+    tokio::time::sleep(rest).await;
+    starts.start(deployed).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_restart_is_at_once_and_failures_are_given_longer_and_longer() {
+        let mut rests = Rests::default();
+        let found: Vec<u128> = (0..10).map(|_| rests.after(Duration::from_secs(1)).as_millis()).collect();
+        assert_eq!(found, [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        assert_eq!(rests.after(PROVEN_AFTER), Duration::ZERO, "it has shown that it can run");
+        assert_eq!(rests.after(Duration::ZERO), REST_MIN);
+    }
+}

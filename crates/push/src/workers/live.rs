@@ -1,0 +1,203 @@
+//! A child at work: batches are brought to it, its handlers' notes are kept beside them, and it is watched.
+//!
+//! One invocation cannot be cancelled. So when one takes too long, or one keeps the processor and nothing else is
+//! answered, the whole child is killed and every invocation in it is lost; what was noted of each still holds.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use kew_http::client::{Client, ClientSettings, Outgoing, Reach};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::child::{Child, Plan, Runtime, StartError};
+use super::dispatch;
+use super::notes::Notes;
+use super::output::{Line, Said};
+use crate::batch::{Batch, hex_text};
+use crate::target::Delivered;
+use crate::verdict::Report;
+
+/// A child with an invocation is asked this often whether it still answers.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// The most bytes of a runtime's result: a hundred ids, twice, and their delays.
+const RESULT_BYTES_MAX: usize = 256 << 10;
+
+/// How long a Worker's code may go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// One invocation, by the wall clock.
+    pub(super) wall: Duration,
+    /// Without answering anything.
+    pub(super) silence: Duration,
+}
+
+/// A child and what runs in it.
+pub(super) struct Live {
+    child: Child,
+    client: Client,
+    patience: Patience,
+    running: Arc<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    /// Guards the invocations under way, by their first message.
+    table: Mutex<Table>,
+    begun: Notify,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    notes: HashMap<String, Notes>,
+    /// Takes nothing new any more.
+    retired: bool,
+}
+
+impl Live {
+    /// Starts a Worker; `say` hears what it says for people.
+    pub(super) async fn start(
+        runtime: &Runtime,
+        plan: Plan<'_>,
+        patience: Patience,
+        say: impl Fn(Said) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        let running: Arc<Running> = Arc::default();
+        let noting = Arc::clone(&running);
+        let child = Child::start(runtime, plan, move |line| match line {
+            Line::Noted(note) => {
+                if let Some(notes) = noting.table.lock().notes.get_mut(&note.batch) {
+                    notes.take(&note);
+                }
+            }
+            Line::Said(said) => say(said),
+            Line::Listens(_) => {}
+        })
+        .await?;
+        let settings = ClientSettings {
+            reach: Reach::Private,
+            reply_bytes_max: RESULT_BYTES_MAX,
+            ..ClientSettings::default()
+        };
+        Ok(Self { child, client: Client::new(settings), patience, running })
+    }
+
+    /// Brings a batch to its handler. Nothing when the child takes no more batches.
+    pub(super) async fn deliver(&self, batch: &Batch) -> Option<Delivered> {
+        let invocation = self.enter(batch)?;
+        let outgoing = self.request(Method::POST, "/dispatch", dispatch::write(batch))?;
+        let answered = tokio::select! {
+            answered = self.client.exchange(outgoing, self.patience.wall) => answered.map_err(|error| error.to_string()),
+            () = self.child.end() => Err("the Worker's process ended".to_owned()),
+        };
+        let judged = match answered {
+            Ok(answer) if answer.status == StatusCode::OK => {
+                dispatch::judge(&answer.body).map(|found| (found, answer.status))
+            }
+            Ok(answer) => {
+                Err(format!("the batch could not be handed over: {}", String::from_utf8_lossy(&answer.body)))
+            }
+            Err(error) => {
+                // Whatever became of it: it cannot be called back, and its notes count only once it is over.
+                self.child.kill();
+                self.child.end().await;
+                Err(error)
+            }
+        };
+        Some(match judged {
+            Ok(((report, error), status)) => {
+                Delivered { report, hold: None, unreached: false, status: Some(status.as_u16()), error }
+            }
+            Err(error) => Delivered { report: invocation.noted(), ..Delivered::failed(error) },
+        })
+    }
+
+    /// Waits until it has ended. Meanwhile a child that does not answer while it works is killed.
+    pub(super) async fn watch(&self) {
+        tokio::select! {
+            () = self.child.end() => {}
+            () = self.ask_on() => {
+                self.child.kill();
+                self.child.end().await;
+            }
+        }
+    }
+
+    /// Takes no more batches, waits for those under way and ends.
+    pub(super) async fn retire(&self) {
+        self.running.table.lock().retired = true;
+        loop {
+            let ended = self.running.ended.notified();
+            if self.running.table.lock().notes.is_empty() {
+                break;
+            }
+            tokio::select! {
+                () = ended => {}
+                () = self.child.end() => break,
+            }
+        }
+        self.child.finish().await;
+    }
+
+    /// Comes back when a child with an invocation answers nothing.
+    async fn ask_on(&self) {
+        loop {
+            let begun = self.running.begun.notified();
+            if self.running.table.lock().notes.is_empty() {
+                begun.await;
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+            if self.running.table.lock().notes.is_empty() {
+                continue;
+            }
+            let Some(question) = self.request(Method::GET, "/ready", Bytes::new()) else { return };
+            if self.client.exchange(question, self.patience.silence).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn enter(&self, batch: &Batch) -> Option<Invocation<'_>> {
+        let first = hex_text(&batch.messages.first()?.message.id.0);
+        let mut table = self.running.table.lock();
+        if table.retired {
+            return None;
+        }
+        table.notes.insert(first.clone(), Notes::default());
+        drop(table);
+        self.running.begun.notify_one();
+        Some(Invocation { running: &self.running, first })
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Option<Outgoing> {
+        let uri: Uri = format!("http://{}{path}", self.child.address).parse().ok()?;
+        let mut headers = HeaderMap::with_capacity(2);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Some(Outgoing { method, uri, headers, body })
+    }
+}
+
+/// A batch in a handler.
+struct Invocation<'a> {
+    running: &'a Running,
+    first: String,
+}
+
+impl Invocation<'_> {
+    /// What was noted of it.
+    fn noted(&self) -> Report {
+        self.running.table.lock().notes.remove(&self.first).unwrap_or_default().report()
+    }
+}
+
+impl Drop for Invocation<'_> {
+    fn drop(&mut self) {
+        self.running.table.lock().notes.remove(&self.first);
+        self.running.ended.notify_waiters();
+    }
+}

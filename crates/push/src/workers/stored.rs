@@ -1,0 +1,197 @@
+//! How Workers are kept: documents of their account, in parts that fit.
+//!
+//! One document says what a Worker is (`workers`/name); its secrets and each version's code have owners of their own, so
+//! that they are read only when they are wanted. Everything of one change is written in one step.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kew_core::command::{Documents, PutDocuments};
+use kew_core::queue::DOCUMENT_BYTES_MAX;
+use kew_core::{AccountId, DocumentKey, Timestamp};
+use kew_engine::{Engine, EngineError};
+use serde::{Deserialize, Serialize};
+
+use super::script::Script;
+
+const INDEX: &str = "workers";
+const SECRETS: &str = "worker-secrets";
+const CODE: &str = "worker-code";
+
+/// What is known of a Worker without its code.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Record {
+    /// When it was first uploaded, in milliseconds.
+    pub(super) created_at: u64,
+    /// The versions that are kept, the oldest first.
+    pub(super) versions: Vec<Version>,
+    /// The id of the version that runs.
+    pub(super) deployed: Option<String>,
+    /// When it was deployed, in milliseconds.
+    pub(super) deployed_at: u64,
+}
+
+/// One upload.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Version {
+    /// Its id, a UUID.
+    pub id: String,
+    /// Which one of its Worker, from 1.
+    pub number: u64,
+    /// When it was uploaded, in milliseconds.
+    pub created_at: u64,
+    /// How many documents its code takes.
+    pub(super) parts: usize,
+}
+
+/// Names and texts, in order of names.
+pub(super) type Secrets = Vec<(String, String)>;
+
+/// Changes to documents, to be written together.
+#[derive(Default)]
+pub(super) struct Changes(Vec<(DocumentKey, Option<Bytes>)>);
+
+impl Changes {
+    pub(super) fn put_record(&mut self, name: &str, record: Option<&Record>) {
+        self.put(INDEX, name, record.map(json));
+    }
+
+    pub(super) fn put_secrets(&mut self, name: &str, secrets: &Secrets) {
+        self.put(SECRETS, name, (!secrets.is_empty()).then(|| json(secrets)));
+    }
+
+    /// Writes a version's code, and says how many documents it takes.
+    pub(super) fn put_code(&mut self, name: &str, id: &str, script: &Script) -> usize {
+        let packed = packed(script);
+        let parts = packed.len().div_ceil(DOCUMENT_BYTES_MAX);
+        let owner = code_owner(name, id);
+        for part in 0..parts {
+            let end = packed.len().min((part + 1) * DOCUMENT_BYTES_MAX);
+            self.put(&owner, &part_key(part), Some(packed.slice(part * DOCUMENT_BYTES_MAX..end)));
+        }
+        parts
+    }
+
+    pub(super) fn remove_code(&mut self, name: &str, version: &Version) {
+        let owner = code_owner(name, &version.id);
+        for part in 0..version.parts {
+            self.put(&owner, &part_key(part), None);
+        }
+    }
+
+    pub(super) async fn write(self, engine: &Engine, account: AccountId) -> Result<(), EngineError> {
+        engine.put_documents(PutDocuments { account, documents: self.0 }).await
+    }
+
+    fn put(&mut self, owner: &str, key: &str, bytes: Option<Bytes>) {
+        self.0.push((DocumentKey::new(owner, key), bytes));
+    }
+}
+
+/// All Workers of an account, with their secrets.
+pub(super) async fn read_all(
+    engine: &Engine,
+    account: AccountId,
+) -> Result<Vec<(String, Record, Secrets)>, EngineError> {
+    let of = |owner: &str| Documents { account, owner: owner.into() };
+    let records = engine.documents(of(INDEX)).await?;
+    let secrets = engine.documents(of(SECRETS)).await?;
+    let secrets_of = |name: &str| {
+        let found = secrets.iter().find(|(key, _)| *key.key == *name);
+        found.and_then(|(_, bytes)| serde_json::from_slice(bytes).ok()).unwrap_or_default()
+    };
+    let read = |(key, bytes): &(DocumentKey, Bytes)| {
+        let record = serde_json::from_slice(bytes).ok()?;
+        Some((key.key.to_string(), record, secrets_of(&key.key)))
+    };
+    Ok(records.iter().filter_map(read).collect())
+}
+
+/// A version's code, if all of it is there.
+pub(super) async fn read_code(
+    engine: &Engine,
+    account: AccountId,
+    name: &str,
+    version: &Version,
+) -> Result<Option<Script>, EngineError> {
+    let owner = code_owner(name, &version.id).into();
+    let mut parts = engine.documents(Documents { account, owner }).await?;
+    parts.sort_by(|one, other| one.0.key.cmp(&other.0.key));
+    let mut packed = BytesMut::new();
+    parts.iter().for_each(|(_, part)| packed.extend_from_slice(part));
+    Ok((parts.len() == version.parts).then(|| unpacked(packed.freeze())).flatten())
+}
+
+pub(super) fn millis(at: Timestamp) -> u64 {
+    at.0
+}
+
+fn code_owner(name: &str, id: &str) -> String {
+    format!("{CODE}/{name}/{id}")
+}
+
+/// In the order of their numbers as texts too.
+fn part_key(part: usize) -> String {
+    format!("{part:05}")
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
+    serde_json::to_vec(value).expect("texts and numbers are JSON").into()
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    script: Script,
+    lengths: Vec<usize>,
+}
+
+/// A script as one text of bytes: the length of its head in four bytes, the head, the modules one after the other.
+fn packed(script: &Script) -> Bytes {
+    let lengths = script.modules.iter().map(|module| module.content.len()).collect();
+    let head = json(&Head { script: script.clone(), lengths });
+    let mut packed = BytesMut::new();
+    packed.put_u32(u32::try_from(head.len()).expect("names and bindings are bounded"));
+    packed.put_slice(&head);
+    script.modules.iter().for_each(|module| packed.put_slice(&module.content));
+    packed.freeze()
+}
+
+fn unpacked(mut packed: Bytes) -> Option<Script> {
+    let length = packed.split_to_checked(4)?;
+    let length = u32::from_be_bytes(length.as_ref().try_into().ok()?);
+    let head = packed.split_to_checked(usize::try_from(length).ok()?)?;
+    let Head { mut script, lengths } = serde_json::from_slice(&head).ok()?;
+    if lengths.len() != script.modules.len() {
+        return None;
+    }
+    for (module, length) in script.modules.iter_mut().zip(lengths) {
+        module.content = packed.split_to_checked(length)?;
+    }
+    packed.is_empty().then_some(script)
+}
+
+trait SplitChecked {
+    /// The first bytes, if there are so many.
+    fn split_to_checked(&mut self, length: usize) -> Option<Bytes>;
+}
+
+impl SplitChecked for Bytes {
+    fn split_to_checked(&mut self, length: usize) -> Option<Bytes> {
+        (length <= self.len()).then(|| self.split_to(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::tests::{module, script};
+    use super::*;
+
+    #[test]
+    fn code_comes_back_as_it_was_packed() {
+        let script = script(vec![module("index.js", "export default {}"), module("empty.js", "")]);
+        let packed = packed(&script);
+        assert_eq!(unpacked(packed.clone()), Some(script));
+        for cut in [0, 3, 10, packed.len() - 1] {
+            assert_eq!(unpacked(packed.slice(..cut)), None, "{cut}");
+        }
+    }
+}
