@@ -17,6 +17,7 @@ const PROLOG: &str = r#"<?xml version="1.0" encoding="utf-8"?>"#;
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
+const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
 const VERSION: HeaderName = HeaderName::from_static("x-ms-version");
 const SERVER: HeaderName = HeaderName::from_static("server");
 /// Bytes of a client's own name for a request.
@@ -55,7 +56,11 @@ pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
     }
     out.close("Error");
     let code = HeaderValue::from_static(error.code().name());
-    xml(error.code().status(), out, request).with(ERROR_CODE, code)
+    let reply = xml(error.code().status(), out, request).with(ERROR_CODE, code);
+    match error.challenge().and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
+        Some(challenge) => reply.with(WWW_AUTHENTICATE, challenge),
+        None => reply,
+    }
 }
 
 /// The headers every reply has.

@@ -15,6 +15,8 @@ pub struct WireError {
     message: Cow<'static, str>,
     /// Elements that follow the message.
     details: Vec<(&'static str, String)>,
+    /// What credentials the client should bring.
+    challenge: Option<String>,
     /// For our log, never for the client.
     cause: Option<String>,
 }
@@ -23,7 +25,7 @@ impl WireError {
     /// An error with its usual text.
     pub fn new(code: Code) -> Self {
         let message = Cow::Borrowed(code.look().1);
-        Self { code, message, details: Vec::new(), cause: None }
+        Self { code, message, details: Vec::new(), challenge: None, cause: None }
     }
 
     /// A query parameter has a value it may not have.
@@ -73,6 +75,17 @@ impl WireError {
     pub(crate) fn saying(mut self, text: impl Into<Cow<'static, str>>) -> Self {
         self.message = text.into();
         self
+    }
+
+    /// The same, asking for credentials.
+    pub(crate) fn challenging(mut self, challenge: String) -> Self {
+        self.challenge = Some(challenge);
+        self
+    }
+
+    /// What `WWW-Authenticate` says, if anything.
+    pub(crate) fn challenge(&self) -> Option<&str> {
+        self.challenge.as_deref()
     }
 
     pub(crate) fn because(mut self, cause: impl fmt::Display) -> Self {
@@ -168,6 +181,8 @@ codes! {
     InvalidInput 400 "One of the request inputs is not valid.",
     /// The Authorization header is written wrongly.
     InvalidAuthenticationInfo 400 "Authentication information is not given in the correct format. Check the value of Authorization header.",
+    /// The request has no credentials, and is asked for some.
+    NoAuthenticationInformation 401 "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.",
     /// The request is not genuine.
     AuthenticationFailed 403 "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature.",
     /// A signature that does not reach so far.

@@ -30,7 +30,7 @@ use operation::Operation;
 use params::Params;
 use target::{Place, Target};
 
-pub use auth::Bearer;
+pub use auth::{Bearer, KeySet, KeySetError, Verifier};
 pub use error::{Code, WireError};
 
 /// An account, as Azure clients know it.

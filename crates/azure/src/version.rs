@@ -19,6 +19,11 @@ pub(crate) fn check(request: &Request) -> Result<(), WireError> {
     Err(WireError::bad_header(HEADER, text))
 }
 
+/// Whether a request was written for this version or a later one.
+pub(crate) fn is_since(request: &Request, version: &str) -> bool {
+    request.header(HEADER).is_some_and(|named| named >= version)
+}
+
 /// What the reply shows.
 pub(crate) fn echo(request: &Request) -> HeaderValue {
     match request.headers.get(HEADER) {

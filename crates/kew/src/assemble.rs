@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kew_azure::{KeySet, Verifier};
 use kew_console::{Board, Console, InFlightLimits, Running};
 use kew_core::Entropy;
 use kew_engine::Options;
@@ -15,10 +16,10 @@ use kew_store_log::{Drive, LogError, LogOptions, LogStore};
 use thiserror::Error;
 
 use crate::bind::{self, Bound, Sockets};
-use crate::config::{Auth, Settings, StoreChoice, UrlStyle};
+use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
 use crate::listen::{
     Admin, AdminLoop, CertificateWatch, Certificates, Dialect, Entrance, EventLoop, FrontEndSettings, Serves,
-    Started,
+    Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
@@ -70,6 +71,9 @@ pub enum StartError {
     /// The access keys cannot be used.
     #[error(transparent)]
     Keys(#[from] kew_sqs::KeyError),
+    /// The keys of bearer tokens cannot be used.
+    #[error(transparent)]
+    TokenKeys(#[from] TokenKeysError),
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -97,6 +101,7 @@ pub struct Server {
     board: Arc<Board>,
     admin: Option<Admin>,
     certificates: Option<CertificateWatch>,
+    token_keys: Option<TokenKeysWatch>,
     log: Log,
 }
 
@@ -109,6 +114,7 @@ impl Server {
         })?);
         let mut certificates = Certificates::default();
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
+        let (keys, token_keys) = token_keys(settings, log)?;
         let (sockets, bound) = bind::bind(&settings.server)?;
         let parts = Parts {
             settings,
@@ -119,6 +125,7 @@ impl Server {
             durations: Arc::default(),
             syncs: Arc::default(),
             board: Arc::default(),
+            token_keys: keys,
             log,
         };
         let Sockets { entrances, admin } = sockets;
@@ -164,6 +171,7 @@ impl Server {
             board,
             admin,
             certificates,
+            token_keys,
             log,
         })
     }
@@ -200,6 +208,9 @@ impl Server {
         if let Some(certificates) = self.certificates {
             certificates.stop().map_err(|error| error.to_string())?;
         }
+        if let Some(token_keys) = self.token_keys {
+            token_keys.stop().map_err(|error| error.to_string())?;
+        }
         pushed.map_err(|error| error.to_string())?;
         self.log.tell(Level::Info, "stopped", &[]);
         Ok(())
@@ -216,6 +227,7 @@ struct Parts<'a> {
     durations: Arc<Durations>,
     syncs: Arc<Histogram>,
     board: Arc<Board>,
+    token_keys: Arc<KeySet>,
     log: Log,
 }
 
@@ -314,13 +326,25 @@ impl Parts<'_> {
                 Auth::Open => kew_azure::Trust::Open,
                 Auth::Strict => kew_azure::Trust::Strict,
             },
-            bearer: azure.bearer,
+            bearer: self.bearer(),
             host_style: azure.host_style,
             skew: azure.skew,
             in_flight_max: self.settings.limits.in_flight_max,
             queue_deletion_delay: azure.queue_deletion_delay,
             failures: Arc::new(failures),
             ..kew_azure::Settings::open(accounts, region, Arc::new(machine::SystemClock))
+        }
+    }
+
+    fn bearer(&self) -> kew_azure::Bearer {
+        match &self.settings.azure.bearer {
+            Bearer::Off => kew_azure::Bearer::Off,
+            Bearer::Basic => kew_azure::Bearer::Basic,
+            Bearer::Strict(BearerSettings { issuers, audiences, skew, .. }) => {
+                let keys = Arc::clone(&self.token_keys);
+                let verifier = Verifier::new(issuers.clone(), audiences.clone(), *skew, keys);
+                kew_azure::Bearer::Verified(Arc::new(verifier))
+            }
         }
     }
 
@@ -377,6 +401,27 @@ impl Parts<'_> {
     fn limits(&self, connections_max: usize) -> Limits {
         Limits { connections_max, ..self.settings.limits.http }
     }
+}
+
+/// The keys of bearer tokens, and what looks after them. Nobody asks for them in open mode.
+fn token_keys(
+    settings: &Settings,
+    log: Log,
+) -> Result<(Arc<KeySet>, Option<TokenKeysWatch>), TokenKeysError> {
+    let keys: Arc<KeySet> = Arc::default();
+    let watch = match (&settings.azure.bearer, settings.server.auth) {
+        (_, Auth::Open) | (Bearer::Off, Auth::Strict) => None,
+        (Bearer::Basic, Auth::Strict) => {
+            let warning =
+                "[azure] bearer = \"basic\" believes tokens whoever wrote them: for development only";
+            log.tell(Level::Warn, warning, &[]);
+            None
+        }
+        (Bearer::Strict(bearer), Auth::Strict) => {
+            Some(TokenKeysWatch::start(bearer.keys.clone(), Arc::clone(&keys), log)?)
+        }
+    };
+    Ok((keys, watch))
 }
 
 /// The certificate of a listener.

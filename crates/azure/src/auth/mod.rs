@@ -18,7 +18,7 @@ use kew_http::secret;
 use crate::error::{Code, WireError};
 use crate::{Account, Context, Trust};
 
-pub use bearer::Bearer;
+pub use bearer::{Bearer, KeySet, KeySetError, Verifier};
 
 /// Refuses what is not genuine or reaches too far.
 pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
@@ -31,7 +31,7 @@ pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
             Err(Code::InvalidAuthenticationInfo.into())
         }
         None if cx.params.text("sig").is_some() => sas::check(cx),
-        None => Err(WireError::not_authentic("The request has no credentials.")),
+        None => Err(bearer::ask(cx)),
     }
 }
 

@@ -123,7 +123,7 @@ pub struct AzureSettings {
     /// Whether dotted host names begin with the account.
     pub host_style: bool,
     /// What bearer tokens are worth in strict mode.
-    pub bearer: kew_azure::Bearer,
+    pub bearer: Bearer,
     /// How far a request's own date may be from the machine's.
     pub skew: Duration,
     /// How long a deleted queue stays in the way of a new one of its name.
@@ -137,6 +137,30 @@ pub struct PushSettings {
     pub batches_max: u32,
     /// Whether webhooks may be on this machine and its networks; `None` is by who may come in.
     pub private_addresses: Option<bool>,
+}
+
+/// What bearer tokens are worth in strict mode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bearer {
+    /// Nothing.
+    Off,
+    /// What they say is believed: for development only.
+    Basic,
+    /// What they say is believed if somebody known has signed it.
+    Strict(BearerSettings),
+}
+
+/// Whose tokens are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BearerSettings {
+    /// The file of the keys that sign them.
+    pub keys: PathBuf,
+    /// Who issues them.
+    pub issuers: Vec<String>,
+    /// For whom they are; without any, for the storage service or the account.
+    pub audiences: Vec<String>,
+    /// How far the clocks of issuers may be off.
+    pub skew: Duration,
 }
 
 /// `[limits]`.
@@ -243,12 +267,10 @@ fn sqs(values: &Values) -> Result<SqsSettings, ConfigError> {
 }
 
 fn azure(values: &Values) -> Result<AzureSettings, ConfigError> {
-    const BEARER: &[(&str, kew_azure::Bearer)] =
-        &[("off", kew_azure::Bearer::Off), ("basic", kew_azure::Bearer::Basic)];
     let section = "azure";
     Ok(AzureSettings {
         host_style: values.read(section, "host_style", parse::switch)?,
-        bearer: values.read(section, "bearer", parse::one_of(BEARER))?,
+        bearer: bearer(values)?,
         skew: values.read(section, "skew_seconds", parse::seconds)?,
         queue_deletion_delay: values.read(section, "queue_deletion_delay_seconds", parse::seconds)?,
     })
@@ -260,6 +282,37 @@ fn push(values: &Values) -> Result<PushSettings, ConfigError> {
         batches_max: values.read(section, "batches_max", parse::count(1, 10_000))?,
         private_addresses: values.read_if_set(section, "private_addresses", parse::switch)?,
     })
+}
+
+fn bearer(values: &Values) -> Result<Bearer, ConfigError> {
+    #[derive(Clone, Copy)]
+    enum Word {
+        Off,
+        Basic,
+        Strict,
+    }
+    const WORDS: &[(&str, Word)] = &[("off", Word::Off), ("basic", Word::Basic), ("strict", Word::Strict)];
+    let section = "azure";
+    let keys = values.read_if_set(section, "bearer_keys", parse::path)?;
+    let settings = |keys| {
+        Ok(BearerSettings {
+            keys,
+            issuers: values.read_list(section, "bearer_issuers", parse::line)?,
+            audiences: values.read_list(section, "bearer_audiences", parse::line)?,
+            skew: values.read(section, "bearer_skew_seconds", parse::seconds)?,
+        })
+    };
+    match (values.read(section, "bearer", parse::one_of(WORDS))?, keys) {
+        (Word::Off, _) => Ok(Bearer::Off),
+        (Word::Basic, _) => Ok(Bearer::Basic),
+        (Word::Strict, None) => Err(check::alone(values, (section, "bearer"), "bearer_keys")),
+        (Word::Strict, Some(keys)) => match settings(keys)? {
+            settings if settings.issuers.is_empty() => {
+                Err(check::alone(values, (section, "bearer"), "bearer_issuers"))
+            }
+            settings => Ok(Bearer::Strict(settings)),
+        },
+    }
 }
 
 fn limits(values: &Values) -> Result<LimitSettings, ConfigError> {

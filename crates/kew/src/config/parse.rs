@@ -142,6 +142,13 @@ pub fn base_url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// A text of one line that is not empty.
+pub fn line(text: &str) -> Result<String, String> {
+    let is_line =
+        !text.is_empty() && !text.chars().any(|character| character.is_control() || character == ' ');
+    if is_line { Ok(text.to_owned()) } else { Err("texts without spaces".to_owned()) }
+}
+
 /// A file's path.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("a path".to_owned()) } else { Ok(PathBuf::from(text)) }

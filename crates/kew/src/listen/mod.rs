@@ -9,6 +9,7 @@ mod certificates;
 mod commit;
 mod dialect;
 mod event_loop;
+mod token_keys;
 
 pub use admin::{Admin, AdminLoop};
 pub use also::{KnownAccount, dialect_of};
@@ -16,3 +17,4 @@ pub use certificates::{CertificateWatch, Certificates};
 pub use commit::{Pace, Paced};
 pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
 pub use event_loop::{Entrance, EventLoop, Started};
+pub use token_keys::{TokenKeysError, TokenKeysWatch};

@@ -1,0 +1,85 @@
+//! Bearer tokens: worth nothing, read without checking who signed them (for development only), or verified against the
+//! keys of those who issue them.
+//!
+//! Whatever they are worth, they are looked at over TLS only: whoever overhears one can use it.
+
+mod claims;
+mod keys;
+mod verifier;
+
+use std::sync::Arc;
+
+use crate::error::{Code, WireError};
+use crate::operation::Operation;
+use crate::{Context, version};
+use claims::{Claims, NotBefore};
+
+pub use keys::{KeySet, KeySetError};
+pub use verifier::Verifier;
+
+/// What bearer tokens are worth.
+#[derive(Clone, Debug, Default)]
+pub enum Bearer {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Whatever they say is believed if it is well formed, in time and for this service; nobody's signature is checked.
+    Basic,
+    /// What somebody known has signed.
+    Verified(Arc<Verifier>),
+}
+
+/// Those whose tokens basic mode takes, by how their names begin.
+const ISSUERS: [&str; 4] = [
+    "https://sts.windows.net/",
+    "https://sts.microsoftonline.de/",
+    "https://sts.chinacloudapi.cn/",
+    "https://sts.windows-ppe.net",
+];
+/// From this version on clients understand that they are asked for a token.
+const CHALLENGED_SINCE: &str = "2019-12-12";
+/// Where clients get a token for any tenant.
+const COMMON_AUTHORITY: &str = "https://login.microsoftonline.com/common/oauth2/authorize";
+
+/// Refuses a token that does not hold, and what no token opens.
+pub(super) fn check(cx: &Context<'_>, token: &str) -> Result<(), WireError> {
+    let bearer = &cx.settings.bearer;
+    if matches!(bearer, Bearer::Off) {
+        return Err(WireError::not_authentic("Bearer tokens are not accepted by this server."));
+    }
+    if !cx.request.secure {
+        return Err(WireError::not_authentic("Authentication scheme Bearer is not allowed with HTTP."));
+    }
+    let now = cx.settings.machine.now();
+    match bearer {
+        Bearer::Off => {}
+        Bearer::Basic => {
+            let claims = Claims::unverified(token)?;
+            claims.check_lifetime(now, std::time::Duration::ZERO, NotBefore::Required)?;
+            claims.check_issuer(|issuer| ISSUERS.iter().any(|known| issuer.starts_with(known)))?;
+            claims.check_audience(|audience| claims::is_storage(audience, &cx.account.name))?;
+        }
+        Bearer::Verified(verifier) => verifier.check(token, &cx.account.name, now)?,
+    }
+    match cx.operation {
+        Operation::GetQueueAcl | Operation::SetQueueAcl => Err(Code::AuthorizationFailure.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of a request without any credentials: one that could have had a token is asked for it.
+pub(super) fn ask(cx: &Context<'_>) -> WireError {
+    let authority = match &cx.settings.bearer {
+        Bearer::Off => None,
+        Bearer::Basic => Some(COMMON_AUTHORITY.to_owned()),
+        Bearer::Verified(verifier) => Some(verifier.authority()),
+    };
+    match authority.filter(|_| cx.request.secure && version::is_since(cx.request, CHALLENGED_SINCE)) {
+        Some(authority) => WireError::new(Code::NoAuthenticationInformation)
+            .challenging(format!("Bearer authorization_uri={authority} resource_id={}", claims::STORAGE)),
+        None => WireError::not_authentic("The request has no credentials."),
+    }
+}
+
+#[cfg(test)]
+mod tests;
