@@ -4,10 +4,13 @@ mod admin;
 mod also;
 mod config;
 mod dialects;
+mod fail_stop;
 mod long_poll;
 mod metrics;
 mod program;
 mod store;
+mod strict;
+mod tls;
 
 use program::{Kew, data_directory};
 
@@ -45,6 +48,32 @@ fn sigterm_ends_long_polls_closes_the_store_cleanly_and_exits_with_zero() {
     assert_eq!(program::reply(poll), (200, "{}".to_owned()));
     let again = Kew::start(directory.path());
     assert!(!again.errors().contains("cut short"), "{}", again.errors());
+    body(&again, "GetQueueUrl", r#"{"QueueName":"orders"}"#);
+}
+
+#[test]
+fn a_second_signal_while_it_is_ending_stops_it_at_once() {
+    use std::io::Write;
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
+    // A request that has begun is waited for, far longer than this test.
+    let mut half = std::net::TcpStream::connect(&kew.sqs).expect("it listens");
+    let head =
+        "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.ListQueues\r\nContent-Length: 100\r\n\r\n{";
+    half.write_all(head.as_bytes()).expect("it reads");
+    body(&kew, "ListQueues", "{}");
+    kew.signal("TERM");
+    while !kew.errors().contains("a second signal stops at once") {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(kew.is_running(), "{}", kew.errors());
+    let begun = std::time::Instant::now();
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(130), "{}", kew.errors());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    let again = Kew::start(directory.path());
     body(&again, "GetQueueUrl", r#"{"QueueName":"orders"}"#);
 }
 

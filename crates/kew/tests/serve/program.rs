@@ -36,11 +36,16 @@ impl Kew {
 
     /// Returns once it is ready.
     pub fn start_with(directory: &Path, flags: &[&str]) -> Self {
+        Self::start_by(command(), directory, flags)
+    }
+
+    /// The same by a command of the test's own.
+    pub fn start_by(mut command: Command, directory: &Path, flags: &[&str]) -> Self {
         let (errors, greeting, ports) =
             (directory.join("errors"), directory.join("greeting"), directory.join("ports"));
         // Left by a run before.
         let _removed = std::fs::remove_file(&ports);
-        let child = command()
+        let child = command
             .args(flags)
             .arg("--ports-file")
             .arg(&ports)
@@ -94,6 +99,11 @@ impl Kew {
         http(&self.admin, method, path, headers, body)
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
         assert!(sent.expect("there is a kill").success());
@@ -112,6 +122,10 @@ impl Kew {
         let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
         // The kernel counts in hundredths of a second for everyone outside it.
         Duration::from_millis(ticks * 10)
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_none()
     }
 
     pub fn exit_code(&mut self) -> Option<i32> {
@@ -169,8 +183,18 @@ pub fn reply(mut stream: TcpStream) -> (u16, String) {
     (status, body.to_owned())
 }
 
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+pub fn command() -> Command {
+    set_up(Command::new(env!("CARGO_BIN_EXE_kew")))
+}
+
+/// A command that ends in `kew serve` and is not disturbed by its writes failing for their size.
+pub fn command_without_file_size_signal() -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kew")]);
+    set_up(shell)
+}
+
+fn set_up(mut command: Command) -> Command {
     // Settings of whoever runs the tests are not ours.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
         command.env_remove(name);

@@ -1,0 +1,211 @@
+//! Encrypted listeners, with certificates that `kew cert` made, and what only they may carry: bearer tokens.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::json;
+
+use super::program::{Kew, data_directory};
+
+/// `kew cert`, and what it says.
+fn certificates(directory: &Path, further: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+    let out = directory.join("certs");
+    let output = command.arg("cert").arg("--out").arg(&out).args(further).output().expect("it was built");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A server whose dialects are encrypted, with further lines of configuration.
+fn start(directory: &Path, further: &str) -> Kew {
+    let certs = directory.join("certs");
+    let tls =
+        format!("[tls]\ncert = {:?}\nkey = {:?}\n", certs.join("server.pem"), certs.join("server-key.pem"));
+    let config = directory.join("kew.toml");
+    std::fs::write(&config, format!("{tls}{further}")).expect("the directory is ours");
+    let data = directory.join("data");
+    let flags = ["--config".into(), config.to_string_lossy(), "--store".into(), data.to_string_lossy()];
+    let flags: Vec<&str> = flags.iter().map(AsRef::as_ref).collect();
+    Kew::start_with(directory, &flags)
+}
+
+/// One request over TLS by a client that trusts the authority `kew cert` made; the whole reply.
+fn ask(directory: &Path, address: &str, name: &str, request: &str) -> Result<String, std::io::Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(directory.join("certs/ca.pem")).expect("it is there") {
+        roots.add(certificate.expect("it is PEM")).expect("it is an authority");
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).expect("it is one");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("it can begin");
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut stream = StreamOwned::new(connection, stream);
+    stream.write_all(request.as_bytes())?;
+    let mut reply = Vec::new();
+    match stream.read_to_end(&mut reply) {
+        // Not every side says goodbye before it closes.
+        Err(error) if reply.is_empty() => Err(error),
+        _ => Ok(String::from_utf8_lossy(&reply).into_owned()),
+    }
+}
+
+fn get(target: &str, headers: &[(&str, &str)]) -> String {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
+}
+
+#[test]
+fn what_kew_cert_makes_encrypts_every_dialect_and_is_trusted_by_its_authority_alone() {
+    let directory = data_directory();
+    let told = certificates(directory.path(), &["--host", "queues.test"]);
+    assert!(told.contains("ca.pem") && told.contains("queues.test"), "{told}");
+    let kew = start(directory.path(), "");
+    let create = get("/?Action=CreateQueue&QueueName=orders", &[]);
+    for name in ["localhost", "127.0.0.1", "queues.test"] {
+        let reply = ask(directory.path(), &kew.sqs, name, &create).expect("the name is in the certificate");
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        assert!(reply.contains("<QueueUrl>https://localhost/000000000000/orders</QueueUrl>"), "{reply}");
+    }
+    assert!(ask(directory.path(), &kew.sqs, "other.test", &create).is_err(), "nobody said that name");
+    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let reply = ask(directory.path(), &azure, "localhost", &get("/devstoreaccount1?comp=list", &[]));
+    assert!(reply.expect("it answers").contains("<Name>orders</Name>"));
+    assert_eq!(kew.admin("GET", "/readyz", &[], "").0, 200, "health checks stay plain");
+    let mut plain = TcpStream::connect(&kew.sqs).expect("it listens");
+    plain.write_all(create.as_bytes()).expect("it reads");
+    let mut reply = Vec::new();
+    let _closed = plain.read_to_end(&mut reply);
+    assert!(!reply.starts_with(b"HTTP/1.1 200"), "nothing is served in plain");
+
+    // Made anew by the same authority, they are used without a restart.
+    let server = directory.path().join("certs/server.pem");
+    let before = std::fs::read(&server).expect("it is there");
+    certificates(directory.path(), &["--host", "queues.test"]);
+    assert_eq!(std::fs::read(&server).expect("it is there"), before, "run again it changes nothing");
+    certificates(directory.path(), &["--host", "later.test"]);
+    let begun = Instant::now();
+    while ask(directory.path(), &kew.sqs, "later.test", &create).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", kew.errors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Somebody who issues tokens.
+struct Issuer {
+    id: &'static str,
+    key: EncodingKey,
+}
+
+impl Issuer {
+    fn new(id: &'static str) -> Self {
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("there is chance");
+        Self { id, key: EncodingKey::from_ec_der(&pair.serialize_der()) }
+    }
+
+    fn key_set(&self) -> String {
+        let mut jwk = Jwk::from_encoding_key(&self.key, Algorithm::ES256).expect("it has one");
+        jwk.common.key_id = Some(self.id.to_owned());
+        json!({"keys": [jwk]}).to_string()
+    }
+
+    fn token(&self, audience: &str) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+        let claims = json!({
+            "iss": "https://issuer.test/", "aud": audience, "nbf": now - 10, "iat": now - 10, "exp": now + 600,
+        });
+        let header = Header { kid: Some(self.id.to_owned()), ..Header::new(Algorithm::ES256) };
+        encode(&header, &claims, &self.key).expect("it signs")
+    }
+}
+
+#[test]
+fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
+    let directory = data_directory();
+    certificates(directory.path(), &[]);
+    let (first, second) = (Issuer::new("first"), Issuer::new("second"));
+    let keys = directory.path().join("keys.json");
+    std::fs::write(&keys, first.key_set()).expect("the directory is ours");
+    let kew = start(
+        directory.path(),
+        &format!(
+            "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[azure]\nbearer = \"strict\"\n\
+             bearer_keys = {keys:?}\nbearer_issuers = [\"https://issuer.test/\"]\n"
+        ),
+    );
+    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let version = ("x-ms-version", "2026-10-06");
+    let list = |headers: &[(&str, &str)]| {
+        ask(directory.path(), &azure, "localhost", &get("/devstoreaccount1?comp=list", headers))
+            .expect("it answers")
+    };
+    let with = |token: &str| list(&[version, ("Authorization", &format!("Bearer {token}"))]);
+    let storage = "https://storage.azure.com/";
+    let served = with(&first.token(storage));
+    assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+    let elsewhere = with(&first.token("https://vault.azure.net"));
+    assert!(elsewhere.starts_with("HTTP/1.1 403") && elsewhere.contains("Invalid token audience."));
+    let forged = with(&second.token(storage));
+    assert!(
+        forged.starts_with("HTTP/1.1 403") && forged.contains("Signature validation failed."),
+        "{forged}"
+    );
+    let asked = list(&[version]).to_lowercase();
+    assert!(asked.starts_with("http/1.1 401"), "{asked}");
+    assert!(asked.contains("x-ms-error-code: noauthenticationinformation"), "{asked}");
+    let challenge = "www-authenticate: bearer authorization_uri=https://issuer.test/ resource_id=https://storage.azure.com\r\n";
+    assert!(asked.contains(challenge), "{asked}");
+    assert!(list(&[("x-ms-version", "2019-07-07")]).starts_with("HTTP/1.1 403"), "too old to understand it");
+
+    std::fs::write(&keys, second.key_set()).expect("the directory is ours");
+    let begun = Instant::now();
+    while !with(&second.token(storage)).starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", kew.errors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(with(&first.token(storage)).starts_with("HTTP/1.1 403"), "its key was taken away");
+    std::fs::write(&keys, "{").expect("the directory is ours");
+    while !kew.errors().contains("cannot be had") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", kew.errors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(with(&second.token(storage)).starts_with("HTTP/1.1 200"), "a broken file changes nothing");
+}
+
+#[test]
+fn strict_bearer_needs_keys_that_can_be_used_and_issuers() {
+    let directory = data_directory();
+    let config = directory.path().join("kew.toml");
+    let head = "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[azure]\nbearer = \"strict\"\n";
+    let keys = directory.path().join("keys.json");
+    std::fs::write(&keys, r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#).expect("the directory is ours");
+    let issuers = "bearer_issuers = [\"https://issuer.test/\"]\n";
+    for (lines, code, told) in [
+        (String::new(), 2, "needs [azure] bearer_keys beside it"),
+        (format!("bearer_keys = {keys:?}\n"), 2, "needs [azure] bearer_issuers beside it"),
+        (format!("bearer_keys = {keys:?}\n{issuers}"), 1, "it holds no key that verifies signatures"),
+        (format!("bearer_keys = \"nowhere.json\"\n{issuers}"), 1, "nowhere.json"),
+    ] {
+        std::fs::write(&config, format!("{head}{lines}")).expect("the directory is ours");
+        let data = directory.path().join("data");
+        let (config, data) = (config.to_string_lossy(), data.to_string_lossy());
+        let (found, errors) = super::program::fail(&["--config", &config, "--store", &data]);
+        assert_eq!(found, Some(code), "{errors}");
+        assert!(errors.contains(told), "{errors}");
+    }
+}
