@@ -12,6 +12,8 @@ from pathlib import Path
 
 ADDRESS = os.environ["KEW_ENDPOINT"].removeprefix("http://")
 DEFAULT = "127.0.0.1:9324"
+CLOUDFLARE = os.environ["KEW_CLOUDFLARE"].removeprefix("http://")
+CLOUDFLARE_DEFAULT = "127.0.0.1:9326"
 TRANSCRIPT = Path("docs/transcript-sqs.md")
 
 
@@ -21,7 +23,7 @@ def blocks(path, kind):
 
 
 def here(text):
-    return text.replace(DEFAULT, ADDRESS)
+    return text.replace(DEFAULT, ADDRESS).replace(CLOUDFLARE_DEFAULT, CLOUDFLARE)
 
 
 def plain(text):
@@ -45,10 +47,23 @@ def quoted(text):
 
 
 def the_readme_s_commands_print_what_the_transcript_shows():
-    commands = here("".join(blocks("README.md", "sh"))).splitlines()
-    assert commands, "the README has no commands"
+    commands = here(readme_commands(DEFAULT)).splitlines()
     got, shown = plain(shell(commands)), plain("".join(blocks(TRANSCRIPT, "console")))
     assert got == shown, f"{TRANSCRIPT} shows something else than: {got}"
+
+
+def the_readme_s_cloudflare_commands_publish_pull_and_acknowledge():
+    output = shell(here(readme_commands(CLOUDFLARE_DEFAULT)).splitlines())
+    for shown in ('"type":"http_pull"', '"backlog_count":1', '"ackCount":1'):
+        assert shown in output, output
+    assert '"success":false' not in output, output
+
+
+def readme_commands(address):
+    """The README's only block of commands that asks this address."""
+    found = [block for block in blocks("README.md", "sh") if address in block]
+    assert len(found) == 1, f"{len(found)} blocks of commands ask {address}"
+    return found[0]
 
 
 def the_readme_s_program_runs_as_it_is():
@@ -72,6 +87,7 @@ def the_greeting_s_commands_work_as_printed():
 
 for scenario in (
     the_readme_s_commands_print_what_the_transcript_shows,
+    the_readme_s_cloudflare_commands_publish_pull_and_acknowledge,
     the_readme_s_program_runs_as_it_is,
     the_greeting_s_commands_work_as_printed,
 ):

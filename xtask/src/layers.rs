@@ -43,7 +43,8 @@ const ROOMS: &[Room] = &[
     // Its wire tests run over each store that ships: what the spec calls recorded must hold on the one people use.
     room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
-    room("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"]).tests_also(&["kew-store"]),
+    room("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"])
+        .tests_also(&["kew-store", "kew-store-log"]),
     room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-functions", &["kew-azure", "kew-http", "kew-core"]),
     room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),

@@ -65,6 +65,7 @@ fn listening(store: &Path) -> Option<f64> {
     let program = std::env::current_exe().ok()?.with_file_name("kew");
     let mut command = Command::new(program);
     command.args(["serve", "--sqs", "127.0.0.1:0", "--store"]).arg(store);
+    command.args(["--azure", "127.0.0.1:0", "--cloudflare", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     let begun = Instant::now();
     let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let lines = BufReader::new(server.stdout.take()?).lines().map_while(Result::ok);

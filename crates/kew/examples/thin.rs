@@ -147,7 +147,7 @@ impl Server {
     fn kew(plan: &Plan) -> Done<Self> {
         let ports = plan.dir.join("ports");
         let child = Command::new(&plan.kew)
-            .args(["serve", "--sqs", "127.0.0.1:0", "--store"])
+            .args(["serve", "--sqs", "127.0.0.1:0", "--azure", "off", "--cloudflare", "off", "--store"])
             .arg(plan.dir.join("data"))
             .arg("--ports-file")
             .arg(&ports)

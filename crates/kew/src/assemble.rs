@@ -304,7 +304,29 @@ impl Parts<'_> {
             failures: Arc::new(failures),
             ..kew_sqs::Settings::default()
         };
-        Ok(FrontEndSettings { sqs, azure: self.azure(), durations: Arc::clone(&self.durations) })
+        Ok(FrontEndSettings {
+            sqs,
+            azure: self.azure(),
+            cloudflare: self.cloudflare(),
+            durations: Arc::clone(&self.durations),
+        })
+    }
+
+    fn cloudflare(&self) -> kew_cloudflare::Settings {
+        let log = self.log;
+        let failures = move |id: kew_http::RequestId, cause: &str| {
+            log.tell(Level::Error, cause, &[("request", id.as_str())]);
+        };
+        kew_cloudflare::Settings {
+            accounts: credentials::cloudflare(self.settings),
+            trust: match self.settings.server.auth {
+                Auth::Open => kew_cloudflare::Trust::Open,
+                Auth::Strict => kew_cloudflare::Trust::Strict,
+            },
+            in_flight_max: self.settings.limits.in_flight_max,
+            failures: Arc::new(failures),
+            ..kew_cloudflare::Settings::open(self.settings.sqs.region.as_str().into())
+        }
     }
 
     fn url_style(&self) -> kew_sqs::UrlStyle {
@@ -429,7 +451,7 @@ fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
     match serves {
         Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
         Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
-        Serves::Only(Dialect::Cloudflare) => None,
+        Serves::Only(Dialect::Cloudflare) => settings.tls.cloudflare.as_ref(),
         Serves::All => settings.tls.also.as_ref(),
     }
 }

@@ -32,7 +32,11 @@ pub struct Bound {
 /// Binds all of them.
 pub fn bind(server: &ServerSettings) -> Result<(Sockets, Bound), StartError> {
     // One row for each dialect.
-    let dialects = [(Dialect::Sqs, server.sqs), (Dialect::Azure, server.azure)];
+    let dialects = [
+        (Dialect::Sqs, server.sqs),
+        (Dialect::Azure, server.azure),
+        (Dialect::Cloudflare, server.cloudflare),
+    ];
     let (mut entrances, mut bound) = (Vec::new(), Bound::default());
     for (dialect, address) in dialects {
         if let Some(address) = address.socket() {

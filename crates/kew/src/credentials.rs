@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use kew_core::AccountId;
 use kew_sqs::{AccessKey, KeyError, Keys};
 
-use crate::config::{Account, Auth, Settings};
+use crate::config::{Account, ApiPermission, ApiToken, Auth, Settings};
 use crate::machine::SystemClock;
 
 /// The default account's Azure name, which every emulator of Azure's storage knows.
@@ -42,6 +42,38 @@ fn access_keys(accounts: &[Account]) -> Vec<AccessKey> {
         })
     });
     keys.collect()
+}
+
+/// The token of the default account, which everyone knows.
+const CLOUDFLARE_TOKEN: &str = "test";
+
+/// The accounts whose tokens Cloudflare's clients may show in strict mode.
+pub fn cloudflare(settings: &Settings) -> Vec<kew_cloudflare::Account> {
+    if settings.accounts.is_empty() {
+        let secret = CLOUDFLARE_TOKEN.into();
+        let token = kew_cloudflare::Token { secret, permissions: kew_cloudflare::Permissions::ALL };
+        return vec![kew_cloudflare::Account {
+            id: AccountId(0),
+            name: "0".repeat(32).into(),
+            tokens: vec![token],
+        }];
+    }
+    let accounts =
+        settings.accounts.iter().filter_map(|account| Some((account.aws.id, account.cloudflare.as_ref()?)));
+    let token = |token: &ApiToken| kew_cloudflare::Token {
+        secret: token.token.0.as_str().into(),
+        permissions: kew_cloudflare::Permissions {
+            read: token.permissions.contains(&ApiPermission::QueuesRead),
+            write: token.permissions.contains(&ApiPermission::QueuesWrite),
+        },
+    };
+    accounts
+        .map(|(id, cloudflare)| kew_cloudflare::Account {
+            id,
+            name: cloudflare.id.as_str().into(),
+            tokens: cloudflare.tokens.iter().map(token).collect(),
+        })
+        .collect()
 }
 
 /// The accounts that Azure's clients may name. In open mode the default one is always there.

@@ -28,8 +28,8 @@ pub fn lines(server: &Server, settings: &Settings) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let mut text: String = rows.iter().map(|(name, what)| format!("{name:width$}  {what}\n")).collect();
     text.push_str("\nTry it:\n");
-    for dialect in Dialect::BUILT {
-        for command in commands(server, settings, *dialect) {
+    for dialect in Dialect::ALL {
+        for command in commands(server, settings, dialect) {
             text.push_str(&format!("  {command}\n"));
         }
     }
@@ -48,7 +48,7 @@ fn commands(server: &Server, settings: &Settings, dialect: Dialect) -> Vec<Strin
     match dialect {
         Dialect::Sqs => sqs_commands(&url, settings),
         Dialect::Azure => azure_commands(&url, settings),
-        Dialect::Cloudflare => Vec::new(),
+        Dialect::Cloudflare => cloudflare_commands(&url, settings),
     }
 }
 
@@ -94,11 +94,28 @@ fn azure_commands(url: &str, settings: &Settings) -> Vec<String> {
     ]
 }
 
+fn cloudflare_commands(url: &str, settings: &Settings) -> Vec<String> {
+    let own_certificate = if url.starts_with("https") { " -k" } else { "" };
+    let configured = settings.accounts.iter().find_map(|account| account.cloudflare.as_ref());
+    let account = configured.map_or("0".repeat(32), |account| account.id.clone());
+    let token = match (settings.server.auth, configured) {
+        (Auth::Open, _) => "",
+        (Auth::Strict, None) => " -H 'Authorization: Bearer test'",
+        // Whoever configured tokens knows them; they are not printed.
+        (Auth::Strict, Some(_)) => " -H \"Authorization: Bearer $TOKEN\"",
+    };
+    let queues = format!("{url}/client/v4/accounts/{account}/queues");
+    vec![
+        format!("curl{own_certificate} {queues}{token} -d '{{\"queue_name\":\"letters\"}}'"),
+        format!("curl{own_certificate} {queues}{token}"),
+    ]
+}
+
 fn url(settings: &Settings, dialect: Option<Dialect>, address: SocketAddr) -> String {
     let tls = match dialect {
         Some(Dialect::Sqs) => settings.tls.sqs.is_some(),
         Some(Dialect::Azure) => settings.tls.azure.is_some(),
-        Some(Dialect::Cloudflare) => false,
+        Some(Dialect::Cloudflare) => settings.tls.cloudflare.is_some(),
         None => settings.tls.also.is_some(),
     };
     format!("{}://{address}", scheme(tls))

@@ -26,6 +26,7 @@ pub fn play(
 ) -> Result<Vec<(String, Done)>, String> {
     let file = File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
     command.env("KEW_ENDPOINT", server.endpoint()).env("KEW_AZURE", server.azure());
+    command.env("KEW_CLOUDFLARE", server.cloudflare());
     command.env("KEW_DIRECTORY", server.directory());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;

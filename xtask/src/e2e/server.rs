@@ -22,7 +22,8 @@ pub struct Server {
     flags: Vec<String>,
     child: Child,
     pub sqs: String,
-    azure: String,
+    /// Where the listeners are that a chapter asked for: for each flag its address.
+    asked: [(&'static str, String); 2],
     admin: String,
 }
 
@@ -61,7 +62,7 @@ impl Server {
             flags,
             child,
             sqs: String::new(),
-            azure: String::new(),
+            asked: OFF.map(|flag| (flag, String::new())),
             admin: String::new(),
         };
         server.wait_until_ready()?;
@@ -74,7 +75,17 @@ impl Server {
 
     /// Where Azure is served, if the chapter asked for that.
     pub fn azure(&self) -> String {
-        format!("http://{}", self.azure)
+        self.asked_for("--azure")
+    }
+
+    /// The same for Cloudflare.
+    pub fn cloudflare(&self) -> String {
+        self.asked_for("--cloudflare")
+    }
+
+    fn asked_for(&self, flag: &str) -> String {
+        let found = self.asked.iter().find(|(asked, _)| *asked == flag);
+        format!("http://{}", found.map(|(_, address)| address.as_str()).unwrap_or_default())
     }
 
     /// `kill -9`, then a start over what is left on disk.
@@ -103,9 +114,12 @@ impl Server {
 
     /// The next start takes the same port for a listener that a chapter asked for.
     fn keep_ports(&mut self) {
-        let asked = self.flags.iter().position(|flag| flag == "--azure");
-        if let Some(value) = asked.and_then(|at| self.flags.get_mut(at + 1)).filter(|value| *value != "off") {
-            value.clone_from(&self.azure);
+        for (flag, address) in &self.asked {
+            let at = self.flags.iter().position(|given| given == flag);
+            if let Some(value) = at.and_then(|at| self.flags.get_mut(at + 1)).filter(|value| *value != "off")
+            {
+                value.clone_from(address);
+            }
         }
     }
 
@@ -115,7 +129,8 @@ impl Server {
             if let Ok(text) = fs::read_to_string(self.ports_file()) {
                 let ports: Value = serde_json::from_str(&text).map_err(|error| format!("ports: {error}"))?;
                 let address = |name: &str| ports[name].as_str().unwrap_or_default().to_owned();
-                (self.sqs, self.admin, self.azure) = (address("sqs"), address("admin"), address("azure"));
+                (self.sqs, self.admin) = (address("sqs"), address("admin"));
+                self.asked = OFF.map(|flag| (flag, address(flag.trim_start_matches('-'))));
                 self.keep_ports();
                 return Ok(());
             }

@@ -83,7 +83,32 @@ pub struct ApiToken {
     /// The token.
     pub token: Secret,
     /// What it allows.
-    pub permissions: Vec<String>,
+    pub permissions: Vec<ApiPermission>,
+}
+
+/// Something a token may allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ApiPermission {
+    /// To see queues and their messages.
+    QueuesRead,
+    /// To change queues and to publish.
+    QueuesWrite,
+}
+
+impl ApiPermission {
+    const ALL: [Self; 2] = [Self::QueuesRead, Self::QueuesWrite];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QueuesRead => "queues_read",
+            Self::QueuesWrite => "queues_write",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|permission| permission.name() == text)
+    }
 }
 
 /// A text that is shown to nobody.
@@ -168,7 +193,11 @@ fn cloudflare_account(entry: &Entry<'_>) -> Result<CloudflareAccount, ConfigErro
         entry.only(&["token", "permissions"])?;
         Ok(ApiToken {
             token: Secret(entry.text("token", "a text that is not empty", filled)?),
-            permissions: entry.texts("permissions", "an array of texts", filled)?,
+            permissions: entry.texts(
+                "permissions",
+                "an array of queues_read and queues_write",
+                ApiPermission::parse,
+            )?,
         })
     })?;
     Ok(CloudflareAccount { id, tokens })
@@ -326,6 +355,14 @@ mod tests {
             (key(r#"{ id = "A", secret = "s" }, { id = "A", secret = "t" }"#), "A stands there twice"),
             ("[[accounts]]\nazure = { name = \"abc\" }\n".to_owned(), "accounts[0] has no aws"),
             ("[accounts]\naws = 1\n".to_owned(), "[[accounts]]"),
+            (
+                format!(
+                    "{}cloudflare = {{ id = \"{}\", tokens = [{{ token = \"x\", permissions = [\"all\"] }}] }}",
+                    with(r#"{ id = "123456789012" }"#),
+                    "0".repeat(32)
+                ),
+                "it must be an array of queues_read and queues_write",
+            ),
         ] {
             let told = accounts(&text).expect_err(&text);
             assert!(told.contains(expected), "{told}");

@@ -10,12 +10,17 @@ use super::{Auth, Settings};
 /// Refuses settings that do not go together.
 pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), ConfigError> {
     let server = &settings.server;
-    if server.sqs.socket().is_none() && server.azure.socket().is_none() && server.also.is_empty() {
+    let dialects = [server.sqs, server.azure, server.cloudflare];
+    if dialects.iter().all(|address| address.socket().is_none()) && server.also.is_empty() {
         let told = values.told(SERVER, "sqs");
         return Err(ConfigError::new(format!("{told} leaves nothing to serve; give it an address")));
     }
-    let singles =
-        [("sqs", server.sqs.socket()), ("azure", server.azure.socket()), ("admin", server.admin.socket())];
+    let singles = [
+        ("sqs", server.sqs.socket()),
+        ("azure", server.azure.socket()),
+        ("cloudflare", server.cloudflare.socket()),
+        ("admin", server.admin.socket()),
+    ];
     let several = server.also.iter().map(|address| ("also", Some(*address)));
     let addresses: Vec<(&'static str, SocketAddr)> =
         singles.into_iter().chain(several).filter_map(|(key, address)| Some((key, address?))).collect();

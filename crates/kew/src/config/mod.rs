@@ -23,7 +23,9 @@ use kew_store_log::Durability;
 
 use crate::log::Format;
 
-pub use accounts::{AccessKey, Account, ApiToken, AwsAccount, AzureAccount, CloudflareAccount, Secret};
+pub use accounts::{
+    AccessKey, Account, ApiPermission, ApiToken, AwsAccount, AzureAccount, CloudflareAccount, Secret,
+};
 pub use args::ServeArgs;
 pub use error::ConfigError;
 pub use parse::{Address, StoreChoice, address};
@@ -60,6 +62,8 @@ pub struct ServerSettings {
     pub sqs: Address,
     /// Where Azure Queue Storage is served.
     pub azure: Address,
+    /// Where Cloudflare Queues is served.
+    pub cloudflare: Address,
     /// Where the admin API is served.
     pub admin: Address,
     /// Where all dialects are served together.
@@ -191,6 +195,8 @@ pub struct TlsSettings {
     pub sqs: Option<TlsFiles>,
     /// For Azure.
     pub azure: Option<TlsFiles>,
+    /// For Cloudflare.
+    pub cloudflare: Option<TlsFiles>,
     /// For the admin listener.
     pub admin: Option<TlsFiles>,
     /// For the addresses of all dialects.
@@ -236,6 +242,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         store: values.read(section, "store", parse::store)?,
         sqs: values.read(section, "sqs", address)?,
         azure: values.read(section, "azure", address)?,
+        cloudflare: values.read(section, "cloudflare", address)?,
         admin: values.read(section, "admin", address)?,
         also: values.read_list(section, "also", parse::socket)?,
         auth: values.read(section, "auth", parse::one_of(AUTH))?,
@@ -365,6 +372,7 @@ fn tls(values: &Values) -> Result<TlsSettings, ConfigError> {
     Ok(TlsSettings {
         sqs: of("tls.sqs")?,
         azure: of("tls.azure")?,
+        cloudflare: of("tls.cloudflare")?,
         also: of("tls.also")?,
         admin: tls_files(values, "tls.admin")?,
     })

@@ -77,7 +77,7 @@ fn account_lines(account: &Account) -> String {
             .tokens
             .iter()
             .map(|token| {
-                let permissions: Vec<String> = token.permissions.iter().map(|name| quoted(name)).collect();
+                let permissions: Vec<String> = token.permissions.iter().map(|of| quoted(of.name())).collect();
                 format!("{{ token = \"********\", permissions = [{}] }}", permissions.join(", "))
             })
             .collect();

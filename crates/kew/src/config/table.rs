@@ -57,6 +57,8 @@ pub const SETTINGS: &[Setting] = &[
     server("sqs", Kind::Text, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
     server("azure", Kind::Text, Some("127.0.0.1:10001"))
         .flag("ADDR|off", "Where Azure Queue Storage is served"),
+    server("cloudflare", Kind::Text, Some("127.0.0.1:9326"))
+        .flag("ADDR|off", "Where Cloudflare Queues is served"),
     server("admin", Kind::Text, Some("127.0.0.1:9325"))
         .flag("ADDR|off", "Where health checks, metrics and the admin API are served"),
     server("also", Kind::List, None)
@@ -126,6 +128,8 @@ pub const SETTINGS: &[Setting] = &[
     of("tls.sqs", "key", Kind::Text, None),
     of("tls.azure", "cert", Kind::Text, None),
     of("tls.azure", "key", Kind::Text, None),
+    of("tls.cloudflare", "cert", Kind::Text, None),
+    of("tls.cloudflare", "key", Kind::Text, None),
     of("tls.admin", "cert", Kind::Text, None),
     of("tls.admin", "key", Kind::Text, None),
     of("tls.also", "cert", Kind::Text, None),

@@ -46,13 +46,15 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
         (["--clock", "sundial"], "one of system, virtual"),
         (["--auth", "strict"], "[admin] token"),
         (["--azure", "nowhere"], "--azure"),
-        (["--cloudflare", "off"], "--cloudflare"),
+        (["--cloudflare", "nowhere"], "--cloudflare"),
+        (["--cloudflare", "0.0.0.0:0"], "--insecure"),
+        (["--console", "off"], "--console"),
         (["--config", "/nowhere/kew.toml"], "/nowhere/kew.toml: cannot read"),
     ] {
         let told = refused(&flags, &[]);
         assert!(told.contains(expected), "{told}");
     }
-    let told = refused(&["--sqs", "off", "--azure", "off"], &[]);
+    let told = refused(&["--sqs", "off", "--azure", "off", "--cloudflare", "off"], &[]);
     assert!(told.contains("--sqs off leaves nothing to serve"), "{told}");
     assert!(read_with(&["--sqs", "0.0.0.0:0", "--insecure"], &[]).is_ok());
 }

@@ -1,12 +1,13 @@
-//! The dialects there are, and the front-ends of those that are built.
+//! The dialects there are, and their front-ends.
 //!
 //! One event loop serves all of them over one engine. To add one: a row in `config::table` for its listener, a variant
-//! of [`Dialect`] that [`Dialect::BUILT`] names, a field of [`FrontEndSettings`] and of [`FrontEnds`], and an arm in
+//! of [`Dialect`] that [`Dialect::ALL`] names, a field of [`FrontEndSettings`] and of [`FrontEnds`], and an arm in
 //! each `match` below, which the compiler asks for.
 
 use std::sync::Arc;
 
 use kew_azure::Azure;
+use kew_cloudflare::Cloudflare;
 use kew_engine::Engine;
 use kew_http::{Durations, Handler, Refusal, Reply, Request, StatusCode};
 use kew_sqs::Sqs;
@@ -27,8 +28,6 @@ pub enum Dialect {
 impl Dialect {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Sqs, Self::Azure, Self::Cloudflare];
-    /// Those with a listener of their own in this version.
-    pub const BUILT: &'static [Self] = &[Self::Sqs, Self::Azure];
 
     /// Its name in flags, files, metrics and lists of ports.
     pub fn name(self) -> &'static str {
@@ -64,14 +63,17 @@ pub struct FrontEndSettings {
     pub sqs: kew_sqs::Settings,
     /// Azure.
     pub azure: kew_azure::Settings,
+    /// Cloudflare.
+    pub cloudflare: kew_cloudflare::Settings,
     /// Where the time that requests take is noted.
     pub durations: Arc<Durations>,
 }
 
-/// The front-ends that are built.
+/// The front-ends.
 pub struct FrontEnds {
     sqs: Sqs,
     azure: Azure,
+    cloudflare: Cloudflare,
     /// Tells the accounts that Azure requests may name.
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
@@ -85,6 +87,7 @@ impl FrontEnds {
         Arc::new(Self {
             sqs: Sqs::new(Arc::clone(engine), settings.sqs),
             azure: Azure::new(Arc::clone(engine), settings.azure),
+            cloudflare: Cloudflare::new(Arc::clone(engine), settings.cloudflare),
             azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
             durations: settings.durations,
         })
@@ -94,7 +97,7 @@ impl FrontEnds {
         match dialect {
             Dialect::Sqs => self.sqs.answer(request).await,
             Dialect::Azure => self.azure.answer(request).await,
-            Dialect::Cloudflare => not_built(dialect),
+            Dialect::Cloudflare => self.cloudflare.answer(request).await,
         }
     }
 
@@ -102,7 +105,7 @@ impl FrontEnds {
         match dialect {
             Dialect::Sqs => self.sqs.refuse(refusal, request),
             Dialect::Azure => self.azure.refuse(refusal, request),
-            Dialect::Cloudflare => not_built(dialect),
+            Dialect::Cloudflare => self.cloudflare.refuse(refusal, request),
         }
     }
 }
@@ -148,23 +151,9 @@ impl Handler for Door {
     }
 }
 
-fn not_built(dialect: Dialect) -> Reply {
-    let line = format!(
-        "this is a request of {}, which this version of Kew does not serve yet; {}",
-        dialect.title(),
-        served()
-    );
-    Reply::text(StatusCode::NOT_FOUND, &line)
-}
-
 fn unknown() -> Reply {
     let all = Dialect::ALL.map(Dialect::title).join(", ");
-    Reply::text(StatusCode::NOT_FOUND, &format!("this is no request of {all}; {}", served()))
-}
-
-fn served() -> String {
-    let titles: Vec<&str> = Dialect::BUILT.iter().map(|dialect| dialect.title()).collect();
-    format!("served here: {}", titles.join(", "))
+    Reply::text(StatusCode::NOT_FOUND, &format!("this is no request of {all}"))
 }
 
 #[cfg(test)]
@@ -173,9 +162,7 @@ mod tests {
 
     #[test]
     fn a_request_of_nobody_is_told_all_three() {
-        for reply in [unknown(), not_built(Dialect::Cloudflare)] {
-            assert_eq!(reply.status, StatusCode::NOT_FOUND);
-        }
+        assert_eq!(unknown().status, StatusCode::NOT_FOUND);
         let text = String::from_utf8(unknown().body.to_vec()).expect("it is text");
         for dialect in Dialect::ALL {
             assert!(text.contains(dialect.title()), "{text}");

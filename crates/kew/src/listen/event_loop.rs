@@ -228,6 +228,7 @@ mod tests {
             front_ends: FrontEndSettings {
                 sqs: kew_sqs::Settings::default(),
                 azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock)),
+                cloudflare: kew_cloudflare::Settings::open("r".into()),
                 durations: Arc::default(),
             },
             entrances: Vec::new(),

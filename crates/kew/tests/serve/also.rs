@@ -31,8 +31,10 @@ fn one_more_address_serves_sqs_and_tells_what_it_does_not_know() {
 #[test]
 fn it_may_be_the_only_address() {
     let directory = data_directory();
-    let flags =
-        ["--store", "memory", "--sqs", "off", "--azure", "off", "--admin", "off", "--also", "127.0.0.1:0"];
+    let mut flags = vec!["--store", "memory", "--also", "127.0.0.1:0"];
+    for listener in ["--sqs", "--azure", "--cloudflare", "--admin"] {
+        flags.extend([listener, "off"]);
+    }
     let mut kew = Kew::start_with(directory.path(), &flags);
     assert_eq!(kew.ports.as_object().map(serde_json::Map::len), Some(1), "{}", kew.ports);
     let also = kew.ports["also"][0].as_str().unwrap_or_default().to_owned();

@@ -44,7 +44,7 @@ fn a_wrong_file_ends_with_two_and_names_file_key_value_and_what_is_allowed() {
         ),
         ("[sqs]\ncolour = 1\n", "[sqs] colour = 1 is not a known key; allowed are region"),
         ("[colours]\n", "[colours] is not a known section"),
-        ("[server]\ncloudflare = \"off\"\n", "[server] cloudflare = \"off\" is not a known key"),
+        ("[server]\nconsole = \"off\"\n", "[server] console = \"off\" is not a known key"),
         ("[sqs", "line 1"),
         (
             "[[accounts]]\naws = { id = \"1\" }\n",

@@ -204,6 +204,7 @@ fn set_up(mut command: Command) -> Command {
         .env("KEW_SQS", "127.0.0.1:0")
         .env("KEW_ADMIN", "127.0.0.1:0")
         .env("KEW_AZURE", "127.0.0.1:0")
+        .env("KEW_CLOUDFLARE", "127.0.0.1:0")
         .stdin(Stdio::null());
     command
 }

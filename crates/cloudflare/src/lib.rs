@@ -1,0 +1,193 @@
+//! The Cloudflare Queues front-end: their words in, one command of ours; our outcome, their words out.
+//!
+//! [`route`] tells which [`Operation`] a path means, `auth` who asks and what they may, `decode` turns bodies into checked
+//! requests, `ops` holds one file per operation, `encode` what replies look like, [`error`] is where every refusal gets
+//! its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks.
+
+mod auth;
+mod binding;
+mod decode;
+mod documents;
+mod encode;
+pub mod error;
+mod limits;
+mod notes;
+mod ops;
+mod receipt;
+pub mod route;
+
+use std::sync::Arc;
+
+use kew_core::command::UpdateQueue;
+use kew_core::{AccountId, Queue, QueueId, Timestamp};
+use kew_engine::{Engine, EngineError, QueueName};
+use kew_http::{Handler, Refusal, Reply, Request, RequestId};
+
+use auth::Caller;
+use route::Route;
+
+pub use auth::{Account, Permissions, Token, Trust};
+pub use error::{Code, WireError};
+pub use route::Operation;
+
+/// Changes of one queue that may cross before a request about it gives up.
+const CROSSINGS_MAX: u32 = 16;
+
+/// How the front-end is set up.
+#[derive(Clone)]
+pub struct Settings {
+    /// The accounts there are, in strict mode.
+    pub accounts: Vec<Account>,
+    /// The region whose queues are shown.
+    pub region: Arc<str>,
+    /// Who is believed.
+    pub trust: Trust,
+    /// What the Workers that this server runs show when they publish.
+    pub inner_token: Option<Arc<str>>,
+    /// At most so many messages of a queue are in flight.
+    pub in_flight_max: u32,
+    /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
+    pub failures: Arc<Failures>,
+}
+
+/// Hears of failures that are ours: which request, and why.
+pub type Failures = dyn Fn(RequestId, &str) + Send + Sync;
+
+impl Settings {
+    /// An open front-end, over the queues of this region.
+    pub fn open(region: Arc<str>) -> Self {
+        Self {
+            accounts: Vec::new(),
+            region,
+            trust: Trust::Open,
+            inner_token: None,
+            in_flight_max: 120_000,
+            failures: Arc::new(|_, _| {}),
+        }
+    }
+}
+
+/// The front-end over an engine.
+pub struct Cloudflare {
+    engine: Arc<Engine>,
+    settings: Settings,
+}
+
+impl Cloudflare {
+    /// A front-end over `engine`.
+    pub fn new(engine: Arc<Engine>, settings: Settings) -> Self {
+        Self { engine, settings }
+    }
+
+    async fn perform(&self, request: &Request) -> Reply {
+        let route = match Route::of(&request.method, request.uri.path()) {
+            Ok(route) => route,
+            Err(error) => return self.failed(&error, request),
+        };
+        let answer = match auth::check(&self.settings, &route, request) {
+            Ok(caller) => {
+                let cx = Context {
+                    engine: &self.engine,
+                    settings: &self.settings,
+                    caller,
+                    route: &route,
+                    request,
+                };
+                ops::perform(&cx).await
+            }
+            Err(error) => Err(error),
+        };
+        let reply = answer.unwrap_or_else(|error| {
+            let error = if route.operation.is_about_messages() { error.about_messages() } else { error };
+            self.failed(&error, request)
+        });
+        reply.to(route.operation.name())
+    }
+
+    fn failed(&self, error: &WireError, request: &Request) -> Reply {
+        self.tell(error, request);
+        encode::error(error)
+    }
+
+    /// Somebody should know of a failure that is ours.
+    fn tell(&self, error: &WireError, request: &Request) {
+        if let Some(cause) = error.cause() {
+            (self.settings.failures)(request.id, cause);
+        }
+    }
+}
+
+impl Handler for Cloudflare {
+    async fn answer(&self, request: Request) -> Reply {
+        if !route::is_rest(request.uri.path()) && binding::is_meant(&request) {
+            return binding::answer(self, &request).await;
+        }
+        self.perform(&request).await
+    }
+
+    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
+        let error = WireError::from(refusal);
+        if binding::is_meant(request) { binding::error(&error) } else { encode::error(&error) }
+    }
+}
+
+/// What an operation works with.
+struct Context<'a> {
+    engine: &'a Engine,
+    settings: &'a Settings,
+    caller: Caller<'a>,
+    route: &'a Route<'a>,
+    request: &'a Request,
+}
+
+impl Context<'_> {
+    /// The instant the request arrived: everything it asks for happens then.
+    fn now(&self) -> Timestamp {
+        self.request.received_at
+    }
+
+    /// The queue that the path names.
+    fn queue(&self) -> Result<Arc<Queue>, WireError> {
+        let id = self.route.queue_id()?.ok_or(Code::QueueNotFound)?;
+        let queue = self.engine.queue_by_id(id).filter(|queue| self.is_shown(queue));
+        queue.ok_or_else(|| Code::QueueNotFound.into())
+    }
+
+    /// The queue of this name.
+    fn queue_named(&self, name: &str) -> Option<Arc<Queue>> {
+        find_queue(self.engine, self.settings, self.caller.account, name)
+    }
+
+    /// Whether a queue is one of the caller's, here.
+    fn is_shown(&self, queue: &Queue) -> bool {
+        let key = &queue.key;
+        key.account == self.caller.account
+            && key.region == self.settings.region
+            && limits::is_queue_name(&key.name)
+    }
+
+    /// Changes a queue by what it is now; asked again when somebody else changed it in between.
+    async fn update(
+        &self,
+        id: QueueId,
+        change: impl Fn(&Queue) -> Result<UpdateQueue, WireError>,
+    ) -> Result<Arc<Queue>, WireError> {
+        let mut crossed = 0;
+        loop {
+            let queue = self.engine.queue_by_id(id).ok_or(Code::QueueNotFound)?;
+            let update = UpdateQueue { queue: id, if_version: Some(queue.version), ..change(&queue)? };
+            match self.engine.update_queue(update).await {
+                Err(EngineError::VersionChanged) if crossed < CROSSINGS_MAX => crossed += 1,
+                answer => return Ok(answer?),
+            }
+        }
+    }
+}
+
+/// The queue of this name, if it is one here.
+fn find_queue(engine: &Engine, settings: &Settings, account: AccountId, name: &str) -> Option<Arc<Queue>> {
+    if !limits::is_queue_name(name) {
+        return None;
+    }
+    engine.queue(QueueName { account, region: &settings.region, name })
+}

@@ -1,0 +1,14 @@
+//! Requests in; status, headers and bodies out. The engine below has a clock that stands and chance that counts, over each
+//! store (`house`).
+
+mod binding;
+mod consumers;
+mod dead_letters;
+mod errors;
+mod house;
+mod life;
+mod messages;
+mod other_dialects;
+mod queues;
+mod settling;
+mod strict;
