@@ -2,9 +2,11 @@
 //!
 //! `target` tells whom a URL means, [`operation`] what is asked, `auth` who asks and what they may, `ops` holds the
 //! operations, `encode` what every reply has in common, [`error`] is where every refusal gets its Azure name. Checks come
-//! in the service's order: version, URL, operation, authentication, authorization, parameters, body, existence.
+//! in the service's order: version, URL, operation, authentication, authorization, parameters, body, existence. [`client`] is the
+//! other side: what a client of any such service says.
 
 mod auth;
+pub mod client;
 mod cors;
 mod documents;
 mod encode;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use kew_core::Expiry;
+use kew_http::Request;
 
+use crate::client::WAIT_HEADER;
 use crate::error::{Code, WireError};
 use crate::params::Params;
 
@@ -31,6 +33,9 @@ impl IntegerRange {
 }
 
 const WEEK_SECONDS: i64 = 604_800;
+
+/// The longest a Get Messages is held.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Messages of one Get Messages or Peek Messages.
 pub(crate) const NUM_OF_MESSAGES: IntegerRange = IntegerRange { name: "numofmessages", min: 1, max: 32 };
@@ -86,6 +91,13 @@ pub(crate) fn time_to_live(params: &Params<'_>) -> Result<Expiry, WireError> {
             "Value must be greater than or equal to 1, or -1 to indicate an infinite TTL.",
         )),
     }
+}
+
+/// How long a Get Messages may be held until there are messages: an extension that only clients who know Kew ask for.
+/// It is never a reason to refuse.
+pub(crate) fn wait(request: &Request) -> Duration {
+    let seconds = request.header(WAIT_HEADER).and_then(|text| text.trim().parse::<u64>().ok());
+    Duration::from_secs(seconds.unwrap_or_default()).min(WAIT_MAX)
 }
 
 /// Refuses what cannot name a queue; its length is judged first.

@@ -7,10 +7,13 @@ use kew_core::command::{FirstReceipts, Lease, OverLimit, Peek, Purge, Send, View
 use kew_core::event::Tag;
 use kew_core::{Content, Expiry, LeaseTerms, Message, NewMessage, Return, Timestamp};
 use kew_http::xml::{self, Writer};
-use kew_http::{Reply, StatusCode};
+use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
 
+use crate::client::WAITED_HEADER;
 use crate::error::{Code, WireError};
 use crate::{Context, encode, limits, receipt};
+
+const WAITED: HeaderName = HeaderName::from_static(WAITED_HEADER);
 
 pub(crate) async fn put(cx: &Context<'_>) -> Result<Reply, WireError> {
     let hidden = limits::PUT_VISIBILITY.seconds(cx.params)?.unwrap_or_default();
@@ -95,7 +98,9 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         over_limit: OverLimit::FindNothing,
         by: Tag::default(),
     };
-    let leased = cx.engine.lease(lease).await?;
+    let wait = limits::wait(cx.request);
+    let leased = cx.engine.lease_waiting(lease, wait).await?;
+    let waited = !wait.is_zero() && leased.is_empty() && cx.engine.now() >= cx.now().plus(wait);
     let mut out = encode::document();
     list(&mut out, leased.iter(), |out, leased| {
         push_head(out, &leased.message);
@@ -103,7 +108,9 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         out.element("TimeNextVisible", &encode::http_date(leased.until));
         push_rest(out, &leased.message);
     });
-    Ok(encode::xml(StatusCode::OK, out, cx.request))
+    let reply = encode::xml(StatusCode::OK, out, cx.request);
+    // Whoever asked to be held need not pause before asking again.
+    Ok(if waited { reply.with(WAITED, HeaderValue::from_static("1")) } else { reply })
 }
 
 pub(crate) async fn peek(cx: &Context<'_>) -> Result<Reply, WireError> {

@@ -1,5 +1,6 @@
 //! Request bytes in; status, headers and body out. The engine below runs over the in-memory store on a virtual clock.
 
+mod client;
 mod errors;
 mod house;
 mod messages;

@@ -1,0 +1,74 @@
+//! The operations a client asks for: method, path, parameters, body.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_http::Method;
+use kew_http::xml::Writer;
+
+/// One operation, not yet addressed or signed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    pub(super) method: Method,
+    /// The path behind the account, its parts not yet encoded.
+    pub(super) path: Vec<String>,
+    pub(super) query: Vec<(&'static str, String)>,
+    pub(super) body: Bytes,
+    /// How long the server may hold the request, where it knows how.
+    pub(super) wait: Option<Duration>,
+}
+
+impl Call {
+    fn new(method: Method, path: &[&str]) -> Self {
+        let path = path.iter().map(|part| (*part).to_owned()).collect();
+        Self { method, path, query: Vec::new(), body: Bytes::new(), wait: None }
+    }
+
+    fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.query.push((name, value.to_string()));
+        self
+    }
+
+    /// Create Queue.
+    pub fn create_queue(queue: &str) -> Self {
+        Self::new(Method::PUT, &[queue])
+    }
+
+    /// Get Queue Metadata.
+    pub fn queue_metadata(queue: &str) -> Self {
+        Self::new(Method::GET, &[queue]).with("comp", "metadata")
+    }
+
+    /// Put Message, kept and shown as the service does when nothing is said.
+    pub fn put_message(queue: &str, text: &str) -> Self {
+        let mut document = Writer::new("");
+        document.open("QueueMessage");
+        document.element("MessageText", text);
+        document.close("QueueMessage");
+        Self { body: document.finish().into(), ..Self::new(Method::POST, &[queue, "messages"]) }
+    }
+
+    /// Get Messages.
+    pub fn get_messages(queue: &str, max: u32, hidden: Duration) -> Self {
+        Self::new(Method::GET, &[queue, "messages"])
+            .with("numofmessages", max)
+            .with("visibilitytimeout", hidden.as_secs())
+    }
+
+    /// The same, held by a server that knows how until there are messages or the time is over. Others answer at once.
+    pub fn waiting(self, wait: Duration) -> Self {
+        Self { wait: Some(wait), ..self }
+    }
+
+    /// Delete Message.
+    pub fn delete_message(queue: &str, id: &str, receipt: &str) -> Self {
+        Self::new(Method::DELETE, &[queue, "messages", id]).with("popreceipt", receipt)
+    }
+
+    /// Update Message without a body: only how long it is hidden from now on.
+    pub fn hide_message(queue: &str, id: &str, receipt: &str, hidden: Duration) -> Self {
+        Self::new(Method::PUT, &[queue, "messages", id])
+            .with("popreceipt", receipt)
+            .with("visibilitytimeout", hidden.as_secs())
+    }
+}
