@@ -1,27 +1,41 @@
-//! `/api/v1/clock`: the virtual clock, moved by tests.
+//! `/api/v1/clock`: the virtual clock, moved by tests, followed by programs that live by it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kew_engine::{ClockState, Engine, EngineError};
+use kew_core::Timestamp;
+use kew_engine::{ClockState, Engine};
 use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::access;
-use crate::board::{Board, Phase};
+use crate::board::{Board, Phase, Running};
+use crate::followers::Followers;
 
 /// The longest jump: ten years.
 const ADVANCE_MAX_MS: u64 = 3_653 * 86_400_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What may be done to the clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Change {
+/// At most so many stops in one jump: one that is longer goes on without stopping.
+const STOPS_MAX: u32 = 20_000;
+/// Bytes of a follower's name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What may be asked of the clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Asked {
     Advance(Duration),
     Freeze(bool),
+    /// To be told of the next change: by whom, which change was the last heard of, when something is due.
+    Follow {
+        id: String,
+        heard: u64,
+        due: Option<Timestamp>,
+    },
 }
 
 /// Shows the clock, or moves it first.
-pub(crate) async fn answer(board: &Board, request: &Request) -> Result<Reply, Reply> {
+pub(crate) async fn answer(board: &Board, followers: &Followers, request: &Request) -> Result<Reply, Reply> {
     let Phase::Serving(running) = board.phase() else {
         return Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving"));
     };
@@ -35,28 +49,74 @@ pub(crate) async fn answer(board: &Board, request: &Request) -> Result<Reply, Re
         Method::GET | Method::HEAD => Ok(shown(running.engine.clock_state())),
         Method::POST => {
             access::check_json(request).map_err(|refused| *refused)?;
-            let change = read(&request.body).map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
-            let engine = running.engine.clone();
-            // On the engine's own loop: a jump lets everybody there finish before time goes on.
-            let moved = running.home.spawn(async move { apply(&engine, change).await }).await;
-            match moved {
-                Ok(Ok(state)) => Ok(shown(state)),
-                Ok(Err(error)) => Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
-                Err(_) => Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")),
+            let asked = read(&request.body).map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
+            if let Asked::Follow { id, heard, due } = &asked {
+                let change = followers.hear(id, *heard, *due).await;
+                let too_many = || Reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many follow the clock");
+                let change = change.ok_or_else(too_many)?;
+                return Ok(shown_with(running.engine.clock_state(), Some(change)));
             }
+            let moved = apply(&running, followers, &asked).await;
+            moved.map(shown).map_err(|why| Reply::text(StatusCode::SERVICE_UNAVAILABLE, &why))
         }
         _ => Err(access::not_allowed(&request.method, "GET, HEAD, POST")),
     }
 }
 
-async fn apply(engine: &Engine, change: Change) -> Result<ClockState, EngineError> {
-    match change {
-        Change::Advance(by) => engine.advance(by).await,
-        Change::Freeze(frozen) => engine.freeze(frozen).await,
+async fn apply(running: &Running, followers: &Followers, asked: &Asked) -> Result<ClockState, String> {
+    let _moving = followers.begin().await;
+    let state = match asked {
+        Asked::Advance(by) => return advance(running, followers, *by).await,
+        Asked::Freeze(frozen) => step(running, Step::Freeze(*frozen)).await?,
+        Asked::Follow { .. } => running.engine.clock_state(),
+    };
+    followers.tell().await;
+    Ok(state)
+}
+
+/// A jump, with a stop at each instant at which a follower has something due.
+async fn advance(running: &Running, followers: &Followers, by: Duration) -> Result<ClockState, String> {
+    let mut left = by;
+    let mut stops = 0;
+    // Whoever is at work finishes first, and says what is due next.
+    followers.tell().await;
+    loop {
+        let now = running.engine.clock_state().now;
+        let due = followers.first_due().filter(|_| stops < STOPS_MAX);
+        // Something that stays due moves on by the least there is.
+        let to_due = due.map(|due| due.since(now).max(Duration::from_millis(1)));
+        let length = to_due.map_or(left, |to_due| to_due.min(left));
+        let state = step(running, Step::Advance(length)).await?;
+        left = left.saturating_sub(length);
+        stops += 1;
+        followers.tell().await;
+        if left.is_zero() {
+            return Ok(state);
+        }
     }
 }
 
-fn read(body: &[u8]) -> Result<Change, String> {
+enum Step {
+    Advance(Duration),
+    Freeze(bool),
+}
+
+/// On the engine's own loop: a jump lets everybody there finish before time goes on.
+async fn step(running: &Running, step: Step) -> Result<ClockState, String> {
+    let engine: Arc<Engine> = running.engine.clone();
+    let moved = running.home.spawn(async move {
+        match step {
+            Step::Advance(by) => engine.advance(by).await,
+            Step::Freeze(frozen) => engine.freeze(frozen).await,
+        }
+    });
+    match moved.await {
+        Ok(moved) => moved.map_err(|error| error.to_string()),
+        Err(_) => Err("the server is stopping".to_owned()),
+    }
+}
+
+fn read(body: &[u8]) -> Result<Asked, String> {
     let expected = "expected {\"advance_ms\":N} or {\"freeze\":true|false}";
     let members: Map<String, Value> =
         serde_json::from_slice(body).map_err(|error| format!("{expected}: {error}"))?;
@@ -67,17 +127,35 @@ fn read(body: &[u8]) -> Result<Change, String> {
             let allowed = || {
                 format!("advance_ms must be a whole number from 0 to {ADVANCE_MAX_MS}: time never runs back")
             };
-            millis.map(|millis| Change::Advance(Duration::from_millis(millis))).ok_or_else(allowed)
+            millis.map(|millis| Asked::Advance(Duration::from_millis(millis))).ok_or_else(allowed)
         }
         (Some((name, value)), None) if name == "freeze" => {
-            value.as_bool().map(Change::Freeze).ok_or_else(|| "freeze must be true or false".to_owned())
+            value.as_bool().map(Asked::Freeze).ok_or_else(|| "freeze must be true or false".to_owned())
+        }
+        (Some((name, Value::Object(follower))), None) if name == "follow" => {
+            let id = follower.get("id").and_then(Value::as_str).filter(|id| id.len() <= NAME_BYTES_MAX);
+            let heard = follower.get("change").and_then(Value::as_u64);
+            let due = match follower.get("due_ms") {
+                None | Some(Value::Null) => Some(None),
+                Some(due) => due.as_u64().map(|due| Some(Timestamp(due))),
+            };
+            let asked = id.zip(heard).zip(due);
+            let asked = asked.map(|((id, heard), due)| Asked::Follow { id: id.to_owned(), heard, due });
+            asked.ok_or_else(|| "follow must be {\"id\":text,\"change\":N,\"due_ms\":N|null}".to_owned())
         }
         (_, _) => Err(expected.to_owned()),
     }
 }
 
 fn shown(state: ClockState) -> Reply {
-    let body = json!({ "now_ms": state.now.0, "offset_ms": state.offset_millis, "frozen": state.frozen });
+    shown_with(state, None)
+}
+
+fn shown_with(state: ClockState, change: Option<u64>) -> Reply {
+    let mut body = json!({ "now_ms": state.now.0, "offset_ms": state.offset_millis, "frozen": state.frozen });
+    if let (Some(change), Some(members)) = (change, body.as_object_mut()) {
+        members.insert("change".to_owned(), change.into());
+    }
     Reply::new(StatusCode::OK, JSON, body.to_string())
 }
 
@@ -87,9 +165,9 @@ mod tests {
 
     #[test]
     fn only_one_well_formed_change_is_taken() {
-        assert_eq!(read(br#"{"advance_ms":600000}"#), Ok(Change::Advance(Duration::from_secs(600))));
-        assert_eq!(read(br#"{"advance_ms":0}"#), Ok(Change::Advance(Duration::ZERO)));
-        assert_eq!(read(br#"{"freeze":true}"#), Ok(Change::Freeze(true)));
+        assert_eq!(read(br#"{"advance_ms":600000}"#), Ok(Asked::Advance(Duration::from_secs(600))));
+        assert_eq!(read(br#"{"advance_ms":0}"#), Ok(Asked::Advance(Duration::ZERO)));
+        assert_eq!(read(br#"{"freeze":true}"#), Ok(Asked::Freeze(true)));
         for wrong in [
             r#"{"advance_ms":-1}"#,
             r#"{"advance_ms":1.5}"#,

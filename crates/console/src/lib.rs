@@ -6,6 +6,7 @@
 mod access;
 mod board;
 mod clock;
+mod followers;
 mod health;
 mod metrics;
 mod route;
@@ -42,12 +43,13 @@ pub struct Console {
     board: Arc<Board>,
     settings: Settings,
     scrapes: metrics::Scrapes,
+    followers: followers::Followers,
 }
 
 impl Console {
     /// A console that shows what `board` says.
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
-        Self { board, settings, scrapes: metrics::Scrapes::default() }
+        Self { board, settings, scrapes: metrics::Scrapes::default(), followers: Default::default() }
     }
 }
 

@@ -30,7 +30,9 @@ impl Console {
 
     async fn route_guarded(&self, request: &Request) -> Reply {
         match request.uri.path() {
-            "/api/v1/clock" => clock::answer(&self.board, request).await.unwrap_or_else(|refused| refused),
+            "/api/v1/clock" => {
+                clock::answer(&self.board, &self.followers, request).await.unwrap_or_else(|refused| refused)
+            }
             "/" if matches!(request.method, Method::GET | Method::HEAD) => {
                 Reply::new(StatusCode::OK, TEXT, INDEX)
             }
