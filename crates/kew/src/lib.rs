@@ -6,6 +6,7 @@ pub mod bind;
 pub mod cli;
 pub mod config;
 pub mod credentials;
+pub mod functions;
 pub mod greeting;
 pub mod listen;
 pub mod log;

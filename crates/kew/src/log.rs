@@ -44,7 +44,12 @@ impl Log {
 
     /// Writes one line.
     pub fn tell(self, level: Level, message: &str, fields: &[(&str, &str)]) {
-        let line = self.line(machine::system_now(), level, message, fields);
+        self.tell_at(machine::system_now(), level, message, fields);
+    }
+
+    /// Writes one line of another clock's time.
+    pub fn tell_at(self, at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) {
+        let line = self.line(at, level, message, fields);
         // Nowhere to write to is no reason to stop serving.
         let _written = std::io::stderr().lock().write_all(&line);
     }

@@ -1,6 +1,7 @@
 //! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
 
 mod cert;
+mod functions;
 mod health;
 mod serve;
 mod store;
@@ -26,6 +27,9 @@ enum Command {
     Serve(ServeArgs),
     /// Put a running server under load and verify every message
     Bench(BenchArgs),
+    /// Run functions for the messages of queues
+    #[command(subcommand)]
+    Functions(functions::FunctionsCommand),
     /// Make a certificate authority for this machine and a server certificate
     Cert(cert::CertArgs),
     /// Say whether a server is ready, by exit code
@@ -40,6 +44,7 @@ pub fn run() -> ExitCode {
     match Line::parse().command {
         Command::Serve(serve) => serve::run(&serve),
         Command::Bench(bench) => bench::run(&bench),
+        Command::Functions(functions) => functions::run(functions),
         Command::Cert(cert) => cert::run(&cert),
         Command::Health(health) => health::run(&health),
         Command::Store(store) => store::run(&store),

@@ -1,0 +1,8 @@
+//! One function's listener: polls its queue, and works on what it finds.
+
+mod lease;
+mod poll;
+mod work;
+
+pub(crate) use poll::{Listener, Listening};
+pub(crate) use work::Shared;

@@ -1,0 +1,209 @@
+//! The loop of a listener, strictly one step after the other: ask whether the queue is there, receive, start everything
+//! that came at once, and ask again when few enough are left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::lease::Renewal;
+use super::work::{self, Shared};
+use crate::back_off::BackOff;
+use crate::clock::Due;
+use crate::project::Function;
+use crate::queue::{Fault, QueueError, Received};
+use crate::stop::Stopped;
+
+/// [seed] Messages are received for a fixed time; host.json's `visibilityTimeout` plays no part in it.
+pub(super) const LEASE: Duration = Duration::from_secs(600);
+/// How long a server that can is asked to hold a request.
+const WAIT: Duration = Duration::from_secs(20);
+/// A server that does not answer is asked again after real time, growing up to this.
+const NO_ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A function's listener.
+pub(crate) struct Listener {
+    shared: Arc<Shared>,
+    function: Arc<Function>,
+    /// Whether the server has said that the queue is there.
+    exists: bool,
+    /// Whether a message was found since the last pause.
+    found: bool,
+    back_off: BackOff,
+    /// What the last poll met, so that it is told once.
+    trouble: Option<Trouble>,
+    /// How often in a row nobody answered.
+    unanswered: u32,
+}
+
+/// How listening ended.
+pub(crate) type Listening = Result<(), QueueError>;
+
+/// What goes on being wrong until it does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    NoQueue,
+    Failing,
+}
+
+impl Listener {
+    pub(crate) fn new(shared: Arc<Shared>, function: Arc<Function>) -> Self {
+        let back_off = BackOff::new(shared.settings.polling_interval_max);
+        Self { shared, function, exists: false, found: false, back_off, trouble: None, unanswered: 0 }
+    }
+
+    /// Listens until it is told to stop or the queue refuses, and returns when everything in work has been completed.
+    pub(crate) async fn listen(mut self, stopped: Stopped) -> Listening {
+        let mut running = JoinSet::new();
+        let ended = self.poll(&stopped, &mut running).await;
+        while running.join_next().await.is_some() {}
+        ended
+    }
+
+    async fn poll(&mut self, stopped: &Stopped, running: &mut JoinSet<()>) -> Listening {
+        let mut due = None;
+        loop {
+            tokio::select! {
+                // Nothing is received that nobody can work on.
+                port = self.shared.handler.port() => if port.is_none() { return Ok(()) },
+                () = stopped.wait() => return Ok(()),
+            }
+            let doing = due.take().unwrap_or_else(|| self.shared.clock.busy());
+            let Some(received) = self.receive(doing, &mut due, stopped).await else { return Ok(()) };
+            let pause = match received {
+                Ok(Received { messages, .. }) if !messages.is_empty() => {
+                    self.recovered();
+                    self.found = true;
+                    self.shared.clock.catch_up().await;
+                    for message in messages {
+                        let (shared, function) = (Arc::clone(&self.shared), Arc::clone(&self.function));
+                        let renewal = Renewal::begin(&shared.clock);
+                        running.spawn(work::work(shared, function, message, renewal));
+                    }
+                    drop(due.take());
+                    while running.len() > self.shared.settings.new_batch_threshold {
+                        running.join_next().await;
+                    }
+                    continue;
+                }
+                Ok(Received { waited: true, .. }) => {
+                    self.recovered();
+                    continue;
+                }
+                Ok(_) => {
+                    self.recovered();
+                    self.pause()
+                }
+                Err(error) => self.trouble(error)?,
+            };
+            if stopped.is_told() {
+                return Ok(());
+            }
+            // Those that have ended are forgotten, so that a quiet queue holds on to nothing.
+            while running.try_join_next().is_some() {}
+            let wake = self.shared.wakes.of(&self.function.trigger.account, &self.function.trigger.queue);
+            match pause {
+                Pause::Of(length) => {
+                    let sleep = self.shared.clock.sleep(length);
+                    drop(due.take());
+                    tokio::select! {
+                        woken = sleep => due = Some(woken),
+                        () = wake.notified() => {}
+                        () = stopped.wait() => return Ok(()),
+                    }
+                }
+                Pause::Real(length) => {
+                    drop(due.take());
+                    tokio::select! {
+                        () = tokio::time::sleep(length) => {}
+                        () = stopped.wait() => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// One poll; `None` when a wait was cut short by the end. `doing` is kept in `due` unless the server holds the poll:
+    /// then time may go on.
+    async fn receive(
+        &mut self,
+        doing: Due,
+        due: &mut Option<Due>,
+        stopped: &Stopped,
+    ) -> Option<Result<Received, QueueError>> {
+        *due = Some(doing);
+        let shared = Arc::clone(&self.shared);
+        let function = Arc::clone(&self.function);
+        let trigger = &function.trigger;
+        if !self.exists {
+            if let Err(error) = shared.queues.exists(&trigger.account, &trigger.queue).await {
+                return Some(Err(error));
+            }
+            self.exists = true;
+        }
+        if stopped.is_told() {
+            return None;
+        }
+        let batch = shared.settings.batch_size;
+        let wait = (shared.waits && trigger.account.is_of_kew()).then_some(WAIT);
+        let receive = shared.queues.receive(&trigger.account, &trigger.queue, batch, LEASE, wait);
+        if wait.is_none() {
+            // What is on its way is not given up: it would be hidden for ten minutes and run by nobody.
+            return Some(receive.await);
+        }
+        drop(due.take());
+        tokio::select! {
+            received = receive => Some(received),
+            () = stopped.wait() => None,
+        }
+    }
+
+    fn pause(&mut self) -> Pause {
+        let length = self.back_off.next(self.found, self.shared.chance());
+        self.found = false;
+        Pause::Of(length)
+    }
+
+    /// What an error means: a pause, or the end.
+    fn trouble(&mut self, error: QueueError) -> Result<Pause, QueueError> {
+        // On any error the queue may be gone.
+        self.exists = false;
+        let trouble = match &error.fault {
+            Fault::QueueNotFound | Fault::QueueBeingDeleted => Trouble::NoQueue,
+            Fault::Busy { .. } | Fault::NoAnswer(_) => Trouble::Failing,
+            Fault::MessageNotFound | Fault::ReceiptMismatch | Fault::Refused { .. } => return Err(error),
+        };
+        if self.trouble != Some(trouble) {
+            self.trouble = Some(trouble);
+            let (name, queue) = (&self.function.name, &self.function.trigger.queue);
+            self.shared.log.warn(&match trouble {
+                Trouble::NoQueue => format!("Function '{name}' waits for its queue '{queue}', which does not exist; the trigger does not create it, so create it or put a first message there ({error})"),
+                Trouble::Failing => format!("Function '{name}' cannot poll its queue just now and goes on trying: {error}"),
+            });
+        }
+        if let Fault::NoAnswer(_) = error.fault {
+            self.unanswered = self.unanswered.saturating_add(1);
+            let longest = NO_ANSWER_MAX.min(self.shared.settings.polling_interval_max);
+            let doubled = Duration::from_millis(100).saturating_mul(1 << (self.unanswered - 1).min(16));
+            return Ok(Pause::Real(doubled.min(longest)));
+        }
+        self.unanswered = 0;
+        Ok(self.pause())
+    }
+
+    fn recovered(&mut self) {
+        self.unanswered = 0;
+        if self.trouble.take().is_some() {
+            let (name, queue) = (&self.function.name, &self.function.trigger.queue);
+            self.shared.log.info(&format!("Function '{name}' polls its queue '{queue}' again"));
+        }
+    }
+}
+
+/// How long until the next poll.
+enum Pause {
+    /// By the service's time, and shorter when a message was put there from here.
+    Of(Duration),
+    /// By the machine's: nobody answered.
+    Real(Duration),
+}

@@ -1,0 +1,242 @@
+//! One message, from its receipt to its end: run or moved away, then deleted, released or left hidden.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kew_azure::client::QueueMessage;
+use kew_core::Entropy;
+use kew_core::time::millis;
+use kew_http::RequestId;
+use tokio::sync::oneshot;
+
+use super::lease::{Lease, Renewal};
+use crate::clock::HostClock;
+use crate::handler::Handler;
+use crate::log::Log;
+use crate::project::{Encoding, Function, QueueSettings};
+use crate::queue::{QueueError, Queues};
+use crate::run;
+use crate::wakes::Wakes;
+
+/// A completion that cannot be done now is tried again after this, doubled each time.
+const AGAIN_MIN: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What all listeners of a host share.
+pub(crate) struct Shared {
+    pub(crate) queues: Queues,
+    pub(crate) handler: Handler,
+    pub(crate) settings: QueueSettings,
+    pub(crate) run_within: Option<Duration>,
+    pub(crate) clock: HostClock,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) log: Log,
+    pub(crate) wakes: Wakes,
+    /// Whether servers that can are asked to hold a poll.
+    pub(crate) waits: bool,
+}
+
+impl Shared {
+    /// Uniform in [0, 1).
+    pub(crate) fn chance(&self) -> f64 {
+        f64::from(u32::try_from(self.entropy.bits() >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
+    }
+
+    pub(crate) fn id(&self) -> String {
+        RequestId::from_chance(self.entropy.wide_bits()).to_string()
+    }
+}
+
+/// Works on a message that was just received.
+pub(super) async fn work(
+    shared: Arc<Shared>,
+    function: Arc<Function>,
+    message: QueueMessage,
+    renewal: Renewal,
+) {
+    let worker = Worker {
+        shared: &shared,
+        function: &function,
+        lease: Lease::new(&shared, &function.trigger, &message),
+    };
+    worker.work(renewal).await;
+}
+
+struct Worker<'a> {
+    shared: &'a Shared,
+    function: &'a Function,
+    lease: Lease<'a>,
+}
+
+impl Worker<'_> {
+    async fn work(&self, renewal: Renewal) {
+        let message = self.lease.message;
+        let dequeued = message.dequeue_count;
+        // It was killed on its last try: nobody was left to move it away then.
+        if dequeued > self.shared.settings.dequeue_count_max
+            && let Some(poison) = &self.function.trigger.poison
+        {
+            return self.complete(&End::Poison(poison)).await;
+        }
+        let content = match self.shared.settings.encoding {
+            Encoding::None => message.text.clone().into_bytes(),
+            Encoding::Base64 => match STANDARD.decode(message.text.trim()) {
+                Ok(content) => content,
+                Err(_) => return self.unreadable().await,
+            },
+        };
+        let (ends, ended) = oneshot::channel();
+        let run = async {
+            let succeeded = self.run(&content).await;
+            // Whoever renews hears that it is over, and ends first.
+            drop(ends);
+            succeeded
+        };
+        let (succeeded, ()) = tokio::join!(run, self.lease.renew(renewal, ended));
+        if let Some(end) = self.end(succeeded) {
+            self.complete(&end).await;
+        }
+    }
+
+    /// [seed] What becomes of the message after its run: deleted after success; after failure moved away on its last
+    /// try, else made visible again after `visibilityTimeout`; without a poison queue left as it is, which prevents a fast
+    /// endless loop.
+    fn end(&self, succeeded: bool) -> Option<End<'_>> {
+        if succeeded {
+            return Some(End::Delete);
+        }
+        let poison = self.function.trigger.poison.as_deref()?;
+        let is_last = self.lease.message.dequeue_count >= self.shared.settings.dequeue_count_max;
+        Some(if is_last { End::Poison(poison) } else { End::Release })
+    }
+
+    /// One run, told from beginning to end.
+    async fn run(&self, content: &[u8]) -> bool {
+        let (name, queue, message) = (&self.function.name, &self.function.trigger.queue, self.lease.message);
+        let log = &self.shared.log;
+        let id = self.shared.id();
+        log.info(&format!(
+            "Executing 'Functions.{name}' (Reason='New queue message detected on '{queue}'.', Id={id})"
+        ));
+        log.info(&format!(
+            "Trigger Details: MessageId: {}, DequeueCount: {}, InsertedOn: {}",
+            message.id,
+            message.dequeue_count,
+            kew_http::date::rfc3339(message.inserted).replace('Z', "+00:00")
+        ));
+        let begun = self.shared.clock.now();
+        let ran = run::run(self.shared, self.function, message, content, &id).await;
+        let duration = millis(self.shared.clock.now().since(begun));
+        match ran {
+            Ok(()) => {
+                log.info(&format!("Executed 'Functions.{name}' (Succeeded, Id={id}, Duration={duration}ms)"));
+                true
+            }
+            Err(fault) => {
+                log.error(&format!("Executed 'Functions.{name}' (Failed, Id={id}, Duration={duration}ms)"));
+                log.tell(
+                    crate::log::Level::Error,
+                    &format!("Exception while executing function: Functions.{name}: {fault}"),
+                    &[("invocation", &id)],
+                );
+                false
+            }
+        }
+    }
+
+    /// A text that is not encoded as the settings say reaches no function.
+    async fn unreadable(&self) {
+        let (id, name) = (&self.lease.message.id, &self.function.name);
+        let advice =
+            "set extensions.queues.messageEncoding to \"none\" in host.json if senders do not encode";
+        self.shared.log.error(&format!(
+            "Message '{id}' is not valid Base64, so 'Functions.{name}' is not run for it; {advice}"
+        ));
+        if let Some(poison) = &self.function.trigger.poison {
+            self.complete(&End::Poison(poison)).await;
+        }
+    }
+
+    /// Does it, again and again while the server cannot and the message is still held. It never leads to another run
+    /// by this host.
+    async fn complete(&self, end: &End<'_>) {
+        if let End::Poison(queue) = end {
+            let count = self.shared.settings.dequeue_count_max;
+            self.shared.log.warn(&format!(
+                "Message has reached MaxDequeueCount of {count}. Moving message to queue '{queue}'."
+            ));
+        }
+        let mut put = false;
+        let mut pause = AGAIN_MIN;
+        let mut is_told = false;
+        loop {
+            let Err(error) = self.try_to(end, &mut put).await else { return };
+            if error.fault.is_passing() && self.shared.clock.now() < self.lease.until() {
+                if !is_told {
+                    is_told = true;
+                    self.shared.log.warn(&format!("{} is tried again: {error}", end.what()));
+                }
+                // Real time: nobody answers, or the server asks for patience.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(AGAIN_MAX);
+                continue;
+            }
+            return self.tell_incomplete(end, &error);
+        }
+    }
+
+    fn tell_incomplete(&self, end: &End<'_>, error: &QueueError) {
+        let id = &self.lease.message.id;
+        if error.fault.is_lost() {
+            // Somebody else has it, or nobody needs it any more.
+            self.shared.log.info(&format!("Message '{id}' is no longer this host's: {error}"));
+        } else {
+            self.shared.log.error(&format!(
+                "{} failed for message '{id}', which is received again when its invisible time is over: {error}",
+                end.what()
+            ));
+        }
+    }
+
+    async fn try_to(&self, end: &End<'_>, put: &mut bool) -> Result<(), QueueError> {
+        let Shared { queues, wakes, .. } = self.shared;
+        let (trigger, message, receipt) = (&self.function.trigger, self.lease.message, self.lease.receipt());
+        match end {
+            End::Delete => queues.delete(&trigger.account, &trigger.queue, &message.id, &receipt).await,
+            End::Release => {
+                let hidden = self.shared.settings.visibility_timeout;
+                let released =
+                    queues.hide(&trigger.account, &trigger.queue, &message.id, &receipt, hidden).await;
+                released.map(drop)
+            }
+            End::Poison(poison) => {
+                // First there, then gone here: whatever happens between leaves it in both, never in none.
+                if !*put {
+                    queues.put(&trigger.account, poison, &message.text).await?;
+                    *put = true;
+                    wakes.tell(&trigger.account, poison);
+                }
+                queues.delete(&trigger.account, &trigger.queue, &message.id, &receipt).await
+            }
+        }
+    }
+}
+
+/// What becomes of a message.
+enum End<'a> {
+    Delete,
+    Release,
+    Poison(&'a str),
+}
+
+impl End<'_> {
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Delete => "Deleting the message",
+            Self::Release => "Releasing the message",
+            Self::Poison(_) => "Moving the message to its poison queue",
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One run of a function: the handler is asked, its log told, its outputs written.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_azure::client::QueueMessage;
+use kew_http::client::{ClientError, Outgoing};
+use kew_http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+
+use crate::invocation::{self, BindingData, Identity, Payload, Reply};
+use crate::listener::Shared;
+use crate::log::Level;
+use crate::project::{self, Function, Output};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Time without end.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Runs a function for a message with this content; else why it failed.
+pub(crate) async fn run(
+    shared: &Shared,
+    function: &Function,
+    message: &QueueMessage,
+    content: &[u8],
+    id: &str,
+) -> Result<(), String> {
+    let known = BindingData::of(message, std::str::from_utf8(content).ok());
+    let reply = ask(shared, function, content, &known, id).await?;
+    for line in &reply.logs {
+        shared.log.tell(Level::Info, line, &[("invocation", id)]);
+    }
+    for output in &function.outputs {
+        write(shared, output, &reply, &known).await?;
+    }
+    Ok(())
+}
+
+async fn ask(
+    shared: &Shared,
+    function: &Function,
+    content: &[u8],
+    known: &BindingData,
+    id: &str,
+) -> Result<Reply, String> {
+    let port = shared.handler.port().await.ok_or("the handler has ended and is not started again")?;
+    let uri: Uri = format!("http://127.0.0.1:{port}/{}", function.name)
+        .parse()
+        .map_err(|error| format!("the function's name cannot stand in an address: {error}"))?;
+    let random = shared.id();
+    let identity = Identity {
+        function: &function.name,
+        binding: &function.trigger.name,
+        now: shared.clock.now(),
+        random: &random,
+    };
+    let body = invocation::body(identity, content, function.trigger.data_type, known);
+    let outgoing = Outgoing { method: Method::POST, uri, headers: headers(id)?, body: Bytes::from(body) };
+    let within = shared.run_within.unwrap_or(FOR_EVER);
+    match shared.handler.ask(outgoing, within).await {
+        Ok(answer) => Reply::read(&answer),
+        Err(ClientError::TimedOut { .. }) => {
+            Err(format!("Timeout value of {within:?} exceeded by function: Functions.{}", function.name))
+        }
+        Err(error) => Err(format!("the handler did not answer: {error}")),
+    }
+}
+
+fn headers(id: &str) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::with_capacity(4);
+    for (name, value) in [
+        (HeaderName::from_static("content-type"), "application/json; charset=utf-8"),
+        (HeaderName::from_static("x-azure-functions-invocationid"), id),
+        (HeaderName::from_static("x-azure-functions-hostversion"), VERSION),
+        (HeaderName::from_static("user-agent"), concat!("Azure-Functions-Host/", env!("CARGO_PKG_VERSION"))),
+    ] {
+        let value = HeaderValue::try_from(value).map_err(|error| error.to_string())?;
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Puts what the reply holds for an output into its queue.
+async fn write(shared: &Shared, output: &Output, reply: &Reply, known: &BindingData) -> Result<(), String> {
+    let Some(value) = reply.value(&output.name) else { return Ok(()) };
+    let fill = |place: &str| {
+        if place.eq_ignore_ascii_case("rand-guid") { Some(shared.id()) } else { known.text(place) }
+    };
+    let queue = output.queue.fill(fill).map_err(|place| {
+        format!(
+            "the queue of output '{}' has a place {{{place}}}, for which this message has no value",
+            output.name
+        )
+    })?;
+    let queue = project::read_queue_name(&queue)?;
+    for payload in Payload::read(value, output.data_type) {
+        let text = payload.encoded(shared.settings.encoding);
+        shared
+            .queues
+            .put(&output.account, &queue, &text)
+            .await
+            .map_err(|error| format!("output '{}' could not be written: {error}", output.name))?;
+        shared.wakes.tell(&output.account, &queue);
+    }
+    Ok(())
+}

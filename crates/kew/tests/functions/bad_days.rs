@@ -1,0 +1,178 @@
+//! Projects that are broken, handlers that do not do what they should, servers that are away.
+
+use std::time::Duration;
+
+use crate::handler;
+use crate::recorder::Recorder;
+use crate::rig::Rig;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// The end of a host that cannot start.
+fn refused(rig: &Rig) -> String {
+    let mut host = rig.begin(&[]);
+    assert_eq!(host.exit_code(LONG), Some(2), "{}", host.log());
+    host.log()
+}
+
+#[test]
+fn a_project_that_is_broken_is_refused_with_what_to_change() {
+    let rig = Rig::new(r#""maxDequeueCount":0"#, "orders");
+    let log = refused(&rig);
+    assert!(
+        log.contains(
+            "host.json: extensions.queues.maxDequeueCount = 0: MaxDequeueCount must not be less than 1."
+        ),
+        "{log}"
+    );
+    rig.file("host.json", "{ \"version\": \"2.0\", }");
+    assert!(refused(&rig).contains("host.json is not valid JSON"));
+    rig.file("host.json", "{\"version\":\"2.0\"}");
+    assert!(refused(&rig).contains("Missing worker Description."));
+    std::fs::remove_file(rig.root().join("host.json")).expect("it is there");
+    assert!(refused(&rig).contains("holds no host.json"));
+}
+
+#[test]
+fn a_function_that_cannot_be_loaded_stops_no_other() {
+    let rig = Rig::new("", "orders");
+    rig.file("blob/function.json", r#"{"bindings":[{"type":"blobTrigger","direction":"in","name":"b"}]}"#);
+    rig.file("lost/function.json", r#"{"bindings":[{"type":"queueTrigger","direction":"in","name":"i","queueName":"lost","connection":"Nowhere"}]}"#);
+    let mut host = rig.host();
+    host.logs("The 'blob' function is in error: The binding type(s) 'blobTrigger' are not registered.", 1);
+    host.logs("Storage account connection string 'AzureWebJobsNowhere' does not exist. Make sure that it is a defined App Setting.", 1);
+    rig.put("orders", "hello");
+    rig.desk.next().succeed();
+    rig.holds("orders", 0);
+}
+
+#[test]
+fn a_handler_that_cannot_stay_is_tried_three_times() {
+    let mut rig = Rig::new("", "orders");
+    rig.told = "exit-3".to_owned();
+    let mut host = rig.begin(&[]);
+    assert_eq!(host.exit_code(LONG), Some(1));
+    host.log().contains("the handler cannot go on");
+    let log = host.log();
+    assert_eq!(log.matches("the handler exited with code 3").count(), 3, "{log}");
+    assert!(log.contains("Exceeded http worker restart retry count. Shutting down Functions Host"), "{log}");
+}
+
+#[test]
+fn a_handler_that_is_no_program_is_told_as_that() {
+    let rig = Rig::new("", "orders");
+    rig.file(
+        "host.json",
+        r#"{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"no-such-program"}}}"#,
+    );
+    let mut host = rig.begin(&[]);
+    assert_eq!(host.exit_code(LONG), Some(1));
+    assert!(host.log().contains("cannot start 'no-such-program'"), "{}", host.log());
+    assert!(host.log().contains("defaultExecutablePath"), "{}", host.log());
+}
+
+#[test]
+fn runs_fail_when_the_handler_dies_and_go_on_with_the_next() {
+    let rig = Rig::new("", "orders");
+    let mut host = rig.host();
+    rig.put("orders", "hello");
+    let first = rig.desk.next();
+    crate::stops::kill_handler(&rig);
+    let second = rig.desk.next();
+    // The failure branch, not ten minutes: the host is alive.
+    assert_eq!((second.known("Id"), second.tries().as_str()), (first.known("Id"), "2"));
+    second.succeed();
+    rig.holds("orders", 0);
+    host.logs("Executed 'Functions.fn' (Failed", 1);
+}
+
+#[test]
+fn a_run_that_takes_too_long_has_failed() {
+    let rig = Rig::new("", "orders");
+    let host_json = std::fs::read_to_string(rig.root().join("host.json")).expect("it is there");
+    rig.file("host.json", &host_json.replacen('{', r#"{"functionTimeout":"00:00:00.3","#, 1));
+    let mut host = rig.host();
+    rig.put("orders", "hello");
+    let first = rig.desk.next();
+    let second = rig.desk.next();
+    assert_eq!(second.tries(), "2");
+    second.succeed();
+    drop(first);
+    rig.holds("orders", 0);
+    host.logs("exceeded by function: Functions.fn", 1);
+}
+
+#[test]
+fn a_queue_that_comes_later_is_waited_for() {
+    let rig = Rig::new("", "orders");
+    assert_eq!(rig.ask("DELETE", "/orders", "").status, 204);
+    let mut host = rig.host();
+    host.logs("waits for its queue 'orders', which does not exist", 1);
+    assert_eq!(rig.count("orders"), None, "the trigger does not create it");
+    rig.create("orders");
+    rig.put("orders", "hello");
+    rig.advance(61);
+    rig.desk.next().succeed();
+    rig.holds("orders", 0);
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_and_what_was_done_is_not_done_again() {
+    let mut rig = Rig::new("", "orders");
+    let recorder = Recorder::between(&mut rig);
+    let mut host = rig.host();
+    rig.put("orders", "hello");
+    let call = rig.desk.next();
+    recorder.cut(true);
+    call.succeed();
+    host.logs("Deleting the message is tried again", 1);
+    recorder.cut(false);
+    rig.holds("orders", 0);
+    host.logs("Executed 'Functions.fn' (Succeeded", 1);
+    rig.put("orders", "next");
+    rig.desk.next().succeed();
+    rig.holds("orders", 0);
+}
+
+#[test]
+fn a_wrong_key_ends_the_host_with_what_to_check() {
+    let rig = Rig::new("", "orders");
+    rig.file("local.settings.json", r#"{"Values":{"OtherStorage":"unused"}}"#);
+    let trigger = r#"{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"orders","connection":"Wrong"}]}"#;
+    rig.file("fn/function.json", trigger);
+    let wrong = format!(
+        "AccountName=devstoreaccount1;AccountKey=d3Jvbmc=;QueueEndpoint=http://{}/devstoreaccount1",
+        rig.azure
+    );
+    rig.file("local.settings.json", &serde_json::json!({"Values":{"Wrong":wrong}}).to_string());
+    let mut host = rig.begin(&[]);
+    assert_eq!(host.exit_code(LONG), Some(1));
+    let log = host.log();
+    assert!(
+        log.contains("The listener for function 'Functions.fn'") && log.contains("the app setting 'Wrong'"),
+        "{log}"
+    );
+    assert!(!log.contains("d3Jvbmc="), "keys are told to nobody");
+}
+
+#[test]
+fn a_clock_that_is_no_clock_is_told_as_that() {
+    let mut rig = Rig::with_clock("", "orders", "system");
+    rig.told = handler::AT_ONCE.to_owned();
+    let clock = format!("http://{}", rig.kew.admin);
+    let mut host = rig.begin(&["--clock", &clock, "--admin-token", "token"]);
+    assert_eq!(host.exit_code(LONG), Some(1));
+    assert!(host.log().contains("--clock virtual"), "{}", host.log());
+}
+
+/// Half a minute: the time a handler has to listen.
+#[test]
+#[ignore = "takes half a minute for each try; part of `make test-slow`"]
+fn a_handler_that_never_listens_is_told_what_it_must_do() {
+    let mut rig = Rig::new("", "orders");
+    rig.told = handler::DEAF.to_owned();
+    let mut host = rig.begin(&[]);
+    assert_eq!(host.exit_code(Duration::from_secs(150)), Some(1));
+    assert!(host.log().contains("did not answer on 127.0.0.1:"), "{}", host.log());
+    assert!(host.log().contains("FUNCTIONS_CUSTOMHANDLER_PORT"), "{}", host.log());
+}
