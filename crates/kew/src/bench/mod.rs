@@ -2,7 +2,7 @@
 //!
 //! One thread drives all connections, so that little is taken from the server under measurement. [`dialect`] says how a
 //! request looks, [`scenario`] which requests are made, [`tally`] whether a message was lost, doubled or disordered,
-//! [`figures`] what it took. The floor ([`floor`]) is a bare server in this process; `--compare` runs it in turn with
+//! [`figures`] what it took. The [`push`] scenario goes its own way: there the server comes to us. The floor ([`floor`]) is a bare server in this process; `--compare` runs it in turn with
 //! the target and tells the ratio, which is what can be compared between machines.
 
 mod azure;
@@ -13,6 +13,7 @@ mod floor;
 mod plan;
 mod process;
 mod progress;
+mod push;
 mod report;
 mod run;
 mod scenario;

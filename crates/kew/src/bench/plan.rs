@@ -31,7 +31,7 @@ pub struct BenchArgs {
     /// FIFO groups (scenario fifo)
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub groups: u32,
-    /// Messages that lie in the queue beforehand (scenario backlog)
+    /// Messages that lie in the queue beforehand (scenarios backlog and push)
     #[arg(long, default_value_t = 100_000)]
     pub backlog: u64,
     /// Queues that lie idle beside the one used (scenario idle-queues)
@@ -72,6 +72,7 @@ impl BenchArgs {
         let usual = match self.dialect {
             DialectName::Sqs => "127.0.0.1:9324",
             DialectName::Azure => "127.0.0.1:10001",
+            DialectName::Cloudflare => "127.0.0.1:9326",
         };
         let given = self.endpoint.as_deref().unwrap_or(usual);
         given.trim_start_matches("http://").trim_end_matches('/')
@@ -80,13 +81,18 @@ impl BenchArgs {
     /// Refuses scenarios that a dialect has no words for.
     pub(super) fn check(&self) -> Result<(), String> {
         let unspoken = match self.dialect {
-            DialectName::Sqs => false,
-            DialectName::Azure => {
-                matches!(self.scenario, ScenarioName::Batch | ScenarioName::Fifo | ScenarioName::Longpoll)
-            }
+            DialectName::Sqs => self.scenario == ScenarioName::Push,
+            DialectName::Azure => matches!(
+                self.scenario,
+                ScenarioName::Batch | ScenarioName::Fifo | ScenarioName::Longpoll | ScenarioName::Push
+            ),
+            DialectName::Cloudflare => self.scenario != ScenarioName::Push,
         };
         if unspoken {
             return Err(format!("{:?} has no {:?} scenario", self.dialect, self.scenario));
+        }
+        if self.scenario == ScenarioName::Push && (self.compare || self.survive) {
+            return Err("the push scenario knows neither --compare nor --survive".to_owned());
         }
         Ok(())
     }
@@ -104,6 +110,8 @@ pub enum DialectName {
     Sqs,
     /// Azure Queue Storage
     Azure,
+    /// Cloudflare Queues
+    Cloudflare,
 }
 
 /// The loads it makes.
@@ -123,6 +131,8 @@ pub enum ScenarioName {
     Longpoll,
     /// The same as cycle beside many idle queues
     IdleQueues,
+    /// A backlog brought to a webhook, then messages one at a time (dialect cloudflare)
+    Push,
     /// Requests against a bare HTTP server: what nothing can be cheaper than
     Null,
 }

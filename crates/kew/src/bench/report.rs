@@ -14,6 +14,7 @@ fn requests_each(scenario: ScenarioName) -> f64 {
         | ScenarioName::IdleQueues
         | ScenarioName::Longpoll => 3.0,
         ScenarioName::Batch => 0.3,
+        ScenarioName::Push => 0.01,
         ScenarioName::Send | ScenarioName::Null => 1.0,
     }
 }
@@ -151,6 +152,7 @@ fn scenario(name: ScenarioName) -> &'static str {
         ScenarioName::Backlog => "backlog",
         ScenarioName::Longpoll => "longpoll",
         ScenarioName::IdleQueues => "idle-queues",
+        ScenarioName::Push => "push",
         ScenarioName::Null => "null",
     }
 }

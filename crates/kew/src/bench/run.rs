@@ -18,6 +18,7 @@ use super::floor::Floor;
 use super::plan::{BenchArgs, DialectName, ScenarioName};
 use super::process::{Process, Usage};
 use super::progress::Progress;
+use super::push;
 use super::report;
 use super::scenario::{Round, drain, fill, work};
 use super::sign::Signer;
@@ -46,7 +47,9 @@ async fn rounds(args: &BenchArgs) -> Result<bool, Fault> {
             let args = BenchArgs { scenario: ScenarioName::Null, survive: false, ..args.clone() };
             floors.push(against(&args, &floor.address, Some(floor.process), &progress).await?);
         }
-        if args.scenario != ScenarioName::Null {
+        if args.scenario == ScenarioName::Push {
+            targets.push(push::measure(args, args.pid.map(Process::Other), &progress).await?);
+        } else if args.scenario != ScenarioName::Null {
             targets.push(against(args, args.address(), args.pid.map(Process::Other), &progress).await?);
         }
     }
@@ -123,6 +126,7 @@ fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Result<Rc<dyn Dia
             let key = args.secret.as_deref().map(|secret| STANDARD.decode(secret)).transpose()?;
             Rc::new(Azure { host: address.to_owned(), account, key, now })
         }
+        DialectName::Cloudflare => return Err("only the push scenario speaks it".into()),
     })
 }
 

@@ -67,6 +67,7 @@ pub(super) async fn work(round: Rc<Round>, place: u32) -> Result<(), Fault> {
         ScenarioName::Send => worker.sends().await,
         ScenarioName::Longpoll => worker.sends_or_waits().await,
         ScenarioName::Null => worker.requests().await,
+        ScenarioName::Push => Err("the server comes to us".into()),
     }
 }
 

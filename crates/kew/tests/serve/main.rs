@@ -8,6 +8,7 @@ mod fail_stop;
 mod long_poll;
 mod metrics;
 mod program;
+mod push;
 mod store;
 mod strict;
 mod tls;

@@ -1,0 +1,235 @@
+//! The push scenario: a backlog brought to a webhook of ours as fast as the server can, then messages one at a time.
+//!
+//! Messages are stored while delivery is paused. The clock runs from when it goes on until the last message has arrived,
+//! each is verified to come once. Then each next message is sent when the one before has arrived, and what counts is the
+//! time from its send to our handler.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use super::Fault;
+use super::client::Connection;
+use super::dialect::check_status;
+use super::figures::Figures;
+use super::plan::BenchArgs;
+use super::process::{Process, Usage};
+use super::progress::Progress;
+use super::tally::{Mark, Tally};
+
+/// Messages of one batch, to the server and from it.
+const BATCH: u64 = 100;
+/// Bytes of bodies in one batch to the server.
+const BATCH_BYTES: u64 = 240_000;
+/// Nothing arriving for so long is the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Messages sent one at a time.
+const SINGLES: u64 = 500;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// What has arrived.
+struct Hook {
+    tally: RefCell<Tally>,
+    arrived: RefCell<u64>,
+    bell: Notify,
+}
+
+/// A batch, as far as anybody here looks at it.
+#[derive(Deserialize)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    body: &'a str,
+}
+
+/// One round.
+pub(super) async fn measure(
+    args: &BenchArgs,
+    process: Option<Process>,
+    progress: &Progress,
+) -> Result<Figures, Fault> {
+    let run = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos();
+    let run = run ^ std::process::id();
+    let hook = Rc::new(Hook {
+        tally: RefCell::new(Tally::new(run, 1)),
+        arrived: RefCell::new(0),
+        bell: Notify::new(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/", listener.local_addr()?);
+    let serving = tokio::task::spawn_local(serve(Rc::clone(&hook), listener));
+    let mut api =
+        Api { address: args.address().to_owned(), connection: Connection::open(args.address()).await? };
+    let made = api.call("POST", "", &json!({ "queue_name": format!("bench-{run:08x}") })).await?;
+    let queue = made["queue_id"].as_str().ok_or("a queue without an id")?.to_owned();
+    let settings = json!({ "batch_size": BATCH, "max_wait_time_ms": 0 });
+    let consumer = json!({ "type": "http_push", "url": url, "settings": settings });
+    api.call("POST", &format!("/{queue}/consumers"), &consumer).await?;
+    let mut figures = backlog(&mut api, &hook, &queue, args, process, progress).await?;
+    singles(&mut api, &hook, &queue, args, &mut figures).await?;
+    figures.faults = hook.tally.borrow().faults();
+    api.call("DELETE", &format!("/{queue}"), &Value::Null).await?;
+    serving.abort();
+    Ok(figures)
+}
+
+/// What was stored, delivered.
+async fn backlog(
+    api: &mut Api,
+    hook: &Hook,
+    queue: &str,
+    args: &BenchArgs,
+    process: Option<Process>,
+    progress: &Progress,
+) -> Result<Figures, Fault> {
+    let pause = |paused: bool| json!({ "settings": { "delivery_paused": paused } });
+    let path = format!("/{queue}");
+    api.call("PATCH", &path, &pause(true)).await?;
+    let each = (BATCH_BYTES / u64::from(args.body)).clamp(1, BATCH);
+    let mut left = args.backlog;
+    while left > 0 {
+        let count = left.min(each);
+        api.send(hook, queue, args.body, count).await?;
+        left -= count;
+        progress.draw("fill", 1.0 - left as f64 / args.backlog as f64, args.backlog - left);
+    }
+    let before = process.map(Process::usage).transpose()?;
+    let begun = Instant::now();
+    api.call("PATCH", &path, &pause(false)).await?;
+    hook.until(args.backlog).await?;
+    let elapsed = begun.elapsed();
+    let usage = match (before, process.map(Process::usage).transpose()?) {
+        (Some(before), Some(after)) => Some(Usage {
+            cpu_seconds: after.cpu_seconds - before.cpu_seconds,
+            resident_bytes: after.resident_bytes,
+            written_bytes: after.written_bytes - before.written_bytes,
+        }),
+        _ => None,
+    };
+    Ok(Figures { messages: args.backlog, elapsed, usage, ..Figures::default() })
+}
+
+/// Messages one at a time, from send to handler.
+async fn singles(
+    api: &mut Api,
+    hook: &Hook,
+    queue: &str,
+    args: &BenchArgs,
+    figures: &mut Figures,
+) -> Result<(), Fault> {
+    for _ in 0..SINGLES {
+        let expected = *hook.arrived.borrow() + 1;
+        let begun = Instant::now();
+        // The message may be there before its send is answered.
+        let (sent, arrived) = tokio::join!(api.send(hook, queue, args.body, 1), async {
+            hook.until(expected).await.map(|()| begun.elapsed())
+        });
+        sent?;
+        figures.note("to handler", arrived?);
+    }
+    Ok(())
+}
+
+impl Hook {
+    /// Waits until so many have arrived.
+    async fn until(&self, count: u64) -> Result<(), Fault> {
+        while *self.arrived.borrow() < count {
+            let news = tokio::time::timeout(PATIENCE, self.bell.notified()).await;
+            if news.is_err() {
+                let arrived = *self.arrived.borrow();
+                return Err(format!("{arrived} of {count} messages arrived, and no more come").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, body: &[u8]) -> Result<(), Fault> {
+        let batch: Batch<'_> = serde_json::from_slice(body)?;
+        let mut tally = self.tally.borrow_mut();
+        for message in &batch.messages {
+            tally.received(message.body, |_| None);
+        }
+        *self.arrived.borrow_mut() += batch.messages.len() as u64;
+        self.bell.notify_one();
+        Ok(())
+    }
+}
+
+async fn serve(hook: Rc<Hook>, listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let hook = Rc::clone(&hook);
+        tokio::task::spawn_local(async move {
+            // The server closes connections it needs no more.
+            let _closed = converse(&hook, stream).await;
+        });
+    }
+}
+
+async fn converse(hook: &Hook, mut stream: TcpStream) -> Result<(), Fault> {
+    stream.set_nodelay(true)?;
+    let mut buffer: Vec<u8> = Vec::with_capacity(256 << 10);
+    loop {
+        let end = loop {
+            if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        };
+        let head = std::str::from_utf8(buffer.get(..end).unwrap_or_default())?.to_ascii_lowercase();
+        let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.ok_or("a batch without a length")?.trim().parse()?;
+        while buffer.len() < end + length {
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Err("half a batch".into());
+            }
+        }
+        hook.take(buffer.get(end..end + length).unwrap_or_default())?;
+        buffer.drain(..end + length);
+        stream.write_all(OK).await?;
+    }
+}
+
+/// The REST calls it makes.
+struct Api {
+    address: String,
+    connection: Connection,
+}
+
+impl Api {
+    async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Fault> {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let request = format!(
+            "{method} /client/v4/accounts/0/queues{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer bench\r\nContent-Length: {}\r\n\r\n{text}",
+            self.address,
+            text.len()
+        );
+        let reply = self.connection.ask(request.as_bytes()).await?;
+        check_status(&reply)?;
+        Ok(serde_json::from_slice::<Value>(reply.body)?["result"].take())
+    }
+
+    /// Sends so many new messages.
+    async fn send(&mut self, hook: &Hook, queue: &str, bytes: u32, count: u64) -> Result<(), Fault> {
+        let marks: Vec<Mark> = (0..count).map(|_| hook.tally.borrow_mut().next(0)).collect();
+        let messages: Vec<Value> =
+            marks.iter().map(|mark| json!({ "body": mark.body(bytes), "content_type": "text" })).collect();
+        let path = format!("/{queue}/messages/batch");
+        self.call("POST", &path, &json!({ "messages": messages })).await?;
+        marks.into_iter().for_each(|mark| hook.tally.borrow_mut().sent(mark));
+        Ok(())
+    }
+}
