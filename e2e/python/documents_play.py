@@ -5,6 +5,8 @@ The commands' output is compared with docs/transcript-sqs.md, apart from ids and
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -85,11 +87,36 @@ def the_greeting_s_commands_work_as_printed():
             assert run.returncode == 0, f"{command}: {run.stdout} {run.stderr}"
 
 
+
+def the_example_of_a_webhook_handles_what_its_readme_sends():
+    (commands,) = blocks("examples/webhook/README.md", "sh")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    commands = here(commands).replace("8080", port).replace("python3", sys.executable)
+    run = subprocess.Popen(
+        ["timeout", "60", "bash", "-eu", "-c", commands + "wait"],
+        cwd="examples/webhook", stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )
+    output = ""
+    try:
+        for line in run.stdout:
+            output += line
+            if "handled" in line:
+                break
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert re.search(r'handled [0-9a-f]{32} attempt \d {"parcel": 7}', output), output
+    assert '"success":false' not in output, output
+
+
 for scenario in (
     the_readme_s_commands_print_what_the_transcript_shows,
     the_readme_s_cloudflare_commands_publish_pull_and_acknowledge,
     the_readme_s_program_runs_as_it_is,
     the_greeting_s_commands_work_as_printed,
+    the_example_of_a_webhook_handles_what_its_readme_sends,
 ):
     try:
         scenario()
