@@ -127,10 +127,19 @@ fn of_queue(method: &Method, params: &Params<'_>) -> Result<Operation, WireError
 fn of_messages(method: &Method, params: &Params<'_>) -> Result<Operation, WireError> {
     match *method {
         Method::POST => Ok(Operation::PutMessage),
-        Method::GET if params.is_true("peekonly") => Ok(Operation::PeekMessages),
-        Method::GET => Ok(Operation::GetMessages),
+        Method::GET => of_get(params),
         Method::DELETE => Ok(Operation::ClearMessages),
         _ => Err(Code::UnsupportedHttpVerb.into()),
+    }
+}
+
+/// A get hides what it returns, so nobody who may have meant a peek gets one.
+fn of_get(params: &Params<'_>) -> Result<Operation, WireError> {
+    match params.text("peekonly") {
+        None => Ok(Operation::GetMessages),
+        Some(text) if text.eq_ignore_ascii_case("false") => Ok(Operation::GetMessages),
+        Some(text) if text.eq_ignore_ascii_case("true") => Ok(Operation::PeekMessages),
+        Some(text) => Err(WireError::bad_parameter("peekonly", text, "The value must be true or false.")),
     }
 }
 
@@ -166,7 +175,10 @@ mod tests {
             ("HEAD", &queue, "comp=acl", Ok(Operation::GetQueueAcl)),
             ("POST", &queue, "", Err(Code::UnsupportedHttpVerb)),
             ("GET", &messages, "peekonly=true", Ok(Operation::PeekMessages)),
+            ("GET", &messages, "PeekOnly=True", Ok(Operation::PeekMessages)),
             ("GET", &messages, "peekonly=false", Ok(Operation::GetMessages)),
+            ("GET", &messages, "peekonly=yes", Err(Code::InvalidQueryParameterValue)),
+            ("GET", &messages, "peekonly=", Err(Code::InvalidQueryParameterValue)),
             ("PATCH", &messages, "", Err(Code::UnsupportedHttpVerb)),
             ("OPTIONS", &messages, "", Ok(Operation::Preflight)),
         ] {

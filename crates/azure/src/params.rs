@@ -35,11 +35,6 @@ impl<'a> Params<'a> {
         self.text(name).filter(|value| !value.is_empty())
     }
 
-    /// Whether it says `true`.
-    pub(crate) fn is_true(&self, name: &str) -> bool {
-        self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
-    }
-
     /// How often this name was given.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.pairs.iter().filter(|(found, _)| found == name).count()
@@ -70,7 +65,7 @@ mod tests {
     #[test]
     fn names_have_no_case_and_values_are_decoded() {
         let params = Params::read("PeekOnly=TRUE&popreceipt=a%2Bb%3D&x&comp=").expect("it is read");
-        assert!(params.is_true("peekonly"));
+        assert_eq!(params.text("peekonly"), Some("TRUE"));
         assert_eq!(params.text("popreceipt"), Some("a+b="));
         assert_eq!((params.text("comp"), params.filled("comp")), (Some(""), None));
         assert_eq!(params.sorted()[0], ("comp", ""));

@@ -84,8 +84,9 @@ impl<'a> Target<'a> {
         let place = match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (None | Some(""), None, ..) => Place::Service,
             (Some(queue), None | Some(""), None, _) => Place::Queue(queue_name(queue)?),
-            (Some(queue), Some("messages"), None | Some(""), None) => Place::Messages(queue_name(queue)?),
-            (Some(queue), Some("messages"), Some(id), None) => {
+            (Some(queue), Some("messages"), None, _) => Place::Messages(queue_name(queue)?),
+            // A message without an id is none, and not all of them: a deletion of it would clear the queue.
+            (Some(queue), Some("messages"), Some(id), None) if !id.is_empty() => {
                 Place::Message(queue_name(queue)?, decoded(id)?)
             }
             _ => return Err(Code::InvalidUri.into()),
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(place("/orders"), Ok(Place::Queue("orders".into())));
         assert_eq!(place("/orders/messages"), Ok(Place::Messages("orders".into())));
         assert_eq!(place("/orders/messages/a%2Fb"), Ok(Place::Message("orders".into(), "a/b".into())));
-        for nowhere in ["/orders/other", "/orders/messages/a/b", "//messages"] {
+        for nowhere in ["/orders/other", "/orders/messages/a/b", "//messages", "/orders/messages/"] {
             assert!(place(nowhere).is_err(), "{nowhere}");
         }
         assert_eq!(place("/ab"), Err(Code::OutOfRangeInput));

@@ -67,8 +67,13 @@ pub(crate) fn read_text(body: &[u8]) -> Result<Option<Bytes>, WireError> {
     if root.name != "QueueMessage" {
         return Err(Code::InvalidXmlDocument.into());
     }
-    let text = root.children.into_iter().find(|child| child.name == "MessageText").map(|child| child.text);
-    match text {
+    let mut texts = root.children.into_iter().filter(|child| child.name == "MessageText");
+    let text = texts.next();
+    // What is not text in it, or is said twice, would be lost without a word.
+    if texts.next().is_some() || text.as_ref().is_some_and(|text| !text.children.is_empty()) {
+        return Err(Code::InvalidXmlDocument.into());
+    }
+    match text.map(|text| text.text) {
         Some(text) if text.len() > limits::TEXT_BYTES => {
             Err(WireError::new(Code::RequestBodyTooLarge).with("MaxLimit", limits::TEXT_BYTES))
         }
@@ -210,6 +215,8 @@ mod tests {
             &message("&unknown;"),
             &message("\u{1}"),
             &message("&#1;"),
+            &message("a<b/>c"),
+            "<QueueMessage><MessageText>a</MessageText><MessageText>b</MessageText></QueueMessage>",
         ] {
             assert_eq!(text(bad), Err(Code::InvalidXmlDocument), "{bad:?}");
         }
