@@ -40,6 +40,9 @@ pub(super) struct Change<'h> {
 
 impl<'h> Change<'h> {
     pub(super) fn read(handle: Option<&'h Text<'_>>, seconds: Option<i64>) -> Result<Self, WireError> {
+        if handle.is_some() && seconds.is_none() {
+            return Err(WireError::missing("VisibilityTimeout"));
+        }
         let (handle, token) = receipts::read(handle)?;
         let seconds = limits::VISIBILITY_TIMEOUT.check(seconds)?;
         let seconds = seconds.ok_or_else(|| WireError::missing("VisibilityTimeout"))?;

@@ -40,6 +40,8 @@ async fn missing_parameters_are_named() {
         ("SendMessage", r#"{"QueueUrl":"orders","MessageBody":""}"#, "MessageBody"),
         ("ReceiveMessage", r#"{"QueueUrl":null}"#, "QueueUrl"),
         ("DeleteMessage", r#"{"QueueUrl":"orders"}"#, "ReceiptHandle"),
+        ("ChangeMessageVisibility", r#"{"QueueUrl":"orders"}"#, "ReceiptHandle"),
+        ("ChangeMessageVisibility", r#"{"QueueUrl":"orders","ReceiptHandle":"x"}"#, "VisibilityTimeout"),
     ] {
         let message = format!("The request must contain the parameter {name}.");
         house.ask(action, body).await.is_error(400, MISSING, "MissingParameter;Sender", &message);
