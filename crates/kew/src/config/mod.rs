@@ -28,7 +28,7 @@ pub use accounts::{
 };
 pub use args::ServeArgs;
 pub use error::ConfigError;
-pub use parse::{Address, StoreChoice, address};
+pub use parse::{Address, KeySource, StoreChoice, address};
 pub use print::lines;
 pub use values::Values;
 
@@ -157,8 +157,8 @@ pub enum Bearer {
 /// Whose tokens are taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BearerSettings {
-    /// The file of the keys that sign them.
-    pub keys: PathBuf,
+    /// Where the keys are that sign them.
+    pub keys: KeySource,
     /// Who issues them.
     pub issuers: Vec<String>,
     /// For whom they are; without any, for the storage service or the account.
@@ -300,7 +300,7 @@ fn bearer(values: &Values) -> Result<Bearer, ConfigError> {
     }
     const WORDS: &[(&str, Word)] = &[("off", Word::Off), ("basic", Word::Basic), ("strict", Word::Strict)];
     let section = "azure";
-    let keys = values.read_if_set(section, "bearer_keys", parse::path)?;
+    let keys = values.read_if_set(section, "bearer_keys", parse::key_source)?;
     let settings = |keys| {
         Ok(BearerSettings {
             keys,

@@ -142,6 +142,34 @@ pub fn base_url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// Where keys are that sign tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KeySource {
+    /// In this file.
+    File(PathBuf),
+    /// Behind this URL.
+    Url(String),
+}
+
+/// A file's path, or a URL whose answers nobody on the way can change.
+pub fn key_source(text: &str) -> Result<KeySource, String> {
+    let allowed = || "a file, an https:// URL, or an http:// URL of a loopback address".to_owned();
+    if let Some(rest) = text.strip_prefix("http://") {
+        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let is_loopback = host == "localhost" || host == "[::1]" || host.parse().is_ok_and(is_loopback);
+        return if is_loopback { Ok(KeySource::Url(text.to_owned())) } else { Err(allowed()) };
+    }
+    if text.starts_with("https://") {
+        return base_url(text).map(|_| KeySource::Url(text.to_owned())).map_err(|_| allowed());
+    }
+    if text.is_empty() || text.contains("://") { Err(allowed()) } else { Ok(KeySource::File(text.into())) }
+}
+
+fn is_loopback(address: std::net::Ipv4Addr) -> bool {
+    address.is_loopback()
+}
+
 /// A text of one line that is not empty.
 pub fn line(text: &str) -> Result<String, String> {
     let is_line =
@@ -182,6 +210,24 @@ mod tests {
         assert_eq!(address("[::1]:1"), Ok(Address::At("[::1]:1".parse().expect("it is one"))));
         for wrong in ["", "127.0.0.1", "127.0.0.1:99999", "9324", "OFF"] {
             assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_come_from_where_nobody_can_change_them_on_the_way() {
+        assert_eq!(key_source("keys.json"), Ok(KeySource::File("keys.json".into())));
+        for url in [
+            "https://login.example/keys",
+            "http://127.0.0.1:8080/k?x=1",
+            "http://[::1]:1/k",
+            "http://localhost/",
+        ] {
+            assert_eq!(key_source(url), Ok(KeySource::Url(url.to_owned())), "{url}");
+        }
+        for wrong in
+            ["", "http://login.example/keys", "http://127.0.0.1.evil.example/", "ftp://h/k", "https://"]
+        {
+            assert!(key_source(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -187,6 +187,60 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
     assert!(with(&second.token(storage)).starts_with("HTTP/1.1 200"), "a broken file changes nothing");
 }
 
+/// Answers every request with what `body` holds, until it is dropped with the test.
+fn serve_keys(body: Arc<std::sync::Mutex<String>>) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut request = [0; 4096];
+            let _read = stream.read(&mut request);
+            let body = body.lock().expect("nobody panics holding it").clone();
+            let length = body.len();
+            let _sent = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn keys_behind_a_url_are_asked_for_again_when_one_is_missing() {
+    let directory = data_directory();
+    certificates(directory.path(), &[]);
+    let (first, second) = (Issuer::new("first"), Issuer::new("second"));
+    let keys = Arc::new(std::sync::Mutex::new("not yet".to_owned()));
+    let address = serve_keys(Arc::clone(&keys));
+    let kew = start(
+        directory.path(),
+        &format!(
+            "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[azure]\nbearer = \"strict\"\n\
+             bearer_keys = \"http://{address}/keys?v=2\"\nbearer_issuers = [\"https://issuer.test/\"]\n"
+        ),
+    );
+    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let is_served = |issuer: &Issuer| {
+        let bearer = format!("Bearer {}", issuer.token("https://storage.azure.com/"));
+        let request = get("/devstoreaccount1?comp=list", &[("Authorization", &bearer)]);
+        let reply = ask(directory.path(), &azure, "localhost", &request).expect("it answers");
+        reply.starts_with("HTTP/1.1 200")
+    };
+    assert!(!is_served(&first), "there are no keys yet");
+    for (issuer, others) in [(&first, &second), (&second, &first)] {
+        *keys.lock().expect("nobody panics holding it") = issuer.key_set();
+        // A token of a key that is missing has it asked for, ten seconds after the last time at the earliest.
+        let begun = Instant::now();
+        while !is_served(issuer) {
+            assert!(begun.elapsed() < Duration::from_secs(25), "{}", kew.errors());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(!is_served(others));
+    }
+}
+
 #[test]
 fn strict_bearer_needs_keys_that_can_be_used_and_issuers() {
     let directory = data_directory();
@@ -200,6 +254,7 @@ fn strict_bearer_needs_keys_that_can_be_used_and_issuers() {
         (format!("bearer_keys = {keys:?}\n"), 2, "needs [azure] bearer_issuers beside it"),
         (format!("bearer_keys = {keys:?}\n{issuers}"), 1, "it holds no key that verifies signatures"),
         (format!("bearer_keys = \"nowhere.json\"\n{issuers}"), 1, "nowhere.json"),
+        (format!("bearer_keys = \"http://login.test/keys\"\n{issuers}"), 2, "an https:// URL"),
     ] {
         std::fs::write(&config, format!("{head}{lines}")).expect("the directory is ours");
         let data = directory.path().join("data");
