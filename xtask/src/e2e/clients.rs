@@ -30,7 +30,8 @@ enum Kit {
     Python(Option<&'static str>),
     Node,
     Rust,
-    Go,
+    /// The Go module in this folder.
+    Go(&'static str),
     Java,
 }
 
@@ -78,7 +79,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["agent.mjs"],
     },
     Client { name: "rust", what: "AWS SDK for Rust", classes: true, kit: Kit::Rust, arguments: &[] },
-    Client { name: "go", what: "AWS SDK for Go, version 2", classes: true, kit: Kit::Go, arguments: &[] },
+    Client {
+        name: "go",
+        what: "AWS SDK for Go, version 2",
+        classes: true,
+        kit: Kit::Go("go"),
+        arguments: &[],
+    },
     Client {
         name: "java",
         what: "AWS SDK for Java, version 2",
@@ -106,6 +113,13 @@ pub const CLIENTS: &[Client] = &[
         classes: false,
         kit: Kit::Node,
         arguments: &["azure_play.mjs"],
+    },
+    Client {
+        name: "azure-go",
+        what: "azqueue, the Azure SDK for Go",
+        classes: false,
+        kit: Kit::Go("go-azure"),
+        arguments: &[],
     },
     Client {
         name: "documents",
@@ -138,7 +152,7 @@ impl Client {
             Kit::Python(requirements) => self.python(requirements),
             Kit::Node => self.node(),
             Kit::Rust => self.rust(),
-            Kit::Go => self.go(),
+            Kit::Go(room) => self.go(room),
             Kit::Java => self.java(),
         }
     }
@@ -184,11 +198,15 @@ impl Client {
         Ok(Command::new(target.join("debug/kew-e2e-rust")))
     }
 
-    fn go(&self) -> Result<Command, Absent> {
+    fn go(&self, room: &str) -> Result<Command, Absent> {
         need("go", &["version"], "Go, version 1.24 or newer")?;
-        let program = absolute(&cache("go/agent"))?;
+        let program = absolute(&cache(&format!("{room}/agent")))?;
         let mut build = Command::new("go");
-        build.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".").current_dir("e2e/go");
+        build
+            .args(["build", "-mod=readonly", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(Path::new("e2e").join(room));
         run(&mut build)?;
         Ok(Command::new(program))
     }
