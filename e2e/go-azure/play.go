@@ -85,7 +85,7 @@ var scenarios = []struct {
 	name string
 	play func()
 }{
-	{"a_message_is_put_got_peeked_and_deleted", func() {
+	{"a_message_lives_from_put_to_delete", func() {
 		client := queue("life")
 		sent := must(client.EnqueueMessage(ctx, "hello <you> & \r\n Grüße 🚀", nil)).Messages[0]
 		same(sent.ExpirationTime.Sub(*sent.InsertionTime), 7*24*time.Hour)
@@ -99,7 +99,7 @@ var scenarios = []struct {
 		clock(11)
 		same(len(receive(client, 10)), 0)
 	}},
-	{"an_update_changes_text_time_and_receipt", func() {
+	{"an_update_makes_its_receipt_the_only_one", func() {
 		client := queue("updates")
 		must(client.EnqueueMessage(ctx, "one", nil))
 		first := receive(client, 5)[0]
