@@ -6,6 +6,7 @@
 
 use crate::{Done, e2e, layers, tools};
 use std::env;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 type Counts = &'static [(&'static str, &'static str)];
@@ -27,7 +28,8 @@ pub fn test() -> Done {
     house()?;
     tests(TEST)?;
     wire_tests_over_the_log()?;
-    e2e::run(&[])
+    e2e::run(&[])?;
+    workers_in_the_real_runtime()
 }
 
 /// The full counts, the clients, then the benches.
@@ -37,6 +39,7 @@ pub fn test_long() -> Done {
     tests(LONG)?;
     wire_tests_over_the_log()?;
     e2e::run(&[])?;
+    workers_in_the_real_runtime()?;
     bench(&[])
 }
 
@@ -89,6 +92,28 @@ fn tests(counts: Counts) -> Done {
 fn wire_tests_over_the_log() -> Done {
     let mut command = cargo(&["test", "--package", "kew-sqs", "--test", "wire", "--no-fail-fast"]);
     step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))
+}
+
+/// Tests that need the runtime's program, which comes with the packages of the vendor's command line.
+fn workers_in_the_real_runtime() -> Done {
+    const PACKAGES: &str = "e2e/cloudflare/node_modules/@cloudflare";
+    let package = match env::consts::ARCH {
+        "aarch64" => "workerd-linux-arm64",
+        _ => "workerd-linux-64",
+    };
+    let program = Path::new(PACKAGES).join(package).join("bin/workerd");
+    let Ok(program) = program.canonicalize() else {
+        println!("\n== Workers: MISSING  {} (npm brings it): these tests are left out", program.display());
+        return Ok(());
+    };
+    for (package, test) in [("kew-push", "push"), ("kew", "serve")] {
+        let arguments = ["test", "--package", package, "--test", test, "--no-fail-fast", "workers"];
+        step(
+            &format!("Workers of {package} in the real runtime"),
+            cargo(&arguments).env("KEW_WORKERD", &program),
+        )?;
+    }
+    Ok(())
 }
 
 fn chosen(name: &str, value: &str) -> String {

@@ -103,6 +103,25 @@ pub(crate) fn check<'a>(
     Ok(Caller { account: account.id, name: &account.name })
 }
 
+/// Tells who asks about Workers. A token has to be shown even where everybody is let in: a page of another program could
+/// not.
+pub(crate) fn check_script<'a>(
+    settings: &'a Settings,
+    account: &str,
+    need: Need,
+    request: &Request,
+) -> Result<Caller<'a>, WireError> {
+    let given = given(request)?.ok_or(Code::Authentication)?;
+    if settings.trust == Trust::Open {
+        return Ok(DEFAULT);
+    }
+    let (found, permissions) = holder(settings, given).ok_or(Code::Authentication)?;
+    if !account.eq_ignore_ascii_case(&found.name) || !permissions.cover(need) {
+        return Err(Code::Authentication.into());
+    }
+    Ok(Caller { account: found.id, name: &found.name })
+}
+
 /// Who publishes through a binding: a Worker that this server runs, for the account it says, or whoever may publish.
 pub(crate) fn check_binding<'a>(settings: &'a Settings, request: &Request) -> Result<Caller<'a>, WireError> {
     if settings.trust == Trust::Open {

@@ -110,6 +110,18 @@ codes! {
     InvalidHeaders 6003 400 "Invalid request headers",
     /// The path leads nowhere.
     NoRoute 7003 404 "Could not route to this path, perhaps your object identifier is invalid?",
+    /// There is no such Worker.
+    ScriptNotFound 10007 404 "workers.api.error.script_not_found",
+    /// A Worker that cannot be run.
+    ScriptInvalid 10021 400 "The Worker cannot be run",
+    /// There is no such secret.
+    SecretNotFound 10056 404 "workers.api.error.secret_not_found",
+    /// There is no such Worker, by the older name of its kind.
+    ServiceNotFound 10090 404 "workers.api.error.service_not_found",
+    /// There is no such version.
+    VersionNotFound 10222 404 "workers.api.error.version_not_found",
+    /// Workers are not run, or not for whoever asks.
+    WorkersRefused 10023 403 "This server runs no Workers: start it with --workers on",
     /// Nobody who may do this asks.
     Authentication 10000 403 "Authentication error",
     /// A consumer without a type.

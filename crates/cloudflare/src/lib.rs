@@ -2,7 +2,8 @@
 //!
 //! [`route`] tells which [`Operation`] a path means, `auth` who asks and what they may, `decode` turns bodies into checked
 //! requests, `ops` holds one file per operation, `encode` what replies look like, [`error`] is where every refusal gets
-//! its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks.
+//! its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks. `scripts` is the
+//! vendor's API for Workers: what uploads code.
 
 mod auth;
 mod binding;
@@ -15,6 +16,7 @@ mod notes;
 mod ops;
 mod receipt;
 pub mod route;
+mod scripts;
 
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ use route::Route;
 pub use auth::{Account, Permissions, Token, Trust};
 pub use error::{Code, WireError};
 pub use route::Operation;
+pub use scripts::{Scripts, is_meant as is_about_workers, refused_here};
 
 /// Changes of one queue that may cross before a request about it gives up.
 const CROSSINGS_MAX: u32 = 16;
@@ -44,6 +47,8 @@ pub struct Settings {
     pub trust: Trust,
     /// What the Workers that this server runs show when they publish.
     pub inner_token: Option<Arc<str>>,
+    /// What runs Workers, if anything does.
+    pub scripts: Scripts,
     /// At most so many messages of a queue are in flight.
     pub in_flight_max: u32,
     /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
@@ -61,6 +66,7 @@ impl Settings {
             region,
             trust: Trust::Open,
             inner_token: None,
+            scripts: Scripts::default(),
             in_flight_max: 120_000,
             failures: Arc::new(|_, _| {}),
         }
@@ -121,6 +127,9 @@ impl Handler for Cloudflare {
     async fn answer(&self, request: Request) -> Reply {
         if !route::is_rest(request.uri.path()) && binding::is_meant(&request) {
             return binding::answer(self, &request).await;
+        }
+        if scripts::is_meant(request.uri.path()) {
+            return scripts::answer(self, &request).await;
         }
         self.perform(&request).await
     }

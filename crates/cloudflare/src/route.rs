@@ -217,7 +217,7 @@ impl<'a> Route<'a> {
 /// More parts than any path has.
 const PARTS_MAX: usize = 12;
 
-fn nowhere(path: &str) -> WireError {
+pub(crate) fn nowhere(path: &str) -> WireError {
     let path: String = if path.is_empty() { "/".to_owned() } else { path.chars().take(500).collect() };
     let text = format!("Could not route to {path}, perhaps your object identifier is invalid?");
     WireError::new(Code::NoRoute).saying(text)

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
 use kew_console::{Board, Console, InFlightLimits, Running};
@@ -10,6 +10,7 @@ use kew_core::Entropy;
 use kew_engine::Options;
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Tls, TlsError, TlsFiles};
 use kew_push::verdict::Ending;
+use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
 use kew_store_log::{Drive, LogError, LogOptions, LogStore};
@@ -23,7 +24,7 @@ use crate::listen::{
 };
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
-use crate::push::Pushes;
+use crate::push::{Pushes, WorkersWanted};
 use crate::{credentials, notices, opening};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
@@ -77,6 +78,9 @@ pub enum StartError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Push consumers or Workers cannot be run.
+    #[error("{0}")]
+    Consumers(String),
     /// The machine refused something else.
     #[error("{doing}: {cause}")]
     Machine {
@@ -116,6 +120,7 @@ impl Server {
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
         let (keys, token_keys) = token_keys(settings, log)?;
         let (sockets, bound) = bind::bind(&settings.server)?;
+        let inner_token = format!("{:032x}", entropy.wide_bits()).into();
         let parts = Parts {
             settings,
             entropy,
@@ -126,6 +131,8 @@ impl Server {
             syncs: Arc::default(),
             board: Arc::default(),
             token_keys: keys,
+            inner_token,
+            workers: Arc::default(),
             log,
         };
         let Sockets { entrances, admin } = sockets;
@@ -145,8 +152,10 @@ impl Server {
         let (kept, running) = parts.open_and_run(doors)?;
         let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
         let engine = Arc::clone(&running.engine);
-        let pushes = Pushes::start(engine, settings, Arc::clone(&parts.entropy), log)
-            .map_err(|cause| StartError::Machine { doing: "starting the push consumers", cause })?;
+        let workers =
+            WorkersWanted { bound: &bound, token: Arc::clone(&parts.inner_token), place: &parts.workers };
+        let pushes = Pushes::start(engine, settings, Arc::clone(&parts.entropy), workers, log)
+            .map_err(StartError::Consumers)?;
         let attempts = Arc::clone(&pushes.attempts);
         parts.board.serving(Running {
             engine: Arc::clone(&running.engine),
@@ -228,6 +237,10 @@ struct Parts<'a> {
     syncs: Arc<Histogram>,
     board: Arc<Board>,
     token_keys: Arc<KeySet>,
+    /// What Workers show when they send.
+    inner_token: Arc<str>,
+    /// The Workers, once they run.
+    workers: Arc<OnceLock<Arc<Workers>>>,
     log: Log,
 }
 
@@ -324,6 +337,11 @@ impl Parts<'_> {
                 Auth::Strict => kew_cloudflare::Trust::Strict,
             },
             in_flight_max: self.settings.limits.in_flight_max,
+            inner_token: Some(Arc::clone(&self.inner_token)),
+            scripts: kew_cloudflare::Scripts {
+                workers: Arc::clone(&self.workers),
+                exposed: self.settings.workers.exposed,
+            },
             failures: Arc::new(failures),
             ..kew_cloudflare::Settings::open(self.settings.sqs.region.as_str().into())
         }

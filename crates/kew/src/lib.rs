@@ -15,3 +15,4 @@ pub mod notices;
 pub mod opening;
 pub mod push;
 pub mod shutdown;
+pub mod workers;

@@ -1,18 +1,21 @@
 //! The thread of push consumers: a runtime of its own, so that no target, however slow, is felt by those who send.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use kew_core::Entropy;
 use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
+use kew_push::workers::Workers;
 use kew_push::{Attempts, Dispatcher, Notice, Settings};
 
+use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
 use crate::log::{Level, Log};
 use crate::machine::SystemClock;
+use crate::workers;
 
 /// Push consumers that are served.
 pub struct Pushes {
@@ -22,23 +25,52 @@ pub struct Pushes {
     thread: JoinHandle<io::Result<()>>,
 }
 
+/// What Workers need of the rest.
+pub struct WorkersWanted<'a> {
+    /// Where they reach their queues.
+    pub bound: &'a Bound,
+    /// What they are let in with there.
+    pub token: Arc<str>,
+    /// Where whoever uploads them finds them.
+    pub place: &'a OnceLock<Arc<Workers>>,
+}
+
 impl Pushes {
     /// Starts the thread.
     pub fn start(
         engine: Arc<Engine>,
         settings: &AllSettings,
         entropy: Arc<dyn Entropy>,
+        workers: WorkersWanted<'_>,
         log: Log,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, String> {
         let stop = Drain::default();
-        let dispatcher = Dispatcher::new(engine, of(settings, entropy, log), None, stop.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|cause| cause.to_string())?;
+        let workers = if settings.workers.run {
+            let WorkersWanted { bound, token, place } = workers;
+            let loading =
+                workers::load(Arc::clone(&engine), settings, bound, (Arc::clone(&entropy), token), log);
+            let loaded = Arc::new(runtime.block_on(loading)?);
+            // The first to be put there stays; there is no other.
+            let _there = place.set(Arc::clone(&loaded));
+            Some(loaded)
+        } else {
+            None
+        };
+        let dispatcher = Dispatcher::new(engine, of(settings, entropy, log), workers.clone(), stop.clone());
         let attempts = Arc::clone(dispatcher.attempts());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let run = move || {
-            runtime.block_on(dispatcher.run());
+            runtime.block_on(async {
+                dispatcher.run().await;
+                if let Some(workers) = workers {
+                    workers.shut_down().await;
+                }
+            });
             Ok(())
         };
-        let thread = std::thread::Builder::new().name("kew-push".into()).spawn(run)?;
+        let thread = std::thread::Builder::new().name("kew-push".into()).spawn(run);
+        let thread = thread.map_err(|cause| cause.to_string())?;
         Ok(Self { attempts, stop, thread })
     }
 

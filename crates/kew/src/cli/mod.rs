@@ -3,6 +3,7 @@
 mod cert;
 mod functions;
 mod health;
+mod launch;
 mod serve;
 mod store;
 
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::{self, BenchArgs};
 use crate::config::ServeArgs;
+use crate::workers::LAUNCH;
 
 /// A durable message-queue server.
 #[derive(Parser, Debug)]
@@ -34,6 +36,9 @@ enum Command {
     Cert(cert::CertArgs),
     /// Say whether a server is ready, by exit code
     Health(health::HealthArgs),
+    /// Become a program that ends with its parent
+    #[command(name = LAUNCH, hide = true)]
+    Launch(launch::LaunchArgs),
     /// Look after the directory of a stopped server
     Store(store::StoreArgs),
 }
@@ -47,6 +52,7 @@ pub fn run() -> ExitCode {
         Command::Functions(functions) => functions::run(functions),
         Command::Cert(cert) => cert::run(&cert),
         Command::Health(health) => health::run(&health),
+        Command::Launch(launch) => launch::run(&launch),
         Command::Store(store) => store::run(&store),
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use kew_engine::ClockKind;
 use kew_http::{Limits, TlsFiles};
+use kew_push::workers::Outbound;
 use kew_store_log::Durability;
 
 use crate::log::Format;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub azure: AzureSettings,
     /// `[push]`.
     pub push: PushSettings,
+    /// `[workers]`, and their flags.
+    pub workers: WorkerSettings,
     /// `[limits]`.
     pub limits: LimitSettings,
     /// `[[accounts]]`.
@@ -167,6 +170,21 @@ pub struct BearerSettings {
     pub skew: Duration,
 }
 
+/// Workers.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// Whether they are run.
+    pub run: bool,
+    /// The runtime's program, where it is named.
+    pub program: Option<PathBuf>,
+    /// Whether other machines may upload them.
+    pub exposed: bool,
+    /// What `fetch` in them may reach.
+    pub outbound: Outbound,
+    /// How long one invocation may take.
+    pub wall_limit: Duration,
+}
+
 /// `[limits]`.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
@@ -223,6 +241,7 @@ impl Settings {
             sqs: sqs(&values)?,
             azure: azure(&values)?,
             push: push(&values)?,
+            workers: workers(&values)?,
             limits: limits(&values)?,
             accounts,
             tls: tls(&values)?,
@@ -320,6 +339,21 @@ fn bearer(values: &Values) -> Result<Bearer, ConfigError> {
             settings => Ok(Bearer::Strict(settings)),
         },
     }
+}
+
+fn workers(values: &Values) -> Result<WorkerSettings, ConfigError> {
+    const RUN: &[(&str, bool)] = &[("on", true), ("off", false)];
+    const OUTBOUND: &[(&str, Outbound)] = &[("public", Outbound::Public), ("all", Outbound::Everything)];
+    let section = table::SERVER;
+    Ok(WorkerSettings {
+        run: values.read(section, "workers", parse::one_of(RUN))?,
+        program: values.read_if_set(section, "workerd", parse::path)?,
+        exposed: values.read(section, "workers_expose", parse::switch)?,
+        outbound: values.read("workers", "outbound", parse::one_of(OUTBOUND))?,
+        wall_limit: values
+            .read("workers", "wall_seconds", parse::count(1, 86_400))
+            .map(|seconds| Duration::from_secs(seconds.into()))?,
+    })
 }
 
 fn limits(values: &Values) -> Result<LimitSettings, ConfigError> {

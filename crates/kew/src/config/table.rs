@@ -81,6 +81,15 @@ pub const SETTINGS: &[Setting] = &[
         "Write the addresses that were bound into this file, as JSON, before serving",
     ),
     server("log", Kind::Text, Some("text")).flag("text|json", "How standard error is written"),
+    server("workers", Kind::Text, Some("off"))
+        .flag("on|off", "Whether Workers are run and may be uploaded, which means running their code"),
+    server("workerd", Kind::Text, None)
+        .flag("PATH", "The program that runs Workers; the one on the path otherwise"),
+    server("workers_expose", Kind::Switch, Some("false")).flag_named(
+        "workers-expose",
+        "",
+        "Let other machines upload Workers too, with a token",
+    ),
     server("hosts", Kind::List, None),
     of("admin", "token", Kind::Text, None).hidden(),
     of("sqs", "region", Kind::Text, Some("us-east-1")),
@@ -100,6 +109,8 @@ pub const SETTINGS: &[Setting] = &[
     of("azure", "queue_deletion_delay_seconds", Kind::Whole, Some("0")),
     of("push", "batches_max", Kind::Whole, Some("256")),
     of("push", "private_addresses", Kind::Switch, None),
+    of("workers", "outbound", Kind::Text, Some("public")),
+    of("workers", "wall_seconds", Kind::Whole, Some("900")),
     of("limits", "body_bytes_max", Kind::Whole, Some("8388608")),
     of("limits", "head_bytes_max", Kind::Whole, Some("65536")),
     of("limits", "headers_max", Kind::Whole, Some("100")),

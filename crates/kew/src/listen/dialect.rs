@@ -130,6 +130,9 @@ impl Door {
 impl Handler for Door {
     async fn answer(&self, request: Request) -> Reply {
         let Some(dialect) = self.dialect(&request) else { return unknown() };
+        if self.serves == Serves::All && kew_cloudflare::is_about_workers(request.uri.path()) {
+            return kew_cloudflare::refused_here();
+        }
         let stopwatch = self.front_ends.durations.start();
         let reply = self.front_ends.answer(dialect, request).await;
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);

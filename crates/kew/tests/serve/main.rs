@@ -12,6 +12,7 @@ mod push;
 mod store;
 mod strict;
 mod tls;
+mod workers;
 
 use program::{Kew, data_directory};
 

@@ -29,6 +29,9 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// The most that is kept of what a child says before it listens.
 const WORDS_MAX: usize = 20;
 
+/// What the names of their directories begin with.
+const PREFIX: &str = "worker-";
+
 /// How children are started.
 #[derive(Clone, Debug)]
 pub struct Runtime {
@@ -87,7 +90,7 @@ impl Child {
         let not_run = |cause| StartError::NotRun { program: runtime.program.display().to_string(), cause };
         std::fs::create_dir_all(&runtime.directory).map_err(not_run)?;
         let directory =
-            tempfile::Builder::new().prefix("worker-").tempdir_in(&runtime.directory).map_err(not_run)?;
+            tempfile::Builder::new().prefix(PREFIX).tempdir_in(&runtime.directory).map_err(not_run)?;
         let names: Vec<&str> = plan.secrets.iter().map(|(name, _)| name.as_str()).collect();
         files::write(directory.path(), plan.script, &names, &plan.surroundings).map_err(not_run)?;
         let mut process = command(runtime)
@@ -161,6 +164,17 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Removes the directories of children of an earlier start that was killed: they died with it.
+pub(super) fn remove_left_behind(runtime: &Runtime) {
+    let Ok(entries) = std::fs::read_dir(&runtime.directory) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            // What cannot be removed is in nobody's way.
+            let _removed = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

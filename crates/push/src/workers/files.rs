@@ -35,6 +35,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) producers: SocketAddr,
     /// What they are let in with.
     pub(super) producer_token: &'a str,
+    /// The name of the account they send for.
+    pub(super) account: &'a str,
     /// What notes in the output begin with.
     pub(super) note_token: &'a str,
     /// What `fetch` may reach.
@@ -135,10 +137,11 @@ fn push_queues(text: &mut String, bindings: &[Binding], surroundings: &Surroundi
         let BindingValue::Queue(queue) = &binding.value else { continue };
         let (service, queue) = (quoted(&queue_service(&binding.name)), quoted(queue));
         let (address, token) = (surroundings.producers, quoted(surroundings.producer_token));
+        let account = quoted(surroundings.account);
         push(
             text,
             format_args!(
-                "    ( name = {service}, external = ( address = \"{address}\",\n        http = ( injectRequestHeaders = [ ( name = \"X-Kew-Queue\", value = {queue} ), ( name = \"X-Kew-Token\", value = {token} ) ] ) ) ),\n"
+                "    ( name = {service}, external = ( address = \"{address}\",\n        http = ( injectRequestHeaders = [ ( name = \"X-Kew-Queue\", value = {queue} ), ( name = \"X-Kew-Token\", value = {token} ), ( name = \"X-Kew-Account\", value = {account} ) ] ) ) ),\n"
             ),
         );
     }
@@ -195,6 +198,7 @@ mod tests {
         Surroundings {
             producers: SocketAddr::from(([127, 0, 0, 1], 9326)),
             producer_token: "inner",
+            account: "0a",
             note_token: "notes",
             outbound: Outbound::Public,
         }
@@ -233,7 +237,7 @@ mod tests {
             r#"( name = "TOKEN", fromEnvironment = "KEW_SECRET_0" ),"#,
             r#"compatibilityFlags = ["nodejs_compat"] ) ),"#,
             r#"( name = "queue:OUT", external = ( address = "127.0.0.1:9326","#,
-            r#"( name = "X-Kew-Queue", value = "my-queue" ), ( name = "X-Kew-Token", value = "inner" )"#,
+            r#"( name = "X-Kew-Queue", value = "my-queue" ), ( name = "X-Kew-Token", value = "inner" ), ( name = "X-Kew-Account", value = "0a" )"#,
             r#"allow = ["public"]"#,
         ] {
             assert!(text.contains(line), "{line}\n{text}");

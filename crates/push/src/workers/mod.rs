@@ -63,10 +63,18 @@ pub struct WorkersSettings {
     pub outbound: Outbound,
     /// How long one invocation may take by the wall clock.
     pub wall_limit: Duration,
+    /// The accounts that have Workers, by the names they send under.
+    pub accounts: Vec<(AccountId, Arc<str>)>,
     /// The region whose queues bindings name.
     pub region: Arc<str>,
     /// Hears what Workers say and what becomes of them; called in passing, so it must not block.
     pub notices: Arc<WorkerNotices>,
+}
+
+impl WorkersSettings {
+    fn account_name(&self, account: AccountId) -> &str {
+        self.accounts.iter().find(|(known, _)| *known == account).map_or("", |(_, name)| name)
+    }
 }
 
 /// Hears of Workers: of which account, which one, what.
@@ -173,12 +181,11 @@ struct RunningWorker {
 }
 
 impl Workers {
-    /// The Workers of these accounts, as they were left; each is started. Called within the runtime they live in.
+    /// The Workers there are, as they were left; each is started. Called within the runtime they live in.
     pub async fn load(
         engine: Arc<Engine>,
         entropy: Arc<dyn Entropy>,
         settings: WorkersSettings,
-        accounts: &[AccountId],
     ) -> Result<Self, EngineError> {
         let shared = Arc::new(Shared {
             engine,
@@ -188,7 +195,8 @@ impl Workers {
             changing: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(0),
         });
-        for account in accounts {
+        child::remove_left_behind(&shared.settings.runtime);
+        for (account, _) in &shared.settings.accounts {
             for (name, record, secrets) in stored::read_all(&shared.engine, *account).await? {
                 shared.restore(*account, name, record, secrets).await?;
             }
@@ -574,6 +582,7 @@ impl Starts for Starter {
         let surroundings = Surroundings {
             producers: settings.producers,
             producer_token: &settings.producer_token,
+            account: settings.account_name(self.account),
             note_token: &note_token,
             outbound: settings.outbound,
         };

@@ -88,11 +88,12 @@ impl Shop {
             producer_token: "inner".into(),
             outbound: Outbound::Public,
             wall_limit,
+            accounts: vec![(ACCOUNT, "00000000000000000000000000000000".into())],
             region: "here".into(),
             notices: Arc::new(move |_, _, notice| hear.lock().push(notice)),
         };
         let entropy = Arc::new(Counting::default());
-        let workers = Workers::load(Arc::clone(&engine), entropy, settings, &[ACCOUNT]).await;
+        let workers = Workers::load(Arc::clone(&engine), entropy, settings).await;
         let workers = Arc::new(workers.expect("the store can be read"));
         let house = House::with(engine, 256, Some(Arc::clone(&workers)));
         Some(Self { house, workers, said, _directory: directory })

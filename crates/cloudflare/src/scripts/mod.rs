@@ -1,0 +1,226 @@
+//! Workers by the vendor's API: what `wrangler deploy`, `wrangler secret` and `wrangler delete` ask for.
+//!
+//! Uploading code is running code. So this part is off unless the server was told otherwise, wants a token even where
+//! everybody is let in, and answers only who is at this machine unless it was told to be exposed. [`call`] reads paths,
+//! [`upload`] what comes as a form, [`shown`] says what replies look like; the work is `kew-push`'s.
+
+mod call;
+mod multipart;
+mod shown;
+mod upload;
+
+use std::sync::{Arc, OnceLock};
+
+use kew_http::{Reply, Request};
+use kew_push::workers::{Description, Then, WorkerError, Workers};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::auth::Caller;
+use crate::decode::object;
+use crate::error::{Code, WireError};
+use crate::{Cloudflare, auth, encode};
+use call::Call;
+
+pub use call::is_meant;
+
+/// The Workers that are run, once they are.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts {
+    /// What runs them; empty until it is there.
+    pub workers: Arc<OnceLock<Arc<Workers>>>,
+    /// Whether other machines may upload too.
+    pub exposed: bool,
+}
+
+/// The reply to a request about Workers on an address that serves every dialect.
+pub fn refused_here() -> Reply {
+    let text = "Workers are uploaded to the address of --cloudflare, not to one that serves every dialect";
+    encode::error(&WireError::new(Code::WorkersRefused).saying(text))
+}
+
+/// Answers a request about Workers.
+pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
+    let (name, answer) = match Call::of(&request.method, request.uri.path()) {
+        Ok((account, call)) => (call.name(), perform(house, request, account, &call).await),
+        Err(error) => ("WorkersUnknown", Err(error)),
+    };
+    answer.unwrap_or_else(|error| house.failed(&error, request)).to(name)
+}
+
+async fn perform(
+    house: &Cloudflare,
+    request: &Request,
+    account: &str,
+    call: &Call<'_>,
+) -> Result<Reply, WireError> {
+    let (workers, caller) = let_in(house, request, account, call)?;
+    let here = (&*workers, caller.account);
+    Ok(match *call {
+        Call::Subdomain => encode::result(&json!({ "subdomain": "kew" })),
+        Call::List => {
+            let all: Vec<Value> = workers.list(caller.account).iter().map(shown::script).collect();
+            let count = all.len();
+            encode::list(all, 1, u32::try_from(count.max(1)).unwrap_or(u32::MAX), count)
+        }
+        Call::Service { name } => match workers.describe(caller.account, name) {
+            Some(found) => encode::result(&shown::service(&found)),
+            None => return Err(Code::ServiceNotFound.into()),
+        },
+        Call::Worker { name } => encode::result(&shown::worker(&described(here, name)?)),
+        Call::Settings { name } => encode::result(&shown::settings(&described(here, name)?)),
+        Call::ScriptSubdomain { name } => {
+            described(here, name)?;
+            encode::result(&json!({ "enabled": false, "previews_enabled": false }))
+        }
+        Call::SetScriptSubdomain { name } => {
+            described(here, name)?;
+            // There is no subdomain to switch: what was asked for is said back, as clients expect.
+            let asked: Subdomain = object(&request.body)?;
+            let previews = asked.previews_enabled.unwrap_or(asked.enabled);
+            encode::result(&json!({ "enabled": asked.enabled, "previews_enabled": previews }))
+        }
+        Call::Upload { name } => upload_and(here, request, name, Then::Deploy).await?,
+        Call::AddVersion { name } => {
+            described(here, name)?;
+            upload_and(here, request, name, Then::Keep).await?
+        }
+        Call::Versions { name } => {
+            let found = described(here, name)?;
+            let items: Vec<Value> = found.versions.iter().rev().map(shown::version).collect();
+            encode::result(&json!({ "items": items }))
+        }
+        Call::Version { name, version } => {
+            let found = described(here, name)?;
+            let version = found.versions.iter().find(|kept| kept.id == version);
+            let version = version.ok_or(Code::VersionNotFound)?;
+            let resources = found.deployed.as_ref().filter(|deployed| deployed.id == version.id);
+            let mut shown = shown::version(version);
+            if resources.is_some() {
+                shown["resources"] = shown::resources(&found);
+            }
+            encode::result(&shown)
+        }
+        Call::Deployments { name } => match workers.describe(caller.account, name) {
+            Some(found) => encode::result(&json!({ "deployments": shown::deployments(&found) })),
+            // A Worker that is about to be deployed for the first time is asked about too.
+            None => encode::result(&json!({ "deployments": [] })),
+        },
+        Call::Deploy { name } => {
+            let asked: Deployment = object(&request.body)?;
+            let [only] = asked.versions.as_slice() else {
+                return Err(unfit("A deployment here is of exactly one version at 100 percent"));
+            };
+            if only.percentage.is_some_and(|share| share < 100.0) {
+                return Err(unfit("A deployment here is of exactly one version at 100 percent"));
+            }
+            workers.deploy(caller.account, name, &only.version_id).await?;
+            let found = described(here, name)?;
+            encode::result(shown::deployments(&found).first().unwrap_or(&Value::Null))
+        }
+        Call::Secrets { name } => {
+            let found = workers.describe(caller.account, name);
+            let secrets = found.map(|found| shown::secrets(&found)).unwrap_or_default();
+            encode::result(&Value::from(secrets))
+        }
+        Call::PutSecret { name } => {
+            let secret: Secret = object(&request.body)?;
+            if secret.kind != "secret_text" {
+                return Err(unfit("A secret here is of the type secret_text"));
+            }
+            workers.put_secret(caller.account, name, &secret.name, Some(secret.text)).await?;
+            encode::result(&json!({ "name": secret.name, "type": "secret_text" }))
+        }
+        Call::DeleteSecret { name, secret } => {
+            workers.put_secret(caller.account, name, secret, None).await?;
+            encode::result(&Value::Null)
+        }
+        Call::Delete { name } => {
+            let id = described(here, name)?.name;
+            workers.delete(caller.account, name).await?;
+            encode::result(&json!({ "id": id }))
+        }
+    })
+}
+
+/// What runs Workers, and who asks; or why not.
+fn let_in<'a>(
+    house: &'a Cloudflare,
+    request: &Request,
+    account: &str,
+    call: &Call<'_>,
+) -> Result<(Arc<Workers>, Caller<'a>), WireError> {
+    let scripts = &house.settings.scripts;
+    let caller = auth::check_script(&house.settings, account, call.need(), request)?;
+    if !scripts.exposed && !request.peer.ip().is_loopback() {
+        return Err(WireError::new(Code::WorkersRefused)
+            .saying("Workers are uploaded from this machine only: start the server with --workers-expose to change that"));
+    }
+    let workers = scripts.workers.get().ok_or(Code::WorkersRefused)?;
+    Ok((Arc::clone(workers), caller))
+}
+
+fn described(
+    (workers, account): (&Workers, kew_core::AccountId),
+    name: &str,
+) -> Result<Description, WireError> {
+    workers.describe(account, name).ok_or_else(|| Code::ScriptNotFound.into())
+}
+
+async fn upload_and(
+    (workers, account): (&Workers, kew_core::AccountId),
+    request: &Request,
+    name: &str,
+    then: Then,
+) -> Result<Reply, WireError> {
+    let began = std::time::Instant::now();
+    let upload::Upload { script, main, secrets } = upload::read(request)?;
+    let version = workers.upload((account, name), script, &main, secrets, then).await?;
+    let found = described((workers, account), name)?;
+    let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(encode::result(&shown::uploaded(&found, &version, took)))
+}
+
+fn unfit(text: &'static str) -> WireError {
+    WireError::new(Code::ScriptInvalid).saying(text)
+}
+
+#[derive(Deserialize)]
+struct Subdomain {
+    enabled: bool,
+    previews_enabled: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Deployment {
+    versions: Vec<DeployedVersion>,
+}
+
+#[derive(Deserialize)]
+struct DeployedVersion {
+    version_id: String,
+    percentage: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    name: String,
+    text: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+impl From<WorkerError> for WireError {
+    fn from(error: WorkerError) -> Self {
+        let code = match error {
+            WorkerError::Engine(error) => return error.into(),
+            WorkerError::NotFound(_) => return Code::ScriptNotFound.into(),
+            WorkerError::VersionNotFound(_) => Code::VersionNotFound,
+            WorkerError::SecretNotFound(_) => Code::SecretNotFound,
+            WorkerError::QueueNotFound(_) => Code::QueueNotFound,
+            WorkerError::Script(_) | WorkerError::NotStarted(_) => Code::ScriptInvalid,
+            WorkerError::ShuttingDown => Code::Overloaded,
+        };
+        Self::new(code).saying(error.to_string())
+    }
+}

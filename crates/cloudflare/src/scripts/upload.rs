@@ -1,0 +1,128 @@
+//! Code as it is uploaded: a form with `metadata` and one part for each module.
+
+use std::time::Duration;
+
+use kew_http::Request;
+use kew_push::workers::{Binding, BindingValue, CPU_LIMIT_MAX, Module, ModuleKind, Script};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::multipart::{self, Part};
+use crate::error::{Code, WireError};
+
+/// What an upload says.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) script: Script,
+    pub(super) main: String,
+    /// Names and texts.
+    pub(super) secrets: Vec<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    main_module: Option<String>,
+    /// The main part of the older format, which has no modules.
+    body_part: Option<String>,
+    #[serde(default)]
+    bindings: Vec<Value>,
+    compatibility_date: Option<String>,
+    #[serde(default)]
+    compatibility_flags: Vec<String>,
+    limits: Option<Limits>,
+}
+
+#[derive(Deserialize)]
+struct Limits {
+    cpu_ms: Option<u64>,
+}
+
+/// The date of a Worker that names none: the oldest there is.
+const OLDEST_DATE: &str = "2021-11-02";
+
+/// Reads an upload.
+pub(super) fn read(request: &Request) -> Result<Upload, WireError> {
+    let content_type = request.header("content-type").unwrap_or_default();
+    let boundary = multipart::boundary(content_type)
+        .ok_or_else(|| unfit("A Worker is uploaded as multipart/form-data"))?;
+    let mut parts = multipart::parts(&request.body, &boundary).map_err(unfit)?;
+    let place = parts.iter().position(|part| part.name == "metadata");
+    let metadata = parts.remove(place.ok_or_else(|| unfit("The form has no part named metadata"))?);
+    let metadata: Metadata = serde_json::from_slice(&metadata.content)
+        .map_err(|error| unfit(format!("The metadata cannot be read: {error}")))?;
+    if metadata.body_part.is_some() {
+        return Err(unfit(
+            "Workers in the service-worker format have no queue handler: export one from an ES module",
+        ));
+    }
+    let main = metadata.main_module.ok_or_else(|| unfit("The metadata names no main_module"))?;
+    let (mut bindings, mut secrets) = (Vec::new(), Vec::new());
+    for given in &metadata.bindings {
+        match binding(given)? {
+            Given::Binding(binding) => bindings.push(binding),
+            Given::Secret(name, text) => secrets.push((name, text)),
+            Given::Kept => {}
+        }
+    }
+    let modules = parts.into_iter().filter_map(|part| module(part).transpose()).collect::<Result<_, _>>()?;
+    let cpu = metadata.limits.and_then(|limits| limits.cpu_ms).map(Duration::from_millis);
+    let script = Script {
+        compatibility_date: metadata.compatibility_date.unwrap_or_else(|| OLDEST_DATE.to_owned()),
+        compatibility_flags: metadata.compatibility_flags,
+        cpu_limit: cpu.map(|limit| limit.clamp(Duration::from_millis(1), CPU_LIMIT_MAX)),
+        bindings,
+        modules,
+    };
+    Ok(Upload { script, main, secrets })
+}
+
+/// A module; none for what only helps to debug.
+fn module(part: Part) -> Result<Option<Module>, WireError> {
+    let kind = match part.content_type.as_str() {
+        "application/javascript+module" | "text/javascript+module" => ModuleKind::Es,
+        "application/javascript" | "text/javascript" => ModuleKind::CommonJs,
+        "text/plain" => ModuleKind::Text,
+        "application/octet-stream" => ModuleKind::Data,
+        "application/wasm" => ModuleKind::Wasm,
+        "application/json" => ModuleKind::Json,
+        "application/source-map" => return Ok(None),
+        other => {
+            let text =
+                format!("Module {:?} is of the type {other:?}, which is none that is run here", part.name);
+            return Err(unfit(text));
+        }
+    };
+    Ok(Some(Module { name: part.name, kind, content: part.content }))
+}
+
+enum Given {
+    Binding(Binding),
+    Secret(String, String),
+    /// A secret of the version before, which stays anyway.
+    Kept,
+}
+
+fn binding(given: &Value) -> Result<Given, WireError> {
+    let text = |key: &str| given.get(key).and_then(Value::as_str).map(str::to_owned);
+    let missing = |key: &str| unfit(format!("A binding lacks its {key}"));
+    let name = text("name").ok_or_else(|| missing("name"))?;
+    let kind = text("type").ok_or_else(|| missing("type"))?;
+    let value = match kind.as_str() {
+        "plain_text" => BindingValue::Text(text("text").ok_or_else(|| missing("text"))?),
+        "json" => BindingValue::Json(given.get("json").ok_or_else(|| missing("json"))?.to_string()),
+        "queue" => BindingValue::Queue(text("queue_name").ok_or_else(|| missing("queue_name"))?),
+        "secret_text" => return Ok(Given::Secret(name, text("text").ok_or_else(|| missing("text"))?)),
+        "inherit" => return Ok(Given::Kept),
+        other => {
+            let text = format!(
+                "Binding {name:?} is of the type {other:?}, which this server does not offer: it has plain_text, json, queue and secret_text"
+            );
+            return Err(unfit(text));
+        }
+    };
+    Ok(Given::Binding(Binding { name, value }))
+}
+
+fn unfit(text: impl Into<std::borrow::Cow<'static, str>>) -> WireError {
+    WireError::new(Code::ScriptInvalid).saying(text)
+}
