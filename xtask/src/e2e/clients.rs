@@ -29,6 +29,8 @@ enum Kit {
     /// Python with the packages of this requirements file, or with none.
     Python(Option<&'static str>),
     Node,
+    /// Node with the packages of Cloudflare, which want a newer one than many machines have: it comes with them.
+    Cloudflare,
     Rust,
     /// The Go module in this folder.
     Go(&'static str),
@@ -122,6 +124,34 @@ pub const CLIENTS: &[Client] = &[
         arguments: &[],
     },
     Client {
+        name: "cloudflare-typescript",
+        what: "cloudflare for TypeScript",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["sdk_play.mjs"],
+    },
+    Client {
+        name: "cloudflare-python",
+        what: "cloudflare for Python, blocking and not",
+        classes: false,
+        kit: Kit::Python(Some("python-cloudflare")),
+        arguments: &["cloudflare_play.py"],
+    },
+    Client {
+        name: "cloudflare-curl",
+        what: "curl as Cloudflare's guides write it",
+        classes: false,
+        kit: Kit::Python(None),
+        arguments: &["cloudflare_curl_play.py"],
+    },
+    Client {
+        name: "wrangler",
+        what: "wrangler, every command for queues",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["wrangler_play.mjs"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,
@@ -150,7 +180,8 @@ impl Client {
     pub fn prepare(&self) -> Result<Command, Absent> {
         match self.kit {
             Kit::Python(requirements) => self.python(requirements),
-            Kit::Node => self.node(),
+            Kit::Node => self.node("javascript", PathBuf::from("node")),
+            Kit::Cloudflare => self.node("cloudflare", newer_node()),
             Kit::Rust => self.rust(),
             Kit::Go(room) => self.go(room),
             Kit::Java => self.java(),
@@ -172,19 +203,20 @@ impl Client {
         Ok(command)
     }
 
-    fn node(&self) -> Result<Command, Absent> {
+    /// The script of a room of Node's, run by this program.
+    fn node(&self, room: &str, program: PathBuf) -> Result<Command, Absent> {
         need("node", &["--version"], "Node.js, version 20 or newer")?;
         need("npm", &["--version"], "npm")?;
-        let room = Path::new("e2e/javascript");
-        let locks = [room.join("package-lock.json")];
-        once("javascript", &locks, Path::new("e2e/javascript/node_modules"), || {
+        let path = Path::new("e2e").join(room);
+        let locks = [path.join("package-lock.json")];
+        once(room, &locks, &path.join("node_modules"), || {
             let mut install = Command::new("npm");
-            install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(room);
+            install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&path);
             run(&mut install)
         })?;
-        let mut command = Command::new("node");
+        let mut command = Command::new(program);
         for script in self.arguments {
-            command.arg(absolute(&room.join(script))?);
+            command.arg(absolute(&path.join(script))?);
         }
         Ok(command)
     }
@@ -226,6 +258,17 @@ impl Client {
         command.args(["-XX:TieredStopAtLevel=1", "-cp", &path.join(":")]).args(self.arguments);
         Ok(command)
     }
+}
+
+/// The machine's Node where wrangler accepts it (22.12), else the one that is installed beside it.
+fn newer_node() -> PathBuf {
+    let said = Command::new("node").arg("--version").stdin(Stdio::null()).output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let mut parts = said.trim().trim_start_matches('v').split('.').map_while(|part| part.parse::<u32>().ok());
+    let is_new_enough = (parts.next(), parts.next()) >= (Some(22), Some(12));
+    let cpu = if env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
+    let packed = PathBuf::from(format!("e2e/cloudflare/node_modules/node-linux-{cpu}/bin/node"));
+    if is_new_enough { PathBuf::from("node") } else { std::path::absolute(&packed).unwrap_or(packed) }
 }
 
 fn cache(name: &str) -> PathBuf {

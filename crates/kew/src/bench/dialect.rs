@@ -32,6 +32,10 @@ pub(super) trait Dialect {
     fn batch_max(&self) -> u32;
     /// The request that makes a queue, or finds it.
     fn create(&self, queue: &Queue) -> Vec<u8>;
+    /// What the reply to that tells, and the request that completes the queue, where there is one.
+    fn created(&self, _: &Queue, _: &Reply<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
     /// The request that deletes it.
     fn remove(&self, queue: &Queue) -> Vec<u8>;
     /// The request that sends these messages, one or up to ten.

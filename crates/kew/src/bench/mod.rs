@@ -7,6 +7,7 @@
 
 mod azure;
 mod client;
+mod cloudflare;
 mod dialect;
 mod figures;
 mod floor;

@@ -40,10 +40,10 @@ pub struct BenchArgs {
     /// How SQS requests are written
     #[arg(long, value_enum, default_value_t = Protocol::Json)]
     pub protocol: Protocol,
-    /// Signs requests with this key: an SQS access key's id, an Azure account's name
+    /// Signs requests with this key: an SQS access key's id, an Azure account's name, a Cloudflare account's id
     #[arg(long, requires = "secret")]
     pub access_key: Option<String>,
-    /// The key's secret; Azure's in Base64
+    /// The key's secret; Azure's in Base64, Cloudflare's is an API token
     #[arg(long)]
     pub secret: Option<String>,
     /// The region requests are signed for
@@ -86,7 +86,7 @@ impl BenchArgs {
                 self.scenario,
                 ScenarioName::Batch | ScenarioName::Fifo | ScenarioName::Longpoll | ScenarioName::Push
             ),
-            DialectName::Cloudflare => self.scenario != ScenarioName::Push,
+            DialectName::Cloudflare => matches!(self.scenario, ScenarioName::Fifo | ScenarioName::Longpoll),
         };
         if unspoken {
             return Err(format!("{:?} has no {:?} scenario", self.dialect, self.scenario));

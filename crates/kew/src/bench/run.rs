@@ -12,6 +12,7 @@ use tokio::task::LocalSet;
 use super::Fault;
 use super::azure::Azure;
 use super::client::Connection;
+use super::cloudflare::Cloudflare;
 use super::dialect::{Dialect, Queue, check_status};
 use super::figures::Figures;
 use super::floor::Floor;
@@ -70,8 +71,7 @@ async fn against(
         return run(&round, process, progress).await;
     }
     let idle = idle_queues(&round);
-    ask_all(&round, std::iter::once(&round.queue).chain(&idle), |dialect, queue| dialect.create(queue))
-        .await?;
+    make(&round, std::iter::once(&round.queue).chain(&idle)).await?;
     if args.scenario == ScenarioName::Backlog {
         each(&round, PREPARERS.min(args.connections), fill).await?;
         round.stored_before.set(round.tally.borrow().acknowledged);
@@ -88,8 +88,7 @@ async fn against(
             round.tally.borrow().faults()
         }
     };
-    ask_all(&round, std::iter::once(&round.queue).chain(&idle), |dialect, queue| dialect.remove(queue))
-        .await?;
+    remove(&round, std::iter::once(&round.queue).chain(&idle)).await?;
     Ok(figures)
 }
 
@@ -126,7 +125,12 @@ fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Result<Rc<dyn Dia
             let key = args.secret.as_deref().map(|secret| STANDARD.decode(secret)).transpose()?;
             Rc::new(Azure { host: address.to_owned(), account, key, now })
         }
-        DialectName::Cloudflare => return Err("only the push scenario speaks it".into()),
+        DialectName::Cloudflare => Rc::new(Cloudflare {
+            host: address.to_owned(),
+            account: args.access_key.clone().unwrap_or_else(|| "0".repeat(32)),
+            token: args.secret.clone(),
+            ids: RefCell::default(),
+        }),
     })
 }
 
@@ -136,15 +140,22 @@ fn idle_queues(round: &Round) -> Vec<Queue> {
     (0..count).map(|place| Queue { name: name(place), ..round.queue.clone() }).collect()
 }
 
-/// The same request for each of some queues.
-async fn ask_all<'q>(
-    round: &Round,
-    queues: impl Iterator<Item = &'q Queue>,
-    request: impl Fn(&dyn Dialect, &Queue) -> Vec<u8>,
-) -> Result<(), Fault> {
+async fn make<'q>(round: &Round, queues: impl Iterator<Item = &'q Queue>) -> Result<(), Fault> {
     let mut connection = Connection::open(&round.address).await?;
     for queue in queues {
-        check_status(&connection.ask(&request(&*round.dialect, queue)).await?)?;
+        let reply = connection.ask(&round.dialect.create(queue)).await?;
+        check_status(&reply)?;
+        if let Some(completion) = round.dialect.created(queue, &reply)? {
+            check_status(&connection.ask(&completion).await?)?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove<'q>(round: &Round, queues: impl Iterator<Item = &'q Queue>) -> Result<(), Fault> {
+    let mut connection = Connection::open(&round.address).await?;
+    for queue in queues {
+        check_status(&connection.ask(&round.dialect.remove(queue)).await?)?;
     }
     Ok(())
 }
