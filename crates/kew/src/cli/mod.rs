@@ -6,6 +6,7 @@ mod health;
 mod launch;
 mod serve;
 mod store;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Command {
     Launch(launch::LaunchArgs),
     /// Look after the directory of a stopped server
     Store(store::StoreArgs),
+    /// Bring Workers to a running server
+    Workers(workers::WorkersArgs),
 }
 
 /// Runs the command that was given.
@@ -54,5 +57,6 @@ pub fn run() -> ExitCode {
         Command::Health(health) => health::run(&health),
         Command::Launch(launch) => launch::run(&launch),
         Command::Store(store) => store::run(&store),
+        Command::Workers(workers) => workers::run(&workers),
     }
 }
