@@ -3,6 +3,7 @@
 mod admin;
 mod also;
 mod config;
+mod dev;
 mod dialects;
 mod fail_stop;
 mod long_poll;
