@@ -7,6 +7,7 @@
 
 mod auth;
 mod binding;
+mod consumers;
 mod decode;
 mod documents;
 mod encode;
@@ -26,6 +27,7 @@ use kew_engine::{Engine, EngineError, QueueName};
 use kew_http::{Handler, Refusal, Reply, Request, RequestId};
 
 use auth::Caller;
+use consumers::Consumers;
 use route::Route;
 
 pub use auth::{Account, Permissions, Token, Trust};
@@ -77,12 +79,13 @@ impl Settings {
 pub struct Cloudflare {
     engine: Arc<Engine>,
     settings: Settings,
+    consumers: Consumers,
 }
 
 impl Cloudflare {
     /// A front-end over `engine`.
     pub fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        Self { engine, settings }
+        Self { engine, settings, consumers: Consumers::default() }
     }
 
     async fn perform(&self, request: &Request) -> Reply {
@@ -95,6 +98,7 @@ impl Cloudflare {
                 let cx = Context {
                     engine: &self.engine,
                     settings: &self.settings,
+                    consumers: &self.consumers,
                     caller,
                     route: &route,
                     request,
@@ -144,6 +148,7 @@ impl Handler for Cloudflare {
 struct Context<'a> {
     engine: &'a Engine,
     settings: &'a Settings,
+    consumers: &'a Consumers,
     caller: Caller<'a>,
     route: &'a Route<'a>,
     request: &'a Request,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use kew_core::command::{Ack, Release};
 use kew_core::{LeaseToken, Queue, ReceiptRule, RuleError};
 use kew_http::Reply;
-use kew_push::document;
 use serde_json::{Map, Value, json};
 
 use crate::decode::settle::AckBody;
@@ -50,7 +49,10 @@ async fn retry(
     leases: &[(Cow<'_, str>, Option<u32>)],
     warnings: &mut Warnings,
 ) -> Result<usize, WireError> {
-    let default = document::consumer(queue).map(|consumer| consumer.retry_delay).unwrap_or_default();
+    if leases.is_empty() {
+        return Ok(0);
+    }
+    let default = cx.consumers.of(queue).map(|consumer| consumer.retry_delay).unwrap_or_default();
     let delay = |seconds: Option<u32>| seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()));
     let (ids, entries): (Vec<&str>, Vec<(LeaseToken, Duration)>) = leases
         .iter()

@@ -2,9 +2,9 @@
 
 use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
-use kew_core::{LeaseTerms, Queue, Return};
+use kew_core::{LeaseTerms, Return};
 use kew_http::Reply;
-use kew_push::{Consumer, Delivery, Pull, document};
+use kew_push::Delivery;
 
 use crate::decode::settle::PullBody;
 use crate::encode::metrics::Metrics;
@@ -14,7 +14,8 @@ use crate::{Context, encode, limits, receipt};
 pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
     let body = PullBody::read(&cx.request.body)?;
     let queue = cx.queue()?;
-    let (consumer, pull) = puller(&queue).ok_or(Code::PullNotEnabled)?;
+    let consumer = cx.consumers.of(&queue).ok_or(Code::PullNotEnabled)?;
+    let Delivery::Pull(pull) = &consumer.delivery else { return Err(Code::PullNotEnabled.into()) };
     if queue.policy.paused {
         return Err(Code::DeliveryPaused.into());
     }
@@ -53,13 +54,4 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
     }
     body.extend_from_slice(b"]}");
     Ok(encode::closed(body))
-}
-
-/// The queue's consumer, if it is one that pulls.
-fn puller(queue: &Queue) -> Option<(Consumer, Pull)> {
-    let consumer = document::consumer(queue)?;
-    match consumer.delivery {
-        Delivery::Pull(pull) => Some((consumer, pull)),
-        Delivery::Push(_) => None,
-    }
 }

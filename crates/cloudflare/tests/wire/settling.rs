@@ -89,7 +89,6 @@ async fn a_lease_that_ends_by_itself_is_followed_by_the_retry_delay() {
     assert_eq!(only(house.pull(&queue, json!({})).await)["attempts"], 2);
 }
 
-// [seed] The queue's delivery delay plays no part in retries.
 #[tokio::test]
 async fn a_retry_does_not_wait_for_the_delivery_delay() {
     let house = House::open().await;
