@@ -1,8 +1,8 @@
 # Thin on purpose: what each target consists of is written in xtask/src/steps.rs.
 
-.PHONY: check test test-long e2e bench
+.PHONY: check test test-slow test-long e2e bench
 
-check test test-long: cargo
+check test test-slow test-long: cargo
 	@cargo xtask $@
 
 # make e2e ARGS="boto3 go" runs these clients only.

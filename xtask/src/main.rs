@@ -16,6 +16,7 @@ const USAGE: &str = "\
 cargo xtask check         format, lints, layers, tests with 200 model histories
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
+cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask bench [ARGS]  the bench program, built for release";
@@ -40,6 +41,7 @@ fn run(arguments: &[&str]) -> Done {
         ["check"] => steps::check(),
         ["layers"] => steps::layers(),
         ["test"] => steps::test(),
+        ["test-slow"] => steps::test_slow(),
         ["test-long"] => steps::test_long(),
         ["e2e", clients @ ..] => e2e::run(clients),
         ["bench", rest @ ..] => steps::bench(rest),

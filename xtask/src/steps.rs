@@ -43,6 +43,28 @@ pub fn test_long() -> Done {
     bench(&[])
 }
 
+/// What takes ten minutes because it is about ten minutes, and the trigger host with the vendor's emulator.
+pub fn test_slow() -> Done {
+    const EMULATOR: &str = "azurite@3.37.0";
+    let room = "e2e/.cache/emulator";
+    let mut install = Command::new("npm");
+    install.args([
+        "install",
+        "--prefix",
+        room,
+        "--no-save",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        EMULATOR,
+    ]);
+    step("the emulator", &mut install)?;
+    let program = env::current_dir().map_err(|error| format!("where are we? {error}"))?;
+    let program = program.join(room).join("node_modules/.bin/azurite-queue");
+    let mut command = cargo(&["test", "--package", "kew", "--test", "functions", "--", "--ignored"]);
+    step("slow tests", command.env("KEW_AZURITE", program))
+}
+
 /// Compares the manifests with the table of layers.
 pub fn layers() -> Done {
     let output = cargo(&["metadata", "--format-version", "1", "--no-deps"])

@@ -1,7 +1,7 @@
 //! `/api/v1/clock`: the virtual clock, moved by tests, followed by programs that live by it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kew_core::Timestamp;
 use kew_engine::{ClockState, Engine};
@@ -16,8 +16,10 @@ use crate::followers::Followers;
 const ADVANCE_MAX_MS: u64 = 3_653 * 86_400_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// At most so many stops in one jump: one that is longer goes on without stopping.
-const STOPS_MAX: u32 = 20_000;
+/// A jump that has taken so long in real time stops for nothing that happens here any more,
+const OWN_STOPS_WITHIN: Duration = Duration::from_secs(5);
+/// and after this for nothing at all.
+const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// Bytes of a follower's name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -74,21 +76,23 @@ async fn apply(running: &Running, followers: &Followers, asked: &Asked) -> Resul
     Ok(state)
 }
 
-/// A jump, with a stop at each instant at which a follower has something due.
+/// A jump, with a stop at each instant at which a follower has something due. While there are followers, also at each
+/// at which something happens here, so that they meet it then and not at the end of the jump.
 async fn advance(running: &Running, followers: &Followers, by: Duration) -> Result<ClockState, String> {
     let mut left = by;
-    let mut stops = 0;
+    let begun = Instant::now();
     // Whoever is at work finishes first, and says what is due next.
     followers.tell().await;
     loop {
         let now = running.engine.clock_state().now;
-        let due = followers.first_due().filter(|_| stops < STOPS_MAX);
+        let took = begun.elapsed();
+        let own = || if took < OWN_STOPS_WITHIN { running.engine.next_turn() } else { Timestamp::NEVER };
+        let due = followers.first_due(own).filter(|_| took < STOPS_WITHIN);
         // Something that stays due moves on by the least there is.
         let to_due = due.map(|due| due.since(now).max(Duration::from_millis(1)));
         let length = to_due.map_or(left, |to_due| to_due.min(left));
         let state = step(running, Step::Advance(length)).await?;
         left = left.saturating_sub(length);
-        stops += 1;
         followers.tell().await;
         if left.is_zero() {
             return Ok(state);

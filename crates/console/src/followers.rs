@@ -81,11 +81,14 @@ impl Followers {
         self.moving.lock().await
     }
 
-    /// The first instant at which one of them has something due.
-    pub(crate) fn first_due(&self) -> Option<Timestamp> {
-        let mut book = self.book.lock();
-        book.forget_gone();
-        book.followers.values().filter_map(|follower| follower.due).min()
+    /// The first instant at which one of them has something due, or `own` if that is earlier; none without followers.
+    pub(crate) fn first_due(&self, own: impl FnOnce() -> Timestamp) -> Option<Timestamp> {
+        let due: Vec<Timestamp> = {
+            let mut book = self.book.lock();
+            book.forget_gone();
+            book.followers.values().map(|follower| follower.due.unwrap_or(Timestamp::NEVER)).collect()
+        };
+        due.into_iter().min().map(|due| due.min(own()))
     }
 
     /// Tells that the clock has changed, and waits until everybody has done what was due by then.
@@ -162,7 +165,8 @@ mod tests {
     async fn a_change_is_told_at_once_and_waited_for_until_it_was_heard() {
         let followers = Arc::new(Followers::default());
         let first = followers.hear("a", 0, Some(Timestamp(5))).await.expect("there is room");
-        assert_eq!(followers.first_due(), Some(Timestamp(5)));
+        assert_eq!(followers.first_due(|| Timestamp::NEVER), Some(Timestamp(5)));
+        assert_eq!(followers.first_due(|| Timestamp(4)), Some(Timestamp(4)));
         let telling = tokio::spawn({
             let followers = Arc::clone(&followers);
             async move { followers.tell().await }
@@ -175,7 +179,7 @@ mod tests {
             async move { followers.hear("a", second, Some(Timestamp(9))).await }
         });
         telling.await.expect("it ends");
-        assert_eq!(followers.first_due(), Some(Timestamp(9)));
+        assert_eq!(followers.first_due(|| Timestamp::NEVER), Some(Timestamp(9)));
         held.abort();
     }
 
@@ -183,10 +187,14 @@ mod tests {
     async fn a_follower_that_went_away_is_not_waited_for() {
         let followers = Followers::default();
         drop(followers.sit("a", 1, Some(Timestamp(5))));
-        assert_eq!(followers.first_due(), Some(Timestamp(5)), "it may have broken off to ask another");
+        assert_eq!(
+            followers.first_due(|| Timestamp::NEVER),
+            Some(Timestamp(5)),
+            "it may have broken off to ask another"
+        );
         let begun = Instant::now();
         followers.tell().await;
         assert!(begun.elapsed() < BACK_WITHIN, "its silence is not waited for");
-        assert_eq!(followers.first_due(), None);
+        assert_eq!(followers.first_due(|| Timestamp::NEVER), None);
     }
 }

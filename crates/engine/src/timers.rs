@@ -87,7 +87,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn next_turn(&self) -> Timestamp {
+    /// The next instant at which something happens by itself; [`Timestamp::NEVER`] when nothing does.
+    pub fn next_turn(&self) -> Timestamp {
         self.next_instant(&self.pass())
     }
 

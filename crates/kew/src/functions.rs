@@ -1,16 +1,30 @@
-//! The queue-trigger host as this program runs it: alone, or beside the server.
+//! The queue-trigger host as this program runs it: alone, or beside the server on a thread of its own.
 
 use std::ffi::OsString;
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kew_core::Timestamp;
+use kew_engine::ClockKind;
 use kew_functions::{HostClock, HostError, HostOptions, Project, ProjectError};
 
+use tokio::sync::oneshot;
+
+use crate::bind::Bound;
+use crate::config::Settings;
+use crate::credentials;
+use crate::listen::Dialect;
 use crate::log::{Level, Log};
 use crate::machine::{SystemClock, SystemEntropy};
+
+/// How long runs may take to end when nobody says.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The words that make this program guard a handler: hidden from the help, since only the host says them.
 const GUARD: [&str; 3] = ["functions", "guard", "--"];
@@ -74,4 +88,93 @@ fn launcher() -> Vec<OsString> {
     let program = if own.exists() { Some(own.to_owned()) } else { std::env::current_exe().ok() };
     let program = program.map_or_else(|| OsString::from("kew"), std::path::PathBuf::into_os_string);
     std::iter::once(program).chain(GUARD.map(OsString::from)).collect()
+}
+
+/// A host beside the server.
+pub struct Beside {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Beside {
+    /// Runs the project in `root` against the server that is bound here.
+    pub fn start(root: &Path, settings: &Settings, bound: &Bound, log: Log) -> Result<Self, String> {
+        let storage = storage(settings, bound);
+        let project = read(root, storage.as_deref()).map_err(|error| error.to_string())?;
+        let entropy =
+            SystemEntropy::new().map_err(|error| format!("cannot ask for random numbers: {error}"))?;
+        let entropy = Arc::new(entropy);
+        let clock = (settings.server.clock == ClockKind::Virtual).then(|| admin(settings, bound)).flatten();
+        let token = settings.admin_token.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot start the functions host: {error}"))?;
+        let (stop, stopped) = oneshot::channel();
+        let run = async move {
+            let clock = match clock {
+                Some(address) => {
+                    let token = token.as_ref().map(|token| token.0.as_str());
+                    kew_functions::follow(&address, token, &*entropy)
+                        .await
+                        .map_err(|error| error.to_string())?
+                }
+                None => HostClock::system(Arc::new(SystemClock)),
+            };
+            let manner = Manner { clock, entropy, log, drain_within: DRAIN_WITHIN, waits: true };
+            let lines = project.lines();
+            let ready = || {
+                for line in &lines {
+                    log.tell(Level::Info, &format!("function {line}"), &[]);
+                }
+            };
+            let stop = async {
+                // Gone, it tells the same.
+                let _told = stopped.await;
+            };
+            host(project, manner, ready, stop).await.map_err(|error| error.to_string())
+        };
+        let thread = std::thread::Builder::new().name("functions".to_owned()).spawn(move || {
+            if let Err(error) = runtime.block_on(run) {
+                log.tell(
+                    Level::Error,
+                    &format!("the functions host has ended, the server goes on: {error}"),
+                    &[],
+                );
+            }
+        });
+        let thread = thread.map_err(|error| format!("cannot start the functions host: {error}"))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Lets runs end. The server must still be there.
+    pub fn stop(self) {
+        // It may have ended by itself.
+        let _told = self.stop.send(());
+        let _ended = self.thread.join();
+    }
+}
+
+/// The connection string of this server, which takes the place of the development account's.
+fn storage(settings: &Settings, bound: &Bound) -> Option<String> {
+    let own = bound.dialects.iter().find(|(dialect, _)| *dialect == Dialect::Azure);
+    let own = own.map(|(_, address)| (*address, settings.tls.azure.is_some()));
+    let (address, secure) =
+        own.or_else(|| bound.also.first().map(|address| (*address, settings.tls.also.is_some())))?;
+    let account = credentials::azure(settings).into_iter().next()?;
+    let (name, key) = (&account.name, STANDARD.encode(account.keys.first()?));
+    let base = base(address, secure);
+    Some(format!("AccountName={name};AccountKey={key};QueueEndpoint={base}/{name}"))
+}
+
+fn admin(settings: &Settings, bound: &Bound) -> Option<String> {
+    bound.admin.map(|address| base(address, settings.tls.admin.is_some()))
+}
+
+/// A server that is bound to all addresses is reached on this machine.
+fn base(mut address: SocketAddr, secure: bool) -> String {
+    if address.ip().is_unspecified() {
+        let own =
+            if address.is_ipv4() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { IpAddr::V6(Ipv6Addr::LOCALHOST) };
+        address.set_ip(own);
+    }
+    format!("{}://{address}", if secure { "https" } else { "http" })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::Timestamp;
@@ -15,6 +16,8 @@ pub(crate) struct Dial {
     state: Mutex<State>,
     /// Told when an alarm is set before all others, and when nobody is busy any more.
     changed: Notify,
+    /// Polls that a server holds and may answer at any instant.
+    held: AtomicU32,
 }
 
 struct State {
@@ -47,7 +50,7 @@ impl Dial {
     pub(super) fn new(shown: Timestamp, frozen: bool) -> Arc<Self> {
         let state =
             State { shown, read_at: Instant::now(), frozen, alarms: BTreeMap::new(), set: 0, busy: 0 };
-        Arc::new(Self { state: Mutex::new(state), changed: Notify::new() })
+        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), held: AtomicU32::new(0) })
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -91,6 +94,16 @@ impl Dial {
         }
     }
 
+    /// Counts as a poll that a server holds until it is dropped.
+    pub(super) fn hold(self: &Arc<Self>) -> Held {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        Held(Arc::clone(self))
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > 0
+    }
+
     /// Counts as work until it is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.state.lock().busy += 1;
@@ -122,6 +135,16 @@ impl Dial {
 impl fmt::Debug for Dial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Dial")
+    }
+}
+
+/// A poll that a server holds.
+#[derive(Debug)]
+pub(crate) struct Held(Arc<Dial>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

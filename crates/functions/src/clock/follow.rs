@@ -18,6 +18,9 @@ use super::{HostClock, Kind};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How long the server is left alone after it did not answer.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The answer to a poll that was held leaves the server before the news of the instant it belongs to, and is here by
+/// then.
+const HELD_ANSWER_WITHIN: Duration = Duration::from_millis(10);
 /// What is due is done by then, or goes on while time does.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -120,6 +123,9 @@ impl Follower {
             match self.hear(&dial).await {
                 Some(shown) => {
                     dial.set(Timestamp(shown.now_ms), shown.frozen);
+                    if self.change != shown.change && dial.holds() {
+                        tokio::time::sleep(HELD_ANSWER_WITHIN).await;
+                    }
                     self.change = shown.change;
                 }
                 // A server that is started again goes on from where it was.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use kew_core::{Clock, Timestamp};
 use tokio::sync::oneshot;
 
-use dial::{Busy, Dial};
+use dial::{Busy, Dial, Held};
 use follow::Source;
 
 pub use follow::{FollowError, follow};
@@ -51,6 +51,14 @@ impl HostClock {
             && let Some(shown) = source.read().await
         {
             dial.set(Timestamp(shown.now_ms), shown.frozen);
+        }
+    }
+
+    /// Says that a server holds a poll and may answer it at any instant.
+    pub(crate) fn hold(&self) -> Option<Held> {
+        match &self.0 {
+            Kind::System(_) => None,
+            Kind::Followed(dial, _) => Some(dial.hold()),
         }
     }
 

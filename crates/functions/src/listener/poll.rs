@@ -18,6 +18,9 @@ use crate::stop::Stopped;
 pub(super) const LEASE: Duration = Duration::from_secs(600);
 /// How long a server that can is asked to hold a request.
 const WAIT: Duration = Duration::from_secs(20);
+/// A message that comes again by a held poll is run so much later: about when a host that pauses between polls would
+/// have found it, and never sooner after its first start than the lease is long.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// A server that does not answer is asked again after real time, growing up to this.
 const NO_ANSWER_MAX: Duration = Duration::from_secs(10);
 
@@ -71,14 +74,16 @@ impl Listener {
             let doing = due.take().unwrap_or_else(|| self.shared.clock.busy());
             let Some(received) = self.receive(doing, &mut due, stopped).await else { return Ok(()) };
             let pause = match received {
-                Ok(Received { messages, .. }) if !messages.is_empty() => {
+                Ok(Received { messages, held, .. }) if !messages.is_empty() => {
                     self.recovered();
                     self.found = true;
                     self.shared.clock.catch_up().await;
                     for message in messages {
                         let (shared, function) = (Arc::clone(&self.shared), Arc::clone(&self.function));
                         let renewal = Renewal::begin(&shared.clock);
-                        running.spawn(work::work(shared, function, message, renewal));
+                        let is_again = held && message.dequeue_count > 1;
+                        let pause = is_again.then(|| shared.clock.sleep(AGAIN_AFTER));
+                        running.spawn(work::work(shared, function, message, renewal, pause));
                     }
                     drop(due.take());
                     while running.len() > self.shared.settings.new_batch_threshold {
@@ -152,8 +157,13 @@ impl Listener {
             return Some(receive.await);
         }
         drop(due.take());
+        let held = shared.clock.hold();
         tokio::select! {
-            received = receive => Some(received),
+            received = receive => {
+                *due = Some(shared.clock.busy());
+                drop(held);
+                Some(received)
+            }
             () = stopped.wait() => None,
         }
     }

@@ -12,7 +12,7 @@ use kew_http::RequestId;
 use tokio::sync::oneshot;
 
 use super::lease::{Lease, Renewal};
-use crate::clock::HostClock;
+use crate::clock::{HostClock, Sleep};
 use crate::handler::Handler;
 use crate::log::Log;
 use crate::project::{Encoding, Function, QueueSettings};
@@ -49,18 +49,19 @@ impl Shared {
     }
 }
 
-/// Works on a message that was just received.
+/// Works on a message that was just received, after a pause if there is one.
 pub(super) async fn work(
     shared: Arc<Shared>,
     function: Arc<Function>,
     message: QueueMessage,
     renewal: Renewal,
+    pause: Option<Sleep>,
 ) {
-    let worker = Worker {
-        shared: &shared,
-        function: &function,
-        lease: Lease::new(&shared, &function.trigger, &message),
-    };
+    let lease = Lease::new(&shared, &function.trigger, &message);
+    let worker = Worker { shared: &shared, function: &function, lease };
+    if let Some(pause) = pause {
+        pause.await;
+    }
     worker.work(renewal).await;
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Queues {
 /// What Get Messages brought.
 pub(crate) struct Received {
     pub(crate) messages: Vec<QueueMessage>,
+    /// Whether the server may have held the request until there were some.
+    pub(crate) held: bool,
     /// Whether the server held the request to the end of the wait: there is no need to pause before the next.
     pub(crate) waited: bool,
 }
@@ -69,7 +71,7 @@ impl Queues {
             let told = format!("the answer is not one of a queue service: {told}");
             QueueError::new(OPERATION, queue, &id, Fault::Refused { status: answer.status.as_u16(), told })
         })?;
-        Ok(Received { waited: read::has_waited(&answer), messages })
+        Ok(Received { held: wait.is_some(), waited: read::has_waited(&answer), messages })
     }
 
     /// Puts a message into a queue, which is made if it is not there.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::assemble::{Server, StartError};
 use crate::config::{self, ConfigError, ServeArgs, Settings};
+use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::shutdown::Signals;
@@ -30,6 +31,13 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
 
 fn serve(settings: &Settings) -> ExitCode {
     let log = Log::new(settings.server.log);
+    // A project that cannot run is told before anything is opened.
+    if let Some(root) = &settings.server.functions
+        && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))
+    {
+        let _told = writeln!(io::stderr().lock(), "error: --functions: {error}");
+        return ExitCode::from(EXIT_WRONG);
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(log, &format!("cannot start: {error}")),
@@ -49,6 +57,15 @@ fn serve(settings: &Settings) -> ExitCode {
         let line = format!("cannot write the ports file {}: {error}", path.display());
         return failed(log, &stopped.err().map_or(line.clone(), |also| format!("{line}; {also}")));
     }
+    let beside =
+        settings.server.functions.as_ref().map(|root| Beside::start(root, settings, &server.bound, log));
+    let beside = match beside.transpose() {
+        Ok(beside) => beside,
+        Err(error) => {
+            let stopped = server.stop();
+            return failed(log, &stopped.err().map_or(error.clone(), |also| format!("{error}; {also}")));
+        }
+    };
     // Nobody has to read it: a closed standard output is no reason not to serve.
     let _greeted = io::stdout().lock().write_all(greeting::lines(&server, settings).as_bytes());
     let ended = server.ended();
@@ -69,6 +86,10 @@ fn serve(settings: &Settings) -> ExitCode {
         runtime.block_on(signals.next());
         std::process::exit(EXIT_AT_ONCE);
     });
+    if let Some(beside) = beside {
+        // While the server is there: what has been run must be deleted.
+        beside.stop();
+    }
     match server.stop() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(log, &error),

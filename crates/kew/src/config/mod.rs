@@ -81,6 +81,8 @@ pub struct ServerSettings {
     pub durability: Durability,
     /// Where the bound addresses are written.
     pub ports_file: Option<PathBuf>,
+    /// The project whose functions run beside the server.
+    pub functions: Option<PathBuf>,
     /// How standard error is written.
     pub log: Format,
     /// Further host names that clients may use.
@@ -269,6 +271,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         clock: values.read(section, "clock", parse::one_of(CLOCK))?,
         durability: values.read(section, "durability", parse::one_of(DURABILITY))?,
         ports_file: values.read_if_set(section, "ports_file", parse::path)?,
+        functions: values.read_if_set(section, "functions", parse::path)?,
         log: values.read(section, "log", parse::one_of(LOG))?,
         hosts: values.read_list(section, "hosts", parse::host)?,
     })

@@ -80,6 +80,8 @@ pub const SETTINGS: &[Setting] = &[
         "FILE",
         "Write the addresses that were bound into this file, as JSON, before serving",
     ),
+    server("functions", Kind::Text, None)
+        .flag("DIR", "Also run the queue-triggered functions of this project (see `kew functions start`)"),
     server("log", Kind::Text, Some("text")).flag("text|json", "How standard error is written"),
     server("workers", Kind::Text, Some("off"))
         .flag("on|off", "Whether Workers are run and may be uploaded, which means running their code"),

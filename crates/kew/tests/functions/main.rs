@@ -4,13 +4,16 @@
 //! The handler's process is this test program again (`handler.rs`). It hands each call on to the test.
 
 mod bad_days;
+mod beside;
 mod desk;
+mod emulator;
 mod handler;
 mod messages;
 mod outputs;
 #[path = "../serve/program.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod program;
+mod real_time;
 mod recorder;
 mod rig;
 mod shared_work;

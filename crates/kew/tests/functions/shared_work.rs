@@ -7,10 +7,13 @@ use crate::desk::Call;
 use crate::handler;
 use crate::rig::Rig;
 
-// Scenario 11.
 #[test]
 fn sixteen_begin_and_sixteen_more_when_eight_are_left() {
-    let rig = Rig::new("", "orders");
+    sixteen_and_eight(&Rig::new("", "orders"));
+}
+
+// Scenario 11.
+pub fn sixteen_and_eight(rig: &Rig) {
     for number in 0..100 {
         rig.put("orders", &number.to_string());
     }
