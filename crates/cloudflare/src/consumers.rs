@@ -10,11 +10,14 @@ use kew_push::{Consumer, document};
 /// Queues remembered at once; beyond that all are forgotten, and read again as they are asked for.
 const QUEUES_MAX: usize = 10_000;
 
+/// A queue's version, and the consumer it has.
+type Read = (u64, Option<Arc<Consumer>>);
+
 /// What was read.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
-    /// Guards the consumers, each with the version of its queue; held for one look.
-    known: Mutex<HashMap<QueueId, (u64, Option<Arc<Consumer>>)>>,
+    /// Guards the consumers, each with its queue's version; held for one look.
+    known: Mutex<HashMap<QueueId, Read>>,
 }
 
 impl Consumers {
