@@ -1,19 +1,13 @@
-//! Pop receipts: the bytes of a lease token in Base64.
+//! Pop receipts, and what Azure says of one that never was any.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use kew_core::LeaseToken;
 
 use crate::error::WireError;
 
-/// Its text.
-pub(crate) fn text(token: LeaseToken) -> String {
-    STANDARD.encode(token.to_bytes())
-}
+pub(crate) use kew_http::receipt::text;
 
 /// The token in a receipt.
 pub(crate) fn read(text: &str) -> Result<LeaseToken, WireError> {
-    let bytes = STANDARD.decode(text).ok();
-    let token = bytes.and_then(|bytes| LeaseToken::from_bytes(&bytes));
+    let token = kew_http::receipt::read(text);
     token.ok_or_else(|| WireError::bad_parameter("popreceipt", text, "Invalid pop receipt format."))
 }

@@ -4,20 +4,12 @@
 //! so that whoever only looked at a message cannot pass for its consumer.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kew_core::LeaseToken;
 
+pub(crate) use kew_http::receipt::{read as read_lease_id, text as lease_id};
+
 const REFERENCE: &str = "ref.";
-
-/// A lease id.
-pub(crate) fn lease_id(token: LeaseToken) -> String {
-    STANDARD.encode(token.to_bytes())
-}
-
-/// The token in a lease id, if it ever was one.
-pub(crate) fn read_lease_id(text: &str) -> Option<LeaseToken> {
-    LeaseToken::from_bytes(&STANDARD.decode(text).ok()?)
-}
 
 /// A reference.
 pub(crate) fn reference(token: LeaseToken) -> String {

@@ -23,6 +23,7 @@ mod names;
 pub mod percent;
 mod pulse;
 mod ration;
+pub mod receipt;
 mod refusal;
 mod reply;
 mod request;

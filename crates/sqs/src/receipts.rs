@@ -1,9 +1,9 @@
 //! Receipt handles: which ones an action accepts, and what SQS says of each that does not do.
 
 use kew_core::{LeaseToken, Queue, ReceiptRule, RuleError};
+use kew_http::receipt;
 
 use crate::decode::Text;
-use crate::encode;
 use crate::error::WireError;
 
 /// Which receipts of a message may still be used.
@@ -16,7 +16,7 @@ pub(crate) fn rule(queue: &Queue) -> ReceiptRule {
 pub(crate) fn read<'h>(handle: Option<&'h Text<'_>>) -> Result<(&'h str, LeaseToken), WireError> {
     let handle: Option<&str> = handle.map(|handle| &**handle).filter(|handle| !handle.is_empty());
     let handle = handle.ok_or_else(|| WireError::missing("ReceiptHandle"))?;
-    let token = encode::read_receipt(handle).ok_or_else(|| WireError::bad_receipt(handle))?;
+    let token = receipt::read(handle).ok_or_else(|| WireError::bad_receipt(handle))?;
     Ok((handle, token))
 }
 

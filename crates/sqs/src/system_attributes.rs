@@ -6,8 +6,8 @@ use kew_core::outcome::Leased;
 use kew_core::{MoveReason, Queue, Sequence};
 
 use crate::annotations::Annotations;
+use crate::decode::{Names, within};
 use crate::error::{Code, WireError};
-use crate::message_attributes::{Names, within};
 use crate::names::Arn;
 
 /// One of them.

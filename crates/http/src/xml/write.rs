@@ -12,6 +12,11 @@ impl Writer {
         Self { xml: prolog.as_bytes().to_vec() }
     }
 
+    /// Goes on behind what is there.
+    pub fn behind(xml: Vec<u8>) -> Self {
+        Self { xml }
+    }
+
     /// Begins an element.
     pub fn open(&mut self, name: &str) {
         self.open_with(name, &[]);
@@ -40,6 +45,13 @@ impl Writer {
     pub fn element(&mut self, name: &str, text: &str) {
         self.open(name);
         push_text(&mut self.xml, text);
+        self.close(name);
+    }
+
+    /// An element that holds a text in which nothing needs an escape.
+    pub fn plain(&mut self, name: &str, text: &[u8]) {
+        self.open(name);
+        self.xml.extend_from_slice(text);
         self.close(name);
     }
 

@@ -5,6 +5,7 @@
 
 mod blob;
 mod bounded;
+mod names;
 mod pairs;
 pub(crate) mod query;
 mod text;
@@ -16,6 +17,7 @@ use crate::error::{Code, WireError};
 
 pub(crate) use blob::Blob;
 pub(crate) use bounded::Bounded;
+pub(crate) use names::{Names, within};
 pub(crate) use pairs::Pairs;
 pub(crate) use text::Text;
 

@@ -1,6 +1,5 @@
 //! Replies: each result into one buffer in the request's protocol, the headers SQS sends, and errors likewise.
 
-mod receipt;
 mod writer;
 
 use bytes::Bytes;
@@ -9,7 +8,6 @@ use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode, xml};
 use crate::error::{Code, WireError};
 use crate::route::{Call, Protocol};
 
-pub(crate) use receipt::{read_receipt, receipt};
 pub(crate) use writer::{JsonWriter, KEY_VALUE, NAME_VALUE, Name, Shape, Writer, XmlWriter};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/x-amz-json-1.0");

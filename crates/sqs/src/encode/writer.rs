@@ -198,47 +198,27 @@ impl Writer for JsonWriter {
 }
 
 /// Writes XML elements, one after the other.
-pub(crate) struct XmlWriter(Vec<u8>);
+pub(crate) struct XmlWriter(xml::Writer);
 
 impl XmlWriter {
     /// Goes on behind what is there.
     pub(crate) fn behind(xml: Vec<u8>) -> Self {
-        Self(xml)
+        Self(xml::Writer::behind(xml))
     }
 
     /// All of it.
     pub(crate) fn finish(self) -> Vec<u8> {
-        self.0
-    }
-
-    fn open(&mut self, name: &str) {
-        self.0.push(b'<');
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.push(b'>');
-    }
-
-    fn close(&mut self, name: &str) {
-        self.0.extend_from_slice(b"</");
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.push(b'>');
-    }
-
-    fn element(&mut self, name: &str, text: &str) {
-        self.open(name);
-        xml::push_text(&mut self.0, text);
-        self.close(name);
+        self.0.finish()
     }
 }
 
 impl Writer for XmlWriter {
     fn text(&mut self, name: &'static str, text: &str) {
-        self.element(name, text);
+        self.0.element(name, text);
     }
 
     fn plain(&mut self, name: &'static str, text: &[u8]) {
-        self.open(name);
-        self.0.extend_from_slice(text);
-        self.close(name);
+        self.0.plain(name, text);
     }
 
     fn number(&mut self, name: &'static str, number: u64) {
@@ -251,7 +231,7 @@ impl Writer for XmlWriter {
 
     fn texts<T: AsRef<str>>(&mut self, name: Name, texts: impl IntoIterator<Item = T>) {
         for text in texts {
-            self.element(name.xml, text.as_ref());
+            self.0.element(name.xml, text.as_ref());
         }
     }
 
@@ -262,9 +242,9 @@ impl Writer for XmlWriter {
         mut each: impl FnMut(&mut Self, T),
     ) {
         for item in items {
-            self.open(name.xml);
+            self.0.open(name.xml);
             each(self, item);
-            self.close(name.xml);
+            self.0.close(name.xml);
         }
     }
 
@@ -275,10 +255,10 @@ impl Writer for XmlWriter {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) {
         for (key, value) in pairs {
-            self.open(name.xml);
-            self.element(words.key, key.as_ref());
-            self.element(words.value, value.as_ref());
-            self.close(name.xml);
+            self.0.open(name.xml);
+            self.0.element(words.key, key.as_ref());
+            self.0.element(words.value, value.as_ref());
+            self.0.close(name.xml);
         }
     }
 
@@ -290,12 +270,12 @@ impl Writer for XmlWriter {
         mut each: impl FnMut(&mut Self, T),
     ) {
         for (key, item) in items {
-            self.open(name.xml);
-            self.element(words.key, key.as_ref());
-            self.open(words.value);
+            self.0.open(name.xml);
+            self.0.element(words.key, key.as_ref());
+            self.0.open(words.value);
             each(self, item);
-            self.close(words.value);
-            self.close(name.xml);
+            self.0.close(words.value);
+            self.0.close(name.xml);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::decode::{Blob, Text};
 use crate::error::{Code, WireError};
 
 pub(crate) use encoded::{Attribute, Attributes, Encoded, Value};
-pub(crate) use filter::{Filter, Names, within};
+pub(crate) use filter::Filter;
 pub(crate) use rules::TRACE_HEADER_BYTES;
 
 /// Attributes of one message.

@@ -8,10 +8,9 @@ use serde::Deserialize;
 
 use crate::Context;
 use crate::attributes::{self, Asked, Attribute, Change, Draft, Occasion, Setting};
-use crate::decode::{Pairs, Text};
+use crate::decode::{Names, Pairs, Text, within};
 use crate::encode::{NAME_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
-use crate::message_attributes::{Names, within};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

@@ -4,11 +4,10 @@ use kew_http::Reply;
 use serde::Deserialize;
 
 use crate::attributes::{self, Change};
-use crate::decode::{Pairs, Text};
+use crate::decode::{Names, Pairs, Text, within};
 use crate::documents::{self, Tags};
 use crate::encode::{KEY_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
-use crate::message_attributes::{Names, within};
 use crate::{Context, tags};
 
 #[derive(Deserialize)]

@@ -8,17 +8,17 @@ use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, Queue, Return};
-use kew_http::{Reply, hex};
+use kew_http::{Reply, hex, receipt};
 use serde::Deserialize;
 
 use crate::annotations::{self, Annotations};
-use crate::decode::Text;
+use crate::decode::{Names, Text};
 use crate::encode::{NAME_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
-use crate::message_attributes::{Attribute, Filter, Names, Value};
+use crate::message_attributes::{Attribute, Filter, Value};
 use crate::shown::Shown;
 use crate::system_attributes::Wanted;
-use crate::{Context, draft, encode, limits};
+use crate::{Context, draft, limits};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -98,7 +98,7 @@ impl Shape for Received<'_> {
             let annotations = annotations::read(content);
             let shown = Shown::of(content, annotations.as_ref());
             out.plain("MessageId", &hex::uuid(leased.message.id.0));
-            out.plain("ReceiptHandle", &encode::receipt(leased.token));
+            out.plain("ReceiptHandle", &receipt::bytes(leased.token));
             out.plain("MD5OfBody", &hex::hash(&shown.hash));
             out.text("Body", &shown.body);
             if self.wanted != Wanted::default() {

@@ -1,4 +1,4 @@
-//! Receipt handles: the 41 bytes of a lease token in Base64.
+//! Receipts: the 41 bytes of a lease token in Base64, the same text in every dialect.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,21 +7,26 @@ use kew_core::LeaseToken;
 /// 41 bytes in Base64, padding included.
 const LENGTH: usize = LeaseToken::LENGTH.div_ceil(3) * 4;
 
-/// A receipt handle's text.
-pub(crate) fn receipt(token: LeaseToken) -> [u8; LENGTH] {
+/// A token's text, as bytes that need no escape.
+pub fn bytes(token: LeaseToken) -> [u8; LENGTH] {
     let mut text = [b'='; LENGTH];
     STANDARD.encode_slice(token.to_bytes(), &mut text).expect("the buffer is as long as the text");
     text
 }
 
-/// The token in a receipt handle, unless it never was one.
-pub(crate) fn read_receipt(handle: &str) -> Option<LeaseToken> {
-    if handle.len() != LENGTH {
+/// A token's text.
+pub fn text(token: LeaseToken) -> String {
+    STANDARD.encode(token.to_bytes())
+}
+
+/// The token in a text, unless it never was one.
+pub fn read(text: &str) -> Option<LeaseToken> {
+    if text.len() != LENGTH {
         return None;
     }
     // A whole group longer than the token: the decoder wants room for what it cannot know to be padding.
     let mut bytes = [0; LeaseToken::LENGTH + 1];
-    let length = STANDARD.decode_slice(handle, &mut bytes).ok()?;
+    let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
     LeaseToken::from_bytes(bytes.get(..length)?)
 }
 
@@ -34,15 +39,16 @@ mod tests {
     fn a_receipt_reads_back_as_its_token() {
         let token =
             LeaseToken { queue: QueueId(1), sequence: Sequence(u64::MAX), nonce: 3, mac: u128::MAX - 7 };
-        let handle = String::from_utf8(receipt(token).to_vec()).expect("it is text");
+        let handle = text(token);
+        assert_eq!(handle.as_bytes(), bytes(token));
         assert_eq!(handle.len(), 56);
-        assert_eq!(read_receipt(&handle), Some(token));
+        assert_eq!(read(&handle), Some(token));
     }
 
     #[test]
     fn garbage_is_no_receipt() {
         for garbage in ["", "garbage", &"A".repeat(56), &"=".repeat(56), &"é".repeat(28)] {
-            assert_eq!(read_receipt(garbage), None, "{garbage}");
+            assert_eq!(read(garbage), None, "{garbage}");
         }
     }
 }
