@@ -3,10 +3,12 @@
 import asyncio
 import inspect
 import os
+import re
 import sys
 import traceback
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import boto3
 from azure.core.exceptions import (
@@ -392,6 +394,16 @@ async def one_queue_is_served_by_azure_and_sqs(family):
         assert "Messages" not in sqs.receive_message(QueueUrl=url)
 
 
+async def the_page_s_program_runs_as_it_is(family):
+    if family is not FAMILIES[0]:
+        return
+    page = Path("docs/dialects/azure.md").read_text()
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    exec(program.replace("127.0.0.1:10001", os.environ["KEW_AZURE"].removeprefix("http://")), {})
+    with QueueClient.from_connection_string(CONNECTION, "orders") as client:
+        assert client.get_queue_properties().approximate_message_count == 0
+
+
 SCENARIOS = (
     a_message_lives_its_life,
     texts_come_back_as_they_were_sent,
@@ -407,6 +419,7 @@ SCENARIOS = (
     stored_policies_let_those_in_who_carry_their_name,
     signatures_open_what_they_name,
     one_queue_is_served_by_azure_and_sqs,
+    the_page_s_program_runs_as_it_is,
 )
 
 for scenario in SCENARIOS:

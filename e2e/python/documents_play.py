@@ -16,6 +16,8 @@ ADDRESS = os.environ["KEW_ENDPOINT"].removeprefix("http://")
 DEFAULT = "127.0.0.1:9324"
 CLOUDFLARE = os.environ["KEW_CLOUDFLARE"].removeprefix("http://")
 CLOUDFLARE_DEFAULT = "127.0.0.1:9326"
+AZURE = os.environ["KEW_AZURE"].removeprefix("http://")
+AZURE_DEFAULT = "127.0.0.1:10001"
 TRANSCRIPT = Path("docs/transcript-sqs.md")
 
 
@@ -25,7 +27,7 @@ def blocks(path, kind):
 
 
 def here(text):
-    return text.replace(DEFAULT, ADDRESS).replace(CLOUDFLARE_DEFAULT, CLOUDFLARE)
+    return text.replace(DEFAULT, ADDRESS).replace(CLOUDFLARE_DEFAULT, CLOUDFLARE).replace(AZURE_DEFAULT, AZURE)
 
 
 def plain(text):
@@ -59,6 +61,17 @@ def the_readme_s_cloudflare_commands_publish_pull_and_acknowledge():
     for shown in ('"type":"http_pull"', '"backlog_count":1', '"ackCount":1'):
         assert shown in output, output
     assert '"success":false' not in output, output
+
+
+def the_readme_s_azure_commands_put_get_and_delete():
+    output = shell(here(readme_commands(AZURE_DEFAULT)).splitlines())
+    assert "<DequeueCount>1</DequeueCount><MessageText>hello</MessageText>" in output, output
+    assert "<Error>" not in output, output
+    left = subprocess.run(
+        ["curl", "-sS", f"http://{AZURE}/devstoreaccount1/letters?comp=metadata", "-D", "-"],
+        stdout=subprocess.PIPE, text=True, timeout=60,
+    )
+    assert "x-ms-approximate-messages-count: 0" in left.stdout, left.stdout
 
 
 def readme_commands(address):
@@ -113,6 +126,7 @@ def the_example_of_a_webhook_handles_what_its_readme_sends():
 
 for scenario in (
     the_readme_s_commands_print_what_the_transcript_shows,
+    the_readme_s_azure_commands_put_get_and_delete,
     the_readme_s_cloudflare_commands_publish_pull_and_acknowledge,
     the_readme_s_program_runs_as_it_is,
     the_greeting_s_commands_work_as_printed,

@@ -28,6 +28,11 @@ pub struct Client {
 enum Kit {
     /// Python with the packages of this requirements file, or with none.
     Python(Option<&'static str>),
+    /// Python without packages, and a program that is too large for the cache: it plays where somebody installed it.
+    PythonBeside {
+        program: &'static str,
+        what: &'static str,
+    },
     Node,
     /// Node with the packages of Cloudflare, which want a newer one than many machines have: it comes with them.
     Cloudflare,
@@ -152,6 +157,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["wrangler_play.mjs"],
     },
     Client {
+        name: "azure-cli",
+        what: "the Azure command line",
+        classes: false,
+        kit: Kit::PythonBeside { program: "az", what: "the Azure command line, azure-cli 2.91 or newer" },
+        arguments: &["az_play.py"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,
@@ -182,6 +194,10 @@ impl Client {
             Kit::Python(requirements) => self.python(requirements),
             Kit::Node => self.node("javascript", PathBuf::from("node")),
             Kit::Cloudflare => self.node("cloudflare", newer_node()),
+            Kit::PythonBeside { program, what } => {
+                need(program, &["--version"], what)?;
+                self.python(None)
+            }
             Kit::Rust => self.rust(),
             Kit::Go(room) => self.go(room),
             Kit::Java => self.java(),
