@@ -68,7 +68,7 @@ def the_readme_s_azure_commands_put_get_and_delete():
     assert "<DequeueCount>1</DequeueCount><MessageText>hello</MessageText>" in output, output
     assert "<Error>" not in output, output
     left = subprocess.run(
-        ["curl", "-sS", f"http://{AZURE}/devstoreaccount1/letters?comp=metadata", "-D", "-"],
+        ["curl", "-sS", f"http://{AZURE}/devstoreaccount1/postcards?comp=metadata", "-D", "-"],
         stdout=subprocess.PIPE, text=True, timeout=60,
     )
     assert "x-ms-approximate-messages-count: 0" in left.stdout, left.stdout
