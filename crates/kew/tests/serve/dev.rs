@@ -39,7 +39,8 @@ fn dev(folder: &Path, kew: &Kew) -> Output {
     command.current_dir(folder).output().expect("it was built")
 }
 
-fn deployed(folder: &Path, kew: &Kew) -> String {
+/// What it says of a deployment that works.
+pub fn deployed(folder: &Path, kew: &Kew) -> String {
     let output = dev(folder, kew);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");

@@ -13,6 +13,7 @@ mod push;
 mod store;
 mod strict;
 mod tls;
+mod worker_kills;
 mod workers;
 
 use program::{Kew, data_directory};

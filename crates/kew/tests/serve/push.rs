@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use super::program::{self, Kew, data_directory};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How often servers are killed under load; the long runs ask for more.
 const KILLS: &str = "KEW_KILLS";
 const KILLS_USUALLY: u32 = 4;
 
 /// A webhook on threads of its own.
 #[derive(Clone)]
-struct Hook {
-    url: String,
+pub struct Hook {
+    pub url: String,
     /// The attempts of each message that was delivered, in order, by its text.
     delivered: Arc<Mutex<BTreeMap<String, Vec<u64>>>>,
     /// Whether batches are refused.
@@ -29,7 +29,7 @@ struct Hook {
 }
 
 impl Hook {
-    fn open() -> Self {
+    pub fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
         let hook = Self { url, delivered: Arc::default(), refuses: Arc::default(), holds: Arc::default() };
@@ -78,11 +78,11 @@ impl Hook {
         }
     }
 
-    fn delivered(&self) -> BTreeMap<String, Vec<u64>> {
+    pub fn delivered(&self) -> BTreeMap<String, Vec<u64>> {
         self.delivered.lock().expect("nobody panics").clone()
     }
 
-    fn until(&self, what: &str, is_so: impl Fn(&BTreeMap<String, Vec<u64>>) -> bool) {
+    pub fn until(&self, what: &str, is_so: impl Fn(&BTreeMap<String, Vec<u64>>) -> bool) {
         let begun = Instant::now();
         while !is_so(&self.delivered()) {
             assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", self.delivered());
@@ -91,12 +91,17 @@ impl Hook {
     }
 }
 
-fn cloudflare(kew: &Kew) -> String {
+/// How many kills this run asks for.
+pub fn kills() -> u32 {
+    std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS_USUALLY)
+}
+
+pub fn cloudflare(kew: &Kew) -> String {
     kew.ports["cloudflare"].as_str().expect("it is served").to_owned()
 }
 
 /// One call of the Cloudflare API; its result.
-fn call(address: &str, method: &str, path: &str, body: &Value) -> Value {
+pub fn call(address: &str, method: &str, path: &str, body: &Value) -> Value {
     let path = format!("/client/v4/accounts/0/queues{path}");
     let token = [("Authorization", "Bearer any")];
     let text = if body.is_null() { String::new() } else { body.to_string() };
@@ -107,7 +112,7 @@ fn call(address: &str, method: &str, path: &str, body: &Value) -> Value {
 }
 
 /// A queue whose consumer is this webhook.
-fn queue(address: &str, name: &str, hook: &Hook, settings: &Value) -> String {
+pub fn queue(address: &str, name: &str, hook: &Hook, settings: &Value) -> String {
     let made = call(address, "POST", "", &json!({ "queue_name": name }));
     let id = made["queue_id"].as_str().expect("it has an id").to_owned();
     let consumer = json!({ "type": "http_push", "url": hook.url, "settings": settings });
@@ -115,7 +120,7 @@ fn queue(address: &str, name: &str, hook: &Hook, settings: &Value) -> String {
     id
 }
 
-fn send(address: &str, queue: &str, texts: &[String]) {
+pub fn send(address: &str, queue: &str, texts: &[String]) {
     let messages: Vec<Value> =
         texts.iter().map(|text| json!({ "body": text, "content_type": "text" })).collect();
     call(address, "POST", &format!("/{queue}/messages/batch"), &json!({ "messages": messages }));
@@ -127,7 +132,7 @@ fn backlog(address: &str, queue: &str) -> u64 {
         .expect("it is a number")
 }
 
-fn until_empty(address: &str, queue: &str) {
+pub fn until_empty(address: &str, queue: &str) {
     let begun = Instant::now();
     while backlog(address, queue) > 0 {
         assert!(begun.elapsed() < PATIENCE, "it does not become empty");
@@ -185,14 +190,13 @@ fn a_batch_under_way_finishes_before_the_server_ends() {
 
 #[test]
 fn kills_under_load_lose_nothing_and_bring_nothing_back_that_was_settled() {
-    let kills = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS_USUALLY);
     let (directory, hook) = (data_directory(), Hook::open());
     let mut kew = Kew::start(directory.path());
     let settings = json!({ "batch_size": 10, "max_wait_time_ms": 0, "max_retries": 100 });
     let queue = queue(&cloudflare(&kew), "orders", &hook, &settings);
     let mut sent = Vec::new();
     let mut settled: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for round in 0..kills {
+    for round in 0..kills() {
         let address = cloudflare(&kew);
         let before: Vec<String> = (0..20).map(|number| format!("settled-{round}-{number}")).collect();
         send(&address, &queue, &before);
