@@ -6,7 +6,6 @@
 
 use crate::{Done, e2e, layers, tools};
 use std::env;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 type Counts = &'static [(&'static str, &'static str)];
@@ -118,14 +117,10 @@ fn wire_tests_over_the_log() -> Done {
 
 /// Tests that need the runtime's program, which comes with the packages of the vendor's command line.
 fn workers_in_the_real_runtime() -> Done {
-    const PACKAGES: &str = "e2e/cloudflare/node_modules/@cloudflare";
-    let package = match env::consts::ARCH {
-        "aarch64" => "workerd-linux-arm64",
-        _ => "workerd-linux-64",
-    };
-    let program = Path::new(PACKAGES).join(package).join("bin/workerd");
-    let Ok(program) = program.canonicalize() else {
-        println!("\n== Workers: MISSING  {} (npm brings it): these tests are left out", program.display());
+    let Some(program) = e2e::workerd() else {
+        println!(
+            "\n== Workers: MISSING  the program workerd (npm brings it): tests in the real runtime are left out"
+        );
         return Ok(());
     };
     for (package, test) in [("kew-push", "push"), ("kew", "serve")] {

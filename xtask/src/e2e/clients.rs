@@ -164,6 +164,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["az_play.py"],
     },
     Client {
+        name: "wrangler-deploy",
+        what: "wrangler, deploying Workers that run",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["deploy_play.mjs"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,
@@ -285,6 +292,13 @@ fn newer_node() -> PathBuf {
     let cpu = if env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
     let packed = PathBuf::from(format!("e2e/cloudflare/node_modules/node-linux-{cpu}/bin/node"));
     if is_new_enough { PathBuf::from("node") } else { std::path::absolute(&packed).unwrap_or(packed) }
+}
+
+/// The runtime of Workers, which comes with the packages of wrangler, once they are installed.
+pub fn workerd() -> Option<PathBuf> {
+    let package = if env::consts::ARCH == "aarch64" { "workerd-linux-arm64" } else { "workerd-linux-64" };
+    let program = Path::new("e2e/cloudflare/node_modules/@cloudflare").join(package).join("bin/workerd");
+    program.canonicalize().ok()
 }
 
 fn cache(name: &str) -> PathBuf {

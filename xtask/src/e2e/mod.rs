@@ -13,6 +13,7 @@ mod server;
 
 use crate::Done;
 use agent::Agent;
+pub use clients::workerd;
 use clients::{Absent, CLIENTS, Client};
 use play::Stage;
 use scenario::Chapter;

@@ -165,7 +165,11 @@ fn spawn(
             .open(directory.join(name))
             .map_err(|error| format!("{name}: {error}"))
     };
-    Command::new(program)
+    let mut command = Command::new(program);
+    if let Some(workerd) = super::workerd() {
+        command.env("KEW_WORKERD", workerd);
+    }
+    command
         .arg("serve")
         .arg("--store")
         .arg(directory.join("data"))

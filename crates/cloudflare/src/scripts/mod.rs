@@ -174,7 +174,8 @@ async fn upload_and(
     then: Then,
 ) -> Result<Reply, WireError> {
     let began = std::time::Instant::now();
-    let upload::Upload { script, main, secrets } = upload::read(request)?;
+    let upload::Upload { script, main, secrets } =
+        upload::read(request, workers.describe(account, name).as_ref())?;
     let version = workers.upload((account, name), script, &main, secrets, then).await?;
     let found = described((workers, account), name)?;
     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

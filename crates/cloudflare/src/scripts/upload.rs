@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kew_http::Request;
-use kew_push::workers::{Binding, BindingValue, CPU_LIMIT_MAX, Module, ModuleKind, Script};
+use kew_push::workers::{Binding, BindingValue, CPU_LIMIT_MAX, Description, Module, ModuleKind, Script};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ struct Limits {
 /// The date of a Worker that names none: the oldest there is.
 const OLDEST_DATE: &str = "2021-11-02";
 
-/// Reads an upload.
-pub(super) fn read(request: &Request) -> Result<Upload, WireError> {
+/// Reads an upload; `before` is the Worker as it is.
+pub(super) fn read(request: &Request, before: Option<&Description>) -> Result<Upload, WireError> {
     let content_type = request.header("content-type").unwrap_or_default();
     let boundary = multipart::boundary(content_type)
         .ok_or_else(|| unfit("A Worker is uploaded as multipart/form-data"))?;
@@ -61,7 +61,7 @@ pub(super) fn read(request: &Request) -> Result<Upload, WireError> {
         match binding(given)? {
             Given::Binding(binding) => bindings.push(binding),
             Given::Secret(name, text) => secrets.push((name, text)),
-            Given::Kept => {}
+            Given::Inherited { name, old } => bindings.extend(inherited(before, name, &old)?),
         }
     }
     let modules = parts.into_iter().filter_map(|part| module(part).transpose()).collect::<Result<_, _>>()?;
@@ -98,8 +98,11 @@ fn module(part: Part) -> Result<Option<Module>, WireError> {
 enum Given {
     Binding(Binding),
     Secret(String, String),
-    /// A secret of the version before, which stays anyway.
-    Kept,
+    /// What the version before has under this name.
+    Inherited {
+        name: String,
+        old: String,
+    },
 }
 
 fn binding(given: &Value) -> Result<Given, WireError> {
@@ -112,7 +115,10 @@ fn binding(given: &Value) -> Result<Given, WireError> {
         "json" => BindingValue::Json(given.get("json").ok_or_else(|| missing("json"))?.to_string()),
         "queue" => BindingValue::Queue(text("queue_name").ok_or_else(|| missing("queue_name"))?),
         "secret_text" => return Ok(Given::Secret(name, text("text").ok_or_else(|| missing("text"))?)),
-        "inherit" => return Ok(Given::Kept),
+        "inherit" => {
+            let old = text("old_name").unwrap_or_else(|| name.clone());
+            return Ok(Given::Inherited { name, old });
+        }
         other => {
             let text = format!(
                 "Binding {name:?} is of the type {other:?}, which this server does not offer: it has plain_text, json, queue and secret_text"
@@ -121,6 +127,19 @@ fn binding(given: &Value) -> Result<Given, WireError> {
         }
     };
     Ok(Given::Binding(Binding { name, value }))
+}
+
+/// A binding of the version before under its name of now; none for a secret, which stays anyway.
+fn inherited(before: Option<&Description>, name: String, old: &str) -> Result<Option<Binding>, WireError> {
+    let script = before.and_then(|before| before.script.as_ref());
+    let found = script.and_then(|script| script.bindings.iter().find(|binding| binding.name == old));
+    if let Some(binding) = found {
+        return Ok(Some(Binding { name, value: binding.value.clone() }));
+    }
+    if before.is_some_and(|before| before.secrets.iter().any(|secret| secret == old)) {
+        return Ok(None);
+    }
+    Err(unfit(format!("Binding {name:?} shall be inherited, and there is none named {old:?} yet")))
 }
 
 fn unfit(text: impl Into<std::borrow::Cow<'static, str>>) -> WireError {

@@ -159,6 +159,24 @@ fn an_uploaded_worker_consumes_and_produces_and_is_there_after_a_kill() {
 }
 
 #[test]
+fn a_deployment_may_inherit_what_the_one_before_was_bound_to() {
+    let Some(runtime) = runtime() else { return };
+    let directory = data_directory();
+    let kew = start(directory.path(), &runtime);
+    let (orders, results) = queues(&kew);
+    let mut inheriting = metadata();
+    inheriting["bindings"] = json!([{ "type": "inherit", "name": "OUT" }]);
+    let (status, reply) = upload(&kew, &[TOKEN], &inheriting, PASSES_ON);
+    assert_eq!(status, 400, "there is nothing yet: {reply}");
+    assert_eq!(upload(&kew, &[TOKEN], &metadata(), PASSES_ON).0, 200);
+    let (status, reply) = upload(&kew, &[TOKEN], &inheriting, PASSES_ON);
+    assert_eq!(status, 200, "{reply}");
+    consume(&kew, &orders);
+    send(&kew, &orders, &json!({ "number": 1 }));
+    wait_for(&kew, &results, |body| body["got"]["number"] == 1);
+}
+
+#[test]
 fn its_processes_do_not_outlive_a_server_that_is_killed() {
     let Some(runtime) = runtime() else { return };
     let directory = data_directory();

@@ -1,0 +1,205 @@
+// wrangler: projects deployed straight at Kew, and what their Workers then do. One project, and one pair of queues, for each scenario.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+const ACCOUNT = "00000000000000000000000000000000";
+const BASE = `${process.env.KEW_CLOUDFLARE}/client/v4`;
+const NEW = fileURLToPath(new URL("node_modules/wrangler/bin/wrangler.js", import.meta.url));
+const home = mkdtempSync(join(tmpdir(), "kew-deploy-"));
+const env = {
+  PATH: process.env.PATH,
+  HOME: home,
+  CI: "1",
+  NO_COLOR: "1",
+  WRANGLER_SEND_METRICS: "false",
+  CLOUDFLARE_API_BASE_URL: BASE,
+  CLOUDFLARE_API_TOKEN: "any",
+  CLOUDFLARE_ACCOUNT_ID: ACCOUNT,
+};
+const told = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+async function clock(seconds) {
+  console.log(`CLOCK ${seconds * 1000}`);
+  await told.next();
+}
+
+/** Exit code and everything that was printed. */
+function wrangler(program, cwd, words, input) {
+  return new Promise((resolve) => {
+    const options = { cwd, env, timeout: 120_000 };
+    const child = execFile(process.execPath, [program, ...words], options, (error, out, errors) =>
+      resolve({ code: error ? (error.code ?? 1) : 0, text: out + errors }),
+    );
+    child.stdin.end(input ?? "");
+  });
+}
+
+async function runs(program, cwd, words, input) {
+  const { code, text } = await wrangler(program, cwd, words, input);
+  assert.equal(code, 0, text);
+  return text;
+}
+
+async function api(method, path, body) {
+  const headers = { authorization: "Bearer any" };
+  const answer = await fetch(`${BASE}/accounts/${ACCOUNT}${path}`, { method, headers, body: body && JSON.stringify(body) });
+  const reply = await answer.json();
+  assert.ok(reply.success, JSON.stringify(reply));
+  return reply.result;
+}
+
+const queue = async (name) => (await api("POST", "/queues", { queue_name: name })).queue_id;
+const shown = (id) => api("GET", `/queues/${id}`);
+const send = (id, body, further) => api("POST", `/queues/${id}/messages`, { body, content_type: "json", ...further });
+
+/** What lies in a queue; nothing is taken. */
+async function lies(id) {
+  const { messages } = await api("POST", `/queues/${id}/messages/peek`, { batch_size: 100 });
+  return messages.map((message) => JSON.parse(Buffer.from(message.body, "base64").toString()));
+}
+
+async function until(what, is) {
+  for (let tries = 0; tries < 400; tries += 1) {
+    const found = await is();
+    if (found) return found;
+    await sleep(50);
+  }
+  assert.fail(`waited in vain for ${what}`);
+}
+
+const SHOUT = `export const shout = (text: string): string => text.toUpperCase();\n`;
+const CODE = `
+import { shout } from "./shout";
+interface Env { OUT: Queue; GREETING: string; TOKEN?: string }
+export default {
+  async queue(batch: MessageBatch<{ name: string; fails?: number }>, env: Env): Promise<void> {
+    for (const message of batch.messages) {
+      if (message.attempts <= (message.body.fails ?? 0)) { message.retry(); continue; }
+      const said = shout(env.GREETING + " " + message.body.name);
+      await env.OUT.send({ said, attempts: message.attempts, token: env.TOKEN ?? null });
+      message.ack();
+    }
+  },
+};
+`;
+
+/** A project in TypeScript whose Worker consumes one queue and produces into another. */
+async function project(name, producer = "", consumer = "") {
+  const directory = join(home, name);
+  mkdirSync(join(directory, "src"), { recursive: true });
+  writeFileSync(join(directory, "src/shout.ts"), SHOUT);
+  writeFileSync(join(directory, "src/index.ts"), CODE);
+  configure(directory, name, producer, consumer);
+  return { directory, input: await queue(`${name}-in`), output: await queue(`${name}-out`) };
+}
+
+function configure(directory, name, producer = "", consumer = "") {
+  const config = `
+name = "${name}"
+main = "src/index.ts"
+compatibility_date = "2024-04-01"
+vars = { GREETING = "hello" }
+
+[[queues.producers]]
+binding = "OUT"
+queue = "${name}-out"
+${producer}
+
+[[queues.consumers]]
+queue = "${name}-in"
+max_batch_timeout = 0
+${consumer}
+`;
+  writeFileSync(join(directory, "wrangler.toml"), config);
+}
+
+const scenarios = {
+  async a_project_is_deployed_and_its_worker_consumes_and_produces() {
+    const { directory, input, output } = await project("plain");
+    await send(input, { name: "before" });
+    assert.match(await runs(NEW, directory, ["deploy"]), /Consumer for plain-in/);
+    await send(input, { name: "after" });
+    const found = await until("both", async () => ((await lies(output)).length === 2 ? lies(output) : undefined));
+    assert.deepEqual(found.map(({ said }) => said).sort(), ["HELLO AFTER", "HELLO BEFORE"]);
+  },
+
+  // [seed] retry_delay of a consumer in the file. A producer's delivery_delay is no longer sent by today's wrangler, which
+  // has a command for it.
+  async the_retry_delay_of_the_file_and_the_delivery_delay_of_a_queue_take_effect() {
+    const { directory, input, output } = await project("delays", "", "retry_delay = 300");
+    await runs(NEW, directory, ["deploy"]);
+    await runs(NEW, directory, ["queues", "update", "delays-out", "--delivery-delay-secs=60"]);
+    assert.equal((await shown(output)).settings.delivery_delay, 60);
+    const [consumer] = (await shown(input)).consumers;
+    assert.deepEqual([consumer.script, consumer.settings.retry_delay], ["delays", 300]);
+    await send(input, { name: "late", fails: 1 });
+    await until("the first attempt", async () => (await api("GET", `/queues/${input}/metrics`)).delayed_count === 1);
+    await clock(299);
+    assert.deepEqual(await lies(output), []);
+    await clock(1);
+    await until("the second", async () => (await api("GET", `/queues/${output}/metrics`)).delayed_count === 1);
+    await clock(60);
+    assert.deepEqual(await lies(output), [{ said: "HELLO LATE", attempts: 2, token: null }]);
+  },
+
+  async a_secret_is_there_at_once_and_stays_over_deployments() {
+    const { directory, input, output } = await project("secrets");
+    await runs(NEW, directory, ["deploy"]);
+    assert.match(await runs(NEW, directory, ["secret", "put", "TOKEN"], "s3cret"), /Success/);
+    assert.match(await runs(NEW, directory, ["secret", "list"]), /TOKEN/);
+    await send(input, { name: "one" });
+    await until("one", async () => (await lies(output)).length === 1);
+    await runs(NEW, directory, ["deploy"]);
+    await send(input, { name: "two" });
+    const found = await until("two", async () => ((await lies(output)).length === 2 ? lies(output) : undefined));
+    assert.deepEqual(found.map(({ token }) => token), ["s3cret", "s3cret"]);
+  },
+
+  async a_project_that_does_not_start_fails_its_deployment_and_what_ran_runs_on() {
+    const { directory, input, output } = await project("broken");
+    await runs(NEW, directory, ["deploy"]);
+    writeFileSync(join(directory, "src/shout.ts"), `${SHOUT}throw new Error("broken at the top");\n`);
+    const { code, text } = await wrangler(NEW, directory, ["deploy"]);
+    assert.notEqual(code, 0, text);
+    assert.match(text, /broken at the top/);
+    await send(input, { name: "still" });
+    await until("it", async () => (await lies(output)).length === 1);
+  },
+
+  // [seed] The last writer wins, as a whole: there is no merging.
+  async a_deployment_overwrites_what_was_changed_and_a_change_overwrites_a_deployment() {
+    const { directory, input } = await project("writers", "", "max_retries = 7\nretry_delay = 30");
+    await runs(NEW, directory, ["deploy"]);
+    const settings = async () => (await shown(input)).consumers[0].settings;
+    assert.deepEqual([(await settings()).max_retries, (await settings()).retry_delay], [7, 30]);
+    const { consumer_id } = (await shown(input)).consumers[0];
+    const change = { type: "worker", script_name: "writers", settings: { max_retries: 2 } };
+    await api("PUT", `/queues/${input}/consumers/${consumer_id}`, change);
+    assert.deepEqual([(await settings()).max_retries, (await settings()).retry_delay ?? 0], [2, 0]);
+    await runs(NEW, directory, ["deploy"]);
+    assert.deepEqual([(await settings()).max_retries, (await settings()).retry_delay], [7, 30]);
+    configure(directory, "writers");
+    await runs(NEW, directory, ["deploy"]);
+    assert.deepEqual([(await settings()).max_retries, (await settings()).retry_delay ?? 0], [3, 0]);
+  },
+};
+
+// One after the other: they share a clock.
+for (const [name, play] of Object.entries(scenarios)) {
+  try {
+    await play();
+    console.log(`PASS ${name}`);
+  } catch (error) {
+    console.error(error);
+    console.log(`FAIL ${name}: ${String(error.message).replaceAll("\n", " ").slice(0, 500)}`);
+  }
+}
+rmSync(home, { recursive: true, force: true });
+process.exit(0);
