@@ -17,7 +17,9 @@ use super::stored::{Secrets, Version};
 /// The rest after a second failure in a row; it doubles.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(10);
-/// A child that ran so long has shown that it can.
+/// A child that ran so long did start; its end is no failure of starting.
+const STARTED_AFTER: Duration = Duration::from_secs(1);
+/// A child that ran so long has shown that all is well.
 const PROVEN_AFTER: Duration = Duration::from_secs(60);
 
 /// A version with everything it needs to run.
@@ -52,6 +54,9 @@ impl Rests {
     fn after(&mut self, ran: Duration) -> Duration {
         if ran >= PROVEN_AFTER {
             self.next = Duration::ZERO;
+        }
+        if ran >= STARTED_AFTER {
+            return Duration::ZERO;
         }
         let rest = self.next;
         self.next = (rest * 2).clamp(REST_MIN, REST_MAX);
@@ -131,9 +136,11 @@ mod tests {
     #[test]
     fn first_restart_is_at_once_and_failures_are_given_longer_and_longer() {
         let mut rests = Rests::default();
-        let found: Vec<u128> = (0..10).map(|_| rests.after(Duration::from_secs(1)).as_millis()).collect();
+        let found: Vec<u128> = (0..10).map(|_| rests.after(Duration::from_millis(900)).as_millis()).collect();
         assert_eq!(found, [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
-        assert_eq!(rests.after(PROVEN_AFTER), Duration::ZERO, "it has shown that it can run");
-        assert_eq!(rests.after(Duration::ZERO), REST_MIN);
+        assert_eq!(rests.after(STARTED_AFTER), Duration::ZERO, "it did start");
+        assert_eq!(rests.after(Duration::ZERO), REST_MAX, "but it has not shown that all is well");
+        assert_eq!(rests.after(PROVEN_AFTER), Duration::ZERO);
+        assert_eq!(rests.after(Duration::ZERO), Duration::ZERO, "now it has");
     }
 }
