@@ -394,7 +394,10 @@ impl Parts<'_> {
             Serves::Only(Dialect::Sqs) | Serves::All => self.url_style().guard(self.guard()),
             Serves::Only(Dialect::Cloudflare) => self.guard(),
         };
-        Entrance { serves, socket, guard, tls }
+        // Handlers of Workers that finish at the end still send through it.
+        let is_last = self.settings.workers.run && serves == Serves::Only(Dialect::Cloudflare);
+        let drain = if is_last { self.others_ended.clone() } else { self.drain.clone() };
+        Entrance { serves, socket, guard, tls, drain }
     }
 
     /// Who may reach a listener.

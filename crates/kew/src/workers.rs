@@ -41,7 +41,7 @@ fn of(settings: &Settings, bound: &Bound, token: Arc<str>, log: Log) -> Result<W
             launcher: vec![own.into(), LAUNCH.into(), std::process::id().to_string().into()],
             directory: directory(&settings.server.store),
         },
-        producers: producers(bound)?,
+        producers: producers(settings, bound)?,
         producer_token: token,
         outbound: settings.workers.outbound,
         wall_limit: settings.workers.wall_limit,
@@ -73,7 +73,10 @@ fn directory(store: &StoreChoice) -> PathBuf {
 }
 
 /// Where Workers reach their queues: the listener that speaks their protocol.
-fn producers(bound: &Bound) -> Result<SocketAddr, String> {
+fn producers(settings: &Settings, bound: &Bound) -> Result<SocketAddr, String> {
+    if settings.tls.cloudflare.is_some() {
+        return Err("--workers on needs a --cloudflare listener without TLS: Workers send to their queues through it in plain HTTP, on this machine".to_owned());
+    }
     let own = bound.dialects.iter().find(|(dialect, _)| *dialect == Dialect::Cloudflare);
     let mut address = own
         .map(|(_, address)| *address)
@@ -93,7 +96,8 @@ fn tell(log: Log, name: &str, notice: &WorkerNotice) {
                 "warn" | "warning" => Level::Warn,
                 _ => Level::Info,
             };
-            log.tell(level, &said.text, &[worker]);
+            // A field, because its text is anybody's: fields are escaped.
+            log.tell(level, "a Worker said", &[worker, ("text", &said.text)]);
         }
         WorkerNotice::Ended => {
             log.tell(

@@ -27,6 +27,8 @@ use crate::workers::Workers;
 
 /// Batches that are under way at the end get so long.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
+/// What was cut off is settled within this time.
+const SETTLE_WITHIN: Duration = Duration::from_secs(3);
 /// The real time between two tries to release what an earlier start left behind.
 const REST: Duration = Duration::from_secs(1);
 
@@ -111,9 +113,15 @@ impl Dispatcher {
             self.shared.stop.closing().await;
             tokio::time::sleep(FINISH_WITHIN).await;
         };
+        let mut serving = std::pin::pin!(self.serve());
         tokio::select! {
-            () = self.serve() => return,
+            () = &mut serving => return,
             () = over => {}
+        }
+        // What Workers have acknowledged by now holds, and is still written down.
+        self.shared.targets.cut_off();
+        if tokio::time::timeout(SETTLE_WITHIN, &mut serving).await.is_ok() {
+            return;
         }
         let free = self.shared.places.available_permits();
         let batches = (self.shared.settings.batches_max as usize).saturating_sub(free);

@@ -69,7 +69,7 @@ async fn persist(engine: &Engine, step: Option<Step>) -> Result<(), EngineError>
     let mut rest = REST;
     for _ in 1..TRIES {
         match step.take(engine).await {
-            Err(EngineError::Unavailable { .. } | EngineError::Overloaded { .. }) => {}
+            Err(EngineError::Unavailable { .. } | EngineError::Overloaded { .. } | EngineError::NoSpace) => {}
             Err(EngineError::QueueNotFound) => return Ok(()),
             settled => return settled,
         }

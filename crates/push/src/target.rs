@@ -12,6 +12,9 @@ use crate::verdict::{Ending, Report};
 use crate::webhook::{Webhook, Webhooks};
 use crate::workers::Workers;
 
+/// The most that is told of what went wrong.
+const ERROR_CHARS_MAX: usize = 500;
+
 /// What came of bringing a batch somewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Delivered {
@@ -30,6 +33,8 @@ pub(crate) struct Delivered {
 impl Delivered {
     /// A failed batch of which nothing is known to be done.
     pub(crate) fn failed(error: String) -> Self {
+        // It may quote what the target said, and is remembered.
+        let error = error.chars().take(ERROR_CHARS_MAX).collect();
         Self { report: Report::failed(), hold: None, unreached: false, status: None, error: Some(error) }
     }
 
@@ -70,6 +75,13 @@ impl Targets {
     /// Tells whenever [`Targets::is_up`] may have changed; nothing where it never does.
     pub(crate) fn watch(&self) -> Option<watch::Receiver<u64>> {
         self.workers.as_ref().map(|workers| workers.watch())
+    }
+
+    /// Ends what can be ended of the batches under way.
+    pub(crate) fn cut_off(&self) {
+        if let Some(workers) = &self.workers {
+            workers.kill_all();
+        }
     }
 
     /// Brings a batch to its consumer, and comes back when its fate is known.

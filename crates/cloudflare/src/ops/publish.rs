@@ -36,5 +36,5 @@ pub(crate) async fn all(
 async fn send(engine: &Engine, queue: QueueId, messages: Vec<NewMessage>) -> Result<Metrics, WireError> {
     engine.send(Send { queue, messages, receipts: FirstReceipts::Untold }).await?;
     // What was sent is durable; the figures around it are a courtesy and wait for no disk.
-    Ok(Metrics::of(&engine.counts_so_far(queue).await?))
+    Ok(Metrics::of(&engine.counts_so_far(queue).await.unwrap_or_default()))
 }

@@ -38,7 +38,7 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
         by: Tag::default(),
     };
     let leased = cx.engine.lease(lease).await?;
-    let metrics = Metrics::of(&cx.engine.counts_so_far(queue.id).await?);
+    let metrics = Metrics::of(&cx.engine.counts_so_far(queue.id).await.unwrap_or_default());
     let mut body = encode::opened();
     let backlog = metrics.backlog_count;
     body.extend_from_slice(

@@ -136,7 +136,7 @@ fn inherited(before: Option<&Description>, name: String, old: &str) -> Result<Op
     if let Some(binding) = found {
         return Ok(Some(Binding { name, value: binding.value.clone() }));
     }
-    if before.is_some_and(|before| before.secrets.iter().any(|secret| secret == old)) {
+    if name == old && before.is_some_and(|before| before.secrets.iter().any(|secret| secret == old)) {
         return Ok(None);
     }
     Err(unfit(format!("Binding {name:?} shall be inherited, and there is none named {old:?} yet")))

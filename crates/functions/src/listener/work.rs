@@ -83,7 +83,7 @@ impl Worker<'_> {
         }
         let content = match self.shared.settings.encoding {
             Encoding::None => message.text.clone().into_bytes(),
-            Encoding::Base64 => match STANDARD.decode(message.text.trim()) {
+            Encoding::Base64 => match STANDARD.decode(without_blanks(&message.text)) {
                 Ok(content) => content,
                 Err(_) => return self.unreadable().await,
             },
@@ -240,4 +240,8 @@ impl End<'_> {
             Self::Poison(_) => "Moving the message to its poison queue",
         }
     }
+}
+/// Tools wrap long Base64 into lines, and readers of it do not mind.
+fn without_blanks(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_whitespace()).collect()
 }

@@ -53,6 +53,8 @@ pub struct Entrance {
     pub guard: Guard,
     /// What encrypts it, if anything.
     pub tls: Option<Tls>,
+    /// Ends it.
+    pub drain: Drain,
 }
 
 /// A loop that runs.
@@ -137,13 +139,14 @@ impl<S: Store + 'static> EventLoop<S> {
         let mut timers = tokio::spawn(async move { timers.run_timers().await });
         let mut moves = tokio::spawn(async move { moves.run_moves().await });
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
-        let shared = Shared { drain: self.drain.clone(), ..Shared::new(clock, self.entropy, self.limits) };
+        let shared = Shared::new(clock, self.entropy, self.limits);
         let front_ends = FrontEnds::new(&engine, self.front_ends);
         let mut accepting = JoinSet::new();
         for entrance in self.entrances {
             entrance.socket.set_nonblocking(true)?;
             let socket = tokio::net::TcpListener::from_std(entrance.socket)?;
             let door = Door { front_ends: Arc::clone(&front_ends), serves: entrance.serves };
+            let shared = Shared { drain: entrance.drain, ..shared.clone() };
             let listener = Listener::new(door, entrance.guard, &shared);
             match entrance.tls {
                 Some(tls) => accepting.spawn(listener.accept_tls(socket, tls)),

@@ -159,6 +159,25 @@ fn an_uploaded_worker_consumes_and_produces_and_is_there_after_a_kill() {
 }
 
 #[test]
+fn a_handler_that_runs_when_the_server_is_stopped_finishes_and_what_it_sends_arrives() {
+    let Some(runtime) = runtime() else { return };
+    let directory = data_directory();
+    let mut kew = start(directory.path(), &runtime);
+    let (orders, results) = queues(&kew);
+    assert_eq!(upload(&kew, &[TOKEN], &metadata(), PASSES_ON).0, 200);
+    consume(&kew, &orders);
+    send(&kew, &orders, &json!({ "slow": true }));
+    std::thread::sleep(Duration::from_millis(700));
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let again = start(directory.path(), &runtime);
+    let slow = wait_for(&again, &results, |body| body["got"]["slow"] == true);
+    assert_eq!(slow["attempt"], 1, "{}", kew.errors());
+    let left = done(&again, "GET", &format!("/queues/{orders}/metrics"), &Value::Null);
+    assert_eq!(left["backlog_count"], 0);
+}
+
+#[test]
 fn a_deployment_may_inherit_what_the_one_before_was_bound_to() {
     let Some(runtime) = runtime() else { return };
     let directory = data_directory();

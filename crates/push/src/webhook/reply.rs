@@ -63,9 +63,9 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Said {
-    acks: Vec<String>,
-    retries: Vec<Retry>,
-    ack_all: bool,
+    acks: Option<Vec<String>>,
+    retries: Option<Vec<Retry>>,
+    ack_all: Option<bool>,
     retry_all: RetryAll,
     outcome: Option<String>,
 }
@@ -107,10 +107,11 @@ impl Said {
 
     /// What it says of single messages.
     fn explicit(self) -> Result<Report, String> {
-        let acks: HashSet<MessageId> = self.acks.iter().filter_map(|id| message_id(id)).collect();
+        let acks: HashSet<MessageId> = self.acks.iter().flatten().filter_map(|id| message_id(id)).collect();
         let retries: HashMap<MessageId, Option<Duration>> = self
             .retries
             .iter()
+            .flatten()
             .filter_map(|retry| Some((message_id(&retry.id)?, retry.delay_seconds.map(clamped_delay))))
             .collect();
         Ok(Report { acks, retries, ..Report::returned() })
@@ -122,7 +123,7 @@ impl Said {
             RetryAll::Plainly(true) => Some(None),
             RetryAll::With { delay_seconds } => Some(delay_seconds.map(clamped_delay)),
         };
-        let ack_all = self.ack_all;
+        let ack_all = self.ack_all.unwrap_or_default();
         if ack_all && retry_all.is_some() {
             return Err("it has both ack_all and retry_all".to_owned());
         }

@@ -66,6 +66,8 @@ pub enum StartError {
 pub(super) struct Child {
     /// Where it listens.
     pub(super) address: SocketAddr,
+    /// What its shim asks for.
+    pub(super) token: String,
     pid: Option<Pid>,
     /// True once it has ended and all it said was heard.
     ended: watch::Receiver<bool>,
@@ -95,6 +97,7 @@ impl Child {
         files::write(directory.path(), plan.script, &names, &plan.surroundings).map_err(not_run)?;
         let mut process = command(runtime)
             .current_dir(directory.path())
+            .env(files::DISPATCH_TOKEN, plan.surroundings.dispatch_token)
             .envs(plan.secrets.iter().enumerate().map(|(at, (_, text))| (secret_variable(at), text)))
             .spawn()
             .map_err(not_run)?;
@@ -110,24 +113,25 @@ impl Child {
             // Nobody may be left to be told.
             let _told = tell.send(true);
         });
-        let child = |port| Self {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        // Dropped while it waits, as everywhere else, it takes the process along.
+        let mut child = Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            token: plan.surroundings.dispatch_token.to_owned(),
             pid,
             ended,
             _keeper: keeper,
         };
         match tokio::time::timeout(START_WITHIN, listens).await {
-            Ok(Ok(port)) => Ok(child(port)),
+            Ok(Ok(port)) => {
+                child.address.set_port(port);
+                Ok(child)
+            }
             Ok(Err(_)) => {
-                let child = child(0);
                 child.kill();
                 child.end().await;
                 Err(StartError::Refused(told(&words.lock())))
             }
-            Err(_) => {
-                child(0).kill();
-                Err(StartError::TooSlow)
-            }
+            Err(_) => Err(StartError::TooSlow),
         }
     }
 
@@ -200,7 +204,9 @@ fn command(runtime: &Runtime) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true);
+        .kill_on_drop(true)
+        // A terminal's Ctrl-C is for Kew, which lets handlers finish first.
+        .process_group(0);
     command
 }
 

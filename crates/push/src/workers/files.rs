@@ -15,6 +15,8 @@ pub(super) const OURS: &str = "kew:";
 
 const SHIM: &str = include_str!("js/shim.js");
 const NOTES: &str = include_str!("js/notes.js");
+/// The variable of what the shim asks for.
+pub(super) const DISPATCH_TOKEN: &str = "KEW_DISPATCH_TOKEN";
 /// The file name of the configuration.
 pub(super) const CONFIGURATION: &str = "worker.capnp";
 
@@ -37,6 +39,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) producer_token: &'a str,
     /// The name of the account they send for.
     pub(super) account: &'a str,
+    /// What batches are let in with.
+    pub(super) dispatch_token: &'a str,
     /// What notes in the output begin with.
     pub(super) note_token: &'a str,
     /// What `fetch` may reach.
@@ -76,7 +80,7 @@ fn configuration(script: &Script, secrets: &[&str], surroundings: &Surroundings<
     let mut text = String::with_capacity(4 << 10);
     text.push_str("using Workerd = import \"/workerd/workerd.capnp\";\nconst config :Workerd.Config = (\n  services = [\n");
     text.push_str(
-        "    ( name = \"shim\", worker = (\n        modules = [ ( name = \"shim.js\", esModule = embed \"shim.js\" ) ],\n        bindings = [ ( name = \"TARGET\", service = \"user\" ) ],\n        compatibilityDate = \"2026-04-01\",\n        compatibilityFlags = [\"service_binding_extra_handlers\"] ) ),\n",
+        "    ( name = \"shim\", worker = (\n        modules = [ ( name = \"shim.js\", esModule = embed \"shim.js\" ) ],\n        bindings = [ ( name = \"TARGET\", service = \"user\" ), ( name = \"TOKEN\", fromEnvironment = \"KEW_DISPATCH_TOKEN\" ) ],\n        compatibilityDate = \"2026-04-01\",\n        compatibilityFlags = [\"service_binding_extra_handlers\"] ) ),\n",
     );
     push_worker(&mut text, script, secrets);
     push_queues(&mut text, &script.bindings, surroundings);
@@ -199,6 +203,7 @@ mod tests {
             producers: SocketAddr::from(([127, 0, 0, 1], 9326)),
             producer_token: "inner",
             account: "0a",
+            dispatch_token: "dispatch",
             note_token: "notes",
             outbound: Outbound::Public,
         }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use kew_http::client::{Client, ClientSettings, Outgoing, Reach};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use kew_http::client::{Client, ClientError, ClientSettings, Outgoing, Reach};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -26,6 +26,10 @@ use crate::verdict::Report;
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// The most bytes of a runtime's result: a hundred ids, twice, and their delays.
 const RESULT_BYTES_MAX: usize = 256 << 10;
+
+const TOKEN: HeaderName = HeaderName::from_static("x-kew-token");
+/// The least silence that means anything: a busy machine may take a while.
+const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 /// How long a Worker's code may go on.
 #[derive(Clone, Copy, Debug)]
@@ -128,8 +132,20 @@ impl Live {
         }
     }
 
-    /// Takes no more batches, waits for those under way and ends.
+    /// Ends it at once; what its handlers have noted stands.
+    pub(super) fn kill(&self) {
+        self.child.kill();
+    }
+
+    /// Takes no more batches, waits for those under way and ends. It is watched meanwhile as before.
     pub(super) async fn retire(&self) {
+        tokio::select! {
+            () = self.finish() => {}
+            () = self.watch() => {}
+        }
+    }
+
+    async fn finish(&self) {
         self.running.table.lock().retired = true;
         loop {
             let ended = self.running.ended.notified();
@@ -156,7 +172,8 @@ impl Live {
                 continue;
             }
             let Some(question) = self.request(Method::GET, "/ready", Bytes::new()) else { return };
-            if self.client.exchange(question, self.patience.silence).await.is_err() {
+            let silence = self.patience.silence.max(SILENCE_MIN);
+            if let Err(ClientError::TimedOut { .. }) = self.client.exchange(question, silence).await {
                 return;
             }
         }
@@ -178,6 +195,7 @@ impl Live {
         let uri: Uri = format!("http://{}{path}", self.child.address).parse().ok()?;
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(TOKEN, HeaderValue::from_str(&self.child.token).ok()?);
         Some(Outgoing { method, uri, headers, body })
     }
 }

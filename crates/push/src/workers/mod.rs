@@ -47,6 +47,8 @@ pub use stored::Version;
 
 /// Versions of a Worker that are kept; the deployed one always is.
 const VERSIONS_MAX: usize = 10;
+/// Bytes of a Worker's secrets together: they are one document.
+const SECRETS_BYTES_MAX: usize = 60 << 10;
 /// Workers of one account.
 const WORKERS_MAX: usize = 100;
 
@@ -266,6 +268,15 @@ impl Workers {
         stopping.join_all().await;
     }
 
+    /// Ends all their processes at once, so that every invocation under way is settled by what it has noted.
+    pub(crate) fn kill_all(&self) {
+        for worker in self.shared.workers.lock().values() {
+            if let Some(live) = worker.live() {
+                live.kill();
+            }
+        }
+    }
+
     /// Whether a Worker can take a batch now.
     pub(crate) fn is_up(&self, account: AccountId, name: &str) -> bool {
         self.shared.find(account, name).is_some_and(|worker| worker.live().is_some())
@@ -313,8 +324,21 @@ impl Shared {
         self.workers.lock().get(&(account, name.to_owned())).map(Arc::clone)
     }
 
+    fn count(&self, account: AccountId) -> usize {
+        self.workers.lock().keys().filter(|(known, _)| *known == account).count()
+    }
+
     fn found(&self, account: AccountId, name: &str) -> Result<Arc<Worker>, WorkerError> {
         self.find(account, name).ok_or_else(|| WorkerError::NotFound(name.to_owned()))
+    }
+
+    /// Whether every queue a Worker sends to is there.
+    fn check_queues(&self, account: AccountId, script: &Script) -> Result<(), WorkerError> {
+        let missing = script.queues().find(|queue| {
+            let queue = QueueName { account, region: &self.settings.region, name: queue };
+            self.engine.queue(queue).is_none()
+        });
+        missing.map_or(Ok(()), |queue| Err(WorkerError::QueueNotFound(queue.to_owned())))
     }
 
     async fn restore(
@@ -352,15 +376,9 @@ impl Shared {
         then: Then,
     ) -> Result<Version, WorkerError> {
         let _alone = self.changing.lock().await;
-        let queue = script.queues().find(|queue| {
-            let queue = QueueName { account, region: &self.settings.region, name: queue };
-            self.engine.queue(queue).is_none()
-        });
-        if let Some(queue) = queue {
-            return Err(WorkerError::QueueNotFound(queue.to_owned()));
-        }
+        self.check_queues(account, &script)?;
         let worker = self.find(account, &name);
-        if worker.is_none() && self.workers.lock().range((account, String::new())..).count() >= WORKERS_MAX {
+        if worker.is_none() && self.count(account) >= WORKERS_MAX {
             return Err(ScriptError::TooMuch { what: "the number of Workers", max: WORKERS_MAX }.into());
         }
         let known = worker.as_ref().map(|worker| worker.known.lock().clone()).unwrap_or_default();
@@ -414,6 +432,8 @@ impl Shared {
         let missing = || WorkerError::VersionNotFound(id.to_owned());
         let version = record.versions.iter().find(|version| version.id == id).cloned().ok_or_else(missing)?;
         let script = stored::read_code(&self.engine, account, name, &version).await?.ok_or_else(missing)?;
+        self.check_queues(account, &script)?;
+        let secrets = joined(&secrets, Vec::new(), &script.bindings)?;
         let deployed = Deployed { version, script, secrets };
         let live = self.begin(account, name, &deployed).await?;
         (record.deployed, record.deployed_at) = (Some(id.to_owned()), stored::millis(self.engine.now()));
@@ -483,7 +503,8 @@ impl Shared {
         changes.put_secrets(name, &Secrets::new());
         changes.write(&self.engine, account).await?;
         self.workers.lock().remove(&(account, name.to_owned()));
-        worker.stop().await;
+        // Its handlers may take minutes to finish, and nobody else has to wait for that.
+        tokio::spawn(async move { worker.stop().await });
         Ok(())
     }
 
@@ -578,11 +599,13 @@ struct Starter {
 impl Starts for Starter {
     async fn start(&self, deployed: &Deployed) -> Result<Live, StartError> {
         let Shared { settings, entropy, .. } = &*self.shared;
-        let note_token = format!("{:032x}", entropy.wide_bits());
+        let token = || format!("{:032x}", entropy.wide_bits());
+        let (note_token, dispatch_token) = (token(), token());
         let surroundings = Surroundings {
             producers: settings.producers,
             producer_token: &settings.producer_token,
             account: settings.account_name(self.account),
+            dispatch_token: &dispatch_token,
             note_token: &note_token,
             outbound: settings.outbound,
         };
@@ -623,6 +646,12 @@ fn joined(
     }
     if all.len() > BINDINGS_MAX {
         return Err(ScriptError::TooMuch { what: "the number of secrets", max: BINDINGS_MAX });
+    }
+    if all.iter().map(|(name, text)| name.len() + 2 * text.len() + 8).sum::<usize>() > SECRETS_BYTES_MAX {
+        return Err(ScriptError::TooMuch {
+            what: "the bytes of all secrets together, written as JSON,",
+            max: SECRETS_BYTES_MAX,
+        });
     }
     match bindings.iter().find(|binding| all.contains_key(&binding.name)) {
         Some(binding) => Err(ScriptError::BindingTwice(binding.name.clone())),

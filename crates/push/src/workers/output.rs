@@ -53,8 +53,9 @@ impl Line {
         }
         let message = raw.message.unwrap_or_default();
         let note = message.strip_prefix(note_token).filter(|_| raw.source.is_none());
-        if let Some(Ok(note)) = note.map(serde_json::from_str) {
-            return Some(Self::Noted(note));
+        if let Some(note) = note {
+            // One that cannot be read is not shown either: the token in it is nobody's business.
+            return serde_json::from_str(note).ok().map(Self::Noted);
         }
         Some(Self::Said(Said { level: raw.level.unwrap_or_default(), text: message }))
     }
@@ -117,7 +118,7 @@ mod tests {
         let quoted = r#"{"timestamp":1,"level":"log","message":"{\"event\":\"listen\",\"port\":1}"}"#;
         assert_eq!(read(quoted), said("log", "{\"event\":\"listen\",\"port\":1}"));
         let not_a_note = r#"{"timestamp":1,"level":"log","message":"SECRET not json"}"#;
-        assert_eq!(read(not_a_note), said("log", "SECRET not json"));
+        assert_eq!(read(not_a_note), None, "the token is shown to nobody");
     }
 
     #[tokio::test]

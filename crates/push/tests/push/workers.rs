@@ -115,6 +115,13 @@ impl Shop {
             .any(|notice| matches!(notice, WorkerNotice::Said(said) if said.text.contains(what)))
     }
 
+    fn count_heard(&self, what: &str) -> usize {
+        let said = self.said.lock();
+        said.iter()
+            .filter(|notice| matches!(notice, WorkerNotice::Said(said) if said.text.contains(what)))
+            .count()
+    }
+
     async fn until_heard(&self, what: &str) {
         let deadline = tokio::time::Instant::now() + secs(20);
         while !self.heard(what) {
@@ -220,7 +227,11 @@ async fn verdicts_of_the_real_runtime_settle_each_message() {
         match expected {
             None => shop.house.until_holds(queue, (0, 0, 0)).await,
             // It comes again at once, and again, until it was delivered often enough.
-            Some(0) => shop.house.until_holds(queue, (0, 0, 0)).await,
+            Some(0) => {
+                shop.house.until_holds(queue, (0, 0, 0)).await;
+                let batches = format!("from row-{number},");
+                assert_eq!(shop.count_heard(&batches), 4, "{row}");
+            }
             Some(_) => shop.house.until_holds(queue, (0, 0, 1)).await,
         }
         if let Some(seconds) = expected.filter(|seconds| *seconds > 0) {

@@ -4,7 +4,11 @@
 const say = console.log.bind(console);
 const write = JSON.stringify.bind(JSON);
 const note = (what) => say("KEW_NOTE_TOKEN " + write(what));
-const seconds = (options) => options?.delaySeconds;
+const seconds = (options) => {
+  // As the runtime reads it: what is no number counts as none.
+  const given = options?.delaySeconds;
+  return given === undefined || given === null ? undefined : Number(given) || 0;
+};
 
 function observe(target, name, what) {
   const own = target[name];

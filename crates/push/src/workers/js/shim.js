@@ -11,6 +11,8 @@ function message(given) {
 
 export default {
   async fetch(request, env) {
+    // Nobody else on this machine, and no page in a browser, brings batches here.
+    if (request.headers.get("x-kew-token") !== env.TOKEN) return new Response("who are you?", { status: 403 });
     if (new URL(request.url).pathname === "/ready") return new Response("ready");
     const batch = await request.json();
     try {
