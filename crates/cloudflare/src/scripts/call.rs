@@ -8,29 +8,70 @@ use crate::route::{BASE, Need, nowhere};
 /// Whether a path is about Workers.
 pub fn is_meant(path: &str) -> bool {
     let mut parts = path.strip_prefix(BASE).unwrap_or_default().split('/');
-    (parts.next(), parts.next(), parts.nth(1)) == (Some(""), Some("accounts"), Some("workers"))
+    (parts.next(), parts.next()) == (Some(""), Some("accounts"))
+        && matches!(parts.nth(1), Some("workers" | "storage"))
 }
 
 /// A call and the names in its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Call<'a> {
     Subdomain,
+    /// Of kinds of storage that are not here.
+    Namespaces,
     List,
-    Service { name: &'a str },
-    Worker { name: &'a str },
-    Settings { name: &'a str },
-    ScriptSubdomain { name: &'a str },
-    SetScriptSubdomain { name: &'a str },
-    Upload { name: &'a str },
-    Delete { name: &'a str },
-    Versions { name: &'a str },
-    Version { name: &'a str, version: &'a str },
-    AddVersion { name: &'a str },
-    Deployments { name: &'a str },
-    Deploy { name: &'a str },
-    Secrets { name: &'a str },
-    PutSecret { name: &'a str },
-    DeleteSecret { name: &'a str, secret: &'a str },
+    Service {
+        name: &'a str,
+    },
+    Worker {
+        name: &'a str,
+    },
+    Settings {
+        name: &'a str,
+    },
+    ChangeSettings {
+        name: &'a str,
+    },
+    ScriptSubdomain {
+        name: &'a str,
+    },
+    SetScriptSubdomain {
+        name: &'a str,
+    },
+    Upload {
+        name: &'a str,
+    },
+    Delete {
+        name: &'a str,
+    },
+    Versions {
+        name: &'a str,
+    },
+    Version {
+        name: &'a str,
+        version: &'a str,
+    },
+    AddVersion {
+        name: &'a str,
+    },
+    Deployments {
+        name: &'a str,
+    },
+    Deploy {
+        name: &'a str,
+    },
+    Secrets {
+        name: &'a str,
+    },
+    PutSecret {
+        name: &'a str,
+    },
+    ChangeSecrets {
+        name: &'a str,
+    },
+    DeleteSecret {
+        name: &'a str,
+        secret: &'a str,
+    },
 }
 
 impl<'a> Call<'a> {
@@ -38,15 +79,26 @@ impl<'a> Call<'a> {
     pub(super) fn of(verb: &Method, path: &'a str) -> Result<(&'a str, Self), WireError> {
         let rest = path.strip_prefix(BASE).unwrap_or_default();
         let parts: Vec<&str> = rest.trim_end_matches('/').split('/').skip(2).collect();
-        let [account, "workers", rest @ ..] = parts.as_slice() else { return Err(nowhere(path)) };
+        let (account, rest) = match parts.as_slice() {
+            [account, "workers", rest @ ..] => (*account, rest),
+            // Asked for before a Worker is deleted, in case something of it lies there.
+            [account, "storage", "kv", "namespaces"] if verb == Method::GET => {
+                return Ok((*account, Self::Namespaces));
+            }
+            _ => return Err(nowhere(path)),
+        };
         let call = match (verb.as_str(), rest) {
             ("GET", ["subdomain"]) => Self::Subdomain,
+            ("GET", ["durable_objects", "namespaces"]) => Self::Namespaces,
             ("GET", ["scripts"]) => Self::List,
             ("GET", ["services", name]) => Self::Service { name },
             ("GET", ["workers", name]) => Self::Worker { name },
             ("PUT", ["scripts", name]) => Self::Upload { name },
             ("DELETE", ["scripts" | "services", name]) => Self::Delete { name },
-            ("GET" | "PATCH", ["scripts", name, "settings" | "script-settings"]) => Self::Settings { name },
+            ("GET", ["scripts", name, "settings" | "script-settings"]) => Self::Settings { name },
+            // Of what is not run here (tags, logs) nothing is kept: the present settings are the answer.
+            ("PATCH", ["scripts", name, "script-settings"]) => Self::Settings { name },
+            ("PATCH", ["scripts", name, "settings"]) => Self::ChangeSettings { name },
             ("GET", ["services", name, "environments", _, "settings"]) => Self::Settings { name },
             ("GET", ["scripts", name, "subdomain"]) => Self::ScriptSubdomain { name },
             ("POST", ["scripts", name, "subdomain"]) => Self::SetScriptSubdomain { name },
@@ -57,6 +109,7 @@ impl<'a> Call<'a> {
             ("POST", ["scripts", name, "deployments"]) => Self::Deploy { name },
             ("GET", ["scripts", name, "secrets"]) => Self::Secrets { name },
             ("PUT", ["scripts", name, "secrets"]) => Self::PutSecret { name },
+            ("PATCH", ["scripts", name, "secrets-bulk"]) => Self::ChangeSecrets { name },
             ("DELETE", ["scripts", name, "secrets", secret]) => Self::DeleteSecret { name, secret },
             _ => return Err(nowhere(path)),
         };
@@ -69,8 +122,9 @@ impl<'a> Call<'a> {
             Self::Subdomain | Self::ScriptSubdomain { .. } | Self::SetScriptSubdomain { .. } => {
                 "WorkersSubdomain"
             }
-            Self::List => "WorkersList",
+            Self::List | Self::Namespaces => "WorkersList",
             Self::Service { .. } | Self::Worker { .. } | Self::Settings { .. } => "WorkersShow",
+            Self::ChangeSettings { .. } => "WorkersChangeSettings",
             Self::Upload { .. } => "WorkersUpload",
             Self::Delete { .. } => "WorkersDelete",
             Self::Versions { .. } | Self::Version { .. } => "WorkersVersions",
@@ -79,6 +133,7 @@ impl<'a> Call<'a> {
             Self::Deploy { .. } => "WorkersDeploy",
             Self::Secrets { .. } => "WorkersSecrets",
             Self::PutSecret { .. } => "WorkersPutSecret",
+            Self::ChangeSecrets { .. } => "WorkersChangeSecrets",
             Self::DeleteSecret { .. } => "WorkersDeleteSecret",
         }
     }
@@ -88,6 +143,7 @@ impl<'a> Call<'a> {
         match self {
             Self::Subdomain
             | Self::List
+            | Self::Namespaces
             | Self::Service { .. }
             | Self::Worker { .. }
             | Self::Settings { .. }
@@ -97,11 +153,13 @@ impl<'a> Call<'a> {
             | Self::Deployments { .. }
             | Self::Secrets { .. } => Need::Read,
             Self::SetScriptSubdomain { .. }
+            | Self::ChangeSettings { .. }
             | Self::Upload { .. }
             | Self::Delete { .. }
             | Self::AddVersion { .. }
             | Self::Deploy { .. }
             | Self::PutSecret { .. }
+            | Self::ChangeSecrets { .. }
             | Self::DeleteSecret { .. } => Need::Write,
         }
     }

@@ -9,6 +9,7 @@ mod multipart;
 mod shown;
 mod upload;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use kew_http::{Reply, Request};
@@ -58,6 +59,7 @@ async fn perform(
     let here = (&*workers, caller.account);
     Ok(match *call {
         Call::Subdomain => encode::result(&json!({ "subdomain": "kew" })),
+        Call::Namespaces => encode::list(Vec::new(), 1, 100, 0),
         Call::List => {
             let all: Vec<Value> = workers.list(caller.account).iter().map(shown::script).collect();
             let count = all.len();
@@ -69,6 +71,13 @@ async fn perform(
         },
         Call::Worker { name } => encode::result(&shown::worker(&described(here, name)?)),
         Call::Settings { name } => encode::result(&shown::settings(&described(here, name)?)),
+        Call::ChangeSettings { name } => {
+            described(here, name)?;
+            for (secret, text) in upload::read_secrets(request)? {
+                workers.put_secret(caller.account, name, &secret, Some(text)).await?;
+            }
+            encode::result(&shown::settings(&described(here, name)?))
+        }
         Call::ScriptSubdomain { name } => {
             described(here, name)?;
             encode::result(&json!({ "enabled": false, "previews_enabled": false }))
@@ -130,6 +139,13 @@ async fn perform(
             }
             workers.put_secret(caller.account, name, &secret.name, Some(secret.text)).await?;
             encode::result(&json!({ "name": secret.name, "type": "secret_text" }))
+        }
+        Call::ChangeSecrets { name } => {
+            let changes: SecretChanges = object(&request.body)?;
+            for (secret, change) in changes.secrets {
+                workers.put_secret(caller.account, name, &secret, change.map(|change| change.text)).await?;
+            }
+            encode::result(&Value::from(shown::secrets(&described(here, name)?)))
         }
         Call::DeleteSecret { name, secret } => {
             workers.put_secret(caller.account, name, secret, None).await?;
@@ -201,6 +217,17 @@ struct Deployment {
 struct DeployedVersion {
     version_id: String,
     percentage: Option<f64>,
+}
+
+/// New texts of secrets by their names; none for one that goes.
+#[derive(Deserialize)]
+struct SecretChanges {
+    secrets: BTreeMap<String, Option<NewSecret>>,
+}
+
+#[derive(Deserialize)]
+struct NewSecret {
+    text: String,
 }
 
 #[derive(Deserialize)]

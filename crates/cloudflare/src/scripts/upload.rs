@@ -76,6 +76,36 @@ pub(super) fn read(request: &Request, before: Option<&Description>) -> Result<Up
     Ok(Upload { script, main, secrets })
 }
 
+#[derive(Deserialize)]
+struct Changes {
+    #[serde(default)]
+    bindings: Vec<Value>,
+}
+
+/// The secrets of a change of settings, which is what `wrangler secret bulk` sends. Nothing else can be changed so: what
+/// a Worker is bound to comes with its code.
+pub(super) fn read_secrets(request: &Request) -> Result<Vec<(String, String)>, WireError> {
+    let boundary = multipart::boundary(request.header("content-type").unwrap_or_default())
+        .ok_or_else(|| unfit("Settings are changed by multipart/form-data"))?;
+    let parts = multipart::parts(&request.body, &boundary).map_err(unfit)?;
+    let part = parts.iter().find(|part| part.name == "settings");
+    let part = part.ok_or_else(|| unfit("The form has no part named settings"))?;
+    let changes: Changes = serde_json::from_slice(&part.content)
+        .map_err(|error| unfit(format!("The settings cannot be read: {error}")))?;
+    let mut secrets = Vec::new();
+    for given in &changes.bindings {
+        match binding(given)? {
+            Given::Secret(name, text) => secrets.push((name, text)),
+            Given::Inherited { .. } => {}
+            Given::Binding(binding) => {
+                let name = binding.name;
+                return Err(unfit(format!("Binding {name:?} is no secret: deploy the Worker to change it")));
+            }
+        }
+    }
+    Ok(secrets)
+}
+
 /// A module; none for what only helps to debug.
 fn module(part: Part) -> Result<Option<Module>, WireError> {
     let kind = match part.content_type.as_str() {
