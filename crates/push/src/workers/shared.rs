@@ -1,0 +1,161 @@
+//! What all Workers share, and how each is kept running.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kew_core::{AccountId, Entropy};
+use kew_engine::{Engine, EngineError};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::child::{Plan, StartError};
+use super::error::WorkerError;
+use super::files::Surroundings;
+use super::keeper::{self, Deployed, Order, Starts};
+use super::live::{Live, Patience};
+use super::script::CPU_LIMIT_DEFAULT;
+use super::settings::{WorkerNotice, WorkersSettings};
+use super::stored::{self, Record, Secrets};
+use super::worker::{Known, RunningWorker, Worker};
+
+pub(super) struct Shared {
+    pub(super) engine: Arc<Engine>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) settings: WorkersSettings,
+    /// Guards the list of Workers; never held across an await.
+    pub(super) workers: Mutex<BTreeMap<(AccountId, String), Arc<Worker>>>,
+    /// One change at a time: each starts processes and writes documents.
+    pub(super) changing: tokio::sync::Mutex<()>,
+    /// Raised whenever a Worker comes up or goes down.
+    pub(super) changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn find(&self, account: AccountId, name: &str) -> Option<Arc<Worker>> {
+        self.workers.lock().get(&(account, name.to_owned())).map(Arc::clone)
+    }
+
+    pub(super) fn count(&self, account: AccountId) -> usize {
+        self.workers.lock().keys().filter(|(known, _)| *known == account).count()
+    }
+
+    pub(super) fn found(&self, account: AccountId, name: &str) -> Result<Arc<Worker>, WorkerError> {
+        self.find(account, name).ok_or_else(|| WorkerError::NotFound(name.to_owned()))
+    }
+
+    pub(super) async fn restore(
+        self: &Arc<Self>,
+        account: AccountId,
+        name: String,
+        record: Record,
+        secrets: Secrets,
+    ) -> Result<(), EngineError> {
+        let deployed = record.deployed.as_ref();
+        let version =
+            deployed.and_then(|id| record.versions.iter().find(|version| version.id == *id)).cloned();
+        let known = Known { record, secrets: secrets.clone(), running: None };
+        let worker = Arc::new(Worker { account, name: name.clone(), known: Mutex::new(known) });
+        if let Some(version) = version {
+            match stored::read_code(&self.engine, account, &name, &version).await? {
+                Some(script) => self.run(&worker, Arc::new(Deployed { version, script, secrets }), None),
+                None => (self.settings.notices)(
+                    account,
+                    &name,
+                    WorkerNotice::NotStarted("its code is not whole".to_owned()),
+                ),
+            }
+        }
+        self.workers.lock().insert((account, name), worker);
+        Ok(())
+    }
+
+    /// Starts a version that does not run yet.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        account: AccountId,
+        name: &str,
+        deployed: &Deployed,
+    ) -> Result<Live, StartError> {
+        Starter { shared: Arc::clone(self), account, name: name.to_owned() }.start(deployed).await
+    }
+
+    /// Keeps a Worker running from now on, beginning with this child if there is one already.
+    fn run(self: &Arc<Self>, worker: &Arc<Worker>, deployed: Arc<Deployed>, live: Option<Arc<Live>>) {
+        let (orders, taken) = mpsc::channel(1);
+        let up = watch::Sender::new(None);
+        let running = RunningWorker { deployed: Arc::clone(&deployed), orders, up: up.subscribe() };
+        let mut watched = up.subscribe();
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            while watched.changed().await.is_ok() {
+                shared.changed.send_modify(|changes| *changes += 1);
+            }
+        });
+        worker.known.lock().running = Some(running);
+        let starter =
+            Starter { shared: Arc::clone(self), account: worker.account, name: worker.name.clone() };
+        tokio::spawn(keeper::keep(Arc::new(starter), deployed, live, up, taken));
+    }
+
+    /// Changes over to a child that is up.
+    pub(super) async fn run_live(
+        self: &Arc<Self>,
+        worker: &Arc<Worker>,
+        deployed: Arc<Deployed>,
+        live: Live,
+    ) {
+        let live = Arc::new(live);
+        let running = {
+            let mut known = worker.known.lock();
+            if let Some(running) = &mut known.running {
+                running.deployed = Arc::clone(&deployed);
+            }
+            known.running.clone()
+        };
+        match running {
+            Some(running) => {
+                if let Err(unheard) = running.orders.send(Order::Run(deployed, live)).await
+                    && let Order::Run(deployed, live) = unheard.0
+                {
+                    self.run(worker, deployed, Some(live));
+                }
+            }
+            None => self.run(worker, deployed, Some(live)),
+        }
+    }
+}
+
+/// Starts versions of one Worker.
+struct Starter {
+    shared: Arc<Shared>,
+    account: AccountId,
+    name: String,
+}
+
+impl Starts for Starter {
+    async fn start(&self, deployed: &Deployed) -> Result<Live, StartError> {
+        let Shared { settings, entropy, .. } = &*self.shared;
+        let token = || format!("{:032x}", entropy.wide_bits());
+        let (note_token, dispatch_token) = (token(), token());
+        let surroundings = Surroundings {
+            producers: settings.producers,
+            producer_token: &settings.producer_token,
+            account: settings.account_name(self.account),
+            dispatch_token: &dispatch_token,
+            note_token: &note_token,
+            outbound: settings.outbound,
+        };
+        let plan = Plan { script: &deployed.script, secrets: &deployed.secrets, surroundings };
+        let silence = deployed.script.cpu_limit.unwrap_or(CPU_LIMIT_DEFAULT);
+        let patience = Patience { wall: settings.wall_limit, silence };
+        let (notices, account, name) = (Arc::clone(&settings.notices), self.account, self.name.clone());
+        Live::start(&settings.runtime, plan, patience, move |said| {
+            notices(account, &name, WorkerNotice::Said(said));
+        })
+        .await
+    }
+
+    fn notice(&self, notice: WorkerNotice) {
+        (self.shared.settings.notices)(self.account, &self.name, notice);
+    }
+}

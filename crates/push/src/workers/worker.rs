@@ -1,0 +1,83 @@
+//! One Worker as it is known: its record, its secrets, and what runs of it.
+
+use std::sync::Arc;
+
+use kew_core::AccountId;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::keeper::{Deployed, Order};
+use super::live::Live;
+use super::script::Script;
+use super::stored::{Record, Secrets, Version};
+
+/// What is known of a Worker.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// When it was first uploaded, in milliseconds.
+    pub created_at: u64,
+    /// When its present version was deployed, in milliseconds.
+    pub deployed_at: u64,
+    /// The versions that are kept, the oldest first.
+    pub versions: Vec<Version>,
+    /// The version that runs.
+    pub deployed: Option<Version>,
+    /// The names of its secrets.
+    pub secrets: Vec<String>,
+    /// What runs, as it was handed in.
+    pub script: Option<Arc<Script>>,
+}
+
+/// One Worker.
+pub(super) struct Worker {
+    pub(super) account: AccountId,
+    pub(super) name: String,
+    /// Guards what is known of it.
+    pub(super) known: Mutex<Known>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub(super) record: Record,
+    pub(super) secrets: Secrets,
+    pub(super) running: Option<RunningWorker>,
+}
+
+#[derive(Clone)]
+pub(super) struct RunningWorker {
+    pub(super) deployed: Arc<Deployed>,
+    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) up: watch::Receiver<Option<Arc<Live>>>,
+}
+
+impl Worker {
+    pub(super) fn live(&self) -> Option<Arc<Live>> {
+        let known = self.known.lock();
+        known.running.as_ref().and_then(|running| running.up.borrow().clone())
+    }
+
+    pub(super) async fn stop(&self) {
+        let running = self.known.lock().running.take();
+        let Some(running) = running else { return };
+        let (tell, stopped) = oneshot::channel();
+        if running.orders.send(Order::Stop(tell)).await.is_ok() {
+            // An error is a keeper that has ended already.
+            let _stopped = stopped.await;
+        }
+    }
+
+    pub(super) fn describe(&self) -> Description {
+        let known = self.known.lock();
+        Description {
+            name: self.name.clone(),
+            created_at: known.record.created_at,
+            deployed_at: known.record.deployed_at,
+            versions: known.record.versions.clone(),
+            deployed: known.running.as_ref().map(|running| running.deployed.version.clone()),
+            secrets: known.secrets.iter().map(|(name, _)| name.clone()).collect(),
+            script: known.running.as_ref().map(|running| Arc::new(running.deployed.script.clone())),
+        }
+    }
+}
