@@ -171,6 +171,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["deploy_play.mjs"],
     },
     Client {
+        name: "dialects",
+        what: "boto3, azure-storage-queue and cloudflare for Python on one queue",
+        classes: false,
+        kit: Kit::Python(Some("python-dialects")),
+        arguments: &["dialects_play.py"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,
