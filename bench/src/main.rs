@@ -2,10 +2,11 @@
 //!
 //! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
 //! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
-//! and never judged. See `docs/benchmarks.md`.
+//! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of.
 
 mod answers;
 mod counting;
+mod guard;
 mod machine;
 mod options;
 mod parent;
@@ -30,9 +31,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match &options.child {
-        Some(part) => scenarios::run(part, &options.context()),
-        None => return parent::run(&options),
+    match (&options.child, &options.guard) {
+        (Some(part), _) => scenarios::run(part, &options.context()),
+        (None, Some(path)) => guard::run(path, &options.dir),
+        (None, None) => return parent::run(&options),
     }
     ExitCode::SUCCESS
 }

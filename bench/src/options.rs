@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::guard;
 use crate::scenarios::{self, Context};
 
 const USAGE: &str = "\
@@ -23,6 +24,8 @@ pub struct Options {
     pub out: Option<PathBuf>,
     /// The part this process plays for a parent.
     pub child: Option<String>,
+    /// The hot path to walk for somebody who counts instructions.
+    pub guard: Option<String>,
 }
 
 impl Options {
@@ -35,6 +38,7 @@ impl Options {
             dir: beside_the_build(),
             out: None,
             child: None,
+            guard: None,
         };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
@@ -44,6 +48,8 @@ impl Options {
                 "--dir" => options.dir = value()?.into(),
                 "--out" => options.out = Some(value()?.into()),
                 "--child" => options.child = Some(value()?),
+                "--guard" => options.guard = Some(value()?),
+                "--guard-list" => return Err(guard::names().join("\n")),
                 "--list" => return Err(scenarios::ALL.map(|scenario| scenario.name).join("\n")),
                 name if scenarios::ALL.iter().any(|scenario| scenario.name == name) => {
                     options.names.push(word);

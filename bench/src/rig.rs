@@ -37,11 +37,20 @@ impl Rig {
 
     /// The same, on a clock that is ahead by so much.
     pub fn open_at(dir: &Path, ahead: Duration, drive: Drive) -> Self {
+        let clock = MachineTime::new();
+        clock.pass(ahead);
+        Self::open_with(dir, clock, Chance::default(), drive)
+    }
+
+    /// The same every time: a clock that stands unless it is moved, chance that begins at a fixed place.
+    pub fn open_repeatable(dir: &Path, now: Timestamp) -> Self {
+        Self::open_with(dir, MachineTime::standing(now), Chance(AtomicU64::new(1)), Drive::Loop)
+    }
+
+    fn open_with(dir: &Path, clock: MachineTime, chance: Chance, drive: Drive) -> Self {
         let disk = CountingDisk::open(dir).expect("the directory can be made");
         let counts = disk.counts.clone();
-        let entropy = Arc::new(Chance::default());
-        let clock = Arc::new(MachineTime::new());
-        clock.pass(ahead);
+        let (clock, entropy) = (Arc::new(clock), Arc::new(chance));
         let options = LogOptions { drive, ..LogOptions::default() };
         let (store, report) = LogStore::open(Arc::new(disk), options, entropy.clone(), clock.system())
             .expect("the store opens");
@@ -181,15 +190,20 @@ pub fn body(bytes: usize) -> Bytes {
     (0..bytes).map(|place| b'a' + (place % 23) as u8).collect::<Vec<u8>>().into()
 }
 
-/// The machine's clock, which may be moved ahead.
+/// The machine's clock, which may be moved ahead; or one that only moves when it is moved.
 pub struct MachineTime {
     ahead_millis: AtomicU64,
     begun: Instant,
+    standing: Option<Timestamp>,
 }
 
 impl MachineTime {
     fn new() -> Self {
-        Self { ahead_millis: AtomicU64::new(0), begun: Instant::now() }
+        Self { ahead_millis: AtomicU64::new(0), begun: Instant::now(), standing: None }
+    }
+
+    fn standing(now: Timestamp) -> Self {
+        Self { standing: Some(now), ..Self::new() }
     }
 
     /// Lets time pass at once.
@@ -200,12 +214,17 @@ impl MachineTime {
 
 impl TimeSource for MachineTime {
     fn system(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(millis(since) + self.ahead_millis.load(Ordering::Relaxed))
+        let now = self.standing.unwrap_or_else(|| {
+            Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+        });
+        Timestamp(now.0 + self.ahead_millis.load(Ordering::Relaxed))
     }
 
     fn steady(&self) -> Duration {
-        self.begun.elapsed()
+        match self.standing {
+            Some(_) => Duration::from_millis(self.ahead_millis.load(Ordering::Relaxed)),
+            None => self.begun.elapsed(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! how the vendors' clients are run.
 
 mod e2e;
+mod guard;
 mod layers;
 mod steps;
 mod tools;
@@ -19,6 +20,7 @@ cargo xtask test          check with 2 000 model histories, a crash at every poi
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
+cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
 cargo xtask bench [ARGS]  the bench program, built for release";
 
 /// A script goes on, or stops with a sentence for the person in front of it.
@@ -44,6 +46,7 @@ fn run(arguments: &[&str]) -> Done {
         ["test-slow"] => steps::test_slow(),
         ["test-long"] => steps::test_long(),
         ["e2e", clients @ ..] => e2e::run(clients),
+        ["guard", rest @ ..] => guard::run(rest),
         ["bench", rest @ ..] => steps::bench(rest),
         _ => Err(format!("which script?\n{USAGE}")),
     }

@@ -4,7 +4,7 @@
 //! counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
 //! one run can be made smaller or larger.
 
-use crate::{Done, e2e, layers, tools};
+use crate::{Done, e2e, guard, layers, tools};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -27,6 +27,7 @@ pub fn test() -> Done {
     house()?;
     tests(TEST)?;
     wire_tests_over_the_log()?;
+    guard::run(&[])?;
     e2e::run(&[])?;
     workers_in_the_real_runtime()
 }
@@ -37,6 +38,7 @@ pub fn test_long() -> Done {
     house()?;
     tests(LONG)?;
     wire_tests_over_the_log()?;
+    guard::run(&[])?;
     e2e::run(&[])?;
     workers_in_the_real_runtime()?;
     bench(&[])
@@ -138,14 +140,14 @@ fn chosen(name: &str, value: &str) -> String {
 }
 
 /// The cargo that runs this script, else the one on the path.
-fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
 /// Runs one step in the open and stops the script when it fails.
-fn step(name: &str, command: &mut Command) -> Done {
+pub fn step(name: &str, command: &mut Command) -> Done {
     println!("\n== {name}");
     let status = command.status().map_err(|error| format!("{name}: cannot start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }

@@ -1,0 +1,250 @@
+//! The guard of hot paths: instructions of each, counted under valgrind, against the counts the repository expects.
+//!
+//! Wall times and CPU times move with the machine's mood; instructions hardly do. `bench/guard.txt` holds what each hot path
+//! may take. More than the tolerance above that fails; less is told, so that the count is lowered with the change.
+
+use crate::Done;
+use crate::steps::{cargo, step};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const EXPECTED: &str = "bench/guard.txt";
+/// What is collected: the functions that the parts that count run in (`bench/src/guard`). One pattern: of two with one
+/// beginning valgrind finds neither.
+const COUNTED: &str = "--toggle-collect=*guard::counted_*";
+/// The counts are those of this kind of processor.
+const PROCESSOR: &str = "x86_64";
+
+/// One hot path and how many instructions it takes each time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Count {
+    name: String,
+    instructions: u64,
+}
+
+/// What the file expects.
+#[derive(PartialEq, Debug)]
+struct Expected {
+    /// In hundredths.
+    tolerance: f64,
+    counts: Vec<Count>,
+}
+
+/// Counts every hot path and compares; or writes what was counted.
+pub fn run(arguments: &[&str]) -> Done {
+    let write = match arguments {
+        [] => false,
+        ["--write"] => true,
+        _ => return Err("guard takes no argument, or --write".to_owned()),
+    };
+    if std::env::consts::ARCH != PROCESSOR {
+        println!(
+            "\n== guard: MISSING  counts for this kind of processor; they are {PROCESSOR}'s: not guarded"
+        );
+        return Ok(());
+    }
+    if !valgrind() {
+        println!(
+            "\n== guard: MISSING  valgrind, which counts instructions, and it cannot be installed (apt-get install valgrind): hot paths are not guarded"
+        );
+        return Ok(());
+    }
+    let program = build()?;
+    println!("\n== guard: instructions of hot paths");
+    let names = names(&program)?;
+    let mut counts = Vec::new();
+    for name in names {
+        counts.push(Count { instructions: count(&program, &name)?, name });
+    }
+    let expected = fs::read_to_string(EXPECTED).map_err(|error| format!("{EXPECTED}: {error}"))?;
+    let expected = Expected::read(&expected)?;
+    if write {
+        let text = Expected { counts, ..expected }.text();
+        fs::write(EXPECTED, &text).map_err(|error| format!("{EXPECTED}: {error}"))?;
+        println!("{text}");
+        return Ok(());
+    }
+    let (lines, broken) = compare(&expected, &counts);
+    lines.iter().for_each(|line| println!("  {line}"));
+    if broken == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{broken} hot paths take more than {EXPECTED} allows, or are not in it: find out why (docs/performance.md), or say so with `cargo xtask guard --write`"
+    ))
+}
+
+/// A line for each hot path, and how many of them are not as expected.
+fn compare(expected: &Expected, counts: &[Count]) -> (Vec<String>, usize) {
+    let mut broken = 0;
+    let mut lines = Vec::new();
+    for Count { name, instructions } in counts {
+        let Some(before) = expected.counts.iter().find(|count| count.name == *name) else {
+            broken += 1;
+            lines.push(format!("UNKNOWN   {name}: {instructions}"));
+            continue;
+        };
+        let change = (*instructions as f64 / before.instructions as f64 - 1.0) * 100.0;
+        let allowed = before.instructions as f64 * (1.0 + expected.tolerance / 100.0);
+        let word = if *instructions as f64 > allowed {
+            broken += 1;
+            "EXCEEDED"
+        } else if change < -expected.tolerance {
+            "less    "
+        } else {
+            "holds   "
+        };
+        lines.push(format!(
+            "{word}  {name}: {instructions}, expected {} ({change:+.1} %)",
+            before.instructions
+        ));
+    }
+    for Count { name, .. } in &expected.counts {
+        if !counts.iter().any(|count| count.name == *name) {
+            broken += 1;
+            lines.push(format!("GONE      {name}"));
+        }
+    }
+    (lines, broken)
+}
+
+impl Expected {
+    fn read(text: &str) -> Result<Self, String> {
+        let mut expected = Self { tolerance: 0.0, counts: Vec::new() };
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        for line in lines {
+            let wrong = || format!("{EXPECTED}: {line:?} is not a name and a number");
+            let (name, number) = line.split_once(char::is_whitespace).ok_or_else(wrong)?;
+            let number = number.trim();
+            if name == "tolerance" {
+                expected.tolerance = number.trim_end_matches(" %").parse().map_err(|_| wrong())?;
+            } else {
+                let instructions = number.parse().map_err(|_| wrong())?;
+                expected.counts.push(Count { name: name.to_owned(), instructions });
+            }
+        }
+        Ok(expected)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "# Instructions that each hot path takes once, in the build of tests on {PROCESSOR}.\n\
+             # Compared by `cargo xtask guard`, rewritten by `cargo xtask guard --write` (docs/performance.md).\n\
+             tolerance               {} %\n\n",
+            self.tolerance
+        );
+        for Count { name, instructions } in &self.counts {
+            text += &format!("{name:<23} {instructions}\n");
+        }
+        text
+    }
+}
+
+/// Whether there is a valgrind; installed when it is missing and may be.
+fn valgrind() -> bool {
+    let there = || quiet(Command::new("valgrind").arg("--version"));
+    there()
+        || (quiet(Command::new("apt-get").args(["install", "--yes", "--no-install-recommends", "valgrind"]))
+            && there())
+}
+
+fn quiet(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn build() -> Result<PathBuf, String> {
+    step("the walker of hot paths", &mut cargo(&["build", "--package", "kew-bench"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    Ok(target.join("debug/kew-bench"))
+}
+
+/// The hot paths there are.
+fn names(program: &Path) -> Result<Vec<String>, String> {
+    let said = Command::new(program).arg("--guard-list").output();
+    let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
+    // It is told where usage is told.
+    Ok(String::from_utf8_lossy(&said.stderr).lines().map(str::to_owned).collect())
+}
+
+/// Instructions of one hot path, each time.
+fn count(program: &Path, name: &str) -> Result<u64, String> {
+    let folder = program.with_file_name("guard");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let out = folder.join(format!("{name}.callgrind"));
+    let mut command = Command::new("valgrind");
+    command.arg(format!("--callgrind-out-file={}", out.display()));
+    command.args(["--tool=callgrind", COUNTED]);
+    command.arg(program).args(["--guard", name, "--dir"]).arg(&folder);
+    let said = command.stdin(Stdio::null()).output().map_err(|error| format!("valgrind: {error}"))?;
+    if !said.status.success() {
+        return Err(format!("{name} under valgrind:\n{}", String::from_utf8_lossy(&said.stderr)));
+    }
+    let figure = |text: &str, before: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(before).map(str::trim).map(str::to_owned));
+        line.and_then(|number| number.parse::<u64>().ok())
+    };
+    let counted = fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let total = figure(&counted, "totals:").or_else(|| figure(&counted, "summary:"));
+    let times = figure(&String::from_utf8_lossy(&said.stdout), "walked");
+    match total.zip(times) {
+        Some((total, times)) if total > 0 && times > 0 => Ok(total / times),
+        _ => Err(format!("{name}: nothing was counted in {}", out.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(name: &str, instructions: u64) -> Count {
+        Count { name: name.to_owned(), instructions }
+    }
+
+    fn expected() -> Expected {
+        Expected { tolerance: 5.0, counts: vec![count("send", 1_000), count("receive", 2_000)] }
+    }
+
+    #[test]
+    fn counts_within_the_tolerance_hold() {
+        let (lines, broken) = compare(&expected(), &[count("send", 1_050), count("receive", 1_900)]);
+        assert_eq!(broken, 0, "{lines:?}");
+    }
+
+    #[test]
+    fn a_count_beyond_the_tolerance_is_broken_and_named() {
+        let (lines, broken) = compare(&expected(), &[count("send", 1_051), count("receive", 2_000)]);
+        assert_eq!(broken, 1, "{lines:?}");
+        assert!(lines[0].starts_with("EXCEEDED  send: 1051, expected 1000 (+5.1 %)"), "{lines:?}");
+    }
+
+    #[test]
+    fn less_is_told_and_not_broken() {
+        let (lines, broken) = compare(&expected(), &[count("send", 900), count("receive", 2_000)]);
+        assert_eq!(broken, 0);
+        assert!(lines[0].starts_with("less"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_path_that_is_new_or_gone_is_broken() {
+        let (lines, broken) = compare(&expected(), &[count("send", 1_000), count("pull", 1)]);
+        assert_eq!(broken, 2, "{lines:?}");
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        assert_eq!(Expected::read(&expected().text()), Ok(expected()));
+        assert!(Expected::read("send many\n").is_err());
+    }
+
+    #[test]
+    fn the_repository_expects_something_of_every_part() {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(EXPECTED));
+        let expected = Expected::read(&text.expect("it is there")).expect("it reads");
+        assert!(expected.tolerance > 0.0 && expected.tolerance <= 10.0);
+        for part in ["engine", "sqs-json", "sqs-signed", "azure", "cloudflare"] {
+            assert!(expected.counts.iter().any(|count| count.name.starts_with(part)), "{part}");
+        }
+    }
+}
