@@ -7,6 +7,8 @@ use tokio::net::TcpStream;
 
 use super::Fault;
 
+/// How long a server that went away may take to come back.
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(60);
 /// Longer than any long poll.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
@@ -42,13 +44,16 @@ impl Connection {
 
     /// Connects again, as often as it takes within the time.
     pub(super) async fn reopen(&mut self, within: Duration) -> Result<(), Fault> {
+        *self = Self::open_within(&self.address, within).await?;
+        Ok(())
+    }
+
+    /// Connects to `host:port`, as often as it takes within the time.
+    pub(super) async fn open_within(address: &str, within: Duration) -> Result<Self, Fault> {
         let until = tokio::time::Instant::now() + within;
         loop {
-            match Self::open(&self.address).await {
-                Ok(connection) => {
-                    *self = connection;
-                    return Ok(());
-                }
+            match Self::open(address).await {
+                Ok(connection) => return Ok(connection),
                 Err(fault) if tokio::time::Instant::now() >= until => return Err(fault),
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             }

@@ -30,6 +30,10 @@ pub(super) struct Received {
 pub(super) trait Dialect {
     /// The most messages one request sends or deletes.
     fn batch_max(&self) -> u32;
+    /// Whether a receive can wait.
+    fn waits(&self) -> bool {
+        false
+    }
     /// The request that makes a queue, or finds it.
     fn create(&self, queue: &Queue) -> Vec<u8>;
     /// What the reply to that tells, and the request that completes the queue, where there is one.

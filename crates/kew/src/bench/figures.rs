@@ -43,6 +43,8 @@ pub(super) struct Figures {
     pub(super) interruptions: u64,
     /// Receives that found nothing.
     pub(super) empty: u64,
+    /// Waiting receives that found nothing and were answered before their time was over.
+    pub(super) early: u64,
     pub(super) elapsed: Duration,
     pub(super) latencies: BTreeMap<&'static str, Latencies>,
     pub(super) faults: Faults,
@@ -59,6 +61,11 @@ impl Figures {
     /// Messages a second.
     pub(super) fn rate(&self) -> f64 {
         self.messages as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
+    }
+
+    /// Whether everything was as it should be.
+    pub(super) fn is_right(&self, survived: bool) -> bool {
+        self.faults.none(survived) && self.early == 0
     }
 
     /// The server's CPU per message, in microseconds.

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use super::Fault;
-use super::client::Connection;
+use super::client::{BACK_WITHIN, Connection};
 use super::dialect::check_status;
 use super::figures::Figures;
 use super::plan::BenchArgs;
@@ -27,8 +27,8 @@ use super::tally::{Mark, Tally};
 const BATCH: u64 = 100;
 /// Bytes of bodies in one batch to the server.
 const BATCH_BYTES: u64 = 240_000;
-/// Nothing arriving for so long is the end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Nothing arriving for so long is the end; longer when the server may be killed and come back.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 /// Messages sent one at a time.
 const SINGLES: u64 = 500;
 
@@ -37,8 +37,10 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// What has arrived.
 struct Hook {
     tally: RefCell<Tally>,
+    /// Messages that have come, each once.
     arrived: RefCell<u64>,
     bell: Notify,
+    patience: Duration,
 }
 
 /// A batch, as far as anybody here looks at it.
@@ -66,12 +68,17 @@ pub(super) async fn measure(
         tally: RefCell::new(Tally::new(run, 1)),
         arrived: RefCell::new(0),
         bell: Notify::new(),
+        patience: if args.survive { PATIENCE.1 } else { PATIENCE.0 },
     });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
     let serving = tokio::task::spawn_local(serve(Rc::clone(&hook), listener));
-    let mut api =
-        Api { address: args.address().to_owned(), connection: Connection::open(args.address()).await? };
+    let mut api = Api {
+        address: args.address().to_owned(),
+        connection: Connection::open(args.address()).await?,
+        survive: args.survive,
+        interruptions: 0,
+    };
     let made = api.call("POST", "", &json!({ "queue_name": format!("bench-{run:08x}") })).await?;
     let queue = made["queue_id"].as_str().ok_or("a queue without an id")?.to_owned();
     let settings = json!({ "batch_size": BATCH, "max_wait_time_ms": 0 });
@@ -79,6 +86,8 @@ pub(super) async fn measure(
     api.call("POST", &format!("/{queue}/consumers"), &consumer).await?;
     let mut figures = backlog(&mut api, &hook, &queue, args, process, progress).await?;
     singles(&mut api, &hook, &queue, args, &mut figures).await?;
+    hook.until_all().await?;
+    figures.interruptions = api.interruptions;
     figures.faults = hook.tally.borrow().faults();
     api.call("DELETE", &format!("/{queue}"), &Value::Null).await?;
     serving.abort();
@@ -101,8 +110,7 @@ async fn backlog(
     let mut left = args.backlog;
     while left > 0 {
         let count = left.min(each);
-        api.send(hook, queue, args.body, count).await?;
-        left -= count;
+        left -= api.send(hook, queue, args.body, count).await?;
         progress.draw("fill", 1.0 - left as f64 / args.backlog as f64, args.backlog - left);
     }
     let before = process.map(Process::usage).transpose()?;
@@ -110,12 +118,14 @@ async fn backlog(
     api.call("PATCH", &path, &pause(false)).await?;
     hook.until(args.backlog).await?;
     let elapsed = begun.elapsed();
-    let usage = match (before, process.map(Process::usage).transpose()?) {
-        (Some(before), Some(after)) => Some(Usage {
+    let usage = match (before, process.map(Process::usage)) {
+        // A server that was killed and came back is another process.
+        (Some(before), Some(Ok(after))) => Some(Usage {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             resident_bytes: after.resident_bytes,
             written_bytes: after.written_bytes - before.written_bytes,
         }),
+        (Some(_), Some(Err(fault))) if !args.survive => return Err(fault),
         _ => None,
     };
     Ok(Figures { messages: args.backlog, elapsed, usage, ..Figures::default() })
@@ -146,8 +156,7 @@ impl Hook {
     /// Waits until so many have arrived.
     async fn until(&self, count: u64) -> Result<(), Fault> {
         while *self.arrived.borrow() < count {
-            let news = tokio::time::timeout(PATIENCE, self.bell.notified()).await;
-            if news.is_err() {
+            if !self.news().await {
                 let arrived = *self.arrived.borrow();
                 return Err(format!("{arrived} of {count} messages arrived, and no more come").into());
             }
@@ -155,13 +164,24 @@ impl Hook {
         Ok(())
     }
 
+    /// Waits until everything has arrived that was acknowledged, or nothing comes any more.
+    async fn until_all(&self) -> Result<(), Fault> {
+        while self.tally.borrow().missing() > 0 && self.news().await {}
+        Ok(())
+    }
+
+    /// Whether something came, within the time it may take.
+    async fn news(&self) -> bool {
+        tokio::time::timeout(self.patience, self.bell.notified()).await.is_ok()
+    }
+
     fn take(&self, body: &[u8]) -> Result<(), Fault> {
         let batch: Batch<'_> = serde_json::from_slice(body)?;
         let mut tally = self.tally.borrow_mut();
         for message in &batch.messages {
+            *self.arrived.borrow_mut() += u64::from(!tally.has_come(message.body));
             tally.received(message.body, |_| None);
         }
-        *self.arrived.borrow_mut() += batch.messages.len() as u64;
         self.bell.notify_one();
         Ok(())
     }
@@ -207,6 +227,9 @@ async fn converse(hook: &Hook, mut stream: TcpStream) -> Result<(), Fault> {
 struct Api {
     address: String,
     connection: Connection,
+    survive: bool,
+    /// Calls that were never answered.
+    interruptions: u64,
 }
 
 impl Api {
@@ -217,19 +240,30 @@ impl Api {
             self.address,
             text.len()
         );
-        let reply = self.connection.ask(request.as_bytes()).await?;
-        check_status(&reply)?;
-        Ok(serde_json::from_slice::<Value>(reply.body)?["result"].take())
+        loop {
+            match self.connection.ask(request.as_bytes()).await {
+                Ok(reply) => {
+                    check_status(&reply)?;
+                    return Ok(serde_json::from_slice::<Value>(reply.body)?["result"].take());
+                }
+                // Calls may be made twice; of a send only the second copy counts as a duplicate.
+                Err(_) if self.survive => {
+                    self.interruptions += 1;
+                    self.connection.reopen(BACK_WITHIN).await?;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
     }
 
     /// Sends so many new messages.
-    async fn send(&mut self, hook: &Hook, queue: &str, bytes: u32, count: u64) -> Result<(), Fault> {
+    async fn send(&mut self, hook: &Hook, queue: &str, bytes: u32, count: u64) -> Result<u64, Fault> {
         let marks: Vec<Mark> = (0..count).map(|_| hook.tally.borrow_mut().next(0)).collect();
         let messages: Vec<Value> =
             marks.iter().map(|mark| json!({ "body": mark.body(bytes), "content_type": "text" })).collect();
         let path = format!("/{queue}/messages/batch");
         self.call("POST", &path, &json!({ "messages": messages })).await?;
         marks.into_iter().for_each(|mark| hook.tally.borrow_mut().sent(mark));
-        Ok(())
+        Ok(count)
     }
 }

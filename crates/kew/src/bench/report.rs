@@ -19,13 +19,30 @@ fn requests_each(scenario: ScenarioName) -> f64 {
     }
 }
 
-/// Prints rounds against the target, and against the floor where there were some.
-pub(super) fn print(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) {
+/// Rounds, in the order they were run.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// Against the target.
+    pub(super) targets: Vec<Figures>,
+    /// Against the floor, each before the target's.
+    pub(super) floors: Vec<Figures>,
+    /// Against the target on an empty queue, where the other is full; each before the target's.
+    pub(super) shallow: Vec<Figures>,
+}
+
+/// Prints rounds against the target, and against what it is compared with.
+pub(super) fn print(args: &BenchArgs, measured: &Measured) {
     if args.json {
-        println!("{}", document(args, targets, floors));
+        println!("{}", document(args, measured));
     } else {
-        table(args, targets, floors);
+        table(args, measured);
     }
+}
+
+/// CPU a message behind a backlog, as a multiple of what it is without one, round by round.
+fn depth_ratios(measured: &Measured) -> Vec<f64> {
+    let pairs = measured.targets.iter().zip(&measured.shallow);
+    pairs.filter_map(|(deep, shallow)| Some(deep.cpu_each()? / shallow.cpu_each()?)).collect()
 }
 
 /// The target's CPU for one message as a multiple of the floor's for as many requests, round by round.
@@ -38,8 +55,9 @@ fn ratios(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) -> Vec<f64>
         .collect()
 }
 
-fn table(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) {
-    for (name, rounds) in [("null", floors), (scenario(args.scenario), targets)] {
+fn table(args: &BenchArgs, measured: &Measured) {
+    let Measured { targets, floors, shallow } = measured;
+    for (name, rounds) in [("null", floors), ("shallow", shallow), (scenario(args.scenario), targets)] {
         for figures in rounds {
             line(name, figures);
         }
@@ -60,7 +78,15 @@ fn table(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) {
             ratios.len()
         );
     }
-    let faulty = targets.iter().filter(|figures| !figures.faults.none(args.survive)).count();
+    let depth = depth_ratios(measured);
+    if !depth.is_empty() {
+        println!(
+            "depth        {:.2} times the CPU on an empty queue (median of {})",
+            median(depth.clone()),
+            depth.len()
+        );
+    }
+    let faulty = targets.iter().chain(shallow).filter(|figures| !figures.is_right(args.survive)).count();
     if !targets.is_empty() {
         let verdict =
             if faulty == 0 { "nothing lost, doubled or disordered" } else { "MESSAGES WENT ASTRAY" };
@@ -88,6 +114,9 @@ fn line(name: &str, figures: &Figures) {
     if figures.interruptions > 0 {
         println!("  {} requests were never answered", figures.interruptions);
     }
+    if figures.early > 0 {
+        println!("  {} waiting receives were answered early with nothing", figures.early);
+    }
     let faults = figures.faults;
     if faults != super::tally::Faults::default() {
         println!(
@@ -97,7 +126,9 @@ fn line(name: &str, figures: &Figures) {
     }
 }
 
-fn document(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) -> Value {
+fn document(args: &BenchArgs, measured: &Measured) -> Value {
+    let Measured { targets, floors, shallow } = measured;
+    let depth = depth_ratios(measured);
     let ratios = ratios(args, targets, floors);
     json!({
         "dialect": format!("{:?}", args.dialect).to_lowercase(),
@@ -106,7 +137,9 @@ fn document(args: &BenchArgs, targets: &[Figures], floors: &[Figures]) -> Value 
         "body_bytes": args.body,
         "rounds": targets.iter().map(round).collect::<Vec<_>>(),
         "floor": floors.iter().map(round).collect::<Vec<_>>(),
+        "shallow": shallow.iter().map(round).collect::<Vec<_>>(),
         "ratio": (!ratios.is_empty()).then(|| median(ratios)),
+        "ratio_to_shallow": (!depth.is_empty()).then(|| median(depth)),
     })
 }
 
@@ -133,6 +166,7 @@ fn round(figures: &Figures) -> Value {
         "resident_bytes": figures.usage.map(|usage| usage.resident_bytes),
         "written_bytes": figures.usage.map(|usage| usage.written_bytes),
         "empty_receives": figures.empty,
+        "early_empty_receives": figures.early,
         "interruptions": figures.interruptions,
         "latency": latencies,
         "lost": faults.lost,

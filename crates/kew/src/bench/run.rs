@@ -11,7 +11,6 @@ use tokio::task::LocalSet;
 
 use super::Fault;
 use super::azure::Azure;
-use super::client::Connection;
 use super::cloudflare::Cloudflare;
 use super::dialect::{Dialect, Queue, check_status};
 use super::figures::Figures;
@@ -20,11 +19,12 @@ use super::plan::{BenchArgs, DialectName, ScenarioName};
 use super::process::{Process, Usage};
 use super::progress::Progress;
 use super::push;
-use super::report;
+use super::report::{self, Measured};
 use super::scenario::{Round, drain, fill, work};
 use super::sign::Signer;
 use super::sqs::Sqs;
-use super::tally::Tally;
+use super::tally::{Faults, Tally};
+use crate::machine;
 
 /// A lease that outlasts every round, and one that ends soon enough after a kill.
 const LEASE_SECONDS: (u32, u32) = (43_200, 5);
@@ -39,24 +39,68 @@ pub(super) fn measure(args: &BenchArgs) -> Result<bool, Fault> {
 }
 
 async fn rounds(args: &BenchArgs) -> Result<bool, Fault> {
+    // Each connection is an open file here too.
+    machine::raise_open_files();
     let progress = Progress::new(!args.json);
     let floor =
         if args.compare || args.scenario == ScenarioName::Null { Some(Floor::start()?) } else { None };
-    let (mut targets, mut floors) = (Vec::new(), Vec::new());
+    let process = args.pid.map(Process::Other);
+    let mut measured = Measured::default();
+    // What is stored beforehand is stored once, for all rounds.
+    let deep =
+        if args.scenario == ScenarioName::Backlog { Some(Deep::make(args, &progress).await?) } else { None };
     for _ in 0..args.rounds {
         if let Some(floor) = &floor {
             let args = BenchArgs { scenario: ScenarioName::Null, survive: false, ..args.clone() };
-            floors.push(against(&args, &floor.address, Some(floor.process), &progress).await?);
+            measured.floors.push(against(&args, &floor.address, Some(floor.process), &progress).await?);
         }
-        if args.scenario == ScenarioName::Push {
-            targets.push(push::measure(args, args.pid.map(Process::Other), &progress).await?);
-        } else if args.scenario != ScenarioName::Null {
-            targets.push(against(args, args.address(), args.pid.map(Process::Other), &progress).await?);
+        match (args.scenario, &deep) {
+            (ScenarioName::Null, _) => {}
+            (ScenarioName::Push, _) => measured.targets.push(push::measure(args, process, &progress).await?),
+            (_, Some(deep)) => {
+                // Only of an undisturbed server is it worth knowing.
+                if !args.survive {
+                    let args = BenchArgs { scenario: ScenarioName::Cycle, ..args.clone() };
+                    measured.shallow.push(against(&args, args.address(), process, &progress).await?);
+                }
+                measured.targets.push(deep.round(process, &progress).await?);
+            }
+            (_, None) => measured.targets.push(against(args, args.address(), process, &progress).await?),
         }
     }
+    if let (Some(deep), Some(last)) = (deep, measured.targets.last_mut()) {
+        last.faults = deep.finish().await?;
+    }
     progress.clear();
-    report::print(args, &targets, &floors);
-    Ok(targets.iter().all(|figures| figures.faults.none(args.survive)))
+    report::print(args, &measured);
+    let all = measured.targets.iter().chain(&measured.shallow);
+    Ok(all.into_iter().all(|figures| figures.is_right(args.survive)))
+}
+
+/// A queue with many messages in it, and rounds on it.
+struct Deep(Rc<Round>);
+
+impl Deep {
+    async fn make(args: &BenchArgs, progress: &Progress) -> Result<Self, Fault> {
+        let round = Rc::new(prepare(args, args.address())?);
+        make(&round, std::iter::once(&round.queue)).await?;
+        let drawn = tokio::task::spawn_local(draw_fill(Rc::clone(&round), progress.clone()));
+        each(&round, PREPARERS.min(args.connections), fill).await?;
+        drawn.abort();
+        Ok(Self(round))
+    }
+
+    async fn round(&self, process: Option<Process>, progress: &Progress) -> Result<Figures, Fault> {
+        self.0.stored_before.set(self.0.tally.borrow().acknowledged);
+        run(&self.0, process, progress).await
+    }
+
+    /// What went wrong over all rounds, by what is stored at the end. The queue is gone then.
+    async fn finish(self) -> Result<Faults, Fault> {
+        let stored = self.0.stored().await?;
+        remove(&self.0, std::iter::once(&self.0.queue)).await?;
+        Ok(self.0.tally.borrow().faults_beside(stored))
+    }
 }
 
 /// One round against one server.
@@ -72,15 +116,10 @@ async fn against(
     }
     let idle = idle_queues(&round);
     make(&round, std::iter::once(&round.queue).chain(&idle)).await?;
-    if args.scenario == ScenarioName::Backlog {
-        each(&round, PREPARERS.min(args.connections), fill).await?;
-        round.stored_before.set(round.tally.borrow().acknowledged);
-    }
     let mut figures = run(&round, process, progress).await?;
     figures.faults = match args.scenario {
-        ScenarioName::Send | ScenarioName::Backlog => {
-            let mut connection = Connection::open(address).await?;
-            let stored = round.dialect.counted(&connection.ask(&round.dialect.count(&round.queue)).await?)?;
+        ScenarioName::Send => {
+            let stored = round.stored().await?;
             round.tally.borrow().faults_beside(stored)
         }
         _ => {
@@ -109,6 +148,7 @@ fn prepare(args: &BenchArgs, address: &str) -> Result<Round, Fault> {
         tally: RefCell::new(Tally::new(run, args.connections)),
         figures: RefCell::default(),
         finished_senders: Cell::new(0),
+        on_their_way: RefCell::default(),
     })
 }
 
@@ -118,7 +158,8 @@ fn dialect(args: &BenchArgs, address: &str, now: Timestamp) -> Result<Rc<dyn Dia
             let key = args.access_key.as_deref().zip(args.secret.as_deref());
             let signer = key.map(|(id, secret)| Signer::new(id, secret, &args.region, now));
             let (host, region) = (address.to_owned(), args.region.clone());
-            Rc::new(Sqs { host, protocol: args.protocol, region, signer })
+            let account = RefCell::new("0".repeat(12));
+            Rc::new(Sqs { host, protocol: args.protocol, region, signer, account })
         }
         DialectName::Azure => {
             let account = args.access_key.clone().unwrap_or_else(|| "devstoreaccount1".to_owned());
@@ -141,7 +182,7 @@ fn idle_queues(round: &Round) -> Vec<Queue> {
 }
 
 async fn make<'q>(round: &Round, queues: impl Iterator<Item = &'q Queue>) -> Result<(), Fault> {
-    let mut connection = Connection::open(&round.address).await?;
+    let mut connection = round.connect().await?;
     for queue in queues {
         let reply = connection.ask(&round.dialect.create(queue)).await?;
         check_status(&reply)?;
@@ -153,7 +194,7 @@ async fn make<'q>(round: &Round, queues: impl Iterator<Item = &'q Queue>) -> Res
 }
 
 async fn remove<'q>(round: &Round, queues: impl Iterator<Item = &'q Queue>) -> Result<(), Fault> {
-    let mut connection = Connection::open(&round.address).await?;
+    let mut connection = round.connect().await?;
     for queue in queues {
         check_status(&connection.ask(&round.dialect.remove(queue)).await?)?;
     }
@@ -213,6 +254,14 @@ async fn draw(round: Rc<Round>, begun: Instant, progress: Progress) {
     loop {
         let share = begun.elapsed().as_secs_f64() / round.args.length().as_secs_f64().max(f64::EPSILON);
         progress.draw(&what, share, round.figures.borrow().messages);
+        tokio::time::sleep(Progress::EVERY).await;
+    }
+}
+
+async fn draw_fill(round: Rc<Round>, progress: Progress) {
+    loop {
+        let filled = round.tally.borrow().acknowledged;
+        progress.draw("fill", filled as f64 / round.args.backlog.max(1) as f64, filled);
         tokio::time::sleep(Progress::EVERY).await;
     }
 }

@@ -1,18 +1,19 @@
 //! What connections do: each scenario is a loop of one connection, made of sends, receives and deletes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::Fault;
-use super::client::{Connection, Reply};
+use super::client::{BACK_WITHIN, Connection, Reply};
 use super::dialect::{Dialect, Outgoing, Queue, Received, check_status};
 use super::figures::Figures;
 use super::plan::{BenchArgs, ScenarioName};
 use super::tally::{Mark, Tally};
 
-/// How long a server that went away may take to come back.
-const BACK_WITHIN: Duration = Duration::from_secs(60);
+/// An empty answer this much before the end of a wait is still in time: clocks are read at both ends.
+const EARLY: Duration = Duration::from_millis(20);
 /// Seconds a waiting receive waits.
 const WAIT_SECONDS: u32 = 20;
 
@@ -30,9 +31,37 @@ pub(super) struct Round {
     pub(super) figures: RefCell<Figures>,
     /// Senders that are done, for those who receive until then.
     pub(super) finished_senders: Cell<u32>,
+    /// When messages left that somebody waits for, by sender and number.
+    pub(super) on_their_way: RefCell<HashMap<(u32, u64), Instant>>,
 }
 
 impl Round {
+    /// A connection to the server, waited for when the run is to survive that it goes away.
+    pub(super) async fn connect(&self) -> Result<Connection, Fault> {
+        let within = if self.args.survive { BACK_WITHIN } else { Duration::ZERO };
+        Connection::open_within(&self.address, within).await
+    }
+
+    /// How many messages are stored, by the server's own count.
+    pub(super) async fn stored(&self) -> Result<u64, Fault> {
+        let request = self.dialect.count(&self.queue);
+        let mut connection = self.connect().await?;
+        loop {
+            match connection.ask(&request).await {
+                Ok(reply) => return self.dialect.counted(&reply),
+                Err(_) if self.args.survive => connection.reopen(BACK_WITHIN).await?,
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Notes how long a message took from its send to the receive that waited for it.
+    fn note_delivery(&self, mark: Mark) {
+        if let Some(begun) = self.on_their_way.borrow_mut().remove(&(mark.sender, mark.number)) {
+            self.figures.borrow_mut().note("delivery", begun.elapsed());
+        }
+    }
+
     fn is_over(&self) -> bool {
         let sent = self.tally.borrow().acknowledged - self.stored_before.get();
         self.args.count.is_some_and(|count| sent >= count) || Instant::now() >= self.until.get()
@@ -54,7 +83,7 @@ impl Round {
 
 /// One connection's work.
 pub(super) async fn work(round: Rc<Round>, place: u32) -> Result<(), Fault> {
-    let connection = Connection::open(&round.address).await?;
+    let connection = round.connect().await?;
     let mut worker = Worker { round, place, connection };
     match worker.round.args.scenario {
         ScenarioName::Cycle | ScenarioName::Fifo | ScenarioName::Backlog | ScenarioName::IdleQueues => {
@@ -152,6 +181,11 @@ impl Worker {
             .map(|(body, mark)| Outgoing { body, fifo: round.group(*mark).map(|group| (group, mark.number)) })
             .collect();
         let request = round.dialect.send(&round.queue, &messages);
+        if round.args.scenario == ScenarioName::Longpoll {
+            let begun = Instant::now();
+            let mut on_their_way = round.on_their_way.borrow_mut();
+            on_their_way.extend(marks.iter().map(|mark| ((mark.sender, mark.number), begun)));
+        }
         let answered = self.ask("send", &request, |dialect, reply| dialect.check(reply, marks.len())).await?;
         let mut tally = round.tally.borrow_mut();
         if answered.is_none() {
@@ -166,14 +200,21 @@ impl Worker {
         let round = Rc::clone(&self.round);
         let request = round.dialect.receive(&round.queue, max, wait_seconds);
         let operation = if wait_seconds == 0 { "receive" } else { "wait" };
+        let begun = Instant::now();
         let found = self.ask(operation, &request, |dialect, reply| dialect.received(reply)).await?;
+        let answered = found.is_some() && wait_seconds > 0 && round.dialect.waits();
         let messages = found.unwrap_or_default();
         let mut tally = round.tally.borrow_mut();
         if messages.is_empty() {
-            round.figures.borrow_mut().empty += 1;
+            let mut figures = round.figures.borrow_mut();
+            figures.empty += 1;
+            let whole_wait = Duration::from_secs(wait_seconds.into()).saturating_sub(EARLY);
+            // A server that was killed answers nothing, and is not early.
+            figures.early += u64::from(answered && begun.elapsed() < whole_wait);
         }
         for message in &messages {
-            tally.received(&message.body, |mark| round.group(mark));
+            let received = tally.received(&message.body, |mark| round.group(mark));
+            received.into_iter().for_each(|mark| round.note_delivery(mark));
         }
         Ok(messages)
     }
@@ -221,7 +262,7 @@ impl Worker {
 
 /// Receives and deletes what is left, until all has come, or nothing comes for longer than a lease lasts.
 pub(super) async fn drain(round: &Rc<Round>) -> Result<(), Fault> {
-    let connection = Connection::open(&round.address).await?;
+    let connection = round.connect().await?;
     let mut worker = Worker { round: Rc::clone(round), place: 0, connection };
     // What was received by a request that was never answered comes again when its lease ends.
     let patience = if round.args.survive { round.queue.lease_seconds * 2 } else { 1 };
@@ -238,7 +279,7 @@ pub(super) async fn drain(round: &Rc<Round>) -> Result<(), Fault> {
 
 /// Adds so many messages.
 pub(super) async fn fill(round: Rc<Round>, place: u32, count: u64) -> Result<(), Fault> {
-    let connection = Connection::open(&round.address).await?;
+    let connection = round.connect().await?;
     let mut worker = Worker { round, place, connection };
     let mut left = count;
     let largest = worker.round.dialect.batch_max();

@@ -1,6 +1,7 @@
 //! SQS as the bench speaks it: JSON or Query, signed or not.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use serde::Deserialize;
 
@@ -16,11 +17,13 @@ pub(super) struct Sqs {
     pub(super) protocol: Protocol,
     pub(super) region: String,
     pub(super) signer: Option<Signer>,
+    /// Whose the queues are, as the URL of the first one says.
+    pub(super) account: RefCell<String>,
 }
 
 impl Sqs {
     fn url(&self, queue: &Queue) -> String {
-        format!("http://{}/000000000000/{}", self.host, queue.name)
+        format!("http://{}/{}/{}", self.host, self.account.borrow(), queue.name)
     }
 
     /// A request for `action`: its members as JSON, or as a form.
@@ -80,6 +83,10 @@ impl Dialect for Sqs {
         10
     }
 
+    fn waits(&self) -> bool {
+        true
+    }
+
     fn create(&self, queue: &Queue) -> Vec<u8> {
         let lease = queue.lease_seconds.to_string();
         let mut attributes = vec![("VisibilityTimeout", lease.as_str())];
@@ -96,6 +103,18 @@ impl Dialect for Sqs {
                 form.put(&format!("Attribute.{}.Value", place + 1), value);
             }
         })
+    }
+
+    /// Notes the account, which a server that checks signatures derives from the key.
+    fn created(&self, queue: &Queue, reply: &Reply<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        let text = std::str::from_utf8(reply.body)?;
+        let before = text.split(&format!("/{}", queue.name)).next().unwrap_or_default();
+        let account = before.rsplit('/').next().unwrap_or_default();
+        if account.is_empty() || !account.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(format!("no URL of the queue {} in {text}", queue.name).into());
+        }
+        account.clone_into(&mut self.account.borrow_mut());
+        Ok(None)
     }
 
     fn remove(&self, queue: &Queue) -> Vec<u8> {

@@ -113,6 +113,11 @@ impl Tally {
         }
     }
 
+    /// Whether a message with this body has come already.
+    pub(super) fn has_come(&mut self, body: &str) -> bool {
+        Mark::read(body).and_then(|mark| self.fate(mark)).is_some_and(|fate| fate.received > 0)
+    }
+
     /// It was received; `ordered_by` is its group where order is promised.
     pub(super) fn received(
         &mut self,
