@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::line::{Line, OnLine};
 use super::pool::Place;
 use super::{ClientError, Reach, Sender};
 
@@ -83,12 +84,14 @@ async fn speak<S>(stream: S) -> Result<Sender, ClientError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Broken)?;
+    let line = Arc::new(Line::default());
+    let stream = OnLine::new(stream, Arc::clone(&line));
+    let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Broken)?;
     // It ends with its sender; what breaks it is told to the request under way.
     tokio::spawn(async move {
         let _broken = connection.await;
     });
-    Ok(sender)
+    Ok(Sender { requests, line })
 }
 
 /// What the machine trusts.

@@ -5,9 +5,13 @@
 
 mod connect;
 mod error;
+mod line;
 mod pool;
 mod reach;
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,8 +20,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use parking_lot::Mutex;
 
 use connect::Connector;
+use line::Line;
 use pool::{Place, Pool};
 
 pub use error::ClientError;
@@ -83,7 +89,21 @@ pub struct Client {
     reply_bytes_max: usize,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+/// A connection, as requests are handed to it.
+struct Sender {
+    requests: SendRequest<Full<Bytes>>,
+    line: Arc<Line>,
+}
+
+impl Sender {
+    /// Whether nothing more can be asked on it.
+    fn is_over(&self) -> bool {
+        self.requests.is_closed() || self.line.is_hung_up()
+    }
+}
+
+/// The connection that an exchange is on just now.
+type Current = Mutex<Option<Arc<Line>>>;
 
 impl Client {
     /// A client without connections.
@@ -97,21 +117,59 @@ impl Client {
 
     /// Sends a request and reads its whole reply, all within this time. Needs a runtime with I/O and time.
     pub async fn exchange(&self, outgoing: Outgoing, within: Duration) -> Result<Answer, ClientError> {
+        self.exchange_on(outgoing, within, &Current::default()).await
+    }
+
+    /// The same, until `unwanted` returns. Then the sending side of the connection is closed: a server that watches its
+    /// clients gives the request up, and what had left it by then, and is here within `grace`, is returned all the same.
+    /// `None` when there is no answer.
+    pub async fn exchange_unless(
+        &self,
+        outgoing: Outgoing,
+        within: Duration,
+        unwanted: impl Future<Output = ()>,
+        grace: Duration,
+    ) -> Option<Result<Answer, ClientError>> {
+        let current = Current::default();
+        let mut exchange = pin!(self.exchange_on(outgoing, within, &current));
+        tokio::select! {
+            // An answer that is here counts, whatever else happened meanwhile.
+            biased;
+            answer = &mut exchange => return Some(answer),
+            () = unwanted => {}
+        }
+        // Without a connection nothing was asked.
+        let line = current.lock().clone()?;
+        line.hang_up();
+        tokio::time::timeout(grace, exchange).await.ok()?.ok().map(Ok)
+    }
+
+    async fn exchange_on(
+        &self,
+        outgoing: Outgoing,
+        within: Duration,
+        current: &Current,
+    ) -> Result<Answer, ClientError> {
         // Dropped when time is over, it takes the connection along.
-        match tokio::time::timeout(within, self.exchange_at_leisure(outgoing)).await {
+        match tokio::time::timeout(within, self.exchange_at_leisure(outgoing, current)).await {
             Ok(answer) => answer,
             Err(_) => Err(ClientError::TimedOut { after: within }),
         }
     }
 
-    async fn exchange_at_leisure(&self, outgoing: Outgoing) -> Result<Answer, ClientError> {
+    async fn exchange_at_leisure(
+        &self,
+        outgoing: Outgoing,
+        current: &Current,
+    ) -> Result<Answer, ClientError> {
         let place = Place::of(&outgoing.uri)?;
         let mut request = request(outgoing)?;
         while let Some(mut sender) = self.pool.take(&place) {
-            if sender.ready().await.is_err() {
+            if sender.requests.ready().await.is_err() {
                 continue;
             }
-            match sender.try_send_request(request).await {
+            *current.lock() = Some(Arc::clone(&sender.line));
+            match sender.requests.try_send_request(request).await {
                 Ok(reply) => return self.read(place, sender, reply).await,
                 Err(mut error) => match error.take_message() {
                     // It was closed while it was kept, and nothing was sent.
@@ -120,8 +178,10 @@ impl Client {
                 },
             }
         }
+        *current.lock() = None;
         let mut sender = self.connector.connect(&place).await?;
-        let reply = sender.send_request(request).await.map_err(ClientError::Broken)?;
+        *current.lock() = Some(Arc::clone(&sender.line));
+        let reply = sender.requests.send_request(request).await.map_err(ClientError::Broken)?;
         self.read(place, sender, reply).await
     }
 
@@ -158,4 +218,73 @@ fn request(outgoing: Outgoing) -> Result<Request<Full<Bytes>>, ClientError> {
     *request.headers_mut() = outgoing.headers;
     request.headers_mut().insert(HOST, host);
     Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::oneshot;
+
+    const LONG: Duration = Duration::from_secs(20);
+    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
+
+    /// What a server does that hears, in the middle of a request, that nothing more is sent.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Then {
+        Replies,
+        Closes,
+        Waits,
+    }
+
+    /// An exchange that becomes unwanted when the server has read its request, and what the server read after that.
+    async fn unwanted(then: Then, grace: Duration) -> (Option<Answer>, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let uri = format!("http://{}/x", listener.local_addr().expect("it is bound"));
+        let (heard, is_heard) = oneshot::channel();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("somebody comes");
+            let mut bytes = [0; 1_024];
+            let read = stream.read(&mut bytes).await.expect("it is a request");
+            assert!(bytes[..read].ends_with(b"\r\n\r\n"), "one packet");
+            heard.send(()).expect("it is waited for");
+            let more = stream.read(&mut bytes).await.expect("the sending side is closed in order");
+            match then {
+                Then::Replies => stream.write_all(REPLY).await.expect("there is still a reader"),
+                Then::Closes => {}
+                Then::Waits => tokio::time::sleep(LONG).await,
+            }
+            more
+        });
+        let outgoing = Outgoing {
+            method: Method::GET,
+            uri: uri.parse().expect("it is an address"),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        };
+        let client = Client::new(ClientSettings::default());
+        let heard = async { is_heard.await.expect("the server reads") };
+        let answer = client.exchange_unless(outgoing, LONG, heard, grace).await;
+        let answer = answer.map(|answer| answer.expect("a broken connection is no answer"));
+        if then == Then::Waits {
+            return (answer, 0);
+        }
+        (answer, server.await.expect("it does not panic"))
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_left_before_the_server_heard_of_the_end_still_arrives() {
+        let (answer, read) = unwanted(Then::Replies, LONG).await;
+        assert_eq!((answer.map(|answer| answer.body).as_deref(), read), (Some(&b"hi"[..]), 0));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_has_no_answer() {
+        let begun = Instant::now();
+        assert!(unwanted(Then::Closes, LONG).await.0.is_none());
+        assert!(unwanted(Then::Waits, Duration::from_millis(50)).await.0.is_none());
+        assert!(begun.elapsed() < LONG / 2, "nobody waits for a server that does not");
+    }
 }

@@ -62,7 +62,7 @@ impl Pool {
         let mut kept = self.kept.lock();
         let waiting = kept.places.get_mut(place)?;
         while let Some((sender, since)) = waiting.pop() {
-            if !sender.is_closed() && since.elapsed() < self.idle {
+            if !sender.is_over() && since.elapsed() < self.idle {
                 return Some(sender);
             }
         }
@@ -70,7 +70,7 @@ impl Pool {
     }
 
     pub(super) fn keep(&self, place: Place, sender: Sender) {
-        if sender.is_closed() {
+        if sender.is_over() {
             return;
         }
         let now = Instant::now();
@@ -88,7 +88,7 @@ impl Pool {
     fn sweep(&self, kept: &mut Kept, now: Instant) {
         kept.swept = Some(now);
         kept.places.retain(|_, waiting| {
-            waiting.retain(|(sender, since)| !sender.is_closed() && now.duration_since(*since) < self.idle);
+            waiting.retain(|(sender, since)| !sender.is_over() && now.duration_since(*since) < self.idle);
             !waiting.is_empty()
         });
     }
