@@ -124,7 +124,7 @@ async fn watch(
     listeners: &mut JoinSet<(String, String, Listening)>,
     log: &Log,
 ) -> Result<(), HostError> {
-    if shared.handler.port().await.is_none() {
+    if !shared.handler.answers().await {
         // Whoever watches the handler says so.
         return std::future::pending().await;
     }

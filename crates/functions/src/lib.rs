@@ -15,6 +15,8 @@ mod project;
 mod queue;
 mod run;
 mod stop;
+#[cfg(test)]
+mod trial;
 mod wakes;
 
 pub use clock::{FollowError, HostClock, follow};

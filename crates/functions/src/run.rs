@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_azure::client::QueueMessage;
-use kew_http::client::{ClientError, Outgoing};
-use kew_http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use kew_http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::handler::Unanswered;
 use crate::invocation::{self, BindingData, Identity, Payload, Reply};
 use crate::listener::Shared;
 use crate::log::Level;
@@ -42,10 +42,7 @@ async fn ask(
     known: &BindingData,
     id: &str,
 ) -> Result<Reply, String> {
-    let port = shared.handler.port().await.ok_or("the handler has ended and is not started again")?;
-    let uri: Uri = format!("http://127.0.0.1:{port}/{}", function.name)
-        .parse()
-        .map_err(|error| format!("the function's name cannot stand in an address: {error}"))?;
+    shared.handler.answers().await;
     let random = shared.id();
     let identity = Identity {
         function: &function.name,
@@ -54,14 +51,14 @@ async fn ask(
         random: &random,
     };
     let body = invocation::body(identity, content, function.trigger.data_type, known);
-    let outgoing = Outgoing { method: Method::POST, uri, headers: headers(id)?, body: Bytes::from(body) };
     let within = shared.run_within.unwrap_or(FOR_EVER);
-    match shared.handler.ask(outgoing, within).await {
+    match shared.handler.ask(&function.name, &headers(id)?, &Bytes::from(body), within).await {
         Ok(answer) => Reply::read(&answer),
-        Err(ClientError::TimedOut { .. }) => {
+        Err(Unanswered::TimedOut) => {
             Err(format!("Timeout value of {within:?} exceeded by function: Functions.{}", function.name))
         }
-        Err(error) => Err(format!("the handler did not answer: {error}")),
+        Err(Unanswered::Gone) => Err("the handler has ended and is not started again".to_owned()),
+        Err(Unanswered::Failed(error)) => Err(format!("the handler did not answer: {error}")),
     }
 }
 

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kew_core::Entropy;
-use kew_http::client::{Answer, Client, ClientError, ClientSettings, Outgoing};
+use kew_http::client::{Client, ClientError, ClientSettings, Outgoing};
 use kew_http::{HeaderMap, Method, RequestId, Uri};
 use tokio::sync::watch;
 
+use super::health::{Handler, Health, Life};
 use super::process::Process;
+use super::rest::Rest;
 use crate::log::Log;
 use crate::project::Project;
 use crate::stop::Stopped;
@@ -26,40 +28,6 @@ const REPLY_BYTES_MAX: usize = 100 << 20;
 /// Handlers close connections that rest, some after five seconds.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// How the handler is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Health {
-    /// It is being started.
-    Starts,
-    /// It answers at this port.
-    Answers(u16),
-    /// It is not started again.
-    Gone,
-}
-
-/// The handler, as functions call it.
-pub(crate) struct Handler {
-    client: Client,
-    health: watch::Receiver<Health>,
-}
-
-impl Handler {
-    /// Waits until it answers; `None` when it never will.
-    pub(crate) async fn port(&self) -> Option<u16> {
-        let mut health = self.health.clone();
-        let settled = health.wait_for(|health| *health != Health::Starts).await.ok()?;
-        match *settled {
-            Health::Answers(port) => Some(port),
-            Health::Starts | Health::Gone => None,
-        }
-    }
-
-    /// Asks it something.
-    pub(crate) async fn ask(&self, outgoing: Outgoing, within: Duration) -> Result<Answer, ClientError> {
-        self.client.exchange(outgoing, within).await
-    }
-}
-
 /// Keeps the handler running.
 pub(crate) struct Supervisor {
     project: Arc<Project>,
@@ -68,6 +36,8 @@ pub(crate) struct Supervisor {
     log: Log,
     client: Client,
     health: watch::Sender<Health>,
+    /// The last life in which a run took too long: it is to end.
+    overdue: watch::Receiver<u64>,
 }
 
 /// Why a life ended.
@@ -78,6 +48,8 @@ enum End {
     Silent,
     /// It could not be started.
     NotStarted,
+    /// A run took too long in it.
+    Overdue,
     /// The host stops.
     Stopped,
 }
@@ -92,26 +64,31 @@ impl Supervisor {
         let (health, listens) = watch::channel(Health::Starts);
         let settings =
             ClientSettings { reply_bytes_max: REPLY_BYTES_MAX, idle: IDLE, ..ClientSettings::default() };
-        let handler = Handler { client: Client::new(settings), health: listens };
+        let (tells, overdue) = watch::channel(0);
+        let handler = Handler::new(Client::new(settings), listens, tells);
         let client = Client::new(ClientSettings { idle_max: 0, ..settings });
-        (Self { project, launcher, entropy, log, client, health }, handler)
+        (Self { project, launcher, entropy, log, client, health, overdue }, handler)
     }
 
     /// Runs until the host stops, or until the handler failed too often: then false.
     pub(crate) async fn run(self, stopped: Stopped) -> bool {
         let mut failures: Vec<Instant> = Vec::new();
-        loop {
-            let end = self.live(&stopped).await;
+        let mut rest = Rest::default();
+        for number in 1.. {
+            let begun = Instant::now();
+            let (end, answered) = self.live(number, &stopped).await;
             if matches!(end, End::Stopped) || stopped.is_told() {
-                self.health.send_replace(Health::Gone);
-                return true;
+                break;
             }
-            let answered = matches!(*self.health.borrow(), Health::Answers(_));
             self.health.send_replace(Health::Starts);
-            // One that answered and then ended of its own will has not failed.
-            if matches!(end, End::Exited(Some(0))) && answered {
-                self.log.warn("the handler exited with code 0; it is started again");
-                continue;
+            match end {
+                // One that answered and then ended of its own will has not failed.
+                End::Exited(Some(0)) if answered => {
+                    self.rest(rest.after(begun.elapsed()), &stopped).await;
+                    continue;
+                }
+                End::Overdue => continue,
+                _ => {}
             }
             if failures.last().is_some_and(|last| last.elapsed() > FAILURES_WITHIN) {
                 failures.clear();
@@ -124,24 +101,35 @@ impl Supervisor {
                 return false;
             }
         }
+        self.health.send_replace(Health::Gone);
+        true
+    }
+
+    async fn rest(&self, rest: Duration, stopped: &Stopped) {
+        let then = if rest.is_zero() { String::new() } else { format!(" after a rest of {rest:?}") };
+        self.log.warn(&format!("the handler exited with code 0; it is started again{then}"));
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            () = stopped.wait() => {}
+        }
     }
 
     fn tell(&self, end: &End) {
         match end {
             End::Exited(Some(code)) => self.log.error(&format!("the handler exited with code {code}")),
             End::Exited(None) => self.log.error("the handler was killed"),
-            End::Silent | End::NotStarted | End::Stopped => {}
+            End::Silent | End::NotStarted | End::Overdue | End::Stopped => {}
         }
     }
 
-    /// One process, from its start to its end.
-    async fn live(&self, stopped: &Stopped) -> End {
+    /// One process, from its start to its end, and whether it ever answered.
+    async fn live(&self, number: u64, stopped: &Stopped) -> (End, bool) {
         let id = RequestId::from_chance(self.entropy.wide_bits()).to_string();
         let mut process = match Process::start(&self.project, &self.launcher, &id, &self.log) {
             Ok(process) => process,
             Err(error) => {
                 self.log.error(&format!("cannot start the handler: {error}"));
-                return End::NotStarted;
+                return (End::NotStarted, false);
             }
         };
         let port = process.port;
@@ -150,16 +138,19 @@ impl Supervisor {
             () = stopped.wait() => Some(End::Stopped),
             answers = self.answers(port) => (!answers).then_some(End::Silent),
         };
+        let answered = ended.is_none();
         let end = match ended {
             Some(end) => end,
             None => {
-                self.health.send_replace(Health::Answers(port));
+                self.health.send_replace(Health::Answers(Life { number, port }));
                 tokio::select! {
                     code = process.wait() => End::Exited(code),
                     () = stopped.wait() => End::Stopped,
+                    () = self.is_overdue(number) => End::Overdue,
                 }
             }
         };
+        self.health.send_replace(Health::Ends);
         match end {
             End::Exited(_) => process.finish().await,
             End::Silent => {
@@ -169,9 +160,22 @@ impl Supervisor {
                 ));
                 process.stop().await;
             }
+            End::Overdue => {
+                self.log.warn("A function timeout has occurred. The handler is ended and started again, since the run would go on in it; other runs in it fail");
+                process.stop().await;
+            }
             End::Stopped | End::NotStarted => process.stop().await,
         }
-        end
+        (end, answered)
+    }
+
+    /// Returns when a run took too long in this life.
+    async fn is_overdue(&self, number: u64) {
+        let mut overdue = self.overdue.clone();
+        if overdue.wait_for(|last| *last >= number).await.is_err() {
+            // Nobody calls it any more.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Asks until there is any answer at all.

@@ -11,11 +11,16 @@ use super::poll::LEASE;
 use super::work::Shared;
 use crate::clock::{HostClock, Sleep};
 use crate::project::Trigger;
+use crate::queue::Held;
 
 /// Half of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(300);
 /// However often a renewal fails, the next is no sooner.
 const RENEW_AGAIN_MIN: Duration = Duration::from_secs(60);
+
+/// An update without an answer is given up after this: there is time for another before the lease ends, so that one stuck
+/// connection does not cost it.
+const RENEWED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The first renewal of a message, on its way from the moment of its receipt.
 pub(super) struct Renewal(Sleep);
@@ -77,8 +82,9 @@ impl<'a> Lease<'a> {
     async fn update(&self) -> Result<(), bool> {
         let Trigger { account, queue, .. } = self.trigger;
         let asked = self.shared.clock.now();
-        let hidden = self.shared.queues.hide(account, queue, &self.message.id, &self.receipt(), LEASE).await;
-        match hidden {
+        let receipt = self.receipt();
+        let held = Held { message: &self.message.id, receipt: &receipt };
+        match self.shared.queues.hide(account, queue, held, LEASE, RENEWED_WITHIN).await {
             Ok(receipt) => {
                 *self.held.lock() = (receipt, asked.plus(LEASE));
                 Ok(())

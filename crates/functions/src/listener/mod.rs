@@ -2,6 +2,8 @@
 
 mod lease;
 mod poll;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub(crate) use poll::{Listener, Listening};

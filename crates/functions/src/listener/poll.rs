@@ -46,6 +46,7 @@ pub(crate) type Listening = Result<(), QueueError>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     NoQueue,
+    NotLetIn,
     Failing,
 }
 
@@ -68,7 +69,7 @@ impl Listener {
         loop {
             tokio::select! {
                 // Nothing is received that nobody can work on.
-                port = self.shared.handler.port() => if port.is_none() { return Ok(()) },
+                answers = self.shared.handler.answers() => if !answers { return Ok(()) },
                 () = stopped.wait() => return Ok(()),
             }
             let doing = due.take().unwrap_or_else(|| self.shared.clock.busy());
@@ -150,22 +151,17 @@ impl Listener {
             return None;
         }
         let batch = shared.settings.batch_size;
-        let wait = (shared.waits && trigger.account.is_of_kew()).then_some(WAIT);
-        let receive = shared.queues.receive(&trigger.account, &trigger.queue, batch, LEASE, wait);
-        if wait.is_none() {
+        if !(shared.waits && trigger.account.is_of_kew()) {
             // What is on its way is not given up: it would be hidden for ten minutes and run by nobody.
-            return Some(receive.await);
+            return Some(shared.queues.receive(&trigger.account, &trigger.queue, batch, LEASE).await);
         }
         drop(due.take());
         let held = shared.clock.hold();
-        tokio::select! {
-            received = receive => {
-                *due = Some(shared.clock.busy());
-                drop(held);
-                Some(received)
-            }
-            () = stopped.wait() => None,
-        }
+        let (account, queue) = (&trigger.account, &trigger.queue);
+        let received = shared.queues.receive_held(account, queue, batch, LEASE, WAIT, stopped.wait()).await?;
+        *due = Some(shared.clock.busy());
+        drop(held);
+        Some(received)
     }
 
     fn pause(&mut self) -> Pause {
@@ -180,6 +176,7 @@ impl Listener {
         self.exists = false;
         let trouble = match &error.fault {
             Fault::QueueNotFound | Fault::QueueBeingDeleted => Trouble::NoQueue,
+            Fault::NotLetIn(_) => Trouble::NotLetIn,
             Fault::Busy { .. } | Fault::NoAnswer(_) => Trouble::Failing,
             Fault::MessageNotFound | Fault::ReceiptMismatch | Fault::Refused { .. } => return Err(error),
         };
@@ -188,6 +185,7 @@ impl Listener {
             let (name, queue) = (&self.function.name, &self.function.trigger.queue);
             self.shared.log.warn(&match trouble {
                 Trouble::NoQueue => format!("Function '{name}' waits for its queue '{queue}', which does not exist; the trigger does not create it, so create it or put a first message there ({error})"),
+                Trouble::NotLetIn => format!("Function '{name}' is not let in to poll its queue just now and goes on trying: {error}"),
                 Trouble::Failing => format!("Function '{name}' cannot poll its queue just now and goes on trying: {error}"),
             });
         }

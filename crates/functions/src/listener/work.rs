@@ -16,7 +16,7 @@ use crate::clock::{HostClock, Sleep};
 use crate::handler::Handler;
 use crate::log::Log;
 use crate::project::{Encoding, Function, QueueSettings};
-use crate::queue::{QueueError, Queues};
+use crate::queue::{ANSWER_WITHIN, Held, QueueError, Queues};
 use crate::run;
 use crate::wakes::Wakes;
 
@@ -79,6 +79,7 @@ impl Worker<'_> {
         if dequeued > self.shared.settings.dequeue_count_max
             && let Some(poison) = &self.function.trigger.poison
         {
+            self.tell_moved(poison);
             return self.complete(&End::Poison(poison)).await;
         }
         let content = match self.shared.settings.encoding {
@@ -96,9 +97,18 @@ impl Worker<'_> {
             succeeded
         };
         let (succeeded, ()) = tokio::join!(run, self.lease.renew(renewal, ended));
-        if let Some(end) = self.end(succeeded) {
-            self.complete(&end).await;
+        let Some(end) = self.end(succeeded) else { return };
+        if let End::Poison(queue) = end {
+            self.tell_moved(queue);
         }
+        self.complete(&end).await;
+    }
+
+    fn tell_moved(&self, queue: &str) {
+        let count = self.shared.settings.dequeue_count_max;
+        self.shared.log.warn(&format!(
+            "Message has reached MaxDequeueCount of {count}. Moving message to queue '{queue}'."
+        ));
     }
 
     /// [seed] What becomes of the message after its run: deleted after success; after failure moved away on its last
@@ -152,10 +162,15 @@ impl Worker<'_> {
         let (id, name) = (&self.lease.message.id, &self.function.name);
         let advice =
             "set extensions.queues.messageEncoding to \"none\" in host.json if senders do not encode";
+        let poison = self.function.trigger.poison.as_deref();
+        let then = match poison {
+            Some(queue) => format!("Moving message to queue '{queue}'."),
+            None => "There is no poison queue, so it stays hidden for ten minutes.".to_owned(),
+        };
         self.shared.log.error(&format!(
-            "Message '{id}' is not valid Base64, so 'Functions.{name}' is not run for it; {advice}"
+            "Message '{id}' is not valid Base64, so 'Functions.{name}' is not run for it; {advice}. {then}"
         ));
-        if let Some(poison) = &self.function.trigger.poison {
+        if let Some(poison) = poison {
             self.complete(&End::Poison(poison)).await;
         }
     }
@@ -163,12 +178,6 @@ impl Worker<'_> {
     /// Does it, again and again while the server cannot and the message is still held. It never leads to another run
     /// by this host.
     async fn complete(&self, end: &End<'_>) {
-        if let End::Poison(queue) = end {
-            let count = self.shared.settings.dequeue_count_max;
-            self.shared.log.warn(&format!(
-                "Message has reached MaxDequeueCount of {count}. Moving message to queue '{queue}'."
-            ));
-        }
         let mut put = false;
         let mut pause = AGAIN_MIN;
         let mut is_told = false;
@@ -194,8 +203,14 @@ impl Worker<'_> {
             // Somebody else has it, or nobody needs it any more.
             self.shared.log.info(&format!("Message '{id}' is no longer this host's: {error}"));
         } else {
+            let advice = match end {
+                End::Poison(_) if error.fault.is_too_long() => {
+                    "; its text is longer than the poison queue takes, so it stays where it is until it expires or somebody deletes it"
+                }
+                End::Poison(_) | End::Delete | End::Release => "",
+            };
             self.shared.log.error(&format!(
-                "{} failed for message '{id}', which is received again when its invisible time is over: {error}",
+                "{} failed for message '{id}', which is received again when its invisible time is over{advice}: {error}",
                 end.what()
             ));
         }
@@ -204,12 +219,13 @@ impl Worker<'_> {
     async fn try_to(&self, end: &End<'_>, put: &mut bool) -> Result<(), QueueError> {
         let Shared { queues, wakes, .. } = self.shared;
         let (trigger, message, receipt) = (&self.function.trigger, self.lease.message, self.lease.receipt());
+        let held = Held { message: &message.id, receipt: &receipt };
         match end {
-            End::Delete => queues.delete(&trigger.account, &trigger.queue, &message.id, &receipt).await,
+            End::Delete => queues.delete(&trigger.account, &trigger.queue, held).await,
             End::Release => {
                 let hidden = self.shared.settings.visibility_timeout;
                 let released =
-                    queues.hide(&trigger.account, &trigger.queue, &message.id, &receipt, hidden).await;
+                    queues.hide(&trigger.account, &trigger.queue, held, hidden, ANSWER_WITHIN).await;
                 released.map(drop)
             }
             End::Poison(poison) => {
@@ -219,7 +235,7 @@ impl Worker<'_> {
                     *put = true;
                     wakes.tell(&trigger.account, poison);
                 }
-                queues.delete(&trigger.account, &trigger.queue, &message.id, &receipt).await
+                queues.delete(&trigger.account, &trigger.queue, held).await
             }
         }
     }

@@ -35,7 +35,9 @@ pub(crate) enum Fault {
         /// What it said.
         told: String,
     },
-    /// There is no answer at all.
+    /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are replaced.
+    NotLetIn(String),
+    /// There is no answer at all, or none that ends.
     NoAnswer(String),
     /// The server does not do this, now or later.
     Refused {
@@ -52,11 +54,11 @@ impl Fault {
             ClientError::NotFound { .. }
             | ClientError::Refused { .. }
             | ClientError::Broken(_)
-            | ClientError::TimedOut { .. } => Self::NoAnswer(error.to_string()),
-            ClientError::BadAddress
-            | ClientError::OutOfReach { .. }
-            | ClientError::Trust(_)
-            | ClientError::ReplyTooLong { .. } => Self::Refused { status: 0, told: error.to_string() },
+            | ClientError::TimedOut { .. }
+            | ClientError::ReplyTooLong { .. } => Self::NoAnswer(error.to_string()),
+            ClientError::BadAddress | ClientError::OutOfReach { .. } | ClientError::Trust(_) => {
+                Self::Refused { status: 0, told: error.to_string() }
+            }
         }
     }
 
@@ -75,17 +77,19 @@ impl Fault {
                 });
                 let first = message.lines().next().unwrap_or_default();
                 let told = format!("{code} {first}").trim().to_owned();
+                let setting = &account.setting;
                 match status {
-                    500.. => Self::Busy { status, told },
-                    401 | 403 => {
-                        let setting = &account.setting;
-                        Self::Refused {
-                            status,
-                            told: format!(
-                                "{told} (check the key or signature in the app setting '{setting}', and this machine's clock)"
-                            ),
-                        }
-                    }
+                    // Slow, too much at once, or not just now.
+                    408 | 429 | 500.. => Self::Busy { status, told },
+                    401 => Self::NotLetIn(format!(
+                        "401 {told} (check the token or key in the app setting '{setting}'; one that was renewed is used at the next try where it comes from a file)"
+                    )),
+                    403 => Self::Refused {
+                        status,
+                        told: format!(
+                            "{told} (check the key or signature in the app setting '{setting}', and this machine's clock)"
+                        ),
+                    },
                     _ => Self::Refused { status, told },
                 }
             }
@@ -98,14 +102,19 @@ impl Fault {
             Self::QueueNotFound | Self::QueueBeingDeleted | Self::MessageNotFound | Self::ReceiptMismatch => {
                 true
             }
-            Self::Busy { .. } | Self::NoAnswer(_) | Self::Refused { .. } => false,
+            Self::Busy { .. } | Self::NotLetIn(_) | Self::NoAnswer(_) | Self::Refused { .. } => false,
         }
+    }
+
+    /// Whether the message is too long for the queue it was put into.
+    pub(crate) fn is_too_long(&self) -> bool {
+        matches!(self, Self::Refused { status: 413, .. })
     }
 
     /// Whether the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::NoAnswer(_) => true,
+            Self::Busy { .. } | Self::NotLetIn(_) | Self::NoAnswer(_) => true,
             Self::QueueNotFound
             | Self::QueueBeingDeleted
             | Self::MessageNotFound
@@ -131,6 +140,7 @@ impl fmt::Display for QueueError {
             Fault::MessageNotFound => f.write_str("found no such message"),
             Fault::ReceiptMismatch => f.write_str("found that somebody else has received the message"),
             Fault::Busy { status, told } => write!(f, "was answered {status} {told}"),
+            Fault::NotLetIn(told) => write!(f, "was not let in: {told}"),
             Fault::NoAnswer(told) => write!(f, "was not answered: {told}"),
             Fault::Refused { status: 0, told } => write!(f, "was not sent: {told}"),
             Fault::Refused { status, told } => write!(f, "was refused: {status} {told}"),

@@ -87,19 +87,66 @@ fn runs_fail_when_the_handler_dies_and_go_on_with_the_next() {
 }
 
 #[test]
-fn a_run_that_takes_too_long_has_failed() {
+fn a_run_that_takes_too_long_has_failed_and_goes_on_nowhere() {
     let rig = Rig::new("", "orders");
     let host_json = std::fs::read_to_string(rig.root().join("host.json")).expect("it is there");
-    rig.file("host.json", &host_json.replacen('{', r#"{"functionTimeout":"00:00:00.3","#, 1));
+    rig.file("host.json", &host_json.replacen('{', r#"{"functionTimeout":"00:00:01","#, 1));
     let mut host = rig.host();
-    rig.put("orders", "hello");
-    let first = rig.desk.next();
-    let second = rig.desk.next();
-    assert_eq!(second.tries(), "2");
-    second.succeed();
-    drop(first);
+    let before = crate::stops::handlers(&rig);
+    rig.put("orders", "slow");
+    let slow = rig.desk.next();
+    std::thread::sleep(Duration::from_millis(500));
+    rig.put("orders", "other");
+    let other = rig.desk.next();
+    // Both are tried again by another process: the one that was slow is over, and the other's run with it.
+    let again = rig.desk.take(2);
+    assert!(again.iter().all(|call| call.tries() == "2"));
+    let after = crate::stops::handlers(&rig);
+    assert!(after.iter().all(|id| !before.contains(id)), "{before:?} {after:?}");
+    again.into_iter().for_each(crate::desk::Call::succeed);
+    drop((slow, other));
     rig.holds("orders", 0);
     host.logs("exceeded by function: Functions.fn", 1);
+    host.logs("A function timeout has occurred.", 1);
+    host.logs("Executed 'Functions.fn' (Failed", 2);
+    assert!(!host.log().contains("restart retry count"), "{}", host.log());
+}
+
+#[test]
+fn a_handler_that_ends_again_and_again_without_a_fault_is_not_started_in_a_hot_loop() {
+    let mut rig = Rig::new("", "orders");
+    rig.told = handler::BRIEF.to_owned();
+    let mut host = rig.begin(&[]);
+    host.logs_at_least("it is started again after a rest of 800ms", 1);
+    let log = host.log();
+    assert!(log.contains("after a rest of 200ms") && log.contains("after a rest of 400ms"), "{log}");
+    assert!(log.matches("the handler exited with code 0; it is started again").count() <= 5, "{log}");
+    host.signal("TERM");
+    assert_eq!(host.exit_code(LONG), Some(0), "{}", host.log());
+}
+
+#[test]
+fn a_text_that_is_too_long_for_its_poison_queue_stays_where_it_is() {
+    let rig = Rig::new(r#""maxDequeueCount":1"#, "orders");
+    let mut host = rig.host();
+    // Another front-end takes longer texts than this one.
+    let text = "bG9u".repeat(20_000);
+    rig.put_by_cloudflare("orders", &text);
+    let call = rig.desk.next();
+    assert_eq!(call.text(), "lon".repeat(20_000));
+    call.fail();
+    host.logs("its text is longer than the poison queue takes", 1);
+    assert_eq!((rig.count("orders"), rig.count("orders-poison")), (Some(1), None));
+    // Not again before the ten minutes are over, and then only to try to move it.
+    rig.advance(590);
+    host.logs("its text is longer than the poison queue takes", 1);
+    rig.advance(20);
+    host.logs("its text is longer than the poison queue takes", 2);
+    rig.desk.is_silent();
+    assert_eq!(rig.count("orders"), Some(1), "it is not lost");
+    rig.put("orders", "others go on");
+    rig.desk.next().succeed();
+    rig.holds("orders", 1);
 }
 
 #[test]

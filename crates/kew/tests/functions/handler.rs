@@ -7,6 +7,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 pub const VARIABLE: &str = "KEW_TEST_HANDLER";
 /// Answer every call at once.
 pub const AT_ONCE: &str = "at-once";
+/// Answer once, and end as if all was well.
+pub const BRIEF: &str = "brief";
 /// Listen nowhere and do nothing.
 pub const DEAF: &str = "deaf";
 
@@ -33,6 +35,10 @@ fn serves_when_it_is_told_to() {
     for stream in listener.incoming() {
         let stream = stream.expect("connections come");
         stream.set_nodelay(true).expect("it is a socket");
+        if told == BRIEF {
+            answer_once(stream);
+            std::process::exit(0);
+        }
         let told = told.clone();
         std::thread::spawn(
             move || if told == AT_ONCE { answer_at_once(stream) } else { hand_on(stream, &told) },
@@ -55,14 +61,25 @@ fn copy(from: &mut TcpStream, to: &mut TcpStream) {
     let _told = (to.shutdown(Shutdown::Both), from.shutdown(Shutdown::Both));
 }
 
+const REPLY: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+
+fn answer_once(mut stream: TcpStream) {
+    let mut piece = [0; 1_024];
+    let read = stream.read(&mut piece).expect("it is asked");
+    assert!(read > 0);
+    stream.write_all(REPLY.as_bytes()).expect("the answer is waited for");
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    // Until it has been read.
+    let _ended = stream.read(&mut piece);
+}
+
 fn answer_at_once(mut stream: TcpStream) {
     let mut bytes = Vec::new();
     let mut piece = [0; 64 << 10];
     loop {
         while let Some(length) = whole(&bytes) {
             bytes.drain(..length);
-            let reply = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
-            if stream.write_all(reply.as_bytes()).is_err() {
+            if stream.write_all(REPLY.as_bytes()).is_err() {
                 return;
             }
         }

@@ -50,7 +50,7 @@ fn a_second_signal_ends_a_host_at_once() {
 }
 
 /// The processes that run with this project's root in their environment.
-fn handlers(rig: &Rig) -> Vec<String> {
+pub fn handlers(rig: &Rig) -> Vec<String> {
     let marker = format!("FUNCTIONS_APP_ROOT_PATH={}\0", rig.root().display());
     let processes = std::fs::read_dir("/proc").expect("there are processes");
     let is_one = |name: &String| {

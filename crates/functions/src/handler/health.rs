@@ -1,0 +1,202 @@
+//! The handler as runs see it: whether it answers and where, and a way to ask it that outlasts its restarts.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_http::client::{Answer, Client, ClientError, Outgoing};
+use kew_http::{HeaderMap, Method, Uri};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How long a handler that should answer, and takes no connection, is asked again. Nothing has reached it meanwhile, so
+/// nothing is run twice, and no try of a message is spent on a handler that is just being replaced.
+const REACHED_WITHIN: Duration = Duration::from_secs(30);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(25);
+
+/// One process from its first answer on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Life {
+    /// Counts them.
+    pub(super) number: u64,
+    /// Where it answers.
+    pub(super) port: u16,
+}
+
+/// How the handler is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Health {
+    /// It is being started.
+    Starts,
+    /// It answers.
+    Answers(Life),
+    /// It does not answer any more; its processes are being ended.
+    Ends,
+    /// It is not started again.
+    Gone,
+}
+
+/// The handler, as functions call it.
+pub(crate) struct Handler {
+    client: Client,
+    health: watch::Receiver<Health>,
+    /// The last life in which a run took too long.
+    overdue: watch::Sender<u64>,
+}
+
+/// Why a handler has not answered.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// It has ended and is not started again.
+    Gone,
+    /// It took too long; the process that did is over.
+    TimedOut,
+    /// It ended in between, or does not take connections.
+    Failed(ClientError),
+}
+
+impl Handler {
+    pub(super) fn new(client: Client, health: watch::Receiver<Health>, overdue: watch::Sender<u64>) -> Self {
+        Self { client, health, overdue }
+    }
+
+    /// Waits until it answers; false when it never will.
+    pub(crate) async fn answers(&self) -> bool {
+        self.life().await.is_some()
+    }
+
+    async fn life(&self) -> Option<Life> {
+        let mut health = self.health.clone();
+        let is_settled = |health: &Health| matches!(health, Health::Answers(_) | Health::Gone);
+        match *health.wait_for(is_settled).await.ok()? {
+            Health::Answers(life) => Some(life),
+            Health::Starts | Health::Ends | Health::Gone => None,
+        }
+    }
+
+    /// Asks a function something. What a process that took too long still does would go on beside the next try, so it is
+    /// ended, and its other runs with it, as the vendor's host does.
+    pub(crate) async fn ask(
+        &self,
+        function: &str,
+        headers: &HeaderMap,
+        body: &Bytes,
+        within: Duration,
+    ) -> Result<Answer, Unanswered> {
+        let mut unreached: Option<Instant> = None;
+        loop {
+            let life = self.life().await.ok_or(Unanswered::Gone)?;
+            let uri: Uri = format!("http://127.0.0.1:{}/{function}", life.port)
+                .parse()
+                .map_err(|_| Unanswered::Failed(ClientError::BadAddress))?;
+            let (headers, body) = (headers.clone(), body.clone());
+            let asked = Outgoing { method: Method::POST, uri, headers, body };
+            let error = match self.client.exchange(asked, within).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if matches!(error, ClientError::TimedOut { .. }) {
+                self.end(life).await;
+                return Err(Unanswered::TimedOut);
+            }
+            let since = *unreached.get_or_insert_with(Instant::now);
+            if !error.is_unreached() || since.elapsed() >= REACHED_WITHIN {
+                return Err(Unanswered::Failed(error));
+            }
+            tokio::time::sleep(ASK_AGAIN_AFTER).await;
+        }
+    }
+
+    /// Has a process ended, and returns when it is.
+    async fn end(&self, life: Life) {
+        self.overdue.send_if_modified(|last| {
+            let is_news = *last < life.number;
+            *last = life.number.max(*last);
+            is_news
+        });
+        let mut health = self.health.clone();
+        let is_over = |health: &Health| *health != Health::Answers(life) && *health != Health::Ends;
+        let _over = health.wait_for(is_over).await;
+    }
+}
+
+#[cfg(test)]
+impl Handler {
+    /// One that answers at this port for ever.
+    pub(crate) fn at(port: u16) -> Self {
+        let client = Client::new(kew_http::client::ClientSettings::default());
+        let (_, health) = watch::channel(Health::Answers(Life { number: 1, port }));
+        Self::new(client, health, watch::channel(0).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_http::client::ClientSettings;
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn handler(health: Health) -> (watch::Sender<Health>, watch::Receiver<u64>, Arc<Handler>) {
+        let (told, health) = watch::channel(health);
+        let (overdue, is_overdue) = watch::channel(0);
+        let client = Client::new(ClientSettings::default());
+        (told, is_overdue, Arc::new(Handler::new(client, health, overdue)))
+    }
+
+    async fn ask(handler: &Handler, within: Duration) -> Result<Answer, Unanswered> {
+        handler.ask("fn", &HeaderMap::new(), &Bytes::new(), within).await
+    }
+
+    async fn listener() -> (TcpListener, u16) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        (listener, port)
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_no_answer_of_the_handler() {
+        let (gone, refuses) = listener().await;
+        drop(gone);
+        let (told, _overdue, handler) = handler(Health::Answers(Life { number: 1, port: refuses }));
+        let asking = tokio::spawn(async move { ask(&handler, LONG).await });
+        // Long enough for some refusals; the next process answers.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!asking.is_finished());
+        let (next, port) = listener().await;
+        told.send_replace(Health::Answers(Life { number: 2, port }));
+        let (mut stream, _) = next.accept().await.expect("it is asked");
+        let mut bytes = [0; 1_024];
+        assert!(stream.read(&mut bytes).await.expect("there is a request") > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("it is read");
+        assert!(asking.await.expect("it does not panic").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_takes_no_connections_fails_its_runs_after_half_a_minute() {
+        let (gone, port) = listener().await;
+        drop(gone);
+        let (_told, _overdue, handler) = handler(Health::Answers(Life { number: 1, port }));
+        let begun = Instant::now();
+        let answer = ask(&handler, LONG).await;
+        assert!(matches!(answer, Err(Unanswered::Failed(ClientError::Refused { .. }))), "{answer:?}");
+        assert!((REACHED_WITHIN..LONG).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_takes_too_long_has_ended_when_it_is_told() {
+        let (_deaf, port) = listener().await;
+        let life = Life { number: 3, port };
+        let (told, mut overdue, handler) = handler(Health::Answers(life));
+        let asking = tokio::spawn(async move { ask(&handler, Duration::from_millis(50)).await });
+        overdue.wait_for(|last| *last == 3).await.expect("it is told which life");
+        told.send_replace(Health::Ends);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!asking.is_finished(), "the process may still be at work");
+        told.send_replace(Health::Starts);
+        assert!(matches!(asking.await.expect("it does not panic"), Err(Unanswered::TimedOut)));
+    }
+}

@@ -1,0 +1,120 @@
+//! A listener against a service that has its bad days.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Listener;
+use crate::project::Token;
+use crate::stop::Stop;
+use crate::trial::{Act, Service, answer, one_message};
+
+const EMPTY: &str = "<QueueMessagesList/>";
+
+#[tokio::test(start_paused = true)]
+async fn troubles_that_pass_are_waited_out() {
+    let mut statuses = [401, 408, 429, 500, 401, 503].into_iter();
+    let mut service = Service::acting(move |_| {
+        Act::Answer(match statuses.next() {
+            Some(status) => answer(status, "Other", ""),
+            None => answer(200, "Other", EMPTY),
+        })
+    })
+    .await;
+    let (shared, lines) = service.shared();
+    let (stop, stopped) = Stop::new();
+    let listener = Listener::new(shared, service.function(None));
+    let listening = tokio::spawn(listener.listen(stopped));
+    service.next("GET /acc/q/messages").await;
+    service.next("GET /acc/q/messages").await;
+    stop.tell();
+    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+    let lines = lines.lock();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    // Told when it becomes another one, and when it is over.
+    assert_eq!(
+        (count("is not let in"), count("cannot poll"), count("polls its queue")),
+        (2, 2, 1),
+        "{lines:?}"
+    );
+    assert_eq!(count("app setting 'Setting'"), 2, "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_cannot_be_read_just_now_is_waited_for() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("token");
+    let mut service = Service::acting(|_| Act::Answer(answer(200, "Other", EMPTY))).await;
+    let (shared, lines) = service.shared();
+    let listener = Listener::new(shared, service.function(Some(Token::File(path.clone()))));
+    let (_stop, stopped) = Stop::new();
+    let listening = tokio::spawn(listener.listen(stopped));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    // As it is while it is being replaced.
+    std::fs::write(&path, "").expect("the folder is ours");
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    std::fs::write(&path, "secret\n").expect("the folder is ours");
+    let asked = service.next("GET /acc/q?comp=metadata").await;
+    assert!(asked.text.contains("authorization: Bearer secret\r\n"), "{}", asked.text);
+    assert!(!listening.is_finished());
+    let lines = lines.lock();
+    assert!(lines[0].contains("cannot read the token in") && lines.len() == 1, "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_answered_leaves_time_for_another() {
+    let mut service = Service::acting(|request| match request {
+        get if get.starts_with("GET /acc/q?") => Act::Answer(answer(200, "Other", "")),
+        get if get.starts_with("GET ") => Act::Answer(answer(200, "Other", &one_message("hello", 1))),
+        _ => Act::Hold,
+    })
+    .await;
+    let (shared, _lines) = service.shared();
+    let (_stop, stopped) = Stop::new();
+    let mut settings = shared.settings.clone();
+    settings.new_batch_threshold = 0;
+    let shared = Arc::new(super::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
+    let run = service.next("POST /fn").await;
+    let first = service.next("PUT /acc/q/messages/m").await;
+    let second = service.next("PUT /acc/q/messages/m").await;
+    let seconds = |asked: &crate::trial::Asked| asked.at.duration_since(run.at).as_secs();
+    assert_eq!((seconds(&first), seconds(&second)), (300, 300 + 30 + 150));
+}
+
+#[tokio::test]
+async fn a_message_that_is_on_its_way_when_the_host_stops_is_run() {
+    let mut gets = 0;
+    let mut service = Service::acting(move |request| match request {
+        call if call.starts_with("POST /fn") => Act::Answer(answer(200, "handler", "{}")),
+        get if get.contains("x-kew-wait") => {
+            gets += 1;
+            assert_eq!(gets, 1, "nothing is asked for after the stop");
+            Act::AnswerAtTheEnd(answer(200, "Kew-Queue/1", &one_message("hello", 1)))
+        }
+        _ => Act::Answer(answer(200, "Kew-Queue/1", "")),
+    })
+    .await;
+    let (shared, _lines) = service.shared();
+    let (stop, stopped) = Stop::new();
+    let listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
+    service.next("GET /acc/q/messages").await;
+    stop.tell();
+    service.next("POST /fn").await;
+    service.next("DELETE /acc/q/messages/m").await;
+    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_poll_that_nobody_answers_does_not_delay_a_stop() {
+    let mut service = Service::acting(|request| {
+        if request.contains("x-kew-wait") { Act::Hold } else { Act::Answer(answer(200, "Kew-Queue/1", "")) }
+    })
+    .await;
+    let (shared, _lines) = service.shared();
+    let (stop, stopped) = Stop::new();
+    let listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
+    let asked = service.next("GET /acc/q/messages").await;
+    stop.tell();
+    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+    assert!(asked.at.elapsed() < Duration::from_secs(2), "{:?}", asked.at.elapsed());
+}
