@@ -59,6 +59,9 @@ pub(super) enum Call<'a> {
     Deploy {
         name: &'a str,
     },
+    Log {
+        name: &'a str,
+    },
     Secrets {
         name: &'a str,
     },
@@ -107,6 +110,8 @@ impl<'a> Call<'a> {
             ("POST", ["scripts", name, "versions"]) => Self::AddVersion { name },
             ("GET", ["scripts", name, "deployments"]) => Self::Deployments { name },
             ("POST", ["scripts", name, "deployments"]) => Self::Deploy { name },
+            // Ours: the vendor's tool has no call for what is kept here.
+            ("GET", ["scripts", name, "kew-log"]) => Self::Log { name },
             ("GET", ["scripts", name, "secrets"]) => Self::Secrets { name },
             ("PUT", ["scripts", name, "secrets"]) => Self::PutSecret { name },
             ("PATCH", ["scripts", name, "secrets-bulk"]) => Self::ChangeSecrets { name },
@@ -131,6 +136,7 @@ impl<'a> Call<'a> {
             Self::AddVersion { .. } => "WorkersAddVersion",
             Self::Deployments { .. } => "WorkersDeployments",
             Self::Deploy { .. } => "WorkersDeploy",
+            Self::Log { .. } => "WorkersLog",
             Self::Secrets { .. } => "WorkersSecrets",
             Self::PutSecret { .. } => "WorkersPutSecret",
             Self::ChangeSecrets { .. } => "WorkersChangeSecrets",
@@ -151,6 +157,7 @@ impl<'a> Call<'a> {
             | Self::Versions { .. }
             | Self::Version { .. }
             | Self::Deployments { .. }
+            | Self::Log { .. }
             | Self::Secrets { .. } => Need::Read,
             Self::SetScriptSubdomain { .. }
             | Self::ChangeSettings { .. }
@@ -189,6 +196,7 @@ mod tests {
             ("PUT", "/client/v4/accounts/a/workers/scripts/w/secrets", Call::PutSecret { name: "w" }),
             ("POST", "/client/v4/accounts/a/workers/scripts/w/versions", Call::AddVersion { name: "w" }),
             ("GET", "/client/v4/accounts/a/workers/services/w", Call::Service { name: "w" }),
+            ("GET", "/client/v4/accounts/a/workers/scripts/w/kew-log", Call::Log { name: "w" }),
         ] {
             assert_eq!(call(verb, path), Ok(expected), "{verb} {path}");
         }

@@ -2,19 +2,18 @@
 //!
 //! Uploading code is running code. So this part is off unless the server was told otherwise, wants a token even where
 //! everybody is let in, and answers only who is at this machine unless it was told to be exposed. [`call`] reads paths,
-//! [`upload`] what comes as a form, [`shown`] says what replies look like; the work is `kew-push`'s.
+//! [`asked`] bodies, [`upload`] what comes as a form, [`shown`] says what replies look like; the work is `kew-push`'s.
 
+mod asked;
 mod call;
 mod multipart;
 mod shown;
 mod upload;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use kew_http::{Reply, Request};
 use kew_push::workers::{Description, Then, WorkerError, Workers};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::auth::Caller;
@@ -85,7 +84,7 @@ async fn perform(
         Call::SetScriptSubdomain { name } => {
             described(here, name)?;
             // There is no subdomain to switch: what was asked for is said back, as clients expect.
-            let asked: Subdomain = object(&request.body)?;
+            let asked: asked::Subdomain = object(&request.body)?;
             let previews = asked.previews_enabled.unwrap_or(asked.enabled);
             encode::result(&json!({ "enabled": asked.enabled, "previews_enabled": previews }))
         }
@@ -100,32 +99,24 @@ async fn perform(
             encode::result(&json!({ "items": items }))
         }
         Call::Version { name, version } => {
-            let found = described(here, name)?;
-            let version = found.versions.iter().find(|kept| kept.id == version);
-            let version = version.ok_or(Code::VersionNotFound)?;
-            let resources = found.deployed.as_ref().filter(|deployed| deployed.id == version.id);
-            let mut shown = shown::version(version);
-            if resources.is_some() {
-                shown["resources"] = shown::resources(&found);
-            }
-            encode::result(&shown)
+            let (kept, script) = workers.version(caller.account, name, version).await?;
+            let secrets = described(here, name)?.secrets;
+            encode::result(&shown::version_with_resources(&kept, &script, &secrets))
         }
-        Call::Deployments { name } => match workers.describe(caller.account, name) {
-            Some(found) => encode::result(&json!({ "deployments": shown::deployments(&found) })),
+        Call::Deployments { name } => {
             // A Worker that is about to be deployed for the first time is asked about too.
-            None => encode::result(&json!({ "deployments": [] })),
-        },
+            let found = workers.describe(caller.account, name).map(|found| found.deployments);
+            let shown: Vec<Value> = found.iter().flatten().rev().map(shown::deployment).collect();
+            encode::result(&json!({ "deployments": shown }))
+        }
         Call::Deploy { name } => {
-            let asked: Deployment = object(&request.body)?;
-            let [only] = asked.versions.as_slice() else {
-                return Err(unfit("A deployment here is of exactly one version at 100 percent"));
-            };
-            if only.percentage.is_some_and(|share| share < 100.0) {
-                return Err(unfit("A deployment here is of exactly one version at 100 percent"));
-            }
-            workers.deploy(caller.account, name, &only.version_id).await?;
-            let found = described(here, name)?;
-            encode::result(shown::deployments(&found).first().unwrap_or(&Value::Null))
+            let (version, remarks) = asked::deployment(request)?;
+            let deployment = workers.deploy(caller.account, name, &version, remarks).await?;
+            encode::result(&shown::deployment(&deployment))
+        }
+        Call::Log { name } => {
+            let (after, wait) = asked::log(request)?;
+            encode::result(&shown::log(&workers.log(caller.account, name, after, wait).await?))
         }
         Call::Secrets { name } => {
             let found = workers.describe(caller.account, name);
@@ -133,7 +124,7 @@ async fn perform(
             encode::result(&Value::from(secrets))
         }
         Call::PutSecret { name } => {
-            let secret: Secret = object(&request.body)?;
+            let secret: asked::Secret = object(&request.body)?;
             if secret.kind != "secret_text" {
                 return Err(unfit("A secret here is of the type secret_text"));
             }
@@ -141,7 +132,7 @@ async fn perform(
             encode::result(&json!({ "name": secret.name, "type": "secret_text" }))
         }
         Call::ChangeSecrets { name } => {
-            let changes: SecretChanges = object(&request.body)?;
+            let changes: asked::SecretChanges = object(&request.body)?;
             for (secret, change) in changes.secrets {
                 workers.put_secret(caller.account, name, &secret, change.map(|change| change.text)).await?;
             }
@@ -190,52 +181,15 @@ async fn upload_and(
     then: Then,
 ) -> Result<Reply, WireError> {
     let began = std::time::Instant::now();
-    let upload::Upload { script, main, secrets } =
-        upload::read(request, workers.describe(account, name).as_ref())?;
-    let version = workers.upload((account, name), script, &main, secrets, then).await?;
+    let upload = upload::read(request, workers.describe(account, name).as_ref())?;
+    let (version, script) = workers.upload((account, name), upload, then).await?;
     let found = described((workers, account), name)?;
     let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(encode::result(&shown::uploaded(&found, &version, took)))
+    Ok(encode::result(&shown::uploaded(&found, &version, &script, took)))
 }
 
 fn unfit(text: &'static str) -> WireError {
     WireError::new(Code::ScriptInvalid).saying(text)
-}
-
-#[derive(Deserialize)]
-struct Subdomain {
-    enabled: bool,
-    previews_enabled: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Deployment {
-    versions: Vec<DeployedVersion>,
-}
-
-#[derive(Deserialize)]
-struct DeployedVersion {
-    version_id: String,
-    percentage: Option<f64>,
-}
-
-/// New texts of secrets by their names; none for one that goes.
-#[derive(Deserialize)]
-struct SecretChanges {
-    secrets: BTreeMap<String, Option<NewSecret>>,
-}
-
-#[derive(Deserialize)]
-struct NewSecret {
-    text: String,
-}
-
-#[derive(Deserialize)]
-struct Secret {
-    name: String,
-    text: String,
-    #[serde(rename = "type")]
-    kind: String,
 }
 
 impl From<WorkerError> for WireError {

@@ -1,10 +1,13 @@
 //! What replies about Workers look like.
 
 use kew_core::Timestamp;
-use kew_push::workers::{BindingValue, Description, Version};
+use kew_push::workers::{BindingValue, Deployment, Description, LogPage, Remarks, Script, Version};
 use serde_json::{Value, json};
 
 use crate::encode::instant;
+
+/// Who did it, where nobody is asked who they are.
+const AUTHOR: &str = "user@kew.localhost";
 
 fn at(millis: u64) -> String {
     instant(Timestamp(millis))
@@ -70,7 +73,10 @@ pub(super) fn worker(found: &Description) -> Value {
 /// What a Worker is set to.
 pub(super) fn settings(found: &Description) -> Value {
     json!({
-        "bindings": bindings(found),
+        "bindings": found.script.as_ref().map_or_else(
+            || secrets(found),
+            |script| bindings(script, &found.secrets),
+        ),
         "compatibility_date": date(found),
         "compatibility_flags": flags(found),
         "usage_model": "standard",
@@ -83,11 +89,13 @@ pub(super) fn settings(found: &Description) -> Value {
 
 /// The names of a Worker's secrets.
 pub(super) fn secrets(found: &Description) -> Vec<Value> {
-    found.secrets.iter().map(|name| json!({ "name": name, "type": "secret_text" })).collect()
+    found.secrets.iter().map(|name| secret(name)).collect()
 }
 
 /// A version.
 pub(super) fn version(version: &Version) -> Value {
+    let mut annotations = annotations(&version.remarks);
+    annotations["workers/triggered_by"] = "upload".into();
     json!({
         "id": version.id,
         "number": version.number,
@@ -95,60 +103,87 @@ pub(super) fn version(version: &Version) -> Value {
             "created_on": at(version.created_at),
             "modified_on": at(version.created_at),
             "source": "wrangler",
-            "author_email": "user@kew.localhost",
+            "author_email": AUTHOR,
+            "has_preview": false,
         },
-        "annotations": {},
+        "annotations": annotations,
     })
 }
 
-/// What the deployed version is made of.
-pub(super) fn resources(found: &Description) -> Value {
-    json!({
-        "bindings": bindings(found),
-        "script": { "etag": etag(found), "handlers": ["queue"], "named_handlers": [] },
+/// A version and what it is made of; secrets are those of its Worker.
+pub(super) fn version_with_resources(kept: &Version, script: &Script, secrets: &[String]) -> Value {
+    let mut shown = version(kept);
+    shown["resources"] = json!({
+        "bindings": bindings(script, secrets),
+        "script": { "etag": kept.id, "handlers": ["queue"], "named_handlers": [] },
         "script_runtime": {
-            "compatibility_date": date(found),
-            "compatibility_flags": flags(found),
+            "compatibility_date": script.compatibility_date,
+            "compatibility_flags": script.compatibility_flags,
             "usage_model": "standard",
         },
-    })
-}
-
-/// Deployments, the present one alone: what ran before is not remembered.
-pub(super) fn deployments(found: &Description) -> Vec<Value> {
-    let shown = found.deployed.iter().map(|version| {
-        json!({
-            "id": version.id,
-            "source": "wrangler",
-            "strategy": "percentage",
-            "author_email": "user@kew.localhost",
-            "annotations": {},
-            "created_on": at(found.deployed_at),
-            "versions": [{ "version_id": version.id, "percentage": 100 }],
-        })
     });
-    shown.collect()
-}
-
-/// What an upload is answered.
-pub(super) fn uploaded(found: &Description, version: &Version, took: u64) -> Value {
-    let script = json!({ "etag": version.id, "handlers": ["queue"], "named_handlers": [] });
-    let mut shown = self::script(found);
-    shown["startup_time_ms"] = took.into();
-    shown["deployment_id"] = version.id.as_str().into();
-    shown["entry_point"] = found.script.as_ref().map(|script| script.main().to_owned()).into();
-    shown["resources"] = json!({ "script": script, "bindings": bindings(found) });
-    shown["number"] = version.number.into();
-    shown["metadata"] = json!({ "created_on": at(version.created_at), "source": "wrangler" });
-    // Who adds a version without deploying it looks for its id here; who deploys at once, for the Worker's.
-    let is_deployed = found.deployed.as_ref().is_some_and(|deployed| deployed.id == version.id);
-    shown["id"] = if is_deployed { found.name.as_str().into() } else { version.id.as_str().into() };
     shown
 }
 
-fn bindings(found: &Description) -> Vec<Value> {
-    let script = found.script.iter().flat_map(|script| &script.bindings);
-    let plain = script.map(|binding| match &binding.value {
+/// A deployment: one version, of which everything is.
+pub(super) fn deployment(found: &Deployment) -> Value {
+    json!({
+        "id": found.id,
+        "source": "wrangler",
+        "strategy": "percentage",
+        "author_email": AUTHOR,
+        "annotations": annotations(&found.remarks),
+        "created_on": at(found.at),
+        "versions": [{ "version_id": found.version, "percentage": 100 }],
+    })
+}
+
+fn annotations(remarks: &Remarks) -> Value {
+    let mut shown = json!({});
+    if let Some(message) = &remarks.message {
+        shown["workers/message"] = message.as_str().into();
+    }
+    if let Some(tag) = &remarks.tag {
+        shown["workers/tag"] = tag.as_str().into();
+    }
+    shown
+}
+
+/// What an upload is answered.
+pub(super) fn uploaded(found: &Description, kept: &Version, script: &Script, took: u64) -> Value {
+    let mut shown = self::script(found);
+    shown["startup_time_ms"] = took.into();
+    shown["deployment_id"] = found.deployments.last().map(|deployment| deployment.id.as_str()).into();
+    shown["entry_point"] = script.main().into();
+    for (key, value) in members(version_with_resources(kept, script, &found.secrets)) {
+        shown[key] = value;
+    }
+    // Who adds a version without deploying it looks for its id here; who deploys at once, for the Worker's.
+    let is_deployed = found.deployed.as_ref().is_some_and(|deployed| deployed.id == kept.id);
+    if is_deployed {
+        shown["id"] = found.name.as_str().into();
+    }
+    shown
+}
+
+/// Lines of a Worker's log, and what to ask for lines after next time.
+pub(super) fn log(page: &LogPage) -> Value {
+    let lines = page.lines.iter().map(|line| {
+        json!({ "number": line.number, "at": instant(line.at), "level": line.level, "text": line.text })
+    });
+    json!({ "lines": lines.collect::<Vec<Value>>(), "last": page.last })
+}
+
+fn members(object: Value) -> impl Iterator<Item = (String, Value)> {
+    let members = match object {
+        Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    };
+    members.into_iter()
+}
+
+fn bindings(script: &Script, secrets: &[String]) -> Vec<Value> {
+    let plain = script.bindings.iter().map(|binding| match &binding.value {
         BindingValue::Text(text) => json!({ "type": "plain_text", "name": binding.name, "text": text }),
         BindingValue::Json(text) => {
             // It was checked when it came.
@@ -157,7 +192,11 @@ fn bindings(found: &Description) -> Vec<Value> {
         }
         BindingValue::Queue(queue) => json!({ "type": "queue", "name": binding.name, "queue_name": queue }),
     });
-    plain.chain(secrets(found)).collect()
+    plain.chain(secrets.iter().map(|name| secret(name))).collect()
+}
+
+fn secret(name: &str) -> Value {
+    json!({ "name": name, "type": "secret_text" })
 }
 
 fn etag(found: &Description) -> Option<&str> {

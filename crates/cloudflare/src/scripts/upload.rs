@@ -3,21 +3,15 @@
 use std::time::Duration;
 
 use kew_http::Request;
-use kew_push::workers::{Binding, BindingValue, CPU_LIMIT_MAX, Description, Module, ModuleKind, Script};
+use kew_push::workers::{
+    Binding, BindingValue, CPU_LIMIT_MAX, Description, Module, ModuleKind, Script, Upload,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::asked::Annotations;
 use super::multipart::{self, Part};
 use crate::error::{Code, WireError};
-
-/// What an upload says.
-#[derive(Debug)]
-pub(super) struct Upload {
-    pub(super) script: Script,
-    pub(super) main: String,
-    /// Names and texts.
-    pub(super) secrets: Vec<(String, String)>,
-}
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -30,6 +24,7 @@ struct Metadata {
     #[serde(default)]
     compatibility_flags: Vec<String>,
     limits: Option<Limits>,
+    annotations: Option<Annotations>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +68,8 @@ pub(super) fn read(request: &Request, before: Option<&Description>) -> Result<Up
         bindings,
         modules,
     };
-    Ok(Upload { script, main, secrets })
+    let remarks = metadata.annotations.unwrap_or_default().into();
+    Ok(Upload { script, main, secrets, remarks })
 }
 
 #[derive(Deserialize)]

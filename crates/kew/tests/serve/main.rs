@@ -14,6 +14,7 @@ mod store;
 mod strict;
 mod tls;
 mod worker_kills;
+mod worker_versions;
 mod workers;
 
 use program::{Kew, data_directory};

@@ -12,7 +12,7 @@ const ACCOUNT: &str = "/client/v4/accounts/00000000000000000000000000000000";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Passes on what it gets, with the attempt.
-const PASSES_ON: &str = r#"
+pub const PASSES_ON: &str = r#"
 export default {
   async queue(batch, env) {
     for (const message of batch.messages) {
@@ -24,7 +24,7 @@ export default {
 };
 "#;
 
-fn runtime() -> Option<String> {
+pub fn runtime() -> Option<String> {
     let found = std::env::var("KEW_WORKERD").ok();
     if found.is_none() {
         eprintln!("SKIPPED: KEW_WORKERD does not name the program workerd");
@@ -33,31 +33,42 @@ fn runtime() -> Option<String> {
 }
 
 /// A server that runs Workers.
-fn start(directory: &Path, runtime: &str) -> Kew {
+pub fn start(directory: &Path, runtime: &str) -> Kew {
     let data = directory.join("data").to_string_lossy().into_owned();
     Kew::start_with(directory, &["--store", &data, "--workers", "on", "--workerd", runtime])
 }
 
-fn address(kew: &Kew) -> String {
+pub fn address(kew: &Kew) -> String {
     kew.ports["cloudflare"].as_str().expect("it is served").to_owned()
 }
 
 /// One call; its status and the JSON it is answered.
-fn call(kew: &Kew, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub fn call(kew: &Kew, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let headers = [("Authorization", "Bearer any"), ("Content-Type", "application/json")];
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let (status, text) = program::http(&address(kew), method, &format!("{ACCOUNT}{path}"), &headers, &body);
     (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {status} {text}")))
 }
 
-fn done(kew: &Kew, method: &str, path: &str, body: &Value) -> Value {
+pub fn done(kew: &Kew, method: &str, path: &str, body: &Value) -> Value {
     let (status, mut reply) = call(kew, method, path, body);
     assert_eq!(status, 200, "{method} {path}: {reply}");
     reply["result"].take()
 }
 
 /// Uploads a Worker as `wrangler` does.
-fn upload(kew: &Kew, headers: &[(&str, &str)], metadata: &Value, code: &str) -> (u16, Value) {
+pub fn upload(kew: &Kew, headers: &[(&str, &str)], metadata: &Value, code: &str) -> (u16, Value) {
+    upload_to(kew, ("PUT", "/workers/scripts/w"), headers, metadata, code)
+}
+
+/// The same to a path of the test's own.
+pub fn upload_to(
+    kew: &Kew,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    metadata: &Value,
+    code: &str,
+) -> (u16, Value) {
     let part = |name: &str, kind: &str, text: &str| {
         format!(
             "--XX\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{name}\"\r\nContent-Type: {kind}\r\n\r\n{text}\r\n"
@@ -65,16 +76,15 @@ fn upload(kew: &Kew, headers: &[(&str, &str)], metadata: &Value, code: &str) -> 
     };
     let metadata = part("metadata", "application/json", &metadata.to_string());
     let body = format!("{metadata}{}--XX--\r\n", part("./index.js", "application/javascript+module", code));
-    let path = format!("{ACCOUNT}/workers/scripts/w");
     let mut all = vec![("Content-Type", "multipart/form-data; boundary=XX")];
     all.extend_from_slice(headers);
-    let (status, text) = program::http(&address(kew), "PUT", &path, &all, &body);
+    let (status, text) = program::http(&address(kew), method, &format!("{ACCOUNT}{path}"), &all, &body);
     (status, serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status} {text}")))
 }
 
-const TOKEN: (&str, &str) = ("Authorization", "Bearer any");
+pub const TOKEN: (&str, &str) = ("Authorization", "Bearer any");
 
-fn metadata() -> Value {
+pub fn metadata() -> Value {
     json!({
         "main_module": "index.js",
         "compatibility_date": "2026-04-01",
@@ -83,14 +93,14 @@ fn metadata() -> Value {
 }
 
 /// Queues `orders`, consumed by the Worker, and `results`; their ids.
-fn queues(kew: &Kew) -> (String, String) {
+pub fn queues(kew: &Kew) -> (String, String) {
     let id = |name: &str| done(kew, "POST", "/queues", &json!({ "queue_name": name }))["queue_id"].clone();
     let [orders, results] =
         ["orders", "results"].map(|name| id(name).as_str().expect("it is text").to_owned());
     (orders, results)
 }
 
-fn consume(kew: &Kew, orders: &str) {
+pub fn consume(kew: &Kew, orders: &str) {
     let consumer = json!({
         "type": "worker", "script_name": "w",
         "settings": { "batch_size": 1, "max_wait_time_ms": 0, "max_retries": 5, "retry_delay": 0 },
@@ -98,13 +108,13 @@ fn consume(kew: &Kew, orders: &str) {
     done(kew, "POST", &format!("/queues/{orders}/consumers"), &consumer);
 }
 
-fn send(kew: &Kew, queue: &str, body: &Value) {
+pub fn send(kew: &Kew, queue: &str, body: &Value) {
     let message = json!({ "body": body, "content_type": "json" });
     done(kew, "POST", &format!("/queues/{queue}/messages"), &message);
 }
 
 /// Waits for a message in a queue and takes nothing.
-fn wait_for(kew: &Kew, queue: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+pub fn wait_for(kew: &Kew, queue: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     use base64::Engine as _;
     let begun = Instant::now();
     loop {

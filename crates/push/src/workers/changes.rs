@@ -12,18 +12,31 @@ use kew_http::hex;
 use parking_lot::Mutex;
 
 use super::error::WorkerError;
-use super::keeper::Deployed;
+use super::history::{Deployment, Remarks, Version};
+use super::keeper::{Deployed, Starts as _};
+use super::log::WorkerLog;
 use super::script::{BINDING_BYTES_MAX, BINDINGS_MAX, Binding, Script, ScriptError, check_binding_name};
 use super::shared::Shared;
-use super::stored::{self, Changes, Record, Secrets, Version};
+use super::stored::{self, Changes, Secrets};
 use super::worker::{Known, Worker};
 
-/// Versions of a Worker that are kept; the deployed one always is.
-const VERSIONS_MAX: usize = 10;
 /// Bytes of a Worker's secrets together: they are one document.
 const SECRETS_BYTES_MAX: usize = 60 << 10;
 /// Workers of one account.
 const WORKERS_MAX: usize = 100;
+
+/// What is uploaded.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    /// The code and what it is bound to.
+    pub script: Script,
+    /// The name of its main module.
+    pub main: String,
+    /// Names and texts, added to those the Worker has.
+    pub secrets: Vec<(String, String)>,
+    /// What is said of it.
+    pub remarks: Remarks,
+}
 
 /// What becomes of an upload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,10 +61,11 @@ impl Shared {
         self: &Arc<Self>,
         account: AccountId,
         name: String,
-        script: Script,
-        more: Vec<(String, String)>,
+        upload: Upload,
         then: Then,
-    ) -> Result<Version, WorkerError> {
+    ) -> Result<(Version, Arc<Script>), WorkerError> {
+        let Upload { script, main, secrets, remarks } = upload;
+        let script = Arc::new(script.checked(&main)?);
         let _alone = self.changing.lock().await;
         self.check_queues(account, &script)?;
         let worker = self.find(account, &name);
@@ -59,27 +73,31 @@ impl Shared {
             return Err(ScriptError::TooMuch { what: "the number of Workers", max: WORKERS_MAX }.into());
         }
         let known = worker.as_ref().map(|worker| worker.known.lock().clone()).unwrap_or_default();
-        let secrets = joined(&known.secrets, more, &script.bindings)?;
-        let now = stored::millis(self.engine.now());
+        let secrets = joined(&known.secrets, secrets, &script.bindings)?;
+        let now = self.engine.now();
         let mut record = known.record;
         let mut changes = Changes::default();
         let id = uuid(&*self.entropy);
         let version = Version {
-            number: record.versions.last().map_or(1, |last| last.number + 1),
-            created_at: now,
+            number: record.next_number(),
+            created_at: now.0,
             parts: changes.put_code(&name, &id, &script),
             id,
+            remarks: remarks.bounded(),
         };
-        let deployed = Deployed { version: version.clone(), script, secrets: secrets.clone() };
-        let live = self.begin(account, &name, &deployed).await?;
+        let deployed =
+            Deployed { version: version.clone(), script: Arc::clone(&script), secrets: secrets.clone() };
+        let log =
+            worker.as_ref().map_or_else(|| Arc::new(WorkerLog::open(now)), |worker| Arc::clone(&worker.log));
+        let live = self.starter(account, &name, &log).start(&deployed).await?;
         if record.versions.is_empty() {
-            record.created_at = now;
+            record.created_at = now.0;
         }
         record.versions.push(version.clone());
         if then == Then::Deploy {
-            (record.deployed, record.deployed_at) = (Some(version.id.clone()), now);
+            record.deployed_now(uuid(&*self.entropy), &version.id, version.remarks.clone(), now);
         }
-        forget_old(&mut record, &mut changes, &name);
+        record.forget_old(&mut changes, &name);
         changes.put_record(&name, Some(&record));
         changes.put_secrets(&name, &secrets);
         if let Err(error) = changes.write(&self.engine, account).await {
@@ -87,7 +105,7 @@ impl Shared {
             return Err(error.into());
         }
         let worker = worker.unwrap_or_else(|| {
-            let worker = Arc::new(Worker { account, name: name.clone(), known: Mutex::default() });
+            let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::default() });
             self.workers.lock().insert((account, name), Arc::clone(&worker));
             worker
         });
@@ -99,7 +117,7 @@ impl Shared {
             Then::Deploy => self.run_live(&worker, Arc::new(deployed), live).await,
             Then::Keep => live.retire().await,
         }
-        Ok(version)
+        Ok((version, script))
     }
 
     pub(super) async fn deploy(
@@ -107,18 +125,21 @@ impl Shared {
         account: AccountId,
         name: &str,
         id: &str,
-    ) -> Result<(), WorkerError> {
+        remarks: Remarks,
+    ) -> Result<Deployment, WorkerError> {
         let _alone = self.changing.lock().await;
         let worker = self.found(account, name)?;
         let Known { mut record, secrets, .. } = worker.known.lock().clone();
         let missing = || WorkerError::VersionNotFound(id.to_owned());
-        let version = record.versions.iter().find(|version| version.id == id).cloned().ok_or_else(missing)?;
+        let version = record.version(id).cloned().ok_or_else(missing)?;
         let script = stored::read_code(&self.engine, account, name, &version).await?.ok_or_else(missing)?;
+        let script = Arc::new(script);
         self.check_queues(account, &script)?;
         let secrets = joined(&secrets, Vec::new(), &script.bindings)?;
         let deployed = Deployed { version, script, secrets };
-        let live = self.begin(account, name, &deployed).await?;
-        (record.deployed, record.deployed_at) = (Some(id.to_owned()), stored::millis(self.engine.now()));
+        let live = self.starter(account, name, &worker.log).start(&deployed).await?;
+        record.deployed_now(uuid(&*self.entropy), id, remarks.bounded(), self.engine.now());
+        let deployment = record.deployments.last().cloned().ok_or_else(missing)?;
         let mut changes = Changes::default();
         changes.put_record(name, Some(&record));
         if let Err(error) = changes.write(&self.engine, account).await {
@@ -127,7 +148,7 @@ impl Shared {
         }
         worker.known.lock().record = record;
         self.run_live(&worker, Arc::new(deployed), live).await;
-        Ok(())
+        Ok(deployment)
     }
 
     pub(super) async fn put_secret(
@@ -153,11 +174,11 @@ impl Shared {
         }
         let next = known.running.map(|running| Deployed {
             version: running.deployed.version.clone(),
-            script: running.deployed.script.clone(),
+            script: Arc::clone(&running.deployed.script),
             secrets: secrets.clone(),
         });
         let live = match &next {
-            Some(next) => Some(self.begin(account, name, next).await?),
+            Some(next) => Some(self.starter(account, name, &worker.log).start(next).await?),
             None => None,
         };
         let mut changes = Changes::default();
@@ -217,15 +238,6 @@ fn joined(
     match bindings.iter().find(|binding| all.contains_key(&binding.name)) {
         Some(binding) => Err(ScriptError::BindingTwice(binding.name.clone())),
         None => Ok(all.into_iter().collect()),
-    }
-}
-
-/// Drops the oldest versions beyond what is kept, but never the deployed one.
-fn forget_old(record: &mut Record, changes: &mut Changes, name: &str) {
-    while record.versions.len() > VERSIONS_MAX {
-        let old = record.versions.iter().position(|version| record.deployed.as_ref() != Some(&version.id));
-        let Some(old) = old else { return };
-        changes.remove_code(name, &record.versions.remove(old));
     }
 }
 

@@ -10,9 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::WorkerNotice;
+use super::history::Version;
 use super::live::Live;
 use super::script::Script;
-use super::stored::{Secrets, Version};
+use super::stored::Secrets;
 
 /// The rest after a second failure in a row; it doubles.
 const REST_MIN: Duration = Duration::from_millis(100);
@@ -25,7 +26,7 @@ const PROVEN_AFTER: Duration = Duration::from_secs(60);
 /// A version with everything it needs to run.
 pub(super) struct Deployed {
     pub(super) version: Version,
-    pub(super) script: Script,
+    pub(super) script: Arc<Script>,
     pub(super) secrets: Secrets,
 }
 

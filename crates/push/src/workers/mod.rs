@@ -9,8 +9,10 @@ mod child;
 mod dispatch;
 mod error;
 mod files;
+mod history;
 mod keeper;
 mod live;
+mod log;
 mod notes;
 mod output;
 mod script;
@@ -21,6 +23,7 @@ mod worker;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
@@ -34,17 +37,18 @@ use worker::Worker;
 use crate::batch::Batch;
 use crate::target::Delivered;
 
-pub use changes::Then;
+pub use changes::{Then, Upload};
 pub use child::{Runtime, StartError};
 pub use error::WorkerError;
 pub use files::Outbound;
+pub use history::{Deployment, Remarks, Version};
+pub use log::{LogLine, LogPage};
 pub use output::Said;
 pub use script::{
     BINDING_BYTES_MAX, BINDINGS_MAX, Binding, BindingValue, CPU_LIMIT_DEFAULT, CPU_LIMIT_MAX, Module,
     ModuleKind, SCRIPT_BYTES_MAX, Script, ScriptError, check_binding_name, check_name,
 };
 pub use settings::{WorkerNotice, WorkerNotices, WorkersSettings};
-pub use stored::Version;
 pub use worker::Description;
 
 /// All Workers.
@@ -89,26 +93,48 @@ impl Workers {
         workers.values().filter(|worker| worker.account == account).map(|worker| worker.describe()).collect()
     }
 
-    /// Keeps a version of a Worker, whose main module is `main`; a Worker that is not there yet is made. Nothing is kept
-    /// that does not start. `secrets` are added to those it has.
+    /// Keeps a version of a Worker; a Worker that is not there yet is made. Nothing is kept that does not start. What is
+    /// kept comes back.
     pub async fn upload(
         &self,
         (account, name): (AccountId, &str),
-        script: Script,
-        main: &str,
-        secrets: Vec<(String, String)>,
+        upload: Upload,
         then: Then,
-    ) -> Result<Version, WorkerError> {
+    ) -> Result<(Version, Arc<Script>), WorkerError> {
         check_name(name)?;
-        let script = script.checked(main)?;
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
-        self.apart(async move { shared.upload(account, name, script, secrets, then).await }).await
+        self.apart(async move { shared.upload(account, name, upload, then).await }).await
+    }
+
+    /// A version that is kept, with its code; it need not be the one that runs.
+    pub async fn version(
+        &self,
+        account: AccountId,
+        name: &str,
+        version: &str,
+    ) -> Result<(Version, Arc<Script>), WorkerError> {
+        let missing = || WorkerError::VersionNotFound(version.to_owned());
+        let found = self.shared.found(account, name)?.describe();
+        let kept = found.versions.into_iter().find(|kept| kept.id == version).ok_or_else(missing)?;
+        if let (Some(deployed), Some(script)) = (&found.deployed, found.script)
+            && deployed.id == kept.id
+        {
+            return Ok((kept, script));
+        }
+        let script = stored::read_code(&self.shared.engine, account, name, &kept).await?;
+        Ok((kept, Arc::new(script.ok_or_else(missing)?)))
     }
 
     /// Runs a version that is kept.
-    pub async fn deploy(&self, account: AccountId, name: &str, version: &str) -> Result<(), WorkerError> {
+    pub async fn deploy(
+        &self,
+        account: AccountId,
+        name: &str,
+        version: &str,
+        remarks: Remarks,
+    ) -> Result<Deployment, WorkerError> {
         let (shared, name, version) = (Arc::clone(&self.shared), name.to_owned(), version.to_owned());
-        self.apart(async move { shared.deploy(account, &name, &version).await }).await
+        self.apart(async move { shared.deploy(account, &name, &version, remarks).await }).await
     }
 
     /// Writes a secret, or takes one away; the Worker runs with the change at once.
@@ -124,6 +150,22 @@ impl Workers {
         self.apart(async move { shared.put_secret(account, &name, secret, text).await }).await
     }
 
+    /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long
+    /// for it. Without a number, only says which is the last.
+    pub async fn log(
+        &self,
+        account: AccountId,
+        name: &str,
+        after: Option<u64>,
+        wait: Duration,
+    ) -> Result<LogPage, WorkerError> {
+        let log = Arc::clone(&self.shared.found(account, name)?.log);
+        Ok(match after {
+            Some(number) => log.after(number, wait).await,
+            None => LogPage { lines: Vec::new(), last: log.last() },
+        })
+    }
+
     /// Stops a Worker and forgets it.
     pub async fn delete(&self, account: AccountId, name: &str) -> Result<(), WorkerError> {
         let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
@@ -135,7 +177,11 @@ impl Workers {
         let workers: Vec<Arc<Worker>> = self.shared.workers.lock().values().map(Arc::clone).collect();
         let mut stopping = tokio::task::JoinSet::new();
         workers.into_iter().for_each(|worker| {
-            stopping.spawn(async move { worker.stop().await });
+            stopping.spawn(async move {
+                worker.stop().await;
+                // Until then its handlers had something to say.
+                worker.log.close();
+            });
         });
         stopping.join_all().await;
     }

@@ -13,6 +13,7 @@ use super::error::WorkerError;
 use super::files::Surroundings;
 use super::keeper::{self, Deployed, Order, Starts};
 use super::live::{Live, Patience};
+use super::log::WorkerLog;
 use super::script::CPU_LIMIT_DEFAULT;
 use super::settings::{WorkerNotice, WorkersSettings};
 use super::stored::{self, Record, Secrets};
@@ -51,32 +52,29 @@ impl Shared {
         secrets: Secrets,
     ) -> Result<(), EngineError> {
         let deployed = record.deployed.as_ref();
-        let version =
-            deployed.and_then(|id| record.versions.iter().find(|version| version.id == *id)).cloned();
+        let version = deployed.and_then(|id| record.version(id)).cloned();
         let known = Known { record, secrets: secrets.clone(), running: None };
-        let worker = Arc::new(Worker { account, name: name.clone(), known: Mutex::new(known) });
+        let log = Arc::new(WorkerLog::open(self.engine.now()));
+        let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::new(known) });
         if let Some(version) = version {
             match stored::read_code(&self.engine, account, &name, &version).await? {
-                Some(script) => self.run(&worker, Arc::new(Deployed { version, script, secrets }), None),
-                None => (self.settings.notices)(
-                    account,
-                    &name,
-                    WorkerNotice::NotStarted("its code is not whole".to_owned()),
-                ),
+                Some(script) => {
+                    let script = Arc::new(script);
+                    self.run(&worker, Arc::new(Deployed { version, script, secrets }), None);
+                }
+                None => {
+                    let cause = "its code is not whole".to_owned();
+                    self.starter(account, &name, &worker.log).notice(WorkerNotice::NotStarted(cause));
+                }
             }
         }
         self.workers.lock().insert((account, name), worker);
         Ok(())
     }
 
-    /// Starts a version that does not run yet.
-    pub(super) async fn begin(
-        self: &Arc<Self>,
-        account: AccountId,
-        name: &str,
-        deployed: &Deployed,
-    ) -> Result<Live, StartError> {
-        Starter { shared: Arc::clone(self), account, name: name.to_owned() }.start(deployed).await
+    /// What starts versions of a Worker.
+    pub(super) fn starter(self: &Arc<Self>, account: AccountId, name: &str, log: &Arc<WorkerLog>) -> Starter {
+        Starter { shared: Arc::clone(self), account, name: name.to_owned(), log: Arc::clone(log) }
     }
 
     /// Keeps a Worker running from now on, beginning with this child if there is one already.
@@ -92,8 +90,7 @@ impl Shared {
             }
         });
         worker.known.lock().running = Some(running);
-        let starter =
-            Starter { shared: Arc::clone(self), account: worker.account, name: worker.name.clone() };
+        let starter = self.starter(worker.account, &worker.name, &worker.log);
         tokio::spawn(keeper::keep(Arc::new(starter), deployed, live, up, taken));
     }
 
@@ -126,10 +123,11 @@ impl Shared {
 }
 
 /// Starts versions of one Worker.
-struct Starter {
+pub(super) struct Starter {
     shared: Arc<Shared>,
     account: AccountId,
     name: String,
+    log: Arc<WorkerLog>,
 }
 
 impl Starts for Starter {
@@ -149,13 +147,21 @@ impl Starts for Starter {
         let silence = deployed.script.cpu_limit.unwrap_or(CPU_LIMIT_DEFAULT);
         let patience = Patience { wall: settings.wall_limit, silence };
         let (notices, account, name) = (Arc::clone(&settings.notices), self.account, self.name.clone());
+        let (engine, log) = (Arc::clone(&self.shared.engine), Arc::clone(&self.log));
         Live::start(&settings.runtime, plan, patience, move |said| {
+            log.add(engine.now(), &said.level, &said.text);
             notices(account, &name, WorkerNotice::Said(said));
         })
         .await
     }
 
     fn notice(&self, notice: WorkerNotice) {
+        let now = self.shared.engine.now();
+        match &notice {
+            WorkerNotice::Said(said) => self.log.add(now, &said.level, &said.text),
+            WorkerNotice::Ended => self.log.add(now, "error", "its process ended; it is started again"),
+            WorkerNotice::NotStarted(cause) => self.log.add(now, "error", cause),
+        }
         (self.shared.settings.notices)(self.account, &self.name, notice);
     }
 }

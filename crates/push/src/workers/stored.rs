@@ -6,10 +6,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use kew_core::command::{Documents, PutDocuments};
 use kew_core::queue::DOCUMENT_BYTES_MAX;
-use kew_core::{AccountId, DocumentKey, Timestamp};
+use kew_core::{AccountId, DocumentKey};
 use kew_engine::{Engine, EngineError};
 use serde::{Deserialize, Serialize};
 
+use super::history::{Deployment, Version};
 use super::script::Script;
 
 const INDEX: &str = "workers";
@@ -28,19 +29,8 @@ pub(super) struct Record {
     pub(super) deployed: Option<String>,
     /// When it was deployed, in milliseconds.
     pub(super) deployed_at: u64,
-}
-
-/// One upload.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Version {
-    /// Its id, a UUID.
-    pub id: String,
-    /// Which one of its Worker, from 1.
-    pub number: u64,
-    /// When it was uploaded, in milliseconds.
-    pub created_at: u64,
-    /// How many documents its code takes.
-    pub(super) parts: usize,
+    /// What ran when, the oldest first.
+    pub(super) deployments: Vec<Deployment>,
 }
 
 /// Names and texts, in order of names.
@@ -100,8 +90,8 @@ pub(super) async fn read_all(
         found.and_then(|(_, bytes)| serde_json::from_slice(bytes).ok()).unwrap_or_default()
     };
     let read = |(key, bytes): &(DocumentKey, Bytes)| {
-        let record = serde_json::from_slice(bytes).ok()?;
-        Some((key.key.to_string(), record, secrets_of(&key.key)))
+        let record: Record = serde_json::from_slice(bytes).ok()?;
+        Some((key.key.to_string(), record.with_history(), secrets_of(&key.key)))
     };
     Ok(records.iter().filter_map(read).collect())
 }
@@ -119,10 +109,6 @@ pub(super) async fn read_code(
     let mut packed = BytesMut::new();
     parts.iter().for_each(|(_, part)| packed.extend_from_slice(part));
     Ok((parts.len() == version.parts).then(|| unpacked(packed.freeze())).flatten())
-}
-
-pub(super) fn millis(at: Timestamp) -> u64 {
-    at.0
 }
 
 fn code_owner(name: &str, id: &str) -> String {

@@ -6,10 +6,12 @@ use kew_core::AccountId;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::history::{Deployment, Version};
 use super::keeper::{Deployed, Order};
 use super::live::Live;
+use super::log::WorkerLog;
 use super::script::Script;
-use super::stored::{Record, Secrets, Version};
+use super::stored::{Record, Secrets};
 
 /// What is known of a Worker.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Description {
     pub versions: Vec<Version>,
     /// The version that runs.
     pub deployed: Option<Version>,
+    /// What ran when, the oldest first; the present one is the last.
+    pub deployments: Vec<Deployment>,
     /// The names of its secrets.
     pub secrets: Vec<String>,
     /// What runs, as it was handed in.
@@ -34,6 +38,8 @@ pub struct Description {
 pub(super) struct Worker {
     pub(super) account: AccountId,
     pub(super) name: String,
+    /// What it said lately.
+    pub(super) log: Arc<WorkerLog>,
     /// Guards what is known of it.
     pub(super) known: Mutex<Known>,
 }
@@ -76,8 +82,9 @@ impl Worker {
             deployed_at: known.record.deployed_at,
             versions: known.record.versions.clone(),
             deployed: known.running.as_ref().map(|running| running.deployed.version.clone()),
+            deployments: known.record.deployments.clone(),
             secrets: known.secrets.iter().map(|(name, _)| name.clone()).collect(),
-            script: known.running.as_ref().map(|running| Arc::new(running.deployed.script.clone())),
+            script: known.running.as_ref().map(|running| Arc::clone(&running.deployed.script)),
         }
     }
 }

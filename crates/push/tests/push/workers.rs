@@ -10,8 +10,8 @@ use kew_core::command::{FirstReceipts, Peek, Send, View};
 use kew_core::{AccountId, Content, ContentType, NewMessage, QueueId, State};
 use kew_engine::Engine;
 use kew_push::workers::{
-    Binding, BindingValue, Module, ModuleKind, Outbound, Runtime, Script, Then, WorkerError, WorkerNotice,
-    Workers, WorkersSettings,
+    Binding, BindingValue, Module, ModuleKind, Outbound, Remarks, Runtime, Script, Then, Upload, WorkerError,
+    WorkerNotice, Workers, WorkersSettings,
 };
 use kew_push::{Consumer, Target};
 use parking_lot::Mutex;
@@ -104,7 +104,9 @@ impl Shop {
     }
 
     async fn upload_script(&self, script: Script) -> Result<(), WorkerError> {
-        self.workers.upload((ACCOUNT, "w"), script, "index.js", Vec::new(), Then::Deploy).await.map(drop)
+        let upload =
+            Upload { script, main: "index.js".to_owned(), secrets: Vec::new(), remarks: Remarks::default() };
+        self.workers.upload((ACCOUNT, "w"), upload, Then::Deploy).await.map(drop)
     }
 
     /// Whether a line with this was said.
@@ -359,10 +361,13 @@ async fn a_new_version_takes_over_and_what_runs_in_the_old_one_finishes() {
     shop.house.until_holds(queue, (0, 0, 0)).await;
     let versions = shop.workers.describe(ACCOUNT, "w").expect("it is there").versions;
     assert_eq!(versions.iter().map(|version| version.number).collect::<Vec<_>>(), [1, 2]);
-    shop.workers.deploy(ACCOUNT, "w", &versions[0].id).await.expect("it is kept");
+    shop.workers.deploy(ACCOUNT, "w", &versions[0].id, Remarks::default()).await.expect("it is kept");
     shop.send(queue, [calls(json!([["say"]]))]).await;
     shop.house.until_holds(queue, (0, 0, 0)).await;
-    assert!(matches!(shop.workers.deploy(ACCOUNT, "w", "none").await, Err(WorkerError::VersionNotFound(_))));
+    assert!(matches!(
+        shop.workers.deploy(ACCOUNT, "w", "none", Remarks::default()).await,
+        Err(WorkerError::VersionNotFound(_))
+    ));
     shop.house.close().await;
 }
 

@@ -1,0 +1,171 @@
+//! The latest lines of a Worker, for whoever follows it at a terminal.
+//!
+//! Lines are numbered one after the other, so that a follower sees when it has missed some. The numbers begin at the
+//! instant the log was opened: they go on rising when the server starts again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use kew_core::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// The most lines that are remembered, and the most bytes of their texts.
+const LINES_MAX: usize = 1_000;
+const BYTES_MAX: usize = 256 << 10;
+/// The most bytes of texts that are handed over at once; the first line always fits.
+const PAGE_BYTES_MAX: usize = 128 << 10;
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogLine {
+    /// Its number, one more than that of the line before.
+    pub number: u64,
+    /// When it was heard.
+    pub at: Timestamp,
+    /// How grave it is, in the runtime's word: `log` is the Worker's own.
+    pub level: String,
+    /// The text.
+    pub text: String,
+}
+
+/// Lines that were asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogPage {
+    /// The lines, the oldest first.
+    pub lines: Vec<LogLine>,
+    /// What to ask for lines after, next time.
+    pub last: u64,
+}
+
+/// The latest lines of one Worker.
+#[derive(Debug)]
+pub(super) struct WorkerLog {
+    /// Guards the lines.
+    kept: Mutex<Kept>,
+    /// The number of the last line, and whether there will be no more.
+    state: watch::Sender<(u64, bool)>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<LogLine>,
+    bytes: usize,
+}
+
+impl WorkerLog {
+    /// A log without lines.
+    pub(super) fn open(now: Timestamp) -> Self {
+        Self { kept: Mutex::default(), state: watch::Sender::new((now.0, false)) }
+    }
+
+    /// Adds a line, and drops the oldest past the bounds.
+    pub(super) fn add(&self, at: Timestamp, level: &str, text: &str) {
+        let mut kept = self.kept.lock();
+        let number = self.state.borrow().0 + 1;
+        kept.bytes += text.len();
+        kept.lines.push_back(LogLine { number, at, level: level.to_owned(), text: text.to_owned() });
+        while kept.lines.len() > LINES_MAX || kept.bytes > BYTES_MAX {
+            let Some(dropped) = kept.lines.pop_front() else { break };
+            kept.bytes -= dropped.text.len();
+        }
+        // Before the next line can be numbered.
+        self.state.send_modify(|(last, _)| *last = number);
+    }
+
+    /// There will be no more lines: nobody waits for any from now on.
+    pub(super) fn close(&self) {
+        self.state.send_modify(|(_, closed)| *closed = true);
+    }
+
+    /// The number of the last line.
+    pub(super) fn last(&self) -> u64 {
+        self.state.borrow().0
+    }
+
+    /// The lines after a number; where there are none, waits so long for the first.
+    pub(super) async fn after(&self, number: u64, wait: Duration) -> LogPage {
+        let mut state = self.state.subscribe();
+        // A number that is not of this log, because it is beyond its end, is as good as none.
+        let news = state.wait_for(|(last, closed)| *last != number || *closed);
+        // Neither the end of the time nor that of the log changes what is there.
+        let _waited = tokio::time::timeout(wait, news).await;
+        let kept = self.kept.lock();
+        let last = self.last();
+        let after = if number > last { 0 } else { number };
+        let mut bytes = 0;
+        let lines: Vec<LogLine> = kept
+            .lines
+            .iter()
+            .filter(|line| line.number > after)
+            .take_while(|line| {
+                bytes += line.text.len();
+                bytes <= PAGE_BYTES_MAX
+            })
+            .cloned()
+            .collect();
+        let last = lines.last().map_or(last, |line| line.number);
+        LogPage { lines, last }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn texts(page: &LogPage) -> Vec<&str> {
+        page.lines.iter().map(|line| line.text.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn lines_are_handed_over_once_in_their_order() {
+        let log = WorkerLog::open(NOW);
+        log.add(NOW, "log", "a");
+        log.add(NOW, "error", "b");
+        let page = log.after(NOW.0, Duration::ZERO).await;
+        assert_eq!((texts(&page), page.last), (vec!["a", "b"], 1_002));
+        log.add(NOW, "log", "c");
+        let page = log.after(page.last, Duration::ZERO).await;
+        assert_eq!((texts(&page), page.last), (vec!["c"], 1_003));
+        let page = log.after(page.last, Duration::ZERO).await;
+        assert_eq!((texts(&page), page.last), (vec![], 1_003));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_hears_of_the_next_line_at_once_and_of_the_end() {
+        let log = WorkerLog::open(NOW);
+        let waiting = log.after(NOW.0, Duration::from_secs(3_600));
+        let (page, ()) = tokio::join!(waiting, async { log.add(NOW, "log", "there") });
+        assert_eq!(texts(&page), ["there"]);
+        let waiting = log.after(page.last, Duration::from_secs(3_600));
+        let (page, ()) = tokio::join!(waiting, async { log.close() });
+        assert_eq!(texts(&page), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_follower_that_comes_late_sees_by_the_numbers_what_it_has_missed() {
+        let log = WorkerLog::open(NOW);
+        for number in 0..1_500 {
+            log.add(NOW, "log", &number.to_string());
+        }
+        let page = log.after(NOW.0, Duration::ZERO).await;
+        let first = page.lines.first().expect("there are some");
+        assert_eq!((page.lines.len(), first.number, &*first.text), (LINES_MAX, 1_501, "500"));
+        let of_another_log = log.after(9_999_999, Duration::ZERO).await;
+        assert_eq!(of_another_log.lines.len(), LINES_MAX);
+    }
+
+    #[tokio::test]
+    async fn long_lines_take_the_place_of_many_and_come_in_pages() {
+        let log = WorkerLog::open(NOW);
+        for _ in 0..20 {
+            log.add(NOW, "log", &"x".repeat(60 << 10));
+        }
+        let first = log.after(NOW.0, Duration::ZERO).await;
+        let second = log.after(first.last, Duration::ZERO).await;
+        let third = log.after(second.last, Duration::ZERO).await;
+        assert_eq!((first.lines.len(), second.lines.len(), third.lines.len()), (2, 2, 0));
+    }
+}
