@@ -1,8 +1,8 @@
 // wrangler: projects deployed straight at Kew, and what their Workers then do. One project, and one pair of queues, for each scenario.
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -45,6 +45,15 @@ async function runs(program, cwd, words, input) {
   const { code, text } = await wrangler(program, cwd, words, input);
   assert.equal(code, 0, text);
   return text;
+}
+
+/** What a command prints to its standard output alone. */
+async function printed(program, cwd, words) {
+  return new Promise((resolve, reject) =>
+    execFile(process.execPath, [program, ...words], { cwd, env, timeout: 120_000 }, (error, out, errors) =>
+      error ? reject(new Error(out + errors)) : resolve(out),
+    ),
+  );
 }
 
 async function api(method, path, body) {
@@ -188,6 +197,67 @@ const scenarios = {
     configure(directory, "writers");
     await runs(NEW, directory, ["deploy"]);
     assert.deepEqual([(await settings()).max_retries, (await settings()).retry_delay ?? 0], [3, 0]);
+  },
+
+  async versions_are_listed_and_viewed_and_a_rollback_goes_to_what_ran_before() {
+    const { directory, input, output } = await project("versions");
+    await runs(NEW, directory, ["deploy"]);
+    const says = async (name, expected) => {
+      await send(input, { name });
+      const found = await until(name, async () => (await lies(output)).find(({ said }) => said.endsWith(name.toUpperCase())));
+      assert.equal(found.said, `${expected} ${name.toUpperCase()}`);
+    };
+    await says("one", "HELLO");
+    const config = join(directory, "wrangler.toml");
+    writeFileSync(config, readFileSync(config, "utf8").replace("hello", "welcome").replace("2024-04-01", "2025-04-01"));
+    await runs(NEW, directory, ["versions", "upload", "--tag", "v2", "--message", "another greeting"]);
+    await says("two", "HELLO");
+    const listed = JSON.parse(await printed(NEW, directory, ["versions", "list", "--json"]));
+    assert.deepEqual(listed.map(({ number }) => number), [1, 2]);
+    const [first, second] = listed.map(({ id }) => id);
+    const viewed = await runs(NEW, directory, ["versions", "view", second]);
+    for (const part of [/another greeting/, /v2/, /2025-04-01/, /welcome/, /versions-out/]) assert.match(viewed, part);
+    const before = await runs(NEW, directory, ["versions", "view", first]);
+    for (const part of [/2024-04-01/, /hello/]) assert.match(before, part);
+    await runs(NEW, directory, ["versions", "deploy", `${second}@100%`, "--yes", "--message", "go"]);
+    await says("three", "WELCOME");
+    assert.match(await runs(NEW, directory, ["rollback", "--yes", "--message", "not yet"]), new RegExp(`${first} has been deployed`));
+    await says("four", "HELLO");
+    const deployments = JSON.parse(await printed(NEW, directory, ["deployments", "list", "--json"]));
+    assert.deepEqual(deployments.map(({ versions }) => versions[0].version_id), [first, second, first]);
+    assert.match(await runs(NEW, directory, ["deployments", "list"]), /not yet/);
+    assert.match(await runs(NEW, directory, ["deployments", "status"]), new RegExp(first));
+  },
+
+  async the_example_of_a_worker_gives_the_receipt_of_its_readme_and_says_so_at_the_terminal() {
+    const example = fileURLToPath(new URL("../../examples/worker", import.meta.url));
+    const directory = join(home, "example");
+    cpSync(example, directory, { recursive: true });
+    const bundlers = fileURLToPath(new URL("node_modules/.bin", import.meta.url));
+    const options = { cwd: directory, env: { PATH: `${bundlers}:${env.PATH}`, HOME: home } };
+    const dev = spawn(process.env.KEW_PROGRAM, ["workers", "dev", "--cloudflare", process.env.KEW_CLOUDFLARE], options);
+    let shown = "";
+    for (const stream of [dev.stdout, dev.stderr]) stream.on("data", (data) => (shown += data));
+    try {
+      await until("its deployment", async () => shown.includes("orders consumes orders-in"));
+      const readme = readFileSync(join(directory, "README.md"), "utf8");
+      const commands = [...readme.matchAll(/```sh\n([^]*?)```/g)].at(-1)[1];
+      assert.match(commands, /receipts/);
+      const here = commands.replaceAll("http://127.0.0.1:9326", process.env.KEW_CLOUDFLARE);
+      const pasted = await new Promise((resolve) =>
+        execFile("bash", ["-eu", "-c", here], { cwd: directory, timeout: 60_000 }, (error, out, errors) =>
+          resolve({ error, text: out + errors }),
+        ),
+      );
+      assert.equal(pasted.error, null, pasted.text);
+      const receipt = Buffer.from(JSON.stringify({ receipt: 7, attempts: 1 })).toString("base64");
+      assert.ok(pasted.text.includes(receipt), pasted.text);
+      await until("the line of its log", async () => shown.includes("[log] order 7 of orders-in is done"));
+    } catch (error) {
+      throw new Error(`${error.message}; at the terminal: ${shown}`);
+    } finally {
+      dev.kill();
+    }
   },
 };
 

@@ -29,7 +29,7 @@ pub fn test() -> Done {
     wire_tests_over_the_log()?;
     guard::run(&[])?;
     e2e::run(&[])?;
-    workers_in_the_real_runtime()
+    workers_in_the_real_runtime(TEST)
 }
 
 /// The full counts, the clients, then the benches.
@@ -40,7 +40,7 @@ pub fn test_long() -> Done {
     wire_tests_over_the_log()?;
     guard::run(&[])?;
     e2e::run(&[])?;
-    workers_in_the_real_runtime()?;
+    workers_in_the_real_runtime(LONG)?;
     bench(&[])
 }
 
@@ -117,20 +117,22 @@ fn wire_tests_over_the_log() -> Done {
     step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))
 }
 
-/// Tests that need the runtime's program, which comes with the packages of the vendor's command line.
-fn workers_in_the_real_runtime() -> Done {
+/// Tests that need the runtime's program, which comes with the packages of the vendor's command line. Here none of them
+/// may be left out.
+fn workers_in_the_real_runtime(counts: Counts) -> Done {
     let Some(program) = e2e::workerd() else {
         println!(
             "\n== Workers: MISSING  the program workerd (npm brings it): tests in the real runtime are left out"
         );
         return Ok(());
     };
-    for (package, test) in [("kew-push", "push"), ("kew", "serve")] {
-        let arguments = ["test", "--package", package, "--test", test, "--no-fail-fast", "workers"];
-        step(
-            &format!("Workers of {package} in the real runtime"),
-            cargo(&arguments).env("KEW_WORKERD", &program),
-        )?;
+    for (package, test, names) in
+        [("kew-push", "push", &["workers"][..]), ("kew", "serve", &["worker", "dev", "push_attempts"])]
+    {
+        let mut command = cargo(&["test", "--package", package, "--test", test, "--no-fail-fast", "--"]);
+        command.args(names).envs(counts.iter().map(|&(name, value)| (name, chosen(name, value))));
+        command.env("KEW_WORKERD", &program).env("KEW_WORKERD_NEEDED", "1");
+        step(&format!("Workers of {package} in the real runtime"), &mut command)?;
     }
     Ok(())
 }

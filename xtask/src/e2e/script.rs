@@ -27,7 +27,7 @@ pub fn play(
     let file = File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
     command.env("KEW_ENDPOINT", server.endpoint()).env("KEW_AZURE", server.azure());
     command.env("KEW_CLOUDFLARE", server.cloudflare());
-    command.env("KEW_DIRECTORY", server.directory());
+    command.env("KEW_DIRECTORY", server.directory()).env("KEW_PROGRAM", server.program());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
     let mut input = child.stdin.take().ok_or("the script has no standard input")?;

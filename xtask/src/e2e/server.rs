@@ -108,6 +108,11 @@ impl Server {
         &self.directory
     }
 
+    /// The program itself, by a path that holds in any directory.
+    pub fn program(&self) -> PathBuf {
+        std::path::absolute(&self.program).unwrap_or_else(|_| self.program.clone())
+    }
+
     fn ports_file(&self) -> PathBuf {
         self.directory.join("ports")
     }

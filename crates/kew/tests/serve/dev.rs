@@ -33,10 +33,14 @@ const CODE: &str = "export default { async queue(batch, env) {
 } };";
 
 fn dev(folder: &Path, kew: &Kew) -> Output {
+    command(folder, kew).arg("--once").output().expect("it was built")
+}
+
+fn command(folder: &Path, kew: &Kew) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    command.args(["workers", "dev", "--once", "--cloudflare"]).arg(format!("http://{}", address(kew)));
-    command.env_remove("CLOUDFLARE_API_TOKEN").env_remove("CLOUDFLARE_ACCOUNT_ID");
-    command.current_dir(folder).output().expect("it was built")
+    command.args(["workers", "dev", "--cloudflare"]).arg(format!("http://{}", address(kew)));
+    command.env_remove("CLOUDFLARE_API_TOKEN").env_remove("CLOUDFLARE_ACCOUNT_ID").current_dir(folder);
+    command
 }
 
 /// What it says of a deployment that works.
@@ -94,10 +98,7 @@ fn what_is_missing_is_told() {
 
 #[test]
 fn a_project_is_deployed_and_the_newest_writer_of_its_settings_wins() {
-    let Ok(workerd) = std::env::var("KEW_WORKERD") else {
-        eprintln!("SKIPPED: KEW_WORKERD does not name the program workerd");
-        return;
-    };
+    let Some(workerd) = program::workerd() else { return };
     let (directory, folder) = (data_directory(), project());
     let flags = ["--store", "memory", "--clock", "virtual", "--workers", "on", "--workerd", &workerd];
     let kew = Kew::start_with(directory.path(), &flags);
@@ -131,4 +132,117 @@ fn a_project_is_deployed_and_the_newest_writer_of_its_settings_wins() {
     let output = dev(folder.path(), &kew);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && errors.contains("SyntaxError"), "{errors}");
+}
+
+/// Says what it gets, and fails where it is told to.
+const TALKS: &str = "export default { async queue(batch) {
+  for (const message of batch.messages) {
+    console.log(`VERSION got ${message.body.order}`);
+    if (message.body.fails) throw new Error('of order ' + message.body.order);
+  }
+} };";
+
+#[test]
+fn what_the_worker_says_is_shown_at_the_terminal_through_deployments_and_a_restart_of_its_process() {
+    let Some(workerd) = program::workerd() else { return };
+    let (directory, folder) = (data_directory(), project());
+    let kew = Kew::start_with(
+        directory.path(),
+        &["--store", "memory", "--clock", "virtual", "--workers", "on", "--workerd", &workerd],
+    );
+    let write = |version: &str| {
+        let code = TALKS.replace("VERSION", version);
+        std::fs::write(folder.path().join("index.js"), code).expect("the directory is ours");
+    };
+    write("first");
+    // Said before anybody followed: shown to nobody.
+    deployed(folder.path(), &kew);
+    let source = path(&queue(&kew, "my-queue"));
+    let send = |body: &Value| {
+        call(&kew, "POST", &format!("{source}/messages"), &json!({ "body": body }));
+    };
+    send(&json!({ "order": 1 }));
+    let metrics = || call(&kew, "GET", &format!("{source}/metrics"), &Value::Null)["backlog_count"].clone();
+    let begun = Instant::now();
+    while metrics() != 0 {
+        assert!(begun.elapsed() < PATIENCE, "{}", kew.errors());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let shown = directory.path().join("shown");
+    let mut command = command(folder.path(), &kew);
+    let output = std::fs::File::create(&shown).expect("the directory is ours");
+    let mut dev = Followed(command.stdout(output).spawn().expect("it was built"));
+    let text = || std::fs::read_to_string(&shown).unwrap_or_default();
+    let until = |what: &str| {
+        let begun = Instant::now();
+        while !text().contains(what) {
+            assert!(begun.elapsed() < PATIENCE, "{what} is not shown: {} {}", text(), kew.errors());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until("deployed orders");
+    send(&json!({ "order": 2 }));
+    until("[log] first got 2");
+    send(&json!({ "order": 3, "fails": true }));
+    until("of order 3");
+    write("second");
+    send(&json!({ "order": 4 }));
+    until("got 4");
+    let begun = Instant::now();
+    while text().matches("deployed orders").count() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "a change is deployed: {}", text());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    send(&json!({ "order": 5 }));
+    until("[log] second got 5");
+    let own = kew.id().to_string();
+    let killed = Command::new("pkill").args(["-9", "-P", &own, "workerd"]).status();
+    assert!(killed.expect("there is a pkill").success());
+    until("its process ended");
+    send(&json!({ "order": 6 }));
+    until("[log] second got 6");
+    assert!(!text().contains("got 1"), "what was said before it began is not shown: {}", text());
+    let id = dev.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("there is a kill").success());
+    assert_eq!(dev.0.wait().expect("it is ours").code(), Some(0));
+}
+
+/// A process that is not left behind.
+struct Followed(std::process::Child);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = (self.0.kill(), self.0.wait());
+    }
+}
+
+#[test]
+fn a_log_is_shown_to_whoever_shows_a_token_and_ends_with_the_server() {
+    let Some(workerd) = program::workerd() else { return };
+    let (directory, folder) = (data_directory(), project());
+    let mut kew =
+        Kew::start_with(directory.path(), &["--store", "memory", "--workers", "on", "--workerd", &workerd]);
+    deployed(folder.path(), &kew);
+    let place = "/client/v4/accounts/0/workers/scripts/orders/kew-log";
+    let ask = |query: &str, headers: &[(&str, &str)]| {
+        program::http(address(&kew), "GET", &format!("{place}{query}"), headers, "")
+    };
+    assert_eq!(ask("", &[]).0, 403, "without a token");
+    let (status, text) = ask("", &[("Authorization", "Bearer any")]);
+    let page: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!((status, &page["result"]["lines"]), (200, &json!([])), "{text}");
+    assert_eq!(ask("?after=yesterday", &[("Authorization", "Bearer any")]).0, 400);
+    let last = page["result"]["last"].as_u64().expect("it is a number");
+    let (address, path) = (address(&kew).to_owned(), format!("{place}?after={last}&wait=30"));
+    let waits = std::thread::spawn(move || {
+        let begun = Instant::now();
+        (program::http(&address, "GET", &path, &[("Authorization", "Bearer any")], ""), begun.elapsed())
+    });
+    // It waits by now; were it not so, nothing below would change.
+    std::thread::sleep(Duration::from_millis(300));
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let ((status, text), took) = waits.join().expect("it was answered");
+    assert!(status == 200 && took < Duration::from_secs(15), "{status} {text} after {took:?}");
 }

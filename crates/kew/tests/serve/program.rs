@@ -11,6 +11,20 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The Workers runtime that the environment names. Without it a test says so aloud and passes, unless the environment
+/// promises one.
+pub fn workerd() -> Option<String> {
+    let found = std::env::var("KEW_WORKERD").ok();
+    if found.is_none() {
+        assert!(
+            std::env::var_os("KEW_WORKERD_NEEDED").is_none(),
+            "KEW_WORKERD does not name the program workerd"
+        );
+        eprintln!("SKIPPED: KEW_WORKERD does not name the program workerd");
+    }
+    found
+}
+
 pub fn data_directory() -> TempDir {
     tempfile::tempdir().expect("there is room for a directory")
 }

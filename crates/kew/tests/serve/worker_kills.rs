@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::dev;
-use super::program::{Kew, data_directory};
+use super::program::{self, Kew, data_directory};
 use super::push::{Hook, PATIENCE, call, cloudflare, kills, queue, send, until_empty};
 
 const CONFIG: &str = r#"
@@ -41,10 +41,7 @@ fn kill_runtime(kew: &Kew) -> bool {
 
 #[test]
 fn kills_of_the_runtime_under_load_lose_nothing_and_what_was_acknowledged_stays_so() {
-    let Ok(workerd) = std::env::var("KEW_WORKERD") else {
-        eprintln!("SKIPPED: KEW_WORKERD does not name the program workerd");
-        return;
-    };
+    let Some(workerd) = program::workerd() else { return };
     let (directory, folder, hook) = (data_directory(), data_directory(), Hook::open());
     std::fs::write(folder.path().join("wrangler.toml"), CONFIG).expect("the directory is ours");
     std::fs::write(folder.path().join("index.js"), CODE).expect("the directory is ours");

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::program::data_directory;
+use super::program::{self, data_directory};
 use super::workers::{
-    PASSES_ON, TOKEN, call, consume, done, metadata, queues, runtime, send, start, upload, upload_to,
-    wait_for,
+    PASSES_ON, TOKEN, call, consume, done, metadata, queues, send, start, upload, upload_to, wait_for,
 };
 
 #[test]
 fn each_version_keeps_what_it_is_made_of_and_each_deployment_is_remembered() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let mut kew = start(directory.path(), &runtime);
     let (orders, results) = queues(&kew);

@@ -24,14 +24,6 @@ export default {
 };
 "#;
 
-pub fn runtime() -> Option<String> {
-    let found = std::env::var("KEW_WORKERD").ok();
-    if found.is_none() {
-        eprintln!("SKIPPED: KEW_WORKERD does not name the program workerd");
-    }
-    found
-}
-
 /// A server that runs Workers.
 pub fn start(directory: &Path, runtime: &str) -> Kew {
     let data = directory.join("data").to_string_lossy().into_owned();
@@ -135,7 +127,7 @@ pub fn wait_for(kew: &Kew, queue: &str, wanted: impl Fn(&Value) -> bool) -> Valu
 
 #[test]
 fn an_uploaded_worker_consumes_and_produces_and_is_there_after_a_kill() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let mut kew = start(directory.path(), &runtime);
     let (orders, results) = queues(&kew);
@@ -170,7 +162,7 @@ fn an_uploaded_worker_consumes_and_produces_and_is_there_after_a_kill() {
 
 #[test]
 fn a_handler_that_runs_when_the_server_is_stopped_finishes_and_what_it_sends_arrives() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let mut kew = start(directory.path(), &runtime);
     let (orders, results) = queues(&kew);
@@ -189,7 +181,7 @@ fn a_handler_that_runs_when_the_server_is_stopped_finishes_and_what_it_sends_arr
 
 #[test]
 fn a_deployment_may_inherit_what_the_one_before_was_bound_to() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let kew = start(directory.path(), &runtime);
     let (orders, results) = queues(&kew);
@@ -207,7 +199,7 @@ fn a_deployment_may_inherit_what_the_one_before_was_bound_to() {
 
 #[test]
 fn its_processes_do_not_outlive_a_server_that_is_killed() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let mut kew = start(directory.path(), &runtime);
     queues(&kew);
@@ -233,7 +225,7 @@ fn its_processes_do_not_outlive_a_server_that_is_killed() {
 
 #[test]
 fn what_cannot_be_run_is_refused_with_its_reason() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = program::workerd() else { return };
     let directory = data_directory();
     let kew = start(directory.path(), &runtime);
     queues(&kew);

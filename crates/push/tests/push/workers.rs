@@ -67,6 +67,7 @@ fn program() -> Option<PathBuf> {
     let found =
         std::env::split_paths(&path).map(|folder| folder.join("workerd")).find(|program| program.is_file());
     if found.is_none() {
+        assert!(std::env::var_os("KEW_WORKERD_NEEDED").is_none(), "there is no workerd here");
         eprintln!("SKIPPED: there is no workerd here; KEW_WORKERD may name it");
     }
     found

@@ -1,8 +1,9 @@
-//! `kew workers dev`: a project on a running Kew, deployed again whenever a file changes.
+//! `kew workers dev`: a project on a running Kew, deployed again whenever a file changes, with what its Worker says.
 
 mod api;
 mod bundle;
 mod deploy;
+mod follow;
 mod jsonc;
 mod project;
 mod watch;
@@ -10,6 +11,7 @@ mod watch;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -19,6 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::shutdown::Signals;
 use api::Api;
 use deploy::Settings;
+use follow::Follower;
 use project::Project;
 
 /// How often files are looked at.
@@ -35,7 +38,7 @@ pub(super) struct WorkersArgs {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Bundle a Worker, upload it to a running Kew, and again whenever a file changes
+    /// Bundle a Worker, upload it to a running Kew, show what it says, and deploy again whenever a file changes
     Dev(DevArgs),
 }
 
@@ -77,16 +80,15 @@ pub(super) fn run(args: &WorkersArgs) -> ExitCode {
 
 async fn dev(args: &DevArgs) -> Result<(), String> {
     let config = project::find(args.config.as_deref())?;
-    let api = Api::new(&args.cloudflare, &args.account, &args.token)?;
+    let api = Arc::new(Api::new(&args.cloudflare, &args.account, &args.token)?);
     let mut signals = Signals::listen().map_err(|error| error.to_string())?;
     if args.once {
-        return once(args, &api, &config).await.1;
+        let (project, text) = read(&config)?;
+        return bring(args, &api, &config, &project, &text).await;
     }
+    let mut follower: Option<Follower> = None;
     loop {
-        let (main, deployed) = once(args, &api, &config).await;
-        if let Err(error) = deployed {
-            told(&format!("not deployed: {error}"));
-        }
+        let main = again(args, &api, &config, &mut follower).await;
         let seen = watch::look(&config, main.as_deref());
         loop {
             tokio::select! {
@@ -100,20 +102,37 @@ async fn dev(args: &DevArgs) -> Result<(), String> {
     }
 }
 
-/// One deployment; the main module's source, as soon as it is known.
-async fn once(args: &DevArgs, api: &Api, config: &Path) -> (Option<PathBuf>, Result<(), String>) {
-    let read = std::fs::read_to_string(config)
-        .map_err(|error| format!("{}: {error}", config.display()))
-        .and_then(|text| Ok((Project::read(config, &text)?, text)));
-    let (project, text) = match read {
+/// One deployment of several, its Worker followed from before it; the main module's source, if that is known.
+async fn again(
+    args: &DevArgs,
+    api: &Arc<Api>,
+    config: &Path,
+    follower: &mut Option<Follower>,
+) -> Option<PathBuf> {
+    let (project, text) = match read(config) {
         Ok(read) => read,
-        Err(error) => return (None, Err(error)),
+        Err(error) => {
+            told(&format!("not deployed: {error}"));
+            return None;
+        }
     };
+    if follower.as_ref().is_none_or(|follower| follower.name() != project.name) {
+        *follower = Some(Follower::begin(api, &project.name, told).await);
+    }
+    if let Err(error) = bring(args, api, config, &project, &text).await {
+        told(&format!("not deployed: {error}"));
+    }
+    Some(project.main)
+}
+
+/// The project and its configuration's text.
+fn read(config: &Path) -> Result<(Project, String), String> {
+    let text = std::fs::read_to_string(config).map_err(|error| format!("{}: {error}", config.display()))?;
+    let project = Project::read(config, &text)?;
     if !project.ignored.is_empty() {
         told(&format!("without meaning here: {}", project.ignored.join(", ")));
     }
-    let deployed = bring(args, api, config, &project, &text).await;
-    (Some(project.main), deployed)
+    Ok((project, text))
 }
 
 async fn bring(
