@@ -20,9 +20,16 @@ impl<'a> Address<'a> {
     /// Reads a URL. One that ends in nothing names the empty name, which no queue has.
     pub(crate) fn read(url: &'a str) -> Self {
         let trimmed = url.strip_suffix('/').unwrap_or(url);
-        let mut parts = trimmed.rsplit('/');
-        let name = parts.next().unwrap_or_default();
-        Self { account: parts.next().and_then(account), name }
+        let (rest, name) = last_part(trimmed);
+        Self { account: rest.and_then(|rest| account(last_part(rest).1)), name }
+    }
+}
+
+/// What stands behind the last slash, and what before it. By bytes: every request has such a short text.
+fn last_part(text: &str) -> (Option<&str>, &str) {
+    match text.as_bytes().iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (Some(&text[..slash]), &text[slash + 1..]),
+        None => (None, text),
     }
 }
 

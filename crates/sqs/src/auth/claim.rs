@@ -149,11 +149,20 @@ fn one<'a>(query: &'a [Pair<'a>], name: &'static str) -> Result<&'a str, WireErr
 
 /// The credential a request names, in whatever shape the rest of it is.
 pub(super) fn credential(request: &Request) -> Option<Cow<'_, str>> {
-    if let Some(header) = request.header(AUTHORIZATION) {
-        let usual = header.strip_prefix(ALGORITHM).and_then(|rest| rest.strip_prefix(" Credential="));
-        let credential = usual.or_else(|| header.split_once("Credential=").map(|(_, rest)| rest))?;
-        return credential.split([',', ' ']).next().map(Cow::Borrowed);
+    if let Some(header) = request.headers.get(AUTHORIZATION) {
+        return credential_of(header.as_bytes()).map(Cow::Borrowed);
     }
     let query = form::pairs(request.uri.query()?.as_bytes(), PAIRS_MAX).ok()?;
     query.into_iter().find(|pair| pair.0 == "X-Amz-Credential").map(|pair| pair.1)
+}
+
+/// The credential in an `Authorization` header. By bytes: every request has one, and the most of it is signature.
+fn credential_of(header: &[u8]) -> Option<&str> {
+    let usual = header.strip_prefix(ALGORITHM.as_bytes()).and_then(|rest| rest.strip_prefix(b" Credential="));
+    let rest = match usual {
+        Some(rest) => rest,
+        None => std::str::from_utf8(header).ok()?.split_once("Credential=")?.1.as_bytes(),
+    };
+    let end = rest.iter().position(|byte| matches!(byte, b',' | b' ')).unwrap_or(rest.len());
+    std::str::from_utf8(&rest[..end]).ok()
 }

@@ -14,11 +14,18 @@ pub(super) struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// Reads a credential, from its end: an access key may hold slashes.
     pub(super) fn read(credential: &'a str) -> Option<Self> {
-        let mut parts = credential.rsplitn(5, '/');
-        let (terminator, service) = (parts.next()?, parts.next()?);
-        let (region, date) = (parts.next()?, parts.next()?);
-        Some(Self { key: parts.next()?, date, region, service, terminator })
+        let (rest, terminator) = cut(credential)?;
+        let (rest, service) = cut(rest)?;
+        let (rest, region) = cut(rest)?;
+        let (key, date) = cut(rest)?;
+        Some(Self { key, date, region, service, terminator })
     }
+}
+
+/// What stands before and behind the last slash. By bytes: these texts are short, and every request has one.
+fn cut(text: &str) -> Option<(&str, &str)> {
+    let slash = text.as_bytes().iter().rposition(|byte| *byte == b'/')?;
+    Some((&text[..slash], &text[slash + 1..]))
 }
 
 /// Whether a text can be a region: it becomes part of a queue's name for ever.

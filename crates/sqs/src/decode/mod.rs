@@ -27,7 +27,11 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, WireErr
     if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(WireError::new(Code::Serialization).saying("The request body is not a JSON object."));
     }
-    serde_json::from_slice(json).map_err(|error| {
-        WireError::new(Code::Serialization).saying(format!("The request body cannot be read: {error}."))
-    })
+    // Once for the whole body, so that none of its texts is checked again.
+    let json = std::str::from_utf8(json).map_err(|error| unreadable(&error))?;
+    serde_json::from_str(json).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &dyn std::error::Error) -> WireError {
+    WireError::new(Code::Serialization).saying(format!("The request body cannot be read: {error}."))
 }
