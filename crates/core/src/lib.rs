@@ -29,8 +29,8 @@ pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};
 pub use outcome::Outcome;
 pub use queue::{
-    Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy, Queue,
-    QueueKind,
+    ByName, Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy,
+    Queue, QueueKind,
 };
 pub use tally::Tally;
 pub use task::{MoveTask, TaskFailure, TaskState};

@@ -1,6 +1,9 @@
 //! What a queue is set to do, and the figures it shows.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,6 +151,42 @@ pub struct Queue {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub modified_at: Timestamp,
+}
+
+/// A queue told from others by its full name, for sets in which it is looked up by that: no name is kept twice.
+#[derive(Clone, Debug)]
+pub struct ByName(pub Arc<Queue>);
+
+impl Borrow<QueueKey> for ByName {
+    fn borrow(&self) -> &QueueKey {
+        &self.0.key
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByName {}
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key.hash(state);
+    }
 }
 
 /// How many messages a queue holds, by state. The three add up to what a full scan finds.

@@ -4,14 +4,13 @@
 //! sorted map. A change replaces one entry, however many queues there are. Changes are published in the order of the
 //! steps that made them, a moment before they are durable: what they allow is still answered in that order.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use kew_core::{AccountId, DeadLetterAction, Queue, QueueId, QueueKey};
+use kew_core::{AccountId, ByName, DeadLetterAction, Queue, QueueId, QueueKey};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 /// A queue's name in borrowed words, so that looking one up builds nothing.
@@ -59,7 +58,7 @@ pub(crate) struct Snapshots {
     /// Each guards the queues whose number falls to it.
     by_id: Box<[Shard<Arc<Queue>>]>,
     /// Guards the order. Changes hold it throughout, so they come one after the other.
-    sorted: RwLock<BTreeMap<QueueKey, Arc<Queue>>>,
+    sorted: RwLock<BTreeSet<ByName>>,
 }
 
 impl Snapshots {
@@ -86,7 +85,7 @@ impl Snapshots {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
-        self.sorted.read().values().map(Arc::clone).collect()
+        self.sorted.read().iter().map(|named| Arc::clone(&named.0)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -100,7 +99,7 @@ impl Snapshots {
             Some(_) | None => Bound::Included(key(listing.prefix)),
         };
         let sorted = self.sorted.read();
-        let from = sorted.range((start, Bound::Unbounded)).map(|(_, queue)| queue);
+        let from = sorted.range::<QueueKey, _>((start, Bound::Unbounded)).map(|named| &named.0);
         let listed = from.take_while(|queue| {
             let name = QueueName::from(&queue.key);
             name.account == listing.account
@@ -116,8 +115,8 @@ impl Snapshots {
         let start = after.map_or_else(|| Bound::Included(key("")), |after| Bound::Excluded(key(after)));
         let sorted = self.sorted.read();
         let of_region = sorted
-            .range((start, Bound::Unbounded))
-            .map(|(_, queue)| queue)
+            .range::<QueueKey, _>((start, Bound::Unbounded))
+            .map(|named| &named.0)
             .take_while(|queue| (queue.key.account, &queue.key.region) == (target.account, &target.region));
         of_region.filter(|queue| sends_to(queue, target)).take(max).map(Arc::clone).collect()
     }
@@ -132,7 +131,7 @@ impl Snapshots {
         if let Some(known) = known.filter(|known| known.key != queue.key) {
             self.forget_name(&mut sorted, &known);
         }
-        sorted.insert(queue.key.clone(), Arc::clone(queue));
+        sorted.replace(ByName(Arc::clone(queue)));
         self.set(&self.by_name, self.name_hash(queue), queue, |queue| self.name_hash(queue));
         self.set(&self.by_id, self.id_hash(queue), queue, |queue| self.id_hash(queue));
     }
@@ -153,15 +152,13 @@ impl Snapshots {
 
     /// Whether a queue's dead letters go to `key`.
     pub(crate) fn names(&self, key: &QueueKey) -> bool {
-        self.sorted.read().values().any(|queue| sends_to(queue, key))
+        self.sorted.read().iter().any(|named| sends_to(&named.0, key))
     }
 
     /// Takes the old name of `queue` out, unless another queue has it by now.
-    fn forget_name(&self, sorted: &mut BTreeMap<QueueKey, Arc<Queue>>, queue: &Queue) {
-        if let Entry::Occupied(entry) = sorted.entry(queue.key.clone())
-            && entry.get().id == queue.id
-        {
-            entry.remove();
+    fn forget_name(&self, sorted: &mut BTreeSet<ByName>, queue: &Queue) {
+        if sorted.get(&queue.key).is_some_and(|named| named.0.id == queue.id) {
+            sorted.remove(&queue.key);
         }
         let hash = self.name_hash(queue);
         let mut shard = shard_of(&self.by_name, hash).write();
@@ -220,6 +217,7 @@ fn shard_of<T>(shards: &[Shard<T>], hash: u64) -> &Shard<T> {
 mod tests {
     use super::*;
     use kew_core::{Carries, DeadLetterRule, Policy, Timestamp};
+    use std::collections::BTreeMap;
 
     fn queue(id: u64, name: &str, version: u64) -> Arc<Queue> {
         Arc::new(Queue {

@@ -44,7 +44,8 @@ impl<'a> Authority<'a> {
 
 impl<'a> Host<'a> {
     fn parse(text: &'a [u8]) -> Option<Self> {
-        let is_name = text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        let is_name =
+            text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
         let text = std::str::from_utf8(text).ok().filter(|_| is_name)?;
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.starts_with(|first: char| first.is_ascii_digit())

@@ -1,6 +1,7 @@
 //! Applies changes to the book: the same code when a step makes them and when a journal brings them back.
 
-use kew_core::{EventKind, MoveReason, QueueId, Sequence, TaskState, Timestamp};
+use hashbrown::HashSet;
+use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskState, Timestamp};
 
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
@@ -36,7 +37,7 @@ impl<S: Shelf> Ledger<S> {
     pub fn end_replay(&mut self) {
         // What happened before the store was opened was counted then.
         self.history.tally = kew_core::Tally::default();
-        self.names = self.books.values().map(|book| (book.queue.key.clone(), book.queue.id)).collect();
+        self.names = self.books.values().map(|book| ByName(book.queue.clone())).collect();
     }
 
     fn apply(&mut self, at: Timestamp, change: &Change<'_>, place: Place, known: Known<'_>) {
@@ -94,22 +95,20 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    pub(super) fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<kew_core::Queue>) {
+    pub(super) fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
         let id = queue.id;
         self.next_queue = self.next_queue.max(id.0 + 1);
         match self.books.get_mut(&id) {
             Some(book) => {
                 // While changes are replayed another queue may have this name already.
-                if self.names.get(&book.queue.key) == Some(&id) {
-                    self.names.remove(&book.queue.key);
-                }
+                forget_name(&mut self.names, &book.queue);
                 book.set_queue(queue.clone(), at);
             }
             None => {
                 self.books.insert(id, Box::new(Book::new(queue.clone())));
             }
         }
-        self.names.insert(queue.key.clone(), id);
+        self.names.replace(ByName(queue));
         self.changed(id);
         self.free(id);
     }
@@ -117,9 +116,7 @@ impl<S: Shelf> Ledger<S> {
     pub(super) fn apply_queue_deleted(&mut self, queue: QueueId) -> u64 {
         let messages = self.empty(queue);
         if let Some(book) = self.books.remove(&queue) {
-            if self.names.get(&book.queue.key) == Some(&queue) {
-                self.names.remove(&book.queue.key);
-            }
+            forget_name(&mut self.names, &book.queue);
             self.due.remove(&(book.registered, queue));
         }
         self.dirty.remove(&queue);
@@ -367,5 +364,12 @@ impl<S: Shelf> Ledger<S> {
             surplus -= usize::from(forgotten);
             !forgotten
         });
+    }
+}
+
+/// A queue is not named so any more, unless another queue has taken its name.
+fn forget_name(names: &mut HashSet<ByName>, queue: &Queue) {
+    if names.get(&queue.key).is_some_and(|named| named.0.id == queue.id) {
+        names.remove(&queue.key);
     }
 }

@@ -4,25 +4,21 @@
 //! is leased, hidden for a short while or back from either on a FIFO queue, an [`Entry`] with one alarm. Nothing here
 //! decides a law; the steps do, and tell the book what became of a message.
 
+mod contents;
 mod entering;
 mod leasing;
 mod restoring;
 mod time;
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Text, Timestamp, rules};
+use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, rules};
 
-use super::alarms::Alarms;
-use super::far::Far;
 use super::fifo::{Fifo, Stand};
-use super::groups::Groups;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
-use super::ready::Ready;
+use contents::Held;
 
 /// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
 const HIDDEN_AT_HAND: u64 = 1_024;
@@ -73,22 +69,14 @@ pub(crate) struct Book {
     in_flight: u64,
     delayed: u64,
     body_bytes: u64,
-    entries: HashMap<Sequence, Entry>,
-    alarms: Alarms,
-    departures: BTreeSet<(Timestamp, Sequence)>,
-    ready: Ready,
-    far: Far,
-    groups: Groups,
-    fifo: Option<Box<Fifo>>,
-    attempts: HashMap<Text, Attempt>,
-    origins: Vec<(QueueKey, MoveReason)>,
+    held: Held,
     /// When the oldest message was sent, as it was found at some instant.
     oldest: Cell<(Timestamp, Option<Timestamp>)>,
 }
 
 impl Book {
     pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        let fifo = queue.policy.kind.is_fifo().then(Box::default);
+        let held = Held::nothing(queue.policy.kind);
         Self {
             queue,
             next_sequence: 1,
@@ -100,16 +88,15 @@ impl Book {
             in_flight: 0,
             delayed: 0,
             body_bytes: 0,
-            entries: HashMap::new(),
-            alarms: Alarms::default(),
-            departures: BTreeSet::new(),
-            ready: Ready::default(),
-            far: Far::default(),
-            groups: Groups::default(),
-            fifo,
-            attempts: HashMap::new(),
-            origins: Vec::new(),
+            held,
             oldest: Cell::new((Timestamp::ZERO, None)),
+        }
+    }
+
+    /// Gives back the room of what is not there any more.
+    pub(crate) fn rest(&mut self) {
+        if self.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
+            self.held.let_go();
         }
     }
 
@@ -124,7 +111,8 @@ impl Book {
 
     /// The figures.
     pub(crate) fn counts(&self, now: Timestamp) -> Counts {
-        let delayed = self.delayed + self.far.len() + self.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+        let delayed =
+            self.delayed + self.held.far.len() + self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
         Counts {
             visible: self.stored - self.in_flight - delayed,
             in_flight: self.in_flight,
@@ -136,14 +124,15 @@ impl Book {
 
     /// Messages that may be leased now, or wait behind a locked group.
     pub(crate) fn visible(&self) -> u64 {
-        let delayed = self.delayed + self.far.len() + self.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+        let delayed =
+            self.delayed + self.held.far.len() + self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
         self.stored - self.in_flight - delayed
     }
 
     /// When the oldest message was sent; with many leases, as it was known within the last second.
     fn oldest_known(&self, now: Timestamp) -> Option<Timestamp> {
         let (known_at, known) = self.oldest.get();
-        if self.entries.len() > OLDEST_LOOKS && now.since(known_at) < Duration::from_secs(1) {
+        if self.held.entries.len() > OLDEST_LOOKS && now.since(known_at) < Duration::from_secs(1) {
             return known;
         }
         let oldest = self.oldest_sent_at();
@@ -153,39 +142,43 @@ impl Book {
 
     /// When the oldest message was sent. Looks at every entry, and at the front of everything that is in order.
     fn oldest_sent_at(&self) -> Option<Timestamp> {
-        let entries = self.entries.values().map(|entry| entry.item.sent_at).min();
-        let rest = self.fifo.as_ref().and_then(|fifo| fifo.oldest()).map(|(_, sent_at)| sent_at);
-        [entries, rest, self.ready.oldest_sent_at(), self.far.oldest_sent_at()].into_iter().flatten().min()
+        let entries = self.held.entries.values().map(|entry| entry.item.sent_at).min();
+        let rest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest()).map(|(_, sent_at)| sent_at);
+        [entries, rest, self.held.ready.oldest_sent_at(), self.held.far.oldest_sent_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The slot of a group, plus one, as [`Item::group`] has it.
     pub(crate) fn group(&mut self, group: Option<&GroupId>) -> u32 {
-        group.map_or(0, |group| self.groups.slot(group) + 1)
+        group.map_or(0, |group| self.held.groups.slot(group) + 1)
     }
 
     /// The slot of an origin, plus one, as [`Item::origin`] has it.
     pub(crate) fn origin(&mut self, queue: &QueueKey, reason: MoveReason) -> u32 {
-        let known = self.origins.iter().position(|(key, why)| key == queue && *why == reason);
+        let known = self.held.origins.iter().position(|(key, why)| key == queue && *why == reason);
         let slot = known.unwrap_or_else(|| {
-            self.origins.push((queue.clone(), reason));
-            self.origins.len() - 1
+            self.held.origins.push((queue.clone(), reason));
+            self.held.origins.len() - 1
         });
         slot as u32 + 1
     }
 
     /// The origin in a slot.
     pub(crate) fn origin_of(&self, item: &Item) -> Option<&(QueueKey, MoveReason)> {
-        self.origins.get((item.origin as usize).checked_sub(1)?)
+        self.held.origins.get((item.origin as usize).checked_sub(1)?)
     }
 
     /// Leases running in the group of this slot.
     pub(crate) fn leased_in_group(&self, group: u32) -> u64 {
-        self.groups.get(group.wrapping_sub(1)).map_or(0, |group| u64::from(group.leased))
+        self.held.groups.get(group.wrapping_sub(1)).map_or(0, |group| u64::from(group.leased))
     }
 
     /// Whether every message that is not leased belongs to a noisy group. Then it is no use to look for a quiet one.
     pub(crate) fn is_all_noise(&self) -> bool {
         let noisy = self
+            .held
             .groups
             .busiest()
             .take_while(|group| rules::fairness::is_noisy(u64::from(group.leased), self.in_flight));
@@ -197,19 +190,19 @@ impl Book {
 
     /// A message, and its entry if it has one.
     pub(crate) fn find(&self, sequence: Sequence) -> Option<(Item, Option<&Entry>)> {
-        if let Some(entry) = self.entries.get(&sequence) {
+        if let Some(entry) = self.held.entries.get(&sequence) {
             return Some((entry.item, Some(entry)));
         }
-        let item = match &self.fifo {
+        let item = match &self.held.fifo {
             Some(fifo) => fifo.item(fifo.find_rest(sequence)?),
-            None => self.ready.get(sequence).or_else(|| self.far.get(sequence))?,
+            None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence))?,
         };
         Some((item, None))
     }
 
     /// The lease of a message, while one is running.
     pub(crate) fn running_lease(&self, sequence: Sequence) -> Option<&Lease> {
-        match &self.entries.get(&sequence)?.hold {
+        match &self.held.entries.get(&sequence)?.hold {
             Hold::Leased(lease) => Some(lease),
             Hold::Ready | Hold::Delayed => None,
         }
@@ -217,19 +210,19 @@ impl Book {
 
     /// Whether a lease of this message is running.
     pub(crate) fn is_leased(&self, sequence: Sequence) -> bool {
-        self.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Leased(_)))
+        self.held.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Leased(_)))
     }
 
     /// The name of a message's group.
     pub(crate) fn group_name(&self, item: &Item) -> Option<&str> {
-        self.groups.get(item.group.checked_sub(1)?).map(|group| &*group.name)
+        self.held.groups.get(item.group.checked_sub(1)?).map(|group| &*group.name)
     }
 
     /// Whether a message may be leased, apart from what stands before it in its group.
     pub(crate) fn is_ready(&self, sequence: Sequence) -> bool {
-        match (self.entries.get(&sequence), &self.fifo) {
+        match (self.held.entries.get(&sequence), &self.held.fifo) {
             (Some(entry), _) => matches!(entry.hold, Hold::Ready),
-            (None, None) => self.ready.get(sequence).is_some(),
+            (None, None) => self.held.ready.get(sequence).is_some(),
             (None, Some(fifo)) => {
                 let first_delayed = fifo.first_delayed().map(|(node, _)| fifo.sequence_of(node));
                 fifo.find_rest(sequence).is_some() && first_delayed.is_none_or(|first| sequence < first)
@@ -239,53 +232,57 @@ impl Book {
 
     /// The message a standard queue offers next.
     pub(crate) fn front(&mut self) -> Option<Item> {
-        self.ready.front()
+        if self.stored == 0 { None } else { self.held.ready.front() }
     }
 
     /// The messages a standard queue offers, in order.
     pub(crate) fn ready_items(&self) -> impl Iterator<Item = Item> + '_ {
-        self.ready.iter()
+        self.held.ready.iter()
     }
 
     /// The group whose turn it is.
     pub(crate) fn first_turn(&self) -> Option<u32> {
-        self.fifo.as_ref()?.first_turn()
+        self.held.fifo.as_ref()?.first_turn()
     }
 
     /// The first message a group offers.
     pub(crate) fn head_of(&self, group: u32) -> Option<Item> {
-        let fifo = self.fifo.as_ref()?;
-        let node = fifo.head(&self.groups, group)?;
+        let fifo = self.held.fifo.as_ref()?;
+        let node = fifo.head(&self.held.groups, group)?;
         Some(self.item_of(fifo, node))
     }
 
     fn item_of(&self, fifo: &Fifo, node: u32) -> Item {
         match fifo.stand(node) {
             Stand::Rest => fifo.item(node),
-            Stand::Ready | Stand::Held => {
-                self.entries.get(&fifo.sequence_of(node)).map_or_else(|| fifo.item(node), |entry| entry.item)
-            }
+            Stand::Ready | Stand::Held => self
+                .held
+                .entries
+                .get(&fifo.sequence_of(node))
+                .map_or_else(|| fifo.item(node), |entry| entry.item),
         }
     }
 
     /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
     pub(crate) fn offered_by(&self, group: u32, max: usize, leaves: impl Fn(&Item) -> bool) -> Vec<Item> {
-        let Some(fifo) = &self.fifo else { return Vec::new() };
+        let Some(fifo) = &self.held.fifo else { return Vec::new() };
         let mut staying = 0;
         let mut wanted = |item: &Item| {
             let room = staying < max;
             staying += usize::from(!leaves(item));
             room
         };
-        let items = fifo.offered(&self.groups, group).map(|node| self.item_of(fifo, node));
+        let items = fifo.offered(&self.held.groups, group).map(|node| self.item_of(fifo, node));
         items.take_while(|item| wanted(item)).collect()
     }
 
     /// The messages a FIFO queue offers, group by group in the order of the rotation.
     pub(crate) fn offered(&self) -> impl Iterator<Item = Item> + '_ {
-        self.fifo.iter().flat_map(|fifo| {
-            let groups = fifo.rotation(&self.groups);
-            groups.flat_map(|group| fifo.offered(&self.groups, group)).map(|node| self.item_of(fifo, node))
+        self.held.fifo.iter().flat_map(|fifo| {
+            let groups = fifo.rotation(&self.held.groups);
+            groups
+                .flat_map(|group| fifo.offered(&self.held.groups, group))
+                .map(|node| self.item_of(fifo, node))
         })
     }
 
@@ -295,14 +292,15 @@ impl Book {
             matches!(entry.hold, Hold::Leased(_)) == leased && !matches!(entry.hold, Hold::Ready)
         };
         let mut found: Vec<(Timestamp, Item)> = self
+            .held
             .entries
             .values()
             .filter(|entry| listed(entry))
             .map(|entry| (entry.visible_at(), entry.item))
             .collect();
         if !leased {
-            found.extend(self.far.iter().map(|item| (item.visible_at, item)));
-            if let Some(fifo) = &self.fifo {
+            found.extend(self.held.far.iter().map(|item| (item.visible_at, item)));
+            if let Some(fifo) = &self.held.fifo {
                 let mut next = fifo.first_delayed().map(|(node, _)| node);
                 while let Some(node) = next {
                     found.push((fifo.item(node).sent_at.plus(self.queue.policy.delay), fifo.item(node)));
@@ -317,6 +315,7 @@ impl Book {
     /// Leases kept by owners, in order.
     pub(crate) fn owned(&self) -> Vec<(Sequence, Lease)> {
         let mut owned: Vec<(Sequence, Lease)> = self
+            .held
             .entries
             .values()
             .filter_map(|entry| match &entry.hold {

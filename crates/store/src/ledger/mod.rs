@@ -31,10 +31,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kew_core::{
-    AccountId, Command, DocumentKey, Entropy, MoveTask, Outcome, QueueId, QueueKey, RuleError, Tally, TaskId,
-    Timestamp,
+    AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
+    Tally, TaskId, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -77,7 +77,7 @@ pub struct Ledger<S> {
     entropy: Arc<dyn Entropy>,
     bounds: Bounds,
     books: HashMap<QueueId, Box<Book>>,
-    names: HashMap<QueueKey, QueueId>,
+    names: HashSet<ByName>,
     next_queue: u64,
     next_task: u64,
     /// Running tasks, and the newest finished ones.
@@ -108,7 +108,7 @@ impl<S: Shelf> Ledger<S> {
             entropy,
             bounds,
             books: HashMap::new(),
-            names: HashMap::new(),
+            names: HashSet::new(),
             next_queue: 1,
             next_task: 1,
             tasks: BTreeMap::new(),
@@ -219,6 +219,11 @@ impl<S: Shelf> Ledger<S> {
     /// Goes on from `now` at the earliest.
     pub fn advance_newest(&mut self, now: Timestamp) {
         self.newest = self.newest.max(now);
+    }
+
+    /// The queue of this name, as it is.
+    fn named(&self, key: &QueueKey) -> Option<&Arc<Queue>> {
+        self.names.get(key).map(|named| &named.0)
     }
 
     fn book(&self, queue: QueueId) -> Result<&Book, RuleError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::time::millis;
-use kew_core::{AccountId, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
+use kew_core::{AccountId, ByName, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
 
 use super::Ledger;
 use super::block::Block;
@@ -30,6 +30,7 @@ impl<S: Shelf> Ledger<S> {
         for queue in &changed {
             if let Some(book) = self.books.get_mut(queue) {
                 book.changed = false;
+                book.rest();
             }
         }
         changed.into_iter().map(|queue| queue.0).collect()
@@ -109,7 +110,7 @@ impl<S: Shelf> Ledger<S> {
             let id = book.queue.id;
             book.each_item(&mut |item: &Item| self.shelf.occupy(item.place()));
             self.next_queue = self.next_queue.max(id.0 + 1);
-            self.names.insert(book.queue.key.clone(), id);
+            self.names.replace(ByName(book.queue.clone()));
             self.books.insert(id, Box::new(book));
             self.register(id);
         }
@@ -240,6 +241,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
         book.remember_attempt(&id, first_at, codec::read_sequences(from)?);
     }
     book.next_sequence = next_sequence;
+    book.rest();
     Some(book)
 }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kew_core::rules::dedup;
 use kew_core::{
-    AccountId, Counts, DocumentKey, Expiry, GroupId, MessageId, Origin, Queue, QueueId, Sequence, State,
-    Timestamp,
+    AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, Origin, Queue, QueueId, Sequence,
+    State, Timestamp,
 };
 
 use super::Ledger;
@@ -171,7 +171,7 @@ impl<S: Shelf> Ledger<S> {
         book.next_sequence = carried.next_sequence.0;
         book.epoch = carried.epoch;
         self.next_queue = self.next_queue.max(id.0 + 1);
-        self.names.insert(carried.queue.key.clone(), id);
+        self.names.replace(ByName(carried.queue.clone()));
         self.books.insert(id, Box::new(book));
         self.changed(id);
     }

@@ -12,20 +12,21 @@ impl Book {
         self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
         self.stored += 1;
         self.body_bytes += u64::from(item.body_bytes);
-        if let Some(group) = self.groups.get_mut(item.group.wrapping_sub(1)) {
+        let hidden = item.visible_at > now;
+        let held = &mut *self.held;
+        if let Some(group) = held.groups.get_mut(item.group.wrapping_sub(1)) {
             group.messages += 1;
         }
-        let hidden = item.visible_at > now;
-        match &mut self.fifo {
+        match &mut held.fifo {
             Some(fifo) => {
                 let rests = item.expiry == Expiry::ByQueue
                     && item.visible_at != Timestamp::ZERO
                     && item.attempts == 0;
                 if rests {
-                    fifo.push_rest(&mut self.groups, &item, hidden);
+                    fifo.push_rest(&mut held.groups, &item, hidden);
                 } else {
                     let stand = if hidden { Stand::Held } else { Stand::Ready };
-                    let node = fifo.push_touched(&mut self.groups, &item, stand);
+                    let node = fifo.push_touched(&mut held.groups, &item, stand);
                     self.add_entry(item, hidden, node);
                 }
                 self.regroup(item.group - 1, End::Back);
@@ -36,42 +37,37 @@ impl Book {
                     self.add_entry(item, true, 0);
                 }
             }
-            None => self.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention),
+            None => {
+                self.held.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention)
+            }
         }
     }
 
     pub(super) fn put_away(&mut self, item: Item, now: Timestamp) -> Option<Item> {
-        self.far.put(item, now, self.queue.policy.retention)
+        self.held.far.put(item, now, self.queue.policy.retention)
     }
 
     pub(super) fn add_entry(&mut self, item: Item, hidden: bool, node: u32) {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
         self.delayed += u64::from(hidden);
         let entry = Entry { item, hold, alarm: NO_INSTANT, node };
-        self.entries.insert(item.sequence, entry);
+        self.held.entries.insert(item.sequence, entry);
         self.set_alarm(item.sequence);
     }
 
     /// A message leaves for good.
     pub(crate) fn leave(&mut self, sequence: Sequence) -> Option<Item> {
-        let item = match self.entries.remove(&sequence) {
+        let item = match self.held.entries.remove(&sequence) {
             Some(entry) => {
-                self.alarms.remove(&(entry.alarm, sequence));
+                self.held.alarms.remove(&(entry.alarm, sequence));
                 self.note_hold_ended(&entry.item, &entry.hold);
-                if let Some(fifo) = &mut self.fifo {
-                    fifo.remove(&mut self.groups, entry.node);
+                let held = &mut *self.held;
+                if let Some(fifo) = &mut held.fifo {
+                    fifo.remove(&mut held.groups, entry.node);
                 }
                 entry.item
             }
-            None => match &mut self.fifo {
-                Some(fifo) => {
-                    let node = fifo.find_rest(sequence)?;
-                    let item = fifo.item(node);
-                    fifo.remove(&mut self.groups, node);
-                    item
-                }
-                None => self.ready.take(sequence).or_else(|| self.far.take(sequence))?,
-            },
+            None => self.held.take_rest(sequence)?,
         };
         self.note_left(&item);
         Some(item)
@@ -81,11 +77,11 @@ impl Book {
         self.stored -= 1;
         self.body_bytes -= u64::from(item.body_bytes);
         let Some(slot) = item.group.checked_sub(1) else { return };
-        if let Some(group) = self.groups.get_mut(slot) {
+        if let Some(group) = self.held.groups.get_mut(slot) {
             group.messages -= 1;
         }
         self.regroup(slot, End::Back);
-        self.groups.forget_empty(slot);
+        self.held.groups.forget_empty(slot);
     }
 
     pub(super) fn note_hold_ended(&mut self, item: &Item, hold: &Hold) {
@@ -94,15 +90,15 @@ impl Book {
             Hold::Delayed => self.delayed -= 1,
             Hold::Leased(lease) => {
                 self.in_flight -= 1;
-                self.groups.count_lease(item.group, -1);
+                self.held.groups.count_lease(item.group, -1);
                 self.forget_attempt(lease.attempt.as_ref());
             }
         }
     }
 
     pub(super) fn regroup(&mut self, group: u32, end: End) -> bool {
-        let Some(fifo) = &mut self.fifo else { return false };
-        fifo.regroup(&mut self.groups, group, end)
+        let held = &mut *self.held;
+        held.fifo.as_mut().is_some_and(|fifo| fifo.regroup(&mut held.groups, group, end))
     }
 
     /// Everything leaves at once. Returns how many there were; their places are told one by one.
@@ -123,15 +119,15 @@ impl Book {
 
     /// Every message, in no particular order.
     pub(crate) fn each_item(&self, mut see: impl FnMut(&Item)) {
-        self.entries.values().for_each(|entry| see(&entry.item));
-        self.ready.iter_unordered().for_each(|item| see(&item));
-        self.far.iter().for_each(|item| see(&item));
+        self.held.entries.values().for_each(|entry| see(&entry.item));
+        self.held.ready.iter_unordered().for_each(|item| see(&item));
+        self.held.far.iter().for_each(|item| see(&item));
         self.each_rest(&mut see);
     }
 
     /// Every message at rest on a FIFO queue, oldest first.
     pub(crate) fn each_rest(&self, see: &mut impl FnMut(&Item)) {
-        let Some(fifo) = &self.fifo else { return };
+        let Some(fifo) = &self.held.fifo else { return };
         let mut next = fifo.oldest().map(|(node, _)| node);
         while let Some(node) = next {
             see(&fifo.item(node));

@@ -12,9 +12,9 @@ use crate::ledger::shelf::Place;
 impl Book {
     /// Gives a message an entry, wherever it was.
     fn lift(&mut self, sequence: Sequence) -> Option<&mut Entry> {
-        if !self.entries.contains_key(&sequence) {
+        if !self.held.entries.contains_key(&sequence) {
             let delay = self.queue.policy.delay;
-            let entry = match &mut self.fifo {
+            let entry = match &mut self.held.fifo {
                 Some(fifo) => {
                     let node = fifo.find_rest(sequence)?;
                     let item = fifo.item(node);
@@ -26,18 +26,18 @@ impl Book {
                     let visible_at = item.sent_at.plus(delay);
                     Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT, node }
                 }
-                None => match self.ready.take(sequence) {
+                None => match self.held.ready.take(sequence) {
                     Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT, node: 0 },
                     None => {
-                        let item = self.far.take(sequence)?;
+                        let item = self.held.far.take(sequence)?;
                         self.delayed += 1;
                         Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT, node: 0 }
                     }
                 },
             };
-            self.entries.insert(sequence, entry);
+            self.held.entries.insert(sequence, entry);
         }
-        self.entries.get_mut(&sequence)
+        self.held.entries.get_mut(&sequence)
     }
 
     /// A message is leased: its attempt is counted here, for a consumer that dies never reports.
@@ -49,8 +49,8 @@ impl Book {
         mut lease: Lease,
     ) -> Option<Item> {
         self.forget_departure(sequence);
-        if self.fifo.is_none()
-            && let Some(mut item) = self.ready.take(sequence)
+        if self.held.fifo.is_none()
+            && let Some(mut item) = self.held.ready.take(sequence)
         {
             lease.before = Some(count_attempt(&mut item, nonce, now));
             self.lease_ready(item, lease);
@@ -66,17 +66,17 @@ impl Book {
     /// The common case in one go: a message of a standard queue that was ready gets an entry, and is held at once.
     fn lease_ready(&mut self, item: Item, lease: Lease) {
         self.in_flight += 1;
-        self.groups.count_lease(item.group, 1);
+        self.held.groups.count_lease(item.group, 1);
         let alarm = item.expires_at(self.retention()).min(lease.until);
         if alarm != NO_INSTANT {
-            self.alarms.insert((alarm, item.sequence));
+            self.held.alarms.insert((alarm, item.sequence));
         }
-        self.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node: 0 });
+        self.held.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node: 0 });
     }
 
     /// Sets what a message with an entry is doing, and everything that follows from it.
     pub(super) fn hold(&mut self, sequence: Sequence, hold: Hold, end: End) {
-        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Some(entry) = self.held.entries.get_mut(&sequence) else { return };
         let item = entry.item;
         let (node, stand) =
             (entry.node, if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held });
@@ -86,13 +86,14 @@ impl Book {
             Hold::Delayed => self.delayed += 1,
             Hold::Leased(_) => {
                 self.in_flight += 1;
-                self.groups.count_lease(item.group, 1);
+                self.held.groups.count_lease(item.group, 1);
             }
         }
         self.note_hold_ended(&item, &old);
-        if let Some(fifo) = &mut self.fifo {
+        let held = &mut *self.held;
+        if let Some(fifo) = &mut held.fifo {
             fifo.set_stand(node, stand);
-            fifo.regroup(&mut self.groups, item.group - 1, end);
+            fifo.regroup(&mut held.groups, item.group - 1, end);
         } else if stand == Stand::Ready {
             self.put_down(sequence);
             return;
@@ -102,15 +103,18 @@ impl Book {
 
     /// A standard message that may be leased needs no entry.
     fn put_down(&mut self, sequence: Sequence) {
-        if let Some(entry) = self.entries.remove(&sequence) {
-            self.alarms.remove(&(entry.alarm, sequence));
-            self.ready.put(Item { visible_at: Timestamp::ZERO, ..entry.item }, self.queue.policy.retention);
+        if let Some(entry) = self.held.entries.remove(&sequence) {
+            self.held.alarms.remove(&(entry.alarm, sequence));
+            self.held
+                .ready
+                .put(Item { visible_at: Timestamp::ZERO, ..entry.item }, self.queue.policy.retention);
         }
     }
 
     pub(super) fn set_alarm(&mut self, sequence: Sequence) {
         let retention = self.retention();
-        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let held = &mut *self.held;
+        let Some(entry) = held.entries.get_mut(&sequence) else { return };
         let expires_at = entry.item.expires_at(retention);
         let alarm = match &entry.hold {
             Hold::Ready => expires_at,
@@ -120,17 +124,17 @@ impl Book {
             return;
         }
         if entry.alarm != NO_INSTANT {
-            self.alarms.remove(&(entry.alarm, sequence));
+            held.alarms.remove(&(entry.alarm, sequence));
         }
         entry.alarm = alarm;
         if alarm != NO_INSTANT {
-            self.alarms.insert((alarm, sequence));
+            held.alarms.insert((alarm, sequence));
         }
     }
 
     /// A lease is undone as if it had never been.
     pub(crate) fn withdraw(&mut self, sequence: Sequence) {
-        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Some(entry) = self.held.entries.get_mut(&sequence) else { return };
         let Hold::Leased(Lease { before: Some(before), .. }) = &entry.hold else { return };
         let before = *before;
         let item = &mut entry.item;
@@ -148,7 +152,7 @@ impl Book {
         visible_at: Timestamp,
         now: Timestamp,
     ) {
-        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        let Some(entry) = self.held.entries.get_mut(&sequence) else { return };
         let Hold::Leased(lease) = &entry.hold else { return };
         let item = &mut entry.item;
         item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
@@ -156,18 +160,18 @@ impl Book {
         item.visible_at = visible_at;
         let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
         self.hold(sequence, hold, End::Back);
-        if self.fifo.is_none() && self.delayed > HIDDEN_AT_HAND {
+        if self.held.fifo.is_none() && self.delayed > HIDDEN_AT_HAND {
             self.put_hidden_away(sequence, now);
         }
     }
 
     /// A message of a standard queue that is hidden for long needs no entry meanwhile.
     fn put_hidden_away(&mut self, sequence: Sequence, now: Timestamp) {
-        if !self.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Delayed)) {
+        if !self.held.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Delayed)) {
             return;
         }
-        let Some(entry) = self.entries.remove(&sequence) else { return };
-        self.alarms.remove(&(entry.alarm, sequence));
+        let Some(entry) = self.held.entries.remove(&sequence) else { return };
+        self.held.alarms.remove(&(entry.alarm, sequence));
         self.delayed -= 1;
         if let Some(item) = self.put_away(entry.item, now) {
             self.add_entry(item, true, 0);
@@ -214,17 +218,17 @@ impl Book {
     /// Whoever leases a message again may ack it to the last millisecond: what its last lease had set in motion stops.
     fn forget_departure(&mut self, sequence: Sequence) {
         // Nearly always there are none, and finding the message would be most of the work of a lease.
-        if self.departures.is_empty() {
+        if self.held.departures.is_empty() {
             return;
         }
         if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
-            self.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
+            self.held.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
         }
     }
 
     /// A message's content lies elsewhere now. Returns where it lay.
     pub(crate) fn rewrite(&mut self, sequence: Sequence, place: Place, body_bytes: u32) -> Option<Place> {
-        let entry = self.entries.get_mut(&sequence)?;
+        let entry = self.held.entries.get_mut(&sequence)?;
         let (old, old_bytes) = (entry.item.place(), entry.item.body_bytes);
         (entry.item.address, entry.item.record_bytes, entry.item.body_bytes) =
             (place.address, place.bytes, body_bytes);
@@ -236,7 +240,7 @@ impl Book {
 
     /// The messages of a receive that may be repeated.
     pub(crate) fn attempt(&self, id: &Text, now: Timestamp) -> Option<Vec<Sequence>> {
-        let attempt = self.attempts.get(id)?;
+        let attempt = self.held.attempts.get(id)?;
         rules::replay::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
     }
 
@@ -245,17 +249,17 @@ impl Book {
         self.forget_attempt(Some(id));
         let id = id.detached();
         for sequence in &sequences {
-            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(sequence) {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.held.entries.get_mut(sequence) {
                 lease.attempt = Some(id.clone());
             }
         }
-        self.attempts.insert(id, Attempt { first_at, sequences });
+        self.held.attempts.insert(id, Attempt { first_at, sequences });
     }
 
     pub(super) fn forget_attempt(&mut self, id: Option<&Text>) {
-        let Some(attempt) = id.and_then(|id| self.attempts.remove(id)) else { return };
+        let Some(attempt) = id.and_then(|id| self.held.attempts.remove(id)) else { return };
         for sequence in attempt.sequences {
-            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+            if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.held.entries.get_mut(&sequence) {
                 lease.attempt = None;
             }
         }
@@ -263,7 +267,7 @@ impl Book {
 
     /// A repeated receive: its leases run until then.
     pub(crate) fn repeat(&mut self, sequence: Sequence, until: Timestamp) {
-        if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.entries.get_mut(&sequence) {
+        if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.held.entries.get_mut(&sequence) {
             lease.until = until;
             // Told a second time: undoing it now would take it from whoever was told first.
             lease.before = None;

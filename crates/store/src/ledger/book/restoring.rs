@@ -20,20 +20,20 @@ impl Book {
     /// What a slice holds beside the definition and the counters.
     pub(crate) fn parts(&self) -> Parts<'_> {
         Parts {
-            ready: &self.ready,
-            far: &self.far,
-            fifo: self.fifo.as_deref(),
-            groups: &self.groups,
-            origins: &self.origins,
-            entries: &self.entries,
-            departures: &self.departures,
-            attempts: &self.attempts,
+            ready: &self.held.ready,
+            far: &self.held.far,
+            fifo: self.held.fifo.as_deref(),
+            groups: &self.held.groups,
+            origins: &self.held.origins,
+            entries: &self.held.entries,
+            departures: &self.held.departures,
+            attempts: &self.held.attempts,
         }
     }
 
     pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: &[Option<&str>]) {
-        self.origins = origins;
-        self.groups = Groups::with_names(groups);
+        self.held.origins = origins;
+        self.held.groups = Groups::with_names(groups);
     }
 
     /// A standard queue's messages, from a slice.
@@ -41,7 +41,7 @@ impl Book {
         for item in ready.iter_unordered().chain(far.iter()) {
             self.restore_count(&item)?;
         }
-        (self.ready, self.far) = (ready, far);
+        (self.held.ready, self.held.far) = (ready, far);
         entries.into_iter().try_for_each(|entry| self.restore_entry(entry))
     }
 
@@ -59,21 +59,24 @@ impl Book {
                 self.restore_rest(item, delayed_from)?;
             }
             let stand = if matches!(entry.hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
-            self.groups.get(entry.item.group.checked_sub(1)?)?;
-            entry.node = self.fifo.as_mut()?.push_touched(&mut self.groups, &entry.item, stand);
+            self.held.groups.get(entry.item.group.checked_sub(1)?)?;
+            let held = &mut *self.held;
+            entry.node = held.fifo.as_mut()?.push_touched(&mut held.groups, &entry.item, stand);
             self.restore_entry(entry)?;
         }
         rest.try_for_each(|item| self.restore_rest(item, delayed_from))?;
-        let fifo = self.fifo.as_mut()?;
+        let held = &mut *self.held;
+        let fifo = held.fifo.as_mut()?;
         for group in rotation {
-            fifo.regroup(&mut self.groups, *group, End::Back);
+            fifo.regroup(&mut held.groups, *group, End::Back);
         }
         Some(())
     }
 
     fn restore_rest(&mut self, item: &Item, delayed_from: Sequence) -> Option<()> {
-        self.groups.get(item.group.checked_sub(1)?)?;
-        self.fifo.as_mut()?.push_rest(&mut self.groups, item, item.sequence >= delayed_from);
+        let held = &mut *self.held;
+        held.groups.get(item.group.checked_sub(1)?)?;
+        held.fifo.as_mut()?.push_rest(&mut held.groups, item, item.sequence >= delayed_from);
         self.restore_count(item)
     }
 
@@ -81,7 +84,7 @@ impl Book {
         self.stored += 1;
         self.body_bytes += u64::from(item.body_bytes);
         if let Some(slot) = item.group.checked_sub(1) {
-            self.groups.get_mut(slot)?.messages += 1;
+            self.held.groups.get_mut(slot)?.messages += 1;
         }
         Some(())
     }
@@ -93,17 +96,17 @@ impl Book {
             Hold::Delayed => self.delayed += 1,
             Hold::Leased(_) => {
                 self.in_flight += 1;
-                self.groups.count_lease(entry.item.group, 1);
+                self.held.groups.count_lease(entry.item.group, 1);
             }
         }
         let sequence = entry.item.sequence;
-        self.entries.insert(sequence, entry);
+        self.held.entries.insert(sequence, entry);
         self.set_alarm(sequence);
         Some(())
     }
 
     pub(crate) fn restore_departure(&mut self, at: Timestamp, sequence: Sequence) {
-        self.departures.insert((at, sequence));
+        self.held.departures.insert((at, sequence));
     }
 
     /// The places within `range` that messages here rest on.
@@ -114,11 +117,11 @@ impl Book {
             }
         };
         let near = |block: &&Block| block.addresses.0 < range.end && block.addresses.1 >= range.start;
-        for block in self.ready.blocks().chain(self.far.blocks()).filter(near) {
+        for block in self.held.ready.blocks().chain(self.held.far.blocks()).filter(near) {
             block.live_items().for_each(|(_, item)| note(&item));
         }
-        self.ready.aside_items().for_each(&mut note);
-        self.entries.values().for_each(|entry| note(&entry.item));
+        self.held.ready.aside_items().for_each(&mut note);
+        self.held.entries.values().for_each(|entry| note(&entry.item));
         self.each_rest(&mut note);
     }
 
@@ -144,10 +147,10 @@ impl Book {
                 block.relocate(new_place);
             }
         };
-        self.ready.relocate(move_block, move_single);
-        self.far.blocks_mut().for_each(move_block);
-        self.entries.values_mut().for_each(|entry| move_single(&mut entry.item));
-        if let Some(fifo) = &mut self.fifo {
+        self.held.ready.relocate(move_block, move_single);
+        self.held.far.blocks_mut().for_each(move_block);
+        self.held.entries.values_mut().for_each(|entry| move_single(&mut entry.item));
+        if let Some(fifo) = &mut self.held.fifo {
             fifo.relocate(new_place);
         }
         moved.into_inner()
@@ -155,12 +158,14 @@ impl Book {
 
     /// Bytes held in memory, about.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let fifo = self.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
-        let entries = self.entries.capacity() * (size_of::<Entry>() + 32) + self.alarms.heap_bytes();
+        let fifo = self.held.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
+        let entries =
+            self.held.entries.capacity() * (size_of::<Entry>() + 32) + self.held.alarms.heap_bytes();
         size_of::<Self>()
-            + self.ready.heap_bytes()
-            + self.far.heap_bytes()
-            + self.groups.heap_bytes()
+            + self.held.heap_bytes()
+            + self.held.ready.heap_bytes()
+            + self.held.far.heap_bytes()
+            + self.held.groups.heap_bytes()
             + fifo
             + entries
     }

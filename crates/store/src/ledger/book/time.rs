@@ -14,9 +14,9 @@ use crate::ledger::item::{Hold, Item, NO_INSTANT};
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
-        let departs = self.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
-        let mut next = self.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
-        match &self.fifo {
+        let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let mut next = self.held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
+        match &self.held.fifo {
             Some(fifo) => {
                 let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
                 let shows = fifo
@@ -24,7 +24,10 @@ impl Book {
                     .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
                 next = next.min(expires).min(shows);
             }
-            None => next = next.min(self.ready.next_expiry(self.retention())).min(self.far.next_instant()),
+            None => {
+                next =
+                    next.min(self.held.ready.next_expiry(self.retention())).min(self.held.far.next_instant())
+            }
         }
         next
     }
@@ -37,20 +40,20 @@ impl Book {
         self.expire(at, &mut happened);
         self.wake(at, &mut happened);
         while happened.departing.len() < departures_max
-            && let Some((_, sequence)) = self.departures.first().copied().filter(|(due, _)| *due <= at)
+            && let Some((_, sequence)) = self.held.departures.first().copied().filter(|(due, _)| *due <= at)
         {
-            self.departures.pop_first();
+            self.held.departures.pop_first();
             happened.departing.push(sequence);
         }
         happened
     }
 
     fn deal_far(&mut self, at: Timestamp) {
-        if self.far.len() == 0 {
+        if self.held.far.len() == 0 {
             return;
         }
         let mut near = Vec::new();
-        self.far.deal(at, self.queue.policy.retention, |item| near.push(item));
+        self.held.far.deal(at, self.queue.policy.retention, |item| near.push(item));
         for item in near {
             self.add_entry(item, true, 0);
         }
@@ -59,19 +62,20 @@ impl Book {
     fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
         let retention = self.retention();
         let mut expired: Vec<Item> = Vec::new();
-        self.ready.expire(at, retention, |item| expired.push(item));
-        self.far.expire(at, retention, |item| expired.push(item));
+        self.held.ready.expire(at, retention, |item| expired.push(item));
+        self.held.far.expire(at, retention, |item| expired.push(item));
         for item in &expired {
             self.note_left(item);
         }
         let mut leaving: Vec<Sequence> = self
+            .held
             .alarms
             .due_by(at)
             .filter(|sequence| {
-                self.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
+                self.held.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
             })
             .collect();
-        if let Some(fifo) = &self.fifo {
+        if let Some(fifo) = &self.held.fifo {
             let mut next = fifo.oldest();
             while let Some((node, _)) = next.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
                 leaving.push(fifo.sequence_of(node));
@@ -83,13 +87,13 @@ impl Book {
         expired.sort_unstable_by_key(|item| item.sequence);
         // A group's next message may have become its head.
         // A lease that ended with its message makes room for another.
-        let frees = !expired.is_empty() && (self.fifo.is_some() || std::mem::take(&mut self.limited));
+        let frees = !expired.is_empty() && (self.held.fifo.is_some() || std::mem::take(&mut self.limited));
         happened.freed |= frees;
         happened.expired = expired;
     }
 
     fn wake(&mut self, at: Timestamp, happened: &mut Instant) {
-        let mut waking: Vec<Sequence> = self.alarms.due_by(at).collect();
+        let mut waking: Vec<Sequence> = self.held.alarms.due_by(at).collect();
         let shown = self.show_rested(at, &mut waking);
         waking.sort_unstable();
         happened.freed |= !waking.is_empty();
@@ -107,7 +111,7 @@ impl Book {
     fn show_rested(&mut self, at: Timestamp, waking: &mut Vec<Sequence>) -> Vec<(Sequence, u32)> {
         let mut shown = Vec::new();
         let delay = self.queue.policy.delay;
-        let Some(fifo) = &mut self.fifo else { return shown };
+        let Some(fifo) = &mut self.held.fifo else { return shown };
         while let Some((node, sent_at)) = fifo.first_delayed()
             && sent_at.plus(delay) <= at
         {
@@ -119,7 +123,7 @@ impl Book {
     }
 
     fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
-        let Some(entry) = self.entries.get(&sequence) else { return };
+        let Some(entry) = self.held.entries.get(&sequence) else { return };
         match &entry.hold {
             Hold::Ready => self.set_alarm(sequence),
             Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
@@ -131,7 +135,7 @@ impl Book {
                 self.release(sequence, until, visible_at, at);
                 if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_ref()) {
                     happened.exhausted += 1;
-                    self.departures.insert((rules::redrive::leaves_at(until), sequence));
+                    self.held.departures.insert((rules::redrive::leaves_at(until), sequence));
                 }
             }
         }
@@ -142,14 +146,14 @@ impl Book {
         let old = std::mem::replace(&mut self.queue, queue);
         if old.policy.retention != self.queue.policy.retention {
             let retention = self.retention();
-            self.ready.review_expiry(retention);
-            self.far.review_expiry(retention);
-            let all: Vec<Sequence> = self.entries.keys().copied().collect();
+            self.held.ready.review_expiry(retention);
+            self.held.far.review_expiry(retention);
+            let all: Vec<Sequence> = self.held.entries.keys().copied().collect();
             for sequence in all {
                 self.set_alarm(sequence);
             }
         }
-        if old.policy.delay != self.queue.policy.delay && self.fifo.is_some() {
+        if old.policy.delay != self.queue.policy.delay && self.held.fifo.is_some() {
             self.review_delay(now);
         }
     }
@@ -157,11 +161,12 @@ impl Book {
     /// The delay of a FIFO queue changed: it moves messages already there, both ways, unless they were ever touched.
     fn review_delay(&mut self, now: Timestamp) {
         let delay = self.queue.policy.delay;
-        let Some(fifo) = &mut self.fifo else { return };
+        let Some(fifo) = &mut self.held.fifo else { return };
         let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
         // Each message that changes sides, with its group, in the order of sends: that of the groups' turns.
         let mut changed = fifo.redraw_delay(shown_through);
         let follows: Vec<Sequence> = self
+            .held
             .entries
             .values()
             .filter(|entry| {
@@ -173,13 +178,13 @@ impl Book {
             .map(|entry| entry.item.sequence)
             .collect();
         for sequence in follows {
-            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
+            let Some(entry) = self.held.entries.get_mut(&sequence) else { continue };
             entry.item.visible_at = entry.item.sent_at.plus(delay);
             changed.push((sequence, entry.item.group - 1));
         }
         changed.sort_unstable();
         for (sequence, group) in changed {
-            match self.entries.get(&sequence).map(|entry| entry.item.visible_at > now) {
+            match self.held.entries.get(&sequence).map(|entry| entry.item.visible_at > now) {
                 Some(true) => self.hold(sequence, Hold::Delayed, End::Back),
                 Some(false) => self.hold(sequence, Hold::Ready, End::Back),
                 None => {

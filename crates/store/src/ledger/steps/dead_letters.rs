@@ -89,7 +89,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The queue of this name, if messages of `source` may go there.
     fn target(&self, source: &Queue, key: &QueueKey) -> Option<Arc<Queue>> {
-        let target = &self.books.get(self.names.get(key)?)?.queue;
+        let target = self.named(key)?;
         let fits = target.id != source.id && target.policy.kind.is_fifo() == source.policy.kind.is_fifo();
         fits.then(|| target.clone())
     }

@@ -21,8 +21,8 @@ impl<S: Shelf> Ledger<S> {
         now: Timestamp,
         command: CreateQueue,
     ) -> Result<Outcome, StoreError> {
-        if let Some(book) = self.names.get(&command.key).and_then(|id| self.books.get(id)) {
-            return Err(RuleError::QueueExists(book.queue.clone()).into());
+        if let Some(queue) = self.named(&command.key) {
+            return Err(RuleError::QueueExists(queue.clone()).into());
         }
         let bytes = documents_bytes(command.documents.iter().map(|(_, bytes)| bytes))?;
         self.shelf.room(bytes + DEFINITION_BYTES)?;
@@ -51,9 +51,9 @@ impl<S: Shelf> Ledger<S> {
             return Err(RuleError::KindChange.into());
         }
         if let Some(taken) =
-            command.rename.as_ref().and_then(|key| self.names.get(key)).filter(|id| **id != queue.id)
+            command.rename.as_ref().and_then(|key| self.named(key)).filter(|taken| taken.id != queue.id)
         {
-            return Err(RuleError::QueueExists(self.book(*taken)?.queue.clone()).into());
+            return Err(RuleError::QueueExists(taken.clone()).into());
         }
         let bytes = documents_bytes(command.documents.iter().filter_map(|(_, bytes)| bytes.as_ref()))?;
         let kept: u64 = queue.documents.values().map(|bytes| bytes.len() as u64).sum();

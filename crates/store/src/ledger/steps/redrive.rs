@@ -23,7 +23,7 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Outcome, StoreError> {
         let source = self.book(command.source)?;
         let (source_key, to_move) = (source.queue.key.clone(), source.visible());
-        if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
+        if command.destination.as_ref().is_some_and(|key| !self.names.contains(key)) {
             return Err(RuleError::QueueNotFound.into());
         }
         let running =
@@ -125,12 +125,11 @@ impl<S: Shelf> Ledger<S> {
             Some(key) => key,
             None => &book.origin_of(item).ok_or(TaskFailure::OriginUnknown)?.0,
         };
-        let target =
-            self.names.get(key).and_then(|id| self.books.get(id)).ok_or(TaskFailure::DestinationMissing)?;
-        if target.queue.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
+        let target = self.named(key).ok_or(TaskFailure::DestinationMissing)?;
+        if target.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
             return Err(TaskFailure::KindMismatch);
         }
-        Ok(target.queue.clone())
+        Ok(target.clone())
     }
 
     /// A message leaves, and a new one with its content enters the target.
@@ -195,7 +194,7 @@ impl<S: Shelf> Ledger<S> {
         command: &MoveChosen,
     ) -> Result<Outcome, StoreError> {
         let source = self.book(command.source)?.queue.clone();
-        if command.destination.as_ref().is_some_and(|key| !self.names.contains_key(key)) {
+        if command.destination.as_ref().is_some_and(|key| !self.names.contains(key)) {
             return Err(RuleError::QueueNotFound.into());
         }
         // Room for all of them first: a step is done whole or not at all.

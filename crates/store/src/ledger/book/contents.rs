@@ -1,0 +1,148 @@
+//! What a queue holds, made when the first message comes. Most queues of a large store are idle, and take no room for it.
+
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
+
+use super::Attempt;
+use crate::ledger::alarms::Alarms;
+use crate::ledger::far::Far;
+use crate::ledger::fifo::Fifo;
+use crate::ledger::groups::Groups;
+use crate::ledger::item::{Entry, Item};
+use crate::ledger::ready::Ready;
+
+/// The messages of a queue, each in its one place, and what is known of them.
+#[derive(Default, Debug)]
+pub(crate) struct Contents {
+    pub entries: HashMap<Sequence, Entry>,
+    pub alarms: Alarms,
+    pub departures: BTreeSet<(Timestamp, Sequence)>,
+    pub ready: Ready,
+    pub far: Far,
+    pub groups: Groups,
+    pub fifo: Option<Box<Fifo>>,
+    pub attempts: HashMap<Text, Attempt>,
+    pub origins: Vec<(QueueKey, MoveReason)>,
+}
+
+impl Contents {
+    fn of(is_fifo: bool) -> Self {
+        Self { fifo: is_fifo.then(Box::default), ..Self::default() }
+    }
+
+    /// Takes out a message that has no entry.
+    pub(crate) fn take_rest(&mut self, sequence: Sequence) -> Option<Item> {
+        match &mut self.fifo {
+            Some(fifo) => {
+                let node = fifo.find_rest(sequence)?;
+                let item = fifo.item(node);
+                fifo.remove(&mut self.groups, node);
+                Some(item)
+            }
+            None => self.ready.take(sequence).or_else(|| self.far.take(sequence)),
+        }
+    }
+}
+
+/// A queue's contents, or nothing. Whoever only looks at nothing finds contents that are empty; whoever changes them
+/// has them made.
+#[derive(Debug)]
+pub(crate) struct Held {
+    contents: Option<Box<Contents>>,
+    is_fifo: bool,
+}
+
+static NOTHING: LazyLock<Contents> = LazyLock::new(|| Contents::of(false));
+static NOTHING_IN_ORDER: LazyLock<Contents> = LazyLock::new(|| Contents::of(true));
+
+impl Held {
+    pub(crate) fn nothing(kind: QueueKind) -> Self {
+        Self { contents: None, is_fifo: kind.is_fifo() }
+    }
+
+    /// Gives the room back. Said when there is nothing in it.
+    pub(crate) fn let_go(&mut self) {
+        self.contents = None;
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.contents.as_ref().map_or(0, |_| size_of::<Contents>())
+    }
+}
+
+impl Deref for Held {
+    type Target = Contents;
+
+    #[inline]
+    fn deref(&self) -> &Contents {
+        match &self.contents {
+            Some(contents) => contents,
+            None if self.is_fifo => &NOTHING_IN_ORDER,
+            None => &NOTHING,
+        }
+    }
+}
+
+impl DerefMut for Held {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Contents {
+        let is_fifo = self.is_fifo;
+        self.contents.get_or_insert_with(|| Box::new(Contents::of(is_fifo)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kew_core::{AccountId, Policy, Queue, QueueId};
+
+    use super::super::Book;
+    use super::*;
+    use crate::ledger::block::tests::item;
+
+    fn book(policy: Policy) -> Book {
+        let queue = Queue {
+            id: QueueId(1),
+            key: QueueKey::new(AccountId(0), "r", "q"),
+            policy,
+            documents: Default::default(),
+            version: 1,
+            created_at: Timestamp::ZERO,
+            modified_at: Timestamp::ZERO,
+        };
+        Book::new(Arc::new(queue))
+    }
+
+    fn is_idle(book: &Book) -> bool {
+        book.held.contents.is_none()
+    }
+
+    #[test]
+    fn an_idle_queue_is_a_small_book_without_contents() {
+        assert!(size_of::<Book>() <= 128, "{}", size_of::<Book>());
+        for policy in [Policy::standard(), Policy::fifo()] {
+            let mut book = book(policy);
+            assert_eq!(book.counts(Timestamp(1)).stored(), 0);
+            assert!(book.front().is_none() && book.first_turn().is_none());
+            assert_eq!(book.next_instant(), Timestamp::NEVER);
+            assert!(is_idle(&book), "looking makes nothing");
+        }
+    }
+
+    #[test]
+    fn contents_are_made_by_a_message_and_let_go_when_none_is_left() {
+        let mut book = book(Policy::standard());
+        book.enter(item(1), Timestamp(1));
+        book.rest();
+        assert!(!is_idle(&book), "a message is there");
+        assert!(book.leave(Sequence(1)).is_some());
+        book.rest();
+        assert!(is_idle(&book));
+        assert_eq!(book.next_sequence, 2, "places are never given twice");
+    }
+}
