@@ -38,7 +38,7 @@ impl Book {
                 }
             }
             None => {
-                self.held.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention)
+                held.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention);
             }
         }
     }

@@ -14,22 +14,19 @@ use crate::ledger::item::{Hold, Item, NO_INSTANT};
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
-        let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
-        let mut next = self.held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
-        match &self.held.fifo {
+        let held = &*self.held;
+        let departs = held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let next = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
+        match &held.fifo {
             Some(fifo) => {
                 let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
                 let shows = fifo
                     .first_delayed()
                     .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
-                next = next.min(expires).min(shows);
+                next.min(expires).min(shows)
             }
-            None => {
-                next =
-                    next.min(self.held.ready.next_expiry(self.retention())).min(self.held.far.next_instant())
-            }
+            None => next.min(held.ready.next_expiry(self.retention())).min(held.far.next_instant()),
         }
-        next
     }
 
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
