@@ -152,6 +152,8 @@ codes! {
     NoSpace 10251 429 "Queue storage limit exceeded",
     /// About queues: no such queue.
     QueueNotFound 11000 404 "Queue not found",
+    /// A consumer's Worker that takes no messages.
+    QueueHandlerMissing 11001 400 "Queue handler is missing",
     /// A name no queue may have.
     InvalidQueueName 11003 400 "Invalid queue name: use 1 to 63 letters, digits and hyphens, beginning and ending with a letter or digit",
     /// A queue has one consumer.

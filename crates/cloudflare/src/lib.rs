@@ -15,19 +15,23 @@ pub mod error;
 mod limits;
 mod notes;
 mod ops;
+mod producers;
 mod receipt;
 pub mod route;
 mod scripts;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kew_core::command::UpdateQueue;
-use kew_core::{AccountId, Queue, QueueId, Timestamp};
+use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
 use kew_http::{Handler, Refusal, Reply, Request, RequestId};
 
 use auth::Caller;
 use consumers::Consumers;
+use producers::Producers;
 use route::Route;
 
 pub use auth::{Account, Permissions, Token, Trust};
@@ -53,6 +57,8 @@ pub struct Settings {
     pub scripts: Scripts,
     /// At most so many messages of a queue are in flight.
     pub in_flight_max: u32,
+    /// At most so many queues of an account are made here.
+    pub queues_max: u32,
     /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
     pub failures: Arc<Failures>,
 }
@@ -70,6 +76,7 @@ impl Settings {
             inner_token: None,
             scripts: Scripts::default(),
             in_flight_max: 120_000,
+            queues_max: limits::QUEUES,
             failures: Arc::new(|_, _| {}),
         }
     }
@@ -144,6 +151,14 @@ impl Handler for Cloudflare {
     }
 }
 
+/// What is changed of a queue; nothing of it is a change too.
+#[derive(Default)]
+struct QueueChange {
+    policy: Option<Policy>,
+    documents: Vec<(DocumentKey, Option<Bytes>)>,
+    rename: Option<QueueKey>,
+}
+
 /// What an operation works with.
 struct Context<'a> {
     engine: &'a Engine,
@@ -172,6 +187,34 @@ impl Context<'_> {
         find_queue(self.engine, self.settings, self.caller.account, name)
     }
 
+    /// The Workers that publish to the caller's queues.
+    fn producers(&self) -> Producers {
+        Producers::of(self.settings, self.caller.account)
+    }
+
+    /// Shows the caller's queues to `look`, sorted by name, until it breaks off.
+    fn look_through(&self, mut look: impl FnMut(&Arc<Queue>) -> ControlFlow<()>) {
+        self.engine.look_through(self.caller.account, &self.settings.region, |queue| {
+            if limits::is_queue_name(&queue.key.name) { look(queue) } else { ControlFlow::Continue(()) }
+        });
+    }
+
+    /// Refuses one queue more where there are as many as there may be.
+    fn check_room_for_a_queue(&self) -> Result<(), WireError> {
+        let max = self.settings.queues_max;
+        let mut found = 0;
+        self.look_through(|_| {
+            found += 1;
+            if found < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        if found < max {
+            return Ok(());
+        }
+        let text =
+            format!("The account has {max} queues, which is the most there may be ([limits] queues_max)");
+        Err(WireError::new(Code::Overloaded).saying(text))
+    }
+
     /// Whether a queue is one of the caller's, here.
     fn is_shown(&self, queue: &Queue) -> bool {
         let key = &queue.key;
@@ -184,12 +227,14 @@ impl Context<'_> {
     async fn update(
         &self,
         id: QueueId,
-        change: impl Fn(&Queue) -> Result<UpdateQueue, WireError>,
+        change: impl Fn(&Queue) -> Result<QueueChange, WireError>,
     ) -> Result<Arc<Queue>, WireError> {
         let mut crossed = 0;
         loop {
             let queue = self.engine.queue_by_id(id).ok_or(Code::QueueNotFound)?;
-            let update = UpdateQueue { queue: id, if_version: Some(queue.version), ..change(&queue)? };
+            let QueueChange { policy, documents, rename } = change(&queue)?;
+            let if_version = Some(queue.version);
+            let update = UpdateQueue { queue: id, if_version, policy, documents, rename };
             match self.engine.update_queue(update).await {
                 Err(EngineError::VersionChanged) if crossed < CROSSINGS_MAX => crossed += 1,
                 answer => return Ok(answer?),

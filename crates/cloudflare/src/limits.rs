@@ -35,6 +35,9 @@ pub(crate) const PER_PAGE: u32 = 100;
 /// Queues of one page at most.
 pub(crate) const PER_PAGE_MAX: u32 = 1_000;
 
+/// Queues of an account, where the operator says nothing else.
+pub(crate) const QUEUES: u32 = 10_000;
+
 /// Characters of a Worker's name.
 pub(crate) const SCRIPT_NAME_CHARACTERS: usize = 255;
 

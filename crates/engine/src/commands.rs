@@ -30,6 +30,15 @@ use crate::pass::Pass;
 use crate::waiters::{Call, Seat, Waiter};
 use crate::{Engine, EngineError};
 
+/// What became of two steps that were handed over together, each for itself.
+#[derive(Debug)]
+pub struct Settled {
+    /// Of the receipts whose messages were to be deleted.
+    pub acked: Result<Vec<Result<(), RuleError>>, EngineError>,
+    /// Of those whose messages were to be given up: when each shows again.
+    pub released: Result<Vec<Result<Timestamp, RuleError>>, EngineError>,
+}
+
 /// Awaits a command's answer and takes the one kind of outcome it has.
 macro_rules! ask {
     ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {{
@@ -131,6 +140,28 @@ impl Engine {
     /// Gives leases up, each for itself; says when each message shows again.
     pub async fn release(&self, release: Release) -> Result<Vec<Result<Timestamp, RuleError>>, EngineError> {
         ask!(self, "release", Command::Release(release), Outcome::Released(released) => released)
+    }
+
+    /// Deletes some messages and gives others up: both steps are handed over before either is awaited, so that they
+    /// reach the disk together unless it is between them that it fails. One that names nothing is not taken.
+    pub async fn ack_and_release(&self, ack: Ack, release: Release) -> Settled {
+        let acked = (!ack.tokens.is_empty()).then(|| self.ask(&Command::Ack(ack)));
+        let released = (!release.entries.is_empty()).then(|| self.ask(&Command::Release(release)));
+        let acked = match acked {
+            Some(acked) => acked.await.map(|outcome| match outcome {
+                Outcome::Acked(acked) => acked,
+                other => unexpected("ack", &other),
+            }),
+            None => Ok(Vec::new()),
+        };
+        let released = match released {
+            Some(released) => released.await.map(|outcome| match outcome {
+                Outcome::Released(released) => released,
+                other => unexpected("release", &other),
+            }),
+            None => Ok(Vec::new()),
+        };
+        Settled { acked, released }
     }
 
     /// Releases every endless lease of owners other than this one.

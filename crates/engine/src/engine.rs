@@ -1,11 +1,12 @@
 //! The engine itself: what it is made of, how it starts and how it stops.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kew_core::{
-    Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey, Tally,
-    Timestamp,
+    AccountId, Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey,
+    Tally, Timestamp,
 };
 use kew_store::Store;
 use parking_lot::{Mutex, MutexGuard};
@@ -83,6 +84,17 @@ impl Engine {
     /// One page of the queues of a region, sorted by name.
     pub fn queues(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
         self.snapshots.page(listing)
+    }
+
+    /// Shows the queues of one region to `look`, sorted by name, until it breaks off. Nothing is copied, and a change of
+    /// any queue waits until it is over.
+    pub fn look_through(
+        &self,
+        account: AccountId,
+        region: &str,
+        look: impl FnMut(&Arc<Queue>) -> ControlFlow<()>,
+    ) {
+        self.snapshots.look_through(account, region, look);
     }
 
     /// The queues of `target`'s account and region whose dead letters go to it, by name: at most `max` behind `after`.

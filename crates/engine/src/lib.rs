@@ -22,6 +22,7 @@ mod waiters;
 mod watch;
 
 pub use busy::Busy;
+pub use commands::Settled;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use options::{Notice, Options};

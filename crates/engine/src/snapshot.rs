@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -107,6 +107,20 @@ impl Snapshots {
                 && name.name.starts_with(listing.prefix)
         });
         listed.take(listing.max as usize).map(Arc::clone).collect()
+    }
+
+    /// Shows the queues of one region to `look`, sorted by name, until it breaks off.
+    pub(crate) fn look_through(
+        &self,
+        account: AccountId,
+        region: &str,
+        look: impl FnMut(&Arc<Queue>) -> ControlFlow<()>,
+    ) {
+        let sorted = self.sorted.read();
+        let from = sorted.range(QueueKey::new(account, region, "")..).map(|named| &named.0);
+        let is_there = |queue: &&Arc<Queue>| queue.key.account == account && &*queue.key.region == region;
+        // Broken off or not, the look is over.
+        let _over = from.take_while(is_there).try_for_each(look);
     }
 
     /// The queues of `target`'s region behind `after` whose dead letters go to `target`, at most `max`, by name.
@@ -283,6 +297,27 @@ mod tests {
         assert_eq!(page(&snapshots, "b", Some("b2"), 2), ["b3"]);
         assert_eq!(page(&snapshots, "b", Some("a"), 9), ["b1", "b2", "b3"]);
         assert_eq!(page(&snapshots, "b", Some("c"), 9), [""; 0]);
+    }
+
+    #[test]
+    fn a_look_through_a_region_ends_with_it_or_where_it_is_broken_off() {
+        let snapshots = Snapshots::new();
+        for (id, name) in ["b", "a", "c"].into_iter().enumerate() {
+            snapshots.put(&queue(id as u64 + 1, name, 1));
+        }
+        let other = Queue { key: QueueKey::new(AccountId(1), "s", "a0"), ..Queue::clone(&queue(9, "", 1)) };
+        snapshots.put(&Arc::new(other));
+        let seen = |region: &str, until: &str| {
+            let mut seen: Vec<String> = Vec::new();
+            snapshots.look_through(AccountId(1), region, |queue| {
+                seen.push(queue.key.name.to_string());
+                if &*queue.key.name == until { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            seen
+        };
+        assert_eq!(seen("r", ""), ["a", "b", "c"]);
+        assert_eq!(seen("r", "b"), ["a", "b"]);
+        assert_eq!((seen("s", ""), seen("t", "")), (vec!["a0".to_owned()], vec![]));
     }
 
     #[test]

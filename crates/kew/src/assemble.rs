@@ -337,6 +337,7 @@ impl Parts<'_> {
                 Auth::Strict => kew_cloudflare::Trust::Strict,
             },
             in_flight_max: self.settings.limits.in_flight_max,
+            queues_max: self.settings.limits.queues_max,
             inner_token: Some(Arc::clone(&self.inner_token)),
             scripts: kew_cloudflare::Scripts {
                 workers: Arc::clone(&self.workers),

@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use super::instant;
 use crate::decode::consumer::kind;
 
-/// Its object. What happens to failures is told as the queue's rule has it, whoever wrote that last.
+/// Its object. What happens to failures is told as the queue's rule has it, whoever wrote that last; without one a message
+/// may be tried again for ever, which `null` says.
 pub(crate) fn consumer(queue: &Queue, consumer: &Consumer) -> Value {
     let rule = queue.policy.dead_letters.as_ref();
     let dead_letter_queue = match rule.map(|rule| &rule.then) {
         Some(DeadLetterAction::MoveTo(key)) => &*key.name,
         Some(DeadLetterAction::Drop) | None => "",
     };
-    let max_retries = rule.map_or(consumer.max_retries, |rule| rule.attempts_max.saturating_sub(1));
+    let max_retries = rule.map(|rule| rule.attempts_max.saturating_sub(1));
     let mut shown = json!({
         "consumer_id": consumer.id.to_string(),
         "created_on": instant(consumer.created_at),

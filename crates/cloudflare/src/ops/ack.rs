@@ -1,13 +1,16 @@
 //! `POST /queues/{id}/messages/ack`: deletes messages and gives others up, each for itself.
 //!
 //! An acknowledgement counts however late it comes. A retry counts while its lease runs: nobody can give up what somebody
-//! else holds by now, or what is waiting already.
+//! else holds by now, or what is waiting already. A lease that is mentioned more than once is settled once, as its first
+//! mention says, and an acknowledgement comes before a retry; the others are warnings.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use kew_core::command::{Ack, Release};
 use kew_core::{LeaseToken, Queue, ReceiptRule, RuleError};
+use kew_engine::{EngineError, Settled};
 use kew_http::Reply;
 use serde_json::{Map, Value, json};
 
@@ -22,71 +25,95 @@ pub(crate) async fn ack(cx: &Context<'_>) -> Result<Reply, WireError> {
     let body = AckBody::read(&cx.request.body)?;
     let queue = cx.queue()?;
     let mut warnings = Warnings::new();
-    let acked = acknowledge(cx, &queue, &body.acks, &mut warnings).await?;
-    let retried = retry(cx, &queue, &body.retries, &mut warnings).await?;
+    let Asked { acks, tokens, retries, entries } = Asked::of(cx, &queue, &body, &mut warnings);
+    let ack = Ack { queue: queue.id, receipt: ReceiptRule::Any, tokens };
+    let release = Release { queue: queue.id, receipt: ReceiptRule::Current, entries };
+    let Settled { acked, released } = cx.engine.ack_and_release(ack, release).await;
+    // A client that is refused does it again, so it is refused only where nothing was done: what one part did stands.
+    let nothing_acked = acks.is_empty() || acked.is_err();
+    let nothing_retried = retries.is_empty() || released.is_err();
+    if nothing_acked && nothing_retried {
+        acked.as_ref().map_err(Clone::clone)?;
+        released.as_ref().map_err(Clone::clone)?;
+    }
+    let acked = count(cx, &acks, acked, &mut warnings);
+    let retried = count(cx, &retries, released, &mut warnings);
     Ok(encode::result(&json!({ "ackCount": acked, "retryCount": retried, "warnings": warnings })))
 }
 
-async fn acknowledge(
-    cx: &Context<'_>,
-    queue: &Queue,
-    leases: &[Cow<'_, str>],
-    warnings: &mut Warnings,
-) -> Result<usize, WireError> {
-    let (ids, tokens): (Vec<&str>, Vec<LeaseToken>) =
-        leases.iter().filter_map(|id| Some((&**id, genuine(id, warnings)?))).unzip();
-    if tokens.is_empty() {
-        return Ok(0);
-    }
-    let ack = Ack { queue: queue.id, receipt: ReceiptRule::Any, tokens };
-    let results = cx.engine.ack(ack).await?;
-    Ok(count(ids.into_iter().zip(results), warnings))
+/// What a request wants, every lease in it once.
+#[derive(Default)]
+struct Asked<'a> {
+    /// The lease ids of what is to be deleted, and their tokens.
+    acks: Vec<&'a str>,
+    tokens: Vec<LeaseToken>,
+    /// The lease ids of what is to be tried again, and their tokens with what delays them.
+    retries: Vec<&'a str>,
+    entries: Vec<(LeaseToken, Duration)>,
 }
 
-async fn retry(
-    cx: &Context<'_>,
-    queue: &Queue,
-    leases: &[(Cow<'_, str>, Option<u32>)],
-    warnings: &mut Warnings,
-) -> Result<usize, WireError> {
-    if leases.is_empty() {
-        return Ok(0);
+impl<'a> Asked<'a> {
+    fn of(cx: &Context<'_>, queue: &Queue, body: &'a AckBody<'_>, warnings: &mut Warnings) -> Self {
+        let mut asked = Self::default();
+        let mut seen = HashSet::new();
+        for id in &body.acks {
+            if let Some(token) = first_mention(id, &mut seen, warnings) {
+                asked.acks.push(id);
+                asked.tokens.push(token);
+            }
+        }
+        let default = cx.consumers.of(queue).map(|consumer| consumer.retry_delay).unwrap_or_default();
+        for (id, seconds) in &body.retries {
+            if let Some(token) = first_mention(id, &mut seen, warnings) {
+                let delay = seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()));
+                asked.retries.push(id);
+                asked.entries.push((token, delay));
+            }
+        }
+        asked
     }
-    let default = cx.consumers.of(queue).map(|consumer| consumer.retry_delay).unwrap_or_default();
-    let delay = |seconds: Option<u32>| seconds.map_or(default, |seconds| Duration::from_secs(seconds.into()));
-    let (ids, entries): (Vec<&str>, Vec<(LeaseToken, Duration)>) = leases
-        .iter()
-        .filter_map(|(id, seconds)| Some((&**id, (genuine(id, warnings)?, delay(*seconds)))))
-        .unzip();
-    if entries.is_empty() {
-        return Ok(0);
-    }
-    let release = Release { queue: queue.id, receipt: ReceiptRule::Current, entries };
-    let results = cx.engine.release(release).await?;
-    Ok(count(ids.into_iter().zip(results), warnings))
 }
 
-/// The token in a lease id, or a warning.
-fn genuine(id: &str, warnings: &mut Warnings) -> Option<LeaseToken> {
-    let token = receipt::read_lease_id(id);
-    if token.is_none() {
+/// The token in a lease id that is mentioned for the first time, or a warning.
+fn first_mention(id: &str, seen: &mut HashSet<LeaseToken>, warnings: &mut Warnings) -> Option<LeaseToken> {
+    let Some(token) = receipt::read_lease_id(id) else {
         warnings.insert(id.to_owned(), warning(&RuleError::TokenForged).into());
+        return None;
+    };
+    if seen.insert(token) {
+        return Some(token);
     }
-    token
+    let text =
+        "it is in the request more than once: its first mention counts, an acknowledgement before a retry";
+    warnings.insert(id.to_owned(), text.into());
+    None
 }
 
-/// How many took effect; the others are warnings.
-fn count<'a, T>(
-    results: impl Iterator<Item = (&'a str, Result<T, RuleError>)>,
+/// How many of one part took effect; the others are warnings.
+fn count<T>(
+    cx: &Context<'_>,
+    ids: &[&str],
+    results: Result<Vec<Result<T, RuleError>>, EngineError>,
     warnings: &mut Warnings,
 ) -> usize {
     let mut effects = 0;
-    for (id, result) in results {
-        match result {
-            Ok(_) => effects += 1,
-            Err(error) => {
-                warnings.insert(id.to_owned(), warning(&error).into());
+    match results {
+        Ok(results) => {
+            for (id, result) in ids.iter().zip(results) {
+                match result {
+                    Ok(_) => effects += 1,
+                    Err(error) => {
+                        warnings.insert((*id).to_owned(), warning(&error).into());
+                    }
+                }
             }
+        }
+        Err(error) => {
+            let error = WireError::from(error);
+            if let Some(cause) = error.cause() {
+                (cx.settings.failures)(cx.request.id, cause);
+            }
+            warnings.extend(ids.iter().map(|id| ((*id).to_owned(), error.message().into())));
         }
     }
     effects

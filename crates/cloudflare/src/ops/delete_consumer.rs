@@ -1,6 +1,5 @@
 //! `DELETE /queues/{id}/consumers/{consumer}`: takes a consumer away, and the dead-letter rule if a consumer wrote it.
 
-use kew_core::command::UpdateQueue;
 use kew_core::{Policy, Queue};
 use kew_http::Reply;
 use kew_push::consumer::rule_without_consumer;
@@ -9,16 +8,14 @@ use serde_json::Value;
 
 use super::get_consumer;
 use crate::error::WireError;
-use crate::{Context, encode};
+use crate::{Context, QueueChange, encode};
 
 pub(crate) async fn delete_consumer(cx: &Context<'_>) -> Result<Reply, WireError> {
     let queue = cx.queue()?;
     let change = |now: &Queue| {
         get_consumer::find(cx, now)?;
         let dead_letters = rule_without_consumer(now.policy.dead_letters.as_ref());
-        Ok(UpdateQueue {
-            queue: now.id,
-            if_version: None,
+        Ok(QueueChange {
             policy: Some(Policy { dead_letters, ..now.policy.clone() }),
             documents: vec![document::change(&[])],
             rename: None,

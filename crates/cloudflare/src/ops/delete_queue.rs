@@ -1,4 +1,5 @@
-//! `DELETE /queues/{id}`: a queue, its consumer and its messages, unless another queue's consumer counts on it.
+//! `DELETE /queues/{id}`: a queue, its consumer and its messages, unless another queue's consumer or a
+//! deployed Worker counts on it.
 
 use kew_core::command::DeleteQueue;
 use kew_http::Reply;
@@ -16,6 +17,13 @@ pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
         let text = format!(
             "Queue {} cannot be deleted: it serves as dead letter queue for consumers of {}",
             queue.key.name, source.key.name
+        );
+        return Err(WireError::new(Code::QueueInUse).saying(text));
+    }
+    if let Some(script) = cx.producers().of_queue(&queue.key.name).first() {
+        let text = format!(
+            "Queue {} cannot be deleted: the Worker {script} is bound to it as a producer",
+            queue.key.name
         );
         return Err(WireError::new(Code::QueueInUse).saying(text));
     }

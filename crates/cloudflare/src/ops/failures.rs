@@ -13,13 +13,15 @@ use crate::error::WireError;
 
 /// The rule a queue has from when this consumer is written.
 ///
-/// A puller that says nothing of failures drops nothing on a queue that SQS or Azure made: whoever sends there counts on
-/// messages that stay until somebody deletes them.
+/// A puller that says nothing of failures leaves a rule that somebody else wrote as it is. It drops nothing on a queue that
+/// SQS or Azure made either: whoever sends there counts on messages that stay until somebody deletes them.
 pub(super) fn rule(queue: &Queue, body: &ConsumerBody, consumer: &Consumer) -> Option<DeadLetterRule> {
     let before = queue.policy.dead_letters.as_ref();
-    let is_left_alone = body.leaves_failures_alone() && !Document::of(queue).made_here;
-    if is_left_alone && rule_without_consumer(before).is_none() {
-        return None;
+    if body.leaves_failures_alone() {
+        let theirs = rule_without_consumer(before);
+        if theirs.is_some() || !Document::of(queue).made_here {
+            return theirs;
+        }
     }
     Some(consumer.dead_letter_rule(&queue.key, before))
 }
@@ -33,6 +35,7 @@ pub(super) async fn make_dead_letter_queue(
     let Some(name) = body.dead_letter_queue().filter(|name| cx.queue_named(name).is_none()) else {
         return Ok(());
     };
+    cx.check_room_for_a_queue()?;
     let create = CreateQueue {
         key: QueueKey { name: name.into(), ..queue.key.clone() },
         policy: Policy::standard(),

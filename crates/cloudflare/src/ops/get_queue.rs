@@ -7,5 +7,5 @@ use crate::{Context, encode};
 
 pub(crate) fn get_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let queue = cx.queue()?;
-    Ok(encode::result(&encode::queue::queue(&queue)))
+    Ok(encode::result(&encode::queue::queue(&queue, &cx.producers())))
 }

@@ -1,9 +1,9 @@
 //! `GET /queues`: one page, by name, of all queues or of those with the given names.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kew_core::Queue;
-use kew_engine::Listing;
 use kew_http::{Reply, form};
 
 use crate::error::{Code, WireError};
@@ -14,30 +14,42 @@ const PAIRS_MAX: usize = 1_000;
 
 pub(crate) fn list_queues(cx: &Context<'_>) -> Result<Reply, WireError> {
     let query = Query::read(cx.request.uri.query().unwrap_or_default())?;
-    let queues = if query.names.is_empty() { all(cx) } else { named(cx, &query.names) };
-    let skipped = (u64::from(query.page) - 1) * u64::from(query.per_page);
-    let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
-    let page = queues.iter().skip(skipped).take(query.per_page as usize);
-    let shown = page.map(|queue| encode::queue::queue(queue)).collect();
-    Ok(encode::list(shown, query.page, query.per_page, queues.len()))
+    let mut page = Page::of(&query);
+    if query.names.is_empty() {
+        cx.look_through(|queue| {
+            page.pass(queue);
+            ControlFlow::Continue(())
+        });
+    } else {
+        // Names are compared exactly, and each queue is shown once however often it is named.
+        query.names.iter().filter_map(|name| cx.queue_named(name)).for_each(|queue| page.pass(&queue));
+    }
+    let producers = cx.producers();
+    let shown = page.queues.iter().map(|queue| encode::queue::queue(queue, &producers)).collect();
+    Ok(encode::list(shown, query.page, query.per_page, page.passed))
 }
 
-fn all(cx: &Context<'_>) -> Vec<Arc<Queue>> {
-    let listing = Listing {
-        account: cx.caller.account,
-        region: &cx.settings.region,
-        prefix: "",
-        after: None,
-        max: u32::MAX,
-    };
-    let mut queues = cx.engine.queues(listing);
-    queues.retain(|queue| cx.is_shown(queue));
-    queues
+/// The queues of one page, kept while all of them pass.
+struct Page {
+    skipped: usize,
+    max: usize,
+    passed: usize,
+    queues: Vec<Arc<Queue>>,
 }
 
-/// Names are compared exactly, and each queue is shown once however often it is named.
-fn named(cx: &Context<'_>, names: &[String]) -> Vec<Arc<Queue>> {
-    names.iter().filter_map(|name| cx.queue_named(name)).collect()
+impl Page {
+    fn of(query: &Query) -> Self {
+        let skipped = (u64::from(query.page) - 1) * u64::from(query.per_page);
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        Self { skipped, max: query.per_page as usize, passed: 0, queues: Vec::new() }
+    }
+
+    fn pass(&mut self, queue: &Arc<Queue>) {
+        if self.passed >= self.skipped && self.queues.len() < self.max {
+            self.queues.push(Arc::clone(queue));
+        }
+        self.passed += 1;
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 mod account;
 mod ack;
-mod create_consumer;
+mod change_queue;
 mod create_queue;
 mod delete_consumer;
 mod delete_queue;
@@ -11,7 +11,6 @@ mod get_consumer;
 mod get_queue;
 mod list_consumers;
 mod list_queues;
-mod patch_queue;
 mod peek;
 pub(crate) mod publish;
 mod pull;
@@ -20,8 +19,8 @@ mod purge_queue;
 mod push;
 mod push_batch;
 mod queue_metrics;
-mod replace_consumer;
-mod replace_queue;
+mod scripts;
+mod write_consumer;
 
 use kew_http::Reply;
 
@@ -40,16 +39,16 @@ pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
         Operation::ListQueues => list_queues::list_queues(cx),
         Operation::CreateQueue => create_queue::create_queue(cx).await,
         Operation::GetQueue => get_queue::get_queue(cx),
-        Operation::ReplaceQueue => replace_queue::replace_queue(cx).await,
-        Operation::PatchQueue => patch_queue::patch_queue(cx).await,
+        Operation::ReplaceQueue => change_queue::replace_queue(cx).await,
+        Operation::PatchQueue => change_queue::patch_queue(cx).await,
         Operation::DeleteQueue => delete_queue::delete_queue(cx).await,
         Operation::QueueMetrics => queue_metrics::queue_metrics(cx).await,
         Operation::PurgeQueue => purge_queue::purge_queue(cx).await,
         Operation::PurgeStatus => purge_queue::purge_status(cx),
         Operation::ListConsumers => list_consumers::list_consumers(cx),
-        Operation::CreateConsumer => create_consumer::create_consumer(cx).await,
+        Operation::CreateConsumer => write_consumer::create_consumer(cx).await,
         Operation::GetConsumer => get_consumer::get_consumer(cx),
-        Operation::ReplaceConsumer => replace_consumer::replace_consumer(cx).await,
+        Operation::ReplaceConsumer => write_consumer::replace_consumer(cx).await,
         Operation::DeleteConsumer => delete_consumer::delete_consumer(cx).await,
         Operation::Push => push::push(cx).await,
         Operation::PushBatch => push_batch::push_batch(cx).await,

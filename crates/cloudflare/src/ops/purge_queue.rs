@@ -3,14 +3,14 @@
 //! A purge is one step and over when it is answered.
 
 use kew_core::Queue;
-use kew_core::command::{Purge, UpdateQueue};
+use kew_core::command::Purge;
 use kew_http::Reply;
 use serde_json::{Value, json};
 
 use crate::decode::settle::check_purge;
 use crate::documents::Document;
 use crate::error::WireError;
-use crate::{Context, encode};
+use crate::{Context, QueueChange, encode};
 
 pub(crate) async fn purge_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     check_purge(&cx.request.body)?;
@@ -19,16 +19,10 @@ pub(crate) async fn purge_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let purged_at_ms = Some(cx.now().0);
     let change = |now: &Queue| {
         let (key, json) = Document { purged_at_ms, ..Document::of(now) }.write();
-        Ok(UpdateQueue {
-            queue: now.id,
-            if_version: None,
-            policy: None,
-            documents: vec![(key, Some(json))],
-            rename: None,
-        })
+        Ok(QueueChange { documents: vec![(key, Some(json))], ..QueueChange::default() })
     };
     let queue = cx.update(queue.id, change).await?;
-    let mut shown = encode::queue::queue(&queue);
+    let mut shown = encode::queue::queue(&queue, &cx.producers());
     if let (Value::Object(shown), Value::Object(status)) = (&mut shown, status(&Document::of(&queue))) {
         shown.extend(status);
     }

@@ -25,7 +25,7 @@ pub const ACCOUNT: &str = "/client/v4/accounts/00000000000000000000000000000000"
 
 /// Chance that counts: every number once, in order.
 #[derive(Default)]
-struct Counting(AtomicU64);
+pub struct Counting(AtomicU64);
 
 impl Entropy for Counting {
     fn bits(&self) -> u64 {
@@ -84,6 +84,11 @@ impl House {
 
     pub async fn with(settings: Settings, guard: Guard) -> Self {
         let (store, directory) = store();
+        Self { _directory: directory, ..Self::over(store, settings, guard).await }
+    }
+
+    /// The same over a store of one's own.
+    pub async fn over(store: Arc<dyn Store>, settings: Settings, guard: Guard) -> Self {
         let entropy: Arc<dyn Entropy> = Arc::new(Counting::default());
         let options = Options { clock: ClockKind::Virtual, ..Options::default() };
         let engine = Engine::start(store, Arc::new(Standing), Arc::clone(&entropy), options);
@@ -98,7 +103,7 @@ impl House {
         let cloudflare = Cloudflare::new(Arc::clone(&engine), settings);
         let listener = Listener::new(cloudflare, guard, &shared);
         tokio::spawn(listener.accept(socket));
-        Self { address, engine, _directory: directory }
+        Self { address, engine, _directory: None }
     }
 
     /// Moves time ahead, through everything that happens on the way.

@@ -87,6 +87,7 @@ async fn a_default_puller_drops_nothing_of_a_queue_that_another_dialect_made() {
         assert_eq!(pulled["attempts"], attempt);
         house.settle(&path, json!({ "retries": [{ "lease_id": pulled["lease_id"] }] })).await;
     }
+    assert_eq!(made["settings"]["max_retries"], Value::Null, "there is no limit");
     // Whoever asks for a limit gets it.
     let consumer = format!("{path}/consumers/{}", text(&made, "consumer_id"));
     let limited = json!({ "type": "http_pull", "settings": { "max_retries": 2 } });
@@ -110,6 +111,33 @@ async fn a_consumer_without_a_dead_letter_queue_keeps_the_target_of_a_redrive_po
     let consumer = format!("{path}/consumers/{}", text(&made, "consumer_id"));
     assert_eq!(house.ask("DELETE", &consumer, "").await.result(), Value::Null);
     assert_eq!(rule(&house, "orders"), Some(kept), "a consumer takes away only what a consumer wrote");
+}
+
+#[tokio::test]
+async fn a_default_puller_leaves_the_rule_of_a_redrive_policy_as_it_is() {
+    let house = House::open().await;
+    let (_, theirs) = foreign(&house, "theirs").await;
+    for (name, is_ours) in [("made-there", false), ("made-here", true)] {
+        let path = if is_ours { house.queue(name).await } else { foreign(&house, name).await.1 };
+        let queue = house.engine.queue(&key(name)).expect("it is there");
+        redrive(&house, &queue, "theirs", 2).await;
+        let before = rule(&house, name);
+        let made =
+            house.consume(&path, json!({ "type": "http_pull", "settings": { "batch_size": 7 } })).await;
+        let shown = (&made["dead_letter_queue"], &made["settings"]["max_retries"]);
+        assert_eq!(shown, (&json!("theirs"), &json!(1)), "{name}");
+        assert_eq!(rule(&house, name), before, "{name}");
+        let consumer = format!("{path}/consumers/{}", text(&made, "consumer_id"));
+        house.call("PUT", &consumer, json!({ "type": "http_pull" })).await.result();
+        assert_eq!(rule(&house, name), before, "{name}");
+        house.push(&path, name, json!({})).await.result();
+        for attempt in [1, 2] {
+            let pulled = only(house.pull(&path, json!({})).await);
+            assert_eq!(pulled["attempts"], attempt);
+            house.settle(&path, json!({ "retries": [{ "lease_id": pulled["lease_id"] }] })).await;
+        }
+    }
+    assert_eq!(house.backlog(&theirs).await, 2);
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
 //! Queues: made, listed, changed, renamed, deleted, counted, emptied.
 
+use kew_cloudflare::Settings;
+use kew_core::command::{CreateQueue, DeleteQueue};
+use kew_core::{AccountId, Policy, QueueKey};
+use kew_http::Guard;
 use serde_json::{Value, json};
 
-use super::house::{ACCOUNT, House, text};
+use super::house::{ACCOUNT, House, settings, text};
 
 #[tokio::test]
 async fn a_queue_is_made_with_defaults_and_shown_whole() {
@@ -180,4 +184,43 @@ async fn a_purge_leaves_nothing_and_says_when_it_was() {
     assert_eq!(house.ask("GET", &purge, "").await.result(), status);
     house.advance(60).await;
     assert!(house.bodies(&queue).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_queue_does_not_take_the_name_of_the_one_that_takes_its_dead_letters() {
+    let house = House::open().await;
+    let queue = house.queue("orders").await;
+    house.consume(&queue, json!({ "type": "http_pull", "dead_letter_queue": "dead" })).await;
+    // Another dialect deletes a dead-letter queue whoever counts on it, and its name is free then.
+    let dead = QueueKey::new(AccountId(0), "us-east-1", "dead");
+    let dead = house.engine.queue(&dead).expect("it was made").id;
+    house.engine.delete_queue(DeleteQueue { queue: dead, if_version: None }).await.expect("it is there");
+    for method in ["PUT", "PATCH"] {
+        let told = house.call(method, &queue, json!({ "queue_name": "dead" })).await.is_error(400, 100_128);
+        assert!(told.contains("dead letters"), "{told}");
+        house.call(method, &queue, json!({ "queue_name": "orders" })).await.result();
+    }
+    assert!(house.path("dead").await.is_none());
+    house.call("PATCH", &queue, json!({ "queue_name": "renamed" })).await.result();
+}
+
+#[tokio::test]
+async fn an_account_has_so_many_queues_and_no_more() {
+    let house = House::with(Settings { queues_max: 2, ..settings() }, Guard::strict()).await;
+    // Queues that are none here do not count.
+    let elsewhere = QueueKey::new(AccountId(0), "us-east-1", "under_score");
+    let create = CreateQueue { key: elsewhere, policy: Policy::standard(), documents: Vec::new() };
+    house.engine.create_queue(create).await.expect("the name is free");
+    let queue = house.queue("a").await;
+    house.queue("b").await;
+    let told = house.call("POST", "/queues", json!({ "queue_name": "c" })).await.is_error(429, 10_250);
+    assert!(told.contains("queues_max"), "{told}");
+    house.call("POST", "/queues", json!({ "queue_name": "a" })).await.is_error(409, 11_009);
+    let consumer = json!({ "type": "http_pull", "dead_letter_queue": "c" });
+    house.call("POST", &format!("{queue}/consumers"), consumer).await.is_error(429, 10_250);
+    assert_eq!(house.ask("GET", &format!("{queue}/consumers"), "").await.result(), json!([]));
+    let consumer = json!({ "type": "http_pull", "dead_letter_queue": "b" });
+    house.consume(&queue, consumer).await;
+    house.ask("DELETE", &queue, "").await.result();
+    house.queue("c").await;
 }

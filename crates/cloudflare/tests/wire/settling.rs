@@ -178,15 +178,30 @@ async fn leases_that_are_forged_repeated_or_of_another_queue_are_warnings() {
 }
 
 #[tokio::test]
-async fn an_acknowledgement_comes_before_a_retry_of_the_same_lease() {
+async fn a_lease_that_is_mentioned_more_than_once_is_settled_once_and_first_of_all_acknowledged() {
     let house = House::open().await;
     let queue = house.pulled("orders", json!({})).await;
-    house.push(&queue, "m", json!({})).await.result();
-    let pulled = only(house.pull(&queue, json!({})).await);
-    let settled =
-        house.settle(&queue, json!({ "retries": [lease(&pulled)], "acks": [lease(&pulled)] })).await;
-    assert_eq!((&settled["ackCount"], &settled["retryCount"]), (&json!(1), &json!(0)));
-    assert_eq!(house.backlog(&queue).await, 0);
+    for body in ["both", "acked", "retried"] {
+        house.push(&queue, body, json!({})).await.result();
+    }
+    let [both, acked, retried] = <[Value; 3]>::try_from(house.pull(&queue, json!({})).await).expect("three");
+    let mut later = lease(&retried);
+    later["delay_seconds"] = json!(60);
+    let settled = house
+        .settle(
+            &queue,
+            json!({
+                "retries": [lease(&retried), lease(&both), later],
+                "acks": [lease(&both), lease(&acked), lease(&acked)],
+            }),
+        )
+        .await;
+    assert_eq!((&settled["ackCount"], &settled["retryCount"]), (&json!(2), &json!(1)), "{settled}");
+    for message in [&both, &acked, &retried] {
+        let warning = &settled["warnings"][text(message, "lease_id")];
+        assert!(warning.as_str().is_some_and(|text| text.contains("more than once")), "{settled}");
+    }
+    assert_eq!(house.bodies(&queue).await, ["retried"], "its first mention names no delay");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! `[[accounts]]`: who may do what in strict mode. Only the file can hold them.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use kew_core::AccountId;
@@ -213,32 +214,40 @@ fn word(text: &str, length: usize, also: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// A name that means two accounts means none.
+/// A name that means two accounts means none. Of a token, which is a secret, its places alone are told.
 fn check_unique(accounts: &[Account]) -> Result<(), ConfigError> {
-    let mut seen = BTreeSet::new();
-    let mut once = |what: &str, name: &str, shown: &str| {
-        if seen.insert((what.to_owned(), name.to_owned())) {
-            return Ok(());
-        }
-        Err(ConfigError::new(format!("[[{SECTION}]] {what} {shown} stands there twice; it must be unique")))
-    };
-    for account in accounts {
-        let id = account.aws.id.to_string();
-        once("aws.id", &id, &id)?;
-        for key in &account.aws.access_keys {
-            once("aws.access_keys.id", &key.id, &key.id)?;
-        }
-        if let Some(azure) = &account.azure {
-            once("azure.name", &azure.name, &azure.name)?;
-        }
-        if let Some(cloudflare) = &account.cloudflare {
-            once("cloudflare.id", &cloudflare.id, &cloudflare.id)?;
-            for token in &cloudflare.tokens {
-                once("cloudflare.tokens.token", &token.token.0, "(hidden)")?;
-            }
+    let mut seen: BTreeMap<(&str, Cow<'_, str>), String> = BTreeMap::new();
+    for (number, account) in accounts.iter().enumerate() {
+        for (kind, place, name) in names(account) {
+            let place = format!("{SECTION}[{number}].{place}");
+            let shown = if kind == TOKEN { "(hidden)".to_owned() } else { format!("{name:?}") };
+            let Some(first) = seen.insert((kind, name), place.clone()) else { continue };
+            return Err(ConfigError::new(format!(
+                "{place} = {shown} stands there twice: {first} is the same, and it must be unique"
+            )));
         }
     }
     Ok(())
+}
+
+const TOKEN: &str = "token";
+
+/// Everything that tells whose an account is: what kind of name it is, its place in the account, the name.
+fn names(account: &Account) -> Vec<(&'static str, String, Cow<'_, str>)> {
+    let mut names = vec![("aws", "aws.id".to_owned(), account.aws.id.to_string().into())];
+    for (number, key) in account.aws.access_keys.iter().enumerate() {
+        names.push(("key", format!("aws.access_keys[{number}].id"), key.id.as_str().into()));
+    }
+    if let Some(azure) = &account.azure {
+        names.push(("azure", "azure.name".to_owned(), azure.name.as_str().into()));
+    }
+    if let Some(cloudflare) = &account.cloudflare {
+        names.push(("cloudflare", "cloudflare.id".to_owned(), cloudflare.id.as_str().into()));
+        for (number, token) in cloudflare.tokens.iter().enumerate() {
+            names.push((TOKEN, format!("cloudflare.tokens[{number}].token"), token.token.0.as_str().into()));
+        }
+    }
+    names
 }
 
 /// A table within the section, with the words that lead to it.
@@ -352,7 +361,10 @@ mod tests {
             (with(r#"{ id = "123456789012", colour = 1 }"#), "accounts[0].aws colour = 1 is not a known key"),
             (key(r#"{ id = "A" }"#), "accounts[0].aws.access_keys[0] has no secret"),
             (key(r#"{ id = "A b", secret = "s" }"#), "access_keys[0].id"),
-            (key(r#"{ id = "A", secret = "s" }, { id = "A", secret = "t" }"#), "A stands there twice"),
+            (
+                key(r#"{ id = "A", secret = "s" }, { id = "A", secret = "t" }"#),
+                "accounts[0].aws.access_keys[1].id = \"A\" stands there twice: accounts[0].aws.access_keys[0].id is the same",
+            ),
             ("[[accounts]]\nazure = { name = \"abc\" }\n".to_owned(), "accounts[0] has no aws"),
             ("[accounts]\naws = 1\n".to_owned(), "[[accounts]]"),
             (
@@ -368,5 +380,27 @@ mod tests {
             assert!(told.contains(expected), "{told}");
         }
         assert!(!accounts(&key(r#"{ id = "A", secret = 12345 }"#)).expect_err("wrong").contains("12345"));
+    }
+    #[test]
+    fn a_token_of_two_accounts_is_refused_by_its_places_and_not_shown() {
+        let account = |digit: u8, tokens: &str| {
+            format!(
+                "[[accounts]]\naws = {{ id = \"{}\" }}\ncloudflare = {{ id = \"{}\", tokens = [{tokens}] }}\n",
+                digit.to_string().repeat(12),
+                digit.to_string().repeat(32)
+            )
+        };
+        let token = |text: &str| format!("{{ token = \"{text}\", permissions = [\"queues_read\"] }}");
+        let text =
+            [account(1, &token("s3cret")), account(2, &format!("{}, {}", token("other"), token("s3cret")))];
+        let told = accounts(&text.concat()).expect_err("it means two accounts");
+        assert!(
+            told.contains("accounts[1].cloudflare.tokens[1].token = (hidden) stands there twice"),
+            "{told}"
+        );
+        assert!(told.contains("accounts[0].cloudflare.tokens[0].token"), "{told}");
+        assert!(!told.contains("s3cret"), "{told}");
+        let apart = [account(1, &token("one")), account(2, &token("other"))];
+        assert_eq!(accounts(&apart.concat()).map(|accounts| accounts.len()), Ok(2));
     }
 }

@@ -200,6 +200,8 @@ pub struct LimitSettings {
     pub waiters_per_queue_max: u32,
     /// Messages in flight per standard queue, whoever leases.
     pub in_flight_max: u32,
+    /// Queues of an account, where they are made through Cloudflare's API.
+    pub queues_max: u32,
     /// Deduplication ids kept in memory.
     pub dedup_ids: usize,
     /// Events kept for the history of messages.
@@ -367,6 +369,7 @@ fn limits(values: &Values) -> Result<LimitSettings, ConfigError> {
         waiters_max: values.read(section, "waiters_max", parse::count(1, 10_000_000))?,
         waiters_per_queue_max: values.read(section, "waiters_per_queue_max", parse::count(1, 10_000_000))?,
         in_flight_max: values.read(section, "in_flight_max", parse::count(1, u32::MAX))?,
+        queues_max: values.read(section, "queues_max", parse::count(1, u32::MAX))?,
         dedup_ids: values.read(section, "dedup_ids", parse::size(1_000, 1_000_000_000))?,
         history_events: values.read(section, "history_events", parse::size(0, 1 << 30))?,
         metrics_queues: values.read(section, "metrics_queues", parse::size(0, 1_000_000))?,

@@ -131,6 +131,7 @@ pub const SETTINGS: &[Setting] = &[
     of("limits", "waiters_max", Kind::Whole, Some("100000")),
     of("limits", "waiters_per_queue_max", Kind::Whole, Some("50000")),
     of("limits", "in_flight_max", Kind::Whole, Some("120000")),
+    of("limits", "queues_max", Kind::Whole, Some("10000")),
     of("limits", "dedup_ids", Kind::Whole, Some("4000000")),
     of("limits", "history_events", Kind::Whole, Some("1048576")),
     of("limits", "metrics_queues", Kind::Whole, Some("1000")),

@@ -245,7 +245,9 @@ fn ears(
     let out = tokio::spawn(async move {
         let Some(stdout) = stdout else { return };
         lines(stdout, |line| {
-            if let (Some(port), Some(tell)) = (out(line), tell.take_if(|_| true)) {
+            if let Some(port) = out(line)
+                && let Some(tell) = tell.take()
+            {
                 // Whoever started it may have given up.
                 let _told = tell.send(port);
             }

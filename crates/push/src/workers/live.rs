@@ -4,7 +4,7 @@
 //! answered, the whole child is killed and every invocation in it is lost; what was noted of each still holds.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -54,6 +54,8 @@ struct Running {
     table: Mutex<Table>,
     begun: Notify,
     ended: Notify,
+    /// Whether its code has a queue handler, once it said so.
+    handles_queues: OnceLock<bool>,
 }
 
 #[derive(Default)]
@@ -75,6 +77,10 @@ impl Live {
         let noting = Arc::clone(&running);
         let child = Child::start(runtime, plan, move |line| match line {
             Line::Noted(note) => {
+                if let Some(is_there) = note.handler {
+                    // What it said first stands.
+                    let _said_before = noting.handles_queues.set(is_there);
+                }
                 if let Some(notes) = noting.table.lock().notes.get_mut(&note.batch) {
                     notes.take(&note);
                 }
@@ -89,6 +95,11 @@ impl Live {
             ..ClientSettings::default()
         };
         Ok(Self { child, client: Client::new(settings), patience, running })
+    }
+
+    /// Whether its code has a queue handler, if that is known.
+    pub(super) fn handles_queues(&self) -> Option<bool> {
+        self.running.handles_queues.get().copied()
     }
 
     /// Brings a batch to its handler. Nothing when the child takes no more batches.

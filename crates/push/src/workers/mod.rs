@@ -21,6 +21,7 @@ mod shared;
 mod stored;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +92,17 @@ impl Workers {
     pub fn list(&self, account: AccountId) -> Vec<Description> {
         let workers = self.shared.workers.lock();
         workers.values().filter(|worker| worker.account == account).map(|worker| worker.describe()).collect()
+    }
+
+    /// The deployed Workers of an account that publish, in order of names, each with the queues its code is bound to, in
+    /// order and each once.
+    pub fn producers(&self, account: AccountId) -> Vec<(String, BTreeSet<String>)> {
+        let workers = self.shared.workers.lock();
+        let bound = workers.values().filter(|worker| worker.account == account);
+        bound
+            .map(|worker| (worker.name.clone(), worker.queues()))
+            .filter(|(_, queues)| !queues.is_empty())
+            .collect()
     }
 
     /// Keeps a version of a Worker; a Worker that is not there yet is made. Nothing is kept that does not start. What is

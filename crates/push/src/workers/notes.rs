@@ -22,6 +22,8 @@ pub(super) struct Note {
     ack_all: bool,
     retry_all: bool,
     delay: Option<f64>,
+    /// Said once, of no batch: whether there is a queue handler.
+    pub(super) handler: Option<bool>,
 }
 
 /// All that was noted of one invocation.

@@ -1,5 +1,6 @@
 //! One Worker as it is known: its record, its secrets, and what runs of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kew_core::AccountId;
@@ -30,6 +31,8 @@ pub struct Description {
     pub deployments: Vec<Deployment>,
     /// The names of its secrets.
     pub secrets: Vec<String>,
+    /// Whether what runs takes messages; not known while it is being started.
+    pub handles_queues: Option<bool>,
     /// What runs, as it was handed in.
     pub script: Option<Arc<Script>>,
 }
@@ -64,6 +67,15 @@ impl Worker {
         known.running.as_ref().and_then(|running| running.up.borrow().clone())
     }
 
+    /// The queues that what runs is bound to.
+    pub(super) fn queues(&self) -> BTreeSet<String> {
+        let known = self.known.lock();
+        let running = known.running.as_ref();
+        running
+            .map(|running| running.deployed.script.queues().map(str::to_owned).collect())
+            .unwrap_or_default()
+    }
+
     pub(super) async fn stop(&self) {
         let running = self.known.lock().running.take();
         let Some(running) = running else { return };
@@ -75,8 +87,10 @@ impl Worker {
     }
 
     pub(super) fn describe(&self) -> Description {
+        let handles_queues = self.live().and_then(|live| live.handles_queues());
         let known = self.known.lock();
         Description {
+            handles_queues,
             name: self.name.clone(),
             created_at: known.record.created_at,
             deployed_at: known.record.deployed_at,

@@ -244,6 +244,24 @@ async fn verdicts_of_the_real_runtime_settle_each_message() {
     shop.house.close().await;
 }
 
+#[tokio::test]
+async fn it_is_known_whether_a_worker_handles_queues_whatever_it_says_before_it_listens() {
+    let Some(shop) = Shop::open().await else { return };
+    for (code, handles) in [
+        ("console.log('early'); export default { async queue() {} };", true),
+        (
+            "import { WorkerEntrypoint } from 'cloudflare:workers'; export default class extends WorkerEntrypoint { async queue() {} };",
+            true,
+        ),
+        ("console.log('early'); export default { async fetch() { return new Response(); } };", false),
+    ] {
+        shop.upload(code).await.expect("it runs");
+        let found = shop.workers.describe(ACCOUNT, "w").expect("it is there");
+        assert_eq!(found.handles_queues, Some(handles), "{code}");
+    }
+    shop.house.close().await;
+}
+
 // [seed] What was acknowledged stays done although the handler does not return properly.
 #[tokio::test]
 async fn acks_of_a_handler_that_never_gives_the_processor_back_hold_and_the_rest_comes_again() {

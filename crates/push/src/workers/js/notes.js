@@ -40,9 +40,10 @@ function observed(batch) {
   return batch;
 }
 
-// The user's default export with its queue handler wrapped: an object of handlers, or a class of an entry point.
+// The user's default export with its queue handler wrapped, and whether there is one said aloud: an object of handlers, or a class of an entry point.
 export function watched(inner) {
   if (typeof inner === "function" && typeof inner.prototype?.queue === "function") {
+    note({ handler: true });
     return class extends inner {
       queue(batch) {
         return super.queue(observed(batch));
@@ -50,8 +51,10 @@ export function watched(inner) {
     };
   }
   if (typeof inner === "object" && inner !== null && typeof inner.queue === "function") {
+    note({ handler: true });
     const queue = (batch, env, ctx) => inner.queue(observed(batch), env, ctx);
     return Object.create(inner, { queue: { enumerable: true, value: queue } });
   }
+  note({ handler: false });
   return inner;
 }
