@@ -98,6 +98,7 @@ const scenarios = {
 
   async a_puller_is_added_listed_and_removed() {
     await prints(["create", "pulled"]);
+    // [seed] --retry-delay-secs, for consumers that pull as for Workers.
     const options = ["--batch-size=7", "--message-retries=2", "--dead-letter-queue=dead", "--visibility-timeout-secs=12", "--retry-delay-secs=60"];
     await prints(["consumer", "http", "add", "pulled", ...options], "Added consumer to queue pulled.");
     const [consumer] = (await shown("pulled")).consumers;

@@ -1,0 +1,47 @@
+//! A Worker's secrets: their names are shown, their texts to nobody.
+
+use kew_http::Reply;
+use serde_json::{Value, json};
+
+use super::{Context, asked, shown, unfit, upload};
+use crate::decode::object;
+use crate::encode;
+use crate::error::WireError;
+
+/// Of a Worker that is about to be deployed for the first time there are none.
+pub(super) fn list(cx: &Context<'_>, name: &str) -> Reply {
+    let found = cx.workers.describe(cx.account, name);
+    let secrets = found.map(|found| shown::secrets(&found)).unwrap_or_default();
+    encode::result(&Value::from(secrets))
+}
+
+pub(super) async fn put(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
+    let secret: asked::Secret = object(&cx.request.body)?;
+    if secret.kind != "secret_text" {
+        return Err(unfit("A secret here is of the type secret_text"));
+    }
+    cx.workers.put_secret(cx.account, name, &secret.name, Some(secret.text)).await?;
+    Ok(encode::result(&json!({ "name": secret.name, "type": "secret_text" })))
+}
+
+pub(super) async fn change(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
+    let changes: asked::SecretChanges = object(&cx.request.body)?;
+    for (secret, change) in changes.secrets {
+        cx.workers.put_secret(cx.account, name, &secret, change.map(|change| change.text)).await?;
+    }
+    Ok(encode::result(&Value::from(shown::secrets(&cx.described(name)?))))
+}
+
+/// Of a Worker's settings its secrets alone can be changed without its code.
+pub(super) async fn change_settings(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
+    cx.described(name)?;
+    for (secret, text) in upload::read_secrets(cx.request)? {
+        cx.workers.put_secret(cx.account, name, &secret, Some(text)).await?;
+    }
+    Ok(encode::result(&shown::settings(&cx.described(name)?)))
+}
+
+pub(super) async fn delete(cx: &Context<'_>, name: &str, secret: &str) -> Result<Reply, WireError> {
+    cx.workers.put_secret(cx.account, name, secret, None).await?;
+    Ok(encode::result(&Value::Null))
+}
