@@ -4,7 +4,10 @@
 //! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, and the narrowest
 //! hands its messages to the queue, which wakes each at its instant.
 
+mod places;
+
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
@@ -12,14 +15,21 @@ use kew_core::{Sequence, Timestamp};
 use super::block::Block;
 use super::item::{Item, NO_INSTANT};
 use super::varint::{self, Reader};
+use places::{Bucket, Places};
 
 /// Widths of buckets as powers of two of milliseconds: a quarter of a second, a minute, an hour.
 const WIDTHS: [u32; 3] = [8, 16, 22];
 
+/// With so few buckets each can be asked: their blocks know which sequences they hold.
+const FEW_BUCKETS: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Far {
     /// Blocks by the bucket's first instant and its width.
-    buckets: BTreeMap<(Timestamp, u32), Vec<Block>>,
+    buckets: BTreeMap<Bucket, Vec<Block>>,
+    /// Where each message is, made when one is first looked for among many buckets, and kept for as long as there are
+    /// messages. Whoever never asks pays nothing for it.
+    places: OnceLock<Places>,
     live: u64,
     /// The earliest expiry, or earlier; meaningless when nothing is here.
     expiry: Timestamp,
@@ -45,6 +55,9 @@ impl Far {
         if let Some(block) = blocks.last_mut() {
             block.push(item);
         }
+        if let Some(places) = self.places.get_mut() {
+            places.note(item.sequence, (start, *width));
+        }
         let expires_at = item.expires_at(retention);
         self.expiry = if self.live == 0 { expires_at } else { self.expiry.min(expires_at) };
         self.live += 1;
@@ -67,6 +80,7 @@ impl Far {
             let Some(blocks) = self.buckets.remove(&key) else { return };
             for (_, item) in blocks.iter().flat_map(Block::live_items) {
                 self.live -= 1;
+                self.forget(item.sequence);
                 if let Some(item) = self.put(item, now, retention) {
                     near(item);
                 }
@@ -76,15 +90,57 @@ impl Far {
 
     /// Takes message `sequence` out.
     pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
-        let blocks = self.buckets.values_mut().flatten();
-        let item = blocks.filter(|block| block.live() > 0).find_map(|block| block.take(sequence))?;
-        self.live -= 1;
-        Some(item)
+        let item = match self.place(sequence) {
+            Place::Unknown => self.buckets.values_mut().flatten().find_map(|block| block.take(sequence)),
+            Place::Nowhere => None,
+            Place::In(bucket) => {
+                self.buckets.get_mut(&bucket)?.iter_mut().find_map(|block| block.take(sequence))
+            }
+        };
+        if item.is_some() {
+            self.live -= 1;
+            self.forget(sequence);
+        }
+        item
     }
 
     /// Message `sequence`, if it is here.
     pub(crate) fn get(&self, sequence: Sequence) -> Option<Item> {
-        self.buckets.values().flatten().find_map(|block| block.get(sequence))
+        match self.place(sequence) {
+            Place::Unknown => self.buckets.values().flatten().find_map(|block| block.get(sequence)),
+            Place::Nowhere => None,
+            Place::In(bucket) => self.buckets.get(&bucket)?.iter().find_map(|block| block.get(sequence)),
+        }
+    }
+
+    fn place(&self, sequence: Sequence) -> Place {
+        if self.live == 0 {
+            return Place::Nowhere;
+        }
+        if self.buckets.len() <= FEW_BUCKETS {
+            return Place::Unknown;
+        }
+        self.places.get_or_init(|| self.all_places()).of(sequence).map_or(Place::Nowhere, Place::In)
+    }
+
+    fn all_places(&self) -> Places {
+        let mut places = Places::default();
+        for (bucket, blocks) in &self.buckets {
+            for (_, item) in blocks.iter().flat_map(Block::live_items) {
+                places.note(item.sequence, *bucket);
+            }
+        }
+        places
+    }
+
+    /// A message has left its bucket.
+    fn forget(&mut self, sequence: Sequence) {
+        if let Some(places) = self.places.get_mut() {
+            places.forget(sequence);
+            if self.live == 0 {
+                self.places.take();
+            }
+        }
     }
 
     /// Takes out every message that has expired at `now`.
@@ -97,14 +153,21 @@ impl Far {
                 continue;
             }
             let before = block.live();
+            let places = &mut self.places;
             block.sweep(|item| {
                 let expired = item.expires_at(retention) <= now;
                 if expired {
                     gone(*item);
+                    if let Some(places) = places.get_mut() {
+                        places.forget(item.sequence);
+                    }
                 }
                 expired
             });
             self.live -= (before - block.live()) as u64;
+        }
+        if self.live == 0 {
+            self.places.take();
         }
         self.review_expiry(retention);
     }
@@ -141,7 +204,8 @@ impl Far {
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.buckets.values().flatten().map(|block| block.heap_bytes() + size_of::<Block>()).sum()
+        let blocks = self.buckets.values().flatten().map(|block| block.heap_bytes() + size_of::<Block>());
+        blocks.sum::<usize>() + self.places.get().map_or(0, Places::heap_bytes)
     }
 
     /// Writes everything for a checkpoint.
@@ -174,6 +238,13 @@ impl Far {
         far.review_expiry(retention);
         Some(far)
     }
+}
+
+/// What is known about where a message is.
+enum Place {
+    Unknown,
+    Nowhere,
+    In(Bucket),
 }
 
 #[cfg(test)]
@@ -230,5 +301,50 @@ mod tests {
         far.review_expiry(Duration::from_secs(60));
         far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
         assert_eq!((gone, far.len()), (999, 0));
+    }
+
+    /// Delays all over a week.
+    fn spread(count: u64) -> Far {
+        let mut far = Far::default();
+        for sequence in 1..=count {
+            let delay = 3_000 + sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 604_800_000;
+            assert!(far.put(hidden(sequence, delay), Timestamp(0), 30 * DAY).is_none());
+        }
+        far
+    }
+
+    #[test]
+    fn one_of_very_many_is_found_in_a_moment() {
+        let mut far = spread(300_000);
+        let begun = std::time::Instant::now();
+        for sequence in (1..=300_000).step_by(100) {
+            assert!(far.get(Sequence(sequence)).is_some());
+            assert!(far.take(Sequence(sequence)).is_some() && far.get(Sequence(sequence)).is_none());
+        }
+        // Through all buckets each of these looks takes a millisecond and more.
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn messages_are_found_wherever_they_have_got_to() {
+        let mut far = spread(2_000);
+        assert!(far.get(Sequence(1)).is_some() && far.places.get().is_some());
+        let mut known: std::collections::BTreeSet<u64> = (1..=2_000).collect();
+        for step in 1..40_u64 {
+            let now = Timestamp(step * 15_000_000);
+            far.deal(now, 30 * DAY, |item| assert!(known.remove(&item.sequence.0)));
+            for sequence in (step..=2_000).step_by(97) {
+                assert_eq!(far.take(Sequence(sequence)).is_some(), known.remove(&sequence));
+            }
+            let late = hidden(10_000 + step, now.0 + 50_000_000);
+            assert!(far.put(late, now, 30 * DAY).is_none());
+            known.insert(10_000 + step);
+            let found = (1..=10_040).filter(|sequence| far.get(Sequence(*sequence)).is_some());
+            assert!(found.eq(known.iter().copied()), "step {step}");
+            assert_eq!(far.len(), known.len() as u64);
+        }
+        far.review_expiry(Duration::ZERO);
+        far.expire(Timestamp(u64::MAX / 2), Duration::ZERO, |item| assert!(known.remove(&item.sequence.0)));
+        assert!(known.is_empty() && far.len() == 0 && far.places.get().is_none());
     }
 }
