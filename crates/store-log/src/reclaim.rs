@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use kew_store::ledger::Address;
@@ -26,20 +27,11 @@ const VICTIMS_MAX: usize = 8;
 pub(crate) struct Forwarding {
     survivors: SurvivorWriter,
     reader: Reader,
-    copied_bytes: u64,
 }
 
 impl Forwarding {
     pub(crate) fn new(segments: Segments, sums: Checksums) -> Self {
-        Self {
-            survivors: SurvivorWriter::new(segments.clone(), sums),
-            reader: Reader::new(segments, sums),
-            copied_bytes: 0,
-        }
-    }
-
-    pub(crate) fn copied_bytes(&self) -> u64 {
-        self.copied_bytes
+        Self { survivors: SurvivorWriter::new(segments.clone(), sums), reader: Reader::new(segments, sums) }
     }
 
     pub(crate) fn open_segment(&self) -> Option<u64> {
@@ -119,7 +111,7 @@ impl Forwarding {
             if !moved.contains_key(place) {
                 let frame = self.reader.read(place.0)?;
                 let new = self.survivors.push(frame.kind, &frame.payload, keep_spares)?;
-                self.copied_bytes += frame.payload.len() as u64;
+                inner.done.copied_bytes.fetch_add(frame.payload.len() as u64, Ordering::Relaxed);
                 moved.insert(*place, Address(new));
             }
         }

@@ -30,7 +30,7 @@ use crate::segment::{SEGMENTS_FOLDER, segment_name};
 use crate::segments::Segments;
 use crate::shelf::LogShelf;
 use crate::store::{Inner, Signal};
-use crate::upkeep::Upkeep;
+use crate::upkeep::{Done, Upkeep};
 
 /// What opening a store found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +111,7 @@ pub(crate) fn open(
         committing: Mutex::new(()),
         next_due: AtomicU64::new(next_due),
         gate: Arc::new(gate),
+        done: Done::default(),
         work: Signal::default(),
         _lock: lock,
     };

@@ -63,3 +63,33 @@ fn add(sum: &mut Counts, more: &Counts) {
         (one, other) => one.or(other),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Drive, LogOptions, SimDisk};
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    struct NoChance;
+
+    impl kew_core::Entropy for NoChance {
+        fn bits(&self) -> u64 {
+            7
+        }
+    }
+
+    #[test]
+    fn figures_are_told_while_upkeep_is_at_work() {
+        let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
+        let opened = LogStore::open(Arc::new(SimDisk::new()), options, Arc::new(NoChance), Timestamp(1));
+        let store = Arc::new(opened.expect("a new store opens").0);
+        store.checkpoint().expect("there is room");
+        let at_work = store.inner.upkeep.lock();
+        let (tells, told) = mpsc::channel();
+        let asked = Arc::clone(&store);
+        std::thread::spawn(move || tells.send(stats(&asked).log.checkpoints));
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(1), "nobody waits for upkeep");
+        drop(at_work);
+    }
+}

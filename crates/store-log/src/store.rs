@@ -21,7 +21,7 @@ use crate::options::{Drive, Durability, LogOptions};
 use crate::recover::{self, OpenReport};
 use crate::segments::{Room, Segments};
 use crate::shelf::{LogShelf, store_error};
-use crate::upkeep::Upkeep;
+use crate::upkeep::{Done, Upkeep};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
@@ -47,6 +47,7 @@ pub(crate) struct Inner {
     pub gate: Arc<LogGate>,
     /// Guards the state of checkpoints and reclaim; one round runs at a time.
     pub upkeep: Mutex<Upkeep>,
+    pub done: Done,
     pub work: Signal,
     pub _lock: DiskLock,
 }
@@ -155,7 +156,7 @@ impl LogStore {
         }
     }
 
-    /// Figures.
+    /// Figures. Nothing that takes long is waited for.
     pub fn stats(&self) -> LogStats {
         self.inner.stats()
     }
@@ -389,7 +390,6 @@ impl Inner {
     }
 
     fn stats(&self) -> LogStats {
-        let upkeep = self.upkeep.lock();
         let ledger = self.writer.lock();
         let (live_bytes, dead_bytes) = self.bytes_of(&ledger);
         let journal = ledger.shelf.journal.as_ref();
@@ -398,8 +398,8 @@ impl Inner {
             durable_through: journal.map_or(0, Journal::durable_through),
             live_bytes,
             dead_bytes,
-            copied_bytes: upkeep.copied_bytes(),
-            checkpoints: upkeep.checkpoints(),
+            copied_bytes: self.done.copied_bytes.load(Ordering::Relaxed),
+            checkpoints: self.done.checkpoints.load(Ordering::Relaxed),
             heap_bytes: ledger.heap_bytes() as u64,
         }
     }

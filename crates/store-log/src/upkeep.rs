@@ -5,6 +5,7 @@
 //! free from then on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -36,9 +37,15 @@ pub struct Upkeep {
     /// Where the journal ended when the last checkpoint was begun, and how large that one was.
     last_end: u64,
     last_bytes: u64,
-    checkpoints: u64,
     /// How many ids each generation of deduplication ids has in the last checkpoint.
     generations: Generations,
+}
+
+/// What upkeep has done since the store was opened, to be read while a round runs: one may wait long for its disk.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub checkpoints: AtomicU64,
+    pub copied_bytes: AtomicU64,
 }
 
 /// Ids in each generation, by the generation's key.
@@ -63,17 +70,8 @@ impl Upkeep {
             forwarding: Forwarding::new(segments, sums),
             last_end,
             last_bytes,
-            checkpoints: 0,
             generations: Generations::new(),
         }
-    }
-
-    pub(crate) fn copied_bytes(&self) -> u64 {
-        self.forwarding.copied_bytes()
-    }
-
-    pub(crate) fn checkpoints(&self) -> u64 {
-        self.checkpoints
     }
 
     /// Number of the survivor segment that is still being filled.
@@ -234,7 +232,7 @@ impl Upkeep {
         };
         // After a failure here either checkpoint may count: nothing is freed until a later one is installed.
         let manifest = sealed.install(fields)?;
-        self.checkpoints += 1;
+        inner.done.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.generations = generations;
         (self.last_end, self.last_bytes) = (ground.replay.address, bytes.max(self.last_bytes / 2));
         // Leftovers of older checkpoints take space and do no harm.
