@@ -1,9 +1,11 @@
-//! One batch from its lease to its end: brought to its target, settled by the verdict, noted.
+//! What was leased together, from there to its end: brought to its target, settled by the verdict, noted.
+//!
+//! It is one batch, or, where one message may fail the others, several that are brought one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::Timestamp;
+use kew_core::{MessageId, Timestamp};
 use kew_engine::Busy;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -22,35 +24,66 @@ use crate::verdict::Ending;
 /// asked, what does not may take minutes.
 const HELD_FOR: Duration = Duration::from_millis(500);
 
-/// A batch that was leased.
+/// What was leased.
 pub(crate) struct Invocation {
     pub(crate) consumer: Arc<Consumer>,
-    pub(crate) batch: Batch,
+    /// Never empty.
+    pub(crate) batches: Vec<Batch>,
     pub(crate) left_at: Timestamp,
 }
 
-/// A batch that has ended.
+/// What has ended.
 pub(crate) struct Finished {
     pub(crate) consumer: ConsumerId,
+    /// Failed if any batch of it did.
     pub(crate) ending: Ending,
     pub(crate) hold: Option<Duration>,
     pub(crate) unreached: bool,
+    /// Messages to bring one by one next time.
+    pub(crate) alone: Vec<MessageId>,
     pub(crate) busy: Busy,
 }
 
-/// Brings a batch to its target and settles it.
+/// Brings what was leased to its target and settles it.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     invocation: Invocation,
     busy: Busy,
     place: OwnedSemaphorePermit,
 ) -> Finished {
-    let Invocation { consumer, batch, left_at } = invocation;
-    let begun = Instant::now();
-    let (delivered, busy) = deliver(&shared, &consumer, &batch, busy).await;
-    // The target is free; what is left is the store's.
-    drop(place);
-    let acked = match settle(&shared.engine, &batch, &delivered.report, consumer.retry_delay).await {
+    let Invocation { consumer, batches, left_at } = invocation;
+    let (ending, hold, unreached) = (Ending::Returned, None, false);
+    let mut finished = Finished { consumer: consumer.id, ending, hold, unreached, alone: Vec::new(), busy };
+    let (mut place, mut left) = (Some(place), batches.len());
+    for batch in &batches {
+        let begun = Instant::now();
+        let (delivered, busy) = deliver(&shared, &consumer, batch, finished.busy).await;
+        left -= 1;
+        if left == 0 {
+            // The target is free; what is left is the store's.
+            place.take();
+        }
+        finished.busy = busy;
+        finished.hold = finished.hold.max(delivered.hold);
+        finished.unreached |= delivered.unreached;
+        if delivered.ending() == Ending::Failed {
+            finished.ending = Ending::Failed;
+        }
+        finished.alone.extend_from_slice(&delivered.alone);
+        note(&shared, &consumer, batch, (left_at, begun), delivered).await;
+    }
+    finished
+}
+
+/// Settles a batch, and tells what came of it.
+async fn note(
+    shared: &Shared,
+    consumer: &Consumer,
+    batch: &Batch,
+    (left_at, begun): (Timestamp, Instant),
+    delivered: Delivered,
+) {
+    let acked = match settle(&shared.engine, batch, &delivered.report, consumer.retry_delay).await {
         Ok(acked) => acked,
         Err(error) => {
             (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
@@ -70,11 +103,9 @@ pub(crate) async fn run(
         error: delivered.error,
     });
     shared.attempts.note(Arc::clone(&attempt));
-    let ending = attempt.ending;
-    if ending == Ending::Failed {
+    if attempt.ending == Ending::Failed {
         (shared.settings.notices)(Notice::BatchFailed(attempt));
     }
-    Finished { consumer: consumer.id, ending, hold: delivered.hold, unreached: delivered.unreached, busy }
 }
 
 async fn deliver(shared: &Shared, consumer: &Consumer, batch: &Batch, busy: Busy) -> (Delivered, Busy) {

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::alone::Alone;
 use crate::backlog::Backlog;
 use crate::batch::Batch;
 use crate::batching::{Step, View, next_step};
@@ -45,6 +46,8 @@ pub(crate) struct Lane {
     backlog: Backlog,
     concurrency: Concurrency,
     running: JoinSet<Finished>,
+    /// Messages that come one by one.
+    alone: Alone,
     /// A place among all batches under way, taken for the next one.
     place: Option<OwnedSemaphorePermit>,
     /// Before when the target wants nothing, in engine time.
@@ -86,6 +89,7 @@ impl Lane {
             backlog: Backlog::default(),
             concurrency: Concurrency::default(),
             running: JoinSet::new(),
+            alone: Alone::default(),
             place: None,
             not_before: Timestamp::ZERO,
             pause_until: None,
@@ -226,13 +230,15 @@ impl Lane {
             }
         };
         self.backlog.took(messages.len() as u64);
-        let batch = Batch {
+        let counts = engine.counts_so_far(self.queue).await.unwrap_or_default();
+        let batch = |messages| Batch {
             id: self.shared.entropy.wide_bits().to_be_bytes(),
             queue: known.queue.key.clone(),
             messages,
-            counts: engine.counts_so_far(self.queue).await.unwrap_or_default(),
+            counts,
         };
-        let invocation = Invocation { consumer: Arc::clone(&known.consumer), batch, left_at: now };
+        let batches = self.alone.part(messages).into_iter().map(batch).collect();
+        let invocation = Invocation { consumer: Arc::clone(&known.consumer), batches, left_at: now };
         self.running.spawn(invocation::run(Arc::clone(&self.shared), invocation, engine.begin_work(), place));
         true
     }
@@ -269,6 +275,7 @@ impl Lane {
     fn ended(&mut self, finished: Finished) -> Busy {
         if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer) {
             let (size, max) = (known.consumer.batch_size, concurrency_max(&known.push));
+            self.alone.add(&finished.alone);
             self.concurrency.finished(finished.ending, self.backlog.eligible(), size, max);
             if let Some(hold) = finished.hold {
                 self.not_before = self.not_before.max(self.shared.engine.now().plus(hold));

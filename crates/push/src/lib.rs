@@ -5,6 +5,7 @@
 //! settled by the target's verdict ([`verdict`]). A target is an HTTP service, or a Worker in the real runtime ([`workers`]). The rules (when a batch leaves, how many may be under way, what becomes
 //! of each message) are pure functions in files of their own.
 
+mod alone;
 mod attempts;
 mod backlog;
 mod batch;

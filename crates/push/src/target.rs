@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::AccountId;
+use kew_core::{AccountId, MessageId};
 use tokio::sync::watch;
 
 use crate::batch::Batch;
@@ -24,6 +24,8 @@ pub(crate) struct Delivered {
     pub(crate) hold: Option<Duration>,
     /// Whether nobody was there: the next batch waits a while in real time.
     pub(crate) unreached: bool,
+    /// Messages to bring one by one next time: one of them may have failed the others.
+    pub(crate) alone: Vec<MessageId>,
     /// The status of the reply, where there was one.
     pub(crate) status: Option<u16>,
     /// What went wrong, for people.
@@ -35,7 +37,14 @@ impl Delivered {
     pub(crate) fn failed(error: String) -> Self {
         // It may quote what the target said, and is remembered.
         let error = error.chars().take(ERROR_CHARS_MAX).collect();
-        Self { report: Report::failed(), hold: None, unreached: false, status: None, error: Some(error) }
+        Self {
+            report: Report::failed(),
+            hold: None,
+            unreached: false,
+            alone: Vec::new(),
+            status: None,
+            error: Some(error),
+        }
     }
 
     pub(crate) fn ending(&self) -> Ending {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 use tokio::process::{Child as Process, Command};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::files::{self, CONFIGURATION, Surroundings, secret_variable};
@@ -68,10 +68,10 @@ pub(super) struct Child {
     pub(super) address: SocketAddr,
     /// What its shim asks for.
     pub(super) token: String,
-    pid: Option<Pid>,
+    /// Heard by the task that waits for the process, because only that knows whether its number is still its own.
+    signals: mpsc::UnboundedSender<Signal>,
     /// True once it has ended and all it said was heard.
     ended: watch::Receiver<bool>,
-    _keeper: JoinHandle<()>,
 }
 
 /// What to start.
@@ -101,13 +101,12 @@ impl Child {
             .envs(plan.secrets.iter().enumerate().map(|(at, (_, text))| (secret_variable(at), text)))
             .spawn()
             .map_err(not_run)?;
-        let pid = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let token = format!("{} ", plan.surroundings.note_token);
         let (heard, listens, words) = ears(&mut process, token, hear);
         let (tell, ended) = watch::channel(false);
-        let keeper = tokio::spawn(async move {
-            // How it ended is of no use: what it said about it was heard.
-            let _ended = process.wait().await;
+        let (signals, asked) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            attend(&mut process, asked).await;
             let _heard = tokio::join!(heard.0, heard.1);
             drop(directory);
             // Nobody may be left to be told.
@@ -117,9 +116,8 @@ impl Child {
         let mut child = Self {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             token: plan.surroundings.dispatch_token.to_owned(),
-            pid,
+            signals,
             ended,
-            _keeper: keeper,
         };
         match tokio::time::timeout(START_WITHIN, listens).await {
             Ok(Ok(port)) => {
@@ -156,11 +154,31 @@ impl Child {
         }
     }
 
+    /// Whether it has ended by now.
+    pub(super) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
     fn signal(&self, signal: Signal) {
-        // The number is this child's until its keeper has waited for it.
-        if let Some(pid) = self.pid.filter(|_| !*self.ended.borrow()) {
-            // It may have ended this moment.
-            let _sent = kill_process(pid, signal);
+        // Without anybody to hear it, it has ended.
+        let _sent = self.signals.send(signal);
+    }
+}
+
+/// Waits for the end of a process, and hands on signals until then. Both in one task: a number that was given back to the
+/// system, which may give it to anybody, is never signalled.
+async fn attend(process: &mut Process, mut asked: mpsc::UnboundedReceiver<Signal>) {
+    loop {
+        tokio::select! {
+            biased;
+            // How it ended is of no use: what it said about it was heard.
+            _ended = process.wait() => return,
+            Some(signal) = asked.recv() => {
+                if let Some(pid) = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+                    // It may have ended this moment, and waits to be waited for.
+                    let _sent = kill_process(pid, signal);
+                }
+            }
         }
     }
 }

@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use kew_core::outcome::Leased;
 use kew_core::{Content, ContentType};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::notes::message_id;
 use crate::batch::{Batch, Metadata, hex_text};
+use crate::target::Delivered;
 use crate::verdict::{Ending, Report, clamped_delay};
 
 /// The runtime counts attempts in sixteen bits.
@@ -104,8 +106,40 @@ struct RetryMessage {
     delay_seconds: Option<f64>,
 }
 
-/// What a result says of the batch, and what went wrong in it if anything did.
-pub(super) fn judge(body: &[u8]) -> Result<(Report, Option<String>), String> {
+/// What a result says of the batch.
+#[derive(Debug)]
+pub(super) struct Judged {
+    report: Report,
+    /// What went wrong, if anything did.
+    error: Option<String>,
+    /// Whether the handler may never have seen the batch.
+    unseen: bool,
+}
+
+impl Judged {
+    /// The same of this batch. A `v8` body that does not decode fails its whole batch before the handler runs, and the
+    /// result does not say which. So those that may be it come alone next time, and cost nobody else a delivery again.
+    pub(super) fn of(self, batch: &Batch) -> Delivered {
+        let Self { report, mut error, unseen } = self;
+        let mut alone = Vec::new();
+        if unseen {
+            let is_v8 = |leased: &&Leased| leased.message.content.content_type == ContentType::V8;
+            alone.extend(batch.messages.iter().filter(is_v8).map(|leased| leased.message.id));
+        }
+        if let (Some(error), false) = (&mut error, alone.is_empty()) {
+            error.push_str(", or a v8 body could not be decoded");
+        }
+        if batch.messages.len() == 1 {
+            // It was alone.
+            alone.clear();
+        }
+        // The status was our shim's, and says nothing of the Worker.
+        Delivered { report, hold: None, unreached: false, alone, status: None, error }
+    }
+}
+
+/// What a result says of the batch; or why it says nothing.
+pub(super) fn judge(body: &[u8]) -> Result<Judged, String> {
     let outcome: Outcome =
         serde_json::from_slice(body).map_err(|error| format!("the runtime's result is none: {error}"))?;
     let ending = if outcome.outcome == "ok" { Ending::Returned } else { Ending::Failed };
@@ -113,6 +147,11 @@ pub(super) fn judge(body: &[u8]) -> Result<(Report, Option<String>), String> {
         "exception" => "the queue handler threw an exception, or there is none".to_owned(),
         other => format!("the queue handler was ended: {other}"),
     });
+    let unseen = outcome.outcome == "exception"
+        && outcome.explicit_acks.is_empty()
+        && outcome.retry_messages.is_empty()
+        && !outcome.ack_all
+        && !outcome.retry_batch.retry;
     let retries = outcome
         .retry_messages
         .iter()
@@ -125,7 +164,7 @@ pub(super) fn judge(body: &[u8]) -> Result<(Report, Option<String>), String> {
         retry_all: outcome.retry_batch.retry.then(|| outcome.retry_batch.delay_seconds.map(clamped_delay)),
         implicit_delay: None,
     };
-    Ok((report, error))
+    Ok(Judged { report, error, unseen })
 }
 
 #[cfg(test)]
@@ -161,8 +200,8 @@ mod tests {
     fn results_are_read_as_the_runtime_writes_them() {
         let id = "ab".repeat(16);
         let verdict = |result: &str| {
-            let (report, _) = judge(result.as_bytes()).expect("it is a result");
-            judge_message(&report, &MessageId([0xab; 16]), Duration::from_secs(7))
+            let judged = judge(result.as_bytes()).expect("it is a result");
+            judge_message(&judged.report, &MessageId([0xab; 16]), Duration::from_secs(7))
         };
         let with = |rest: &str, outcome: &str| {
             format!(
@@ -180,6 +219,39 @@ mod tests {
         assert_eq!(verdict(batch), Verdict::Retry(Duration::from_secs(86_400)));
         for none in ["", "[]", "{}", "<html>"] {
             assert!(judge(none.as_bytes()).is_err(), "{none}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_may_not_decode_come_alone_after_a_batch_that_no_handler_spoke_of() {
+        let message = |content_type, id: u8| {
+            let mut leased = leased(content_type, b"x");
+            leased.message.id = MessageId([id; 16]);
+            leased
+        };
+        let mixed = || {
+            batch(vec![
+                message(ContentType::V8, 1),
+                message(ContentType::Json, 2),
+                message(ContentType::V8, 3),
+            ])
+        };
+        let alone = |result: &str, batch: &Batch| {
+            let delivered = judge(result.as_bytes()).expect("it is a result").of(batch);
+            delivered.alone.iter().map(|id| id.0[0]).collect::<Vec<u8>>()
+        };
+        let threw = r#"{"outcome":"exception"}"#;
+        assert_eq!(alone(threw, &mixed()), [1, 3]);
+        assert_eq!(alone(threw, &batch(vec![message(ContentType::V8, 1)])), [0; 0], "it was alone");
+        for seen in [
+            r#"{"outcome":"ok"}"#,
+            r#"{"outcome":"exceededCpu"}"#,
+            r#"{"outcome":"exception","ackAll":true}"#,
+            r#"{"outcome":"exception","explicitAcks":["x"]}"#,
+            r#"{"outcome":"exception","retryMessages":[{"msgId":"x"}]}"#,
+            r#"{"outcome":"exception","retryBatch":{"retry":true}}"#,
+        ] {
+            assert_eq!(alone(seen, &mixed()), [0; 0], "a handler has spoken: {seen}");
         }
     }
 }

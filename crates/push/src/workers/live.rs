@@ -102,34 +102,42 @@ impl Live {
         self.running.handles_queues.get().copied()
     }
 
-    /// Brings a batch to its handler. Nothing when the child takes no more batches.
+    /// Brings a batch to its handler. Nothing when it was not taken: the child takes no more batches, or is not there any
+    /// more, and the handler has not heard of it.
     pub(super) async fn deliver(&self, batch: &Batch) -> Option<Delivered> {
+        if self.child.has_ended() {
+            return None;
+        }
         let invocation = self.enter(batch)?;
         let outgoing = self.request(Method::POST, "/dispatch", dispatch::write(batch))?;
         let answered = tokio::select! {
-            answered = self.client.exchange(outgoing, self.patience.wall) => answered.map_err(|error| error.to_string()),
-            () = self.child.end() => Err("the Worker's process ended".to_owned()),
-        };
-        let judged = match answered {
-            Ok(answer) if answer.status == StatusCode::OK => {
-                dispatch::judge(&answer.body).map(|found| (found, answer.status))
+            // A process that is gone refuses first, and only then is it known to have ended.
+            biased;
+            answered = self.client.exchange(outgoing, self.patience.wall) => answered,
+            () = self.child.end() => {
+                let lost = "the Worker's process ended".to_owned();
+                return Some(Delivered { report: invocation.noted(), ..Delivered::failed(lost) });
             }
+        };
+        let error = match answered {
+            Ok(answer) if answer.status == StatusCode::OK => match dispatch::judge(&answer.body) {
+                Ok(judged) => return Some(judged.of(batch)),
+                Err(error) => error,
+            },
             Ok(answer) => {
-                Err(format!("the batch could not be handed over: {}", String::from_utf8_lossy(&answer.body)))
+                format!("the batch could not be handed over: {}", String::from_utf8_lossy(&answer.body))
             }
             Err(error) => {
                 // Whatever became of it: it cannot be called back, and its notes count only once it is over.
                 self.child.kill();
                 self.child.end().await;
-                Err(error)
+                if error.is_unreached() {
+                    return None;
+                }
+                error.to_string()
             }
         };
-        Some(match judged {
-            Ok(((report, error), status)) => {
-                Delivered { report, hold: None, unreached: false, status: Some(status.as_u16()), error }
-            }
-            Err(error) => Delivered { report: invocation.noted(), ..Delivered::failed(error) },
-        })
+        Some(Delivered { report: invocation.noted(), ..Delivered::failed(error) })
     }
 
     /// Waits until it has ended. Meanwhile a child that does not answer while it works is killed.

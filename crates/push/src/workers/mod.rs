@@ -52,6 +52,9 @@ pub use script::{
 pub use settings::{WorkerNotice, WorkerNotices, WorkersSettings};
 pub use worker::Description;
 
+/// How long a batch in hand waits for a Worker that is not there any more to come back, in real time.
+const WAITS_FOR: Duration = Duration::from_secs(10);
+
 /// All Workers.
 pub struct Workers {
     shared: Arc<Shared>,
@@ -217,16 +220,23 @@ impl Workers {
         self.shared.changed.subscribe()
     }
 
-    /// Brings a batch to a Worker.
+    /// Brings a batch to a Worker. One that went down, or was replaced, before it could take the batch costs it nothing: the
+    /// batch waits for the next.
     pub(crate) async fn deliver(&self, name: &str, batch: &Batch) -> Delivered {
-        // A second look: it may have been replaced in this moment.
-        for _ in 0..2 {
+        let mut changed = self.watch();
+        let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));
+        loop {
             let live = self.shared.find(batch.queue.account, name).and_then(|worker| worker.live());
-            let Some(live) = live else { break };
-            if let Some(delivered) = live.deliver(batch).await {
+            if let Some(live) = live
+                && let Some(delivered) = live.deliver(batch).await
+            {
                 return delivered;
             }
-            tokio::task::yield_now().await;
+            tokio::select! {
+                // Its sender lives as long as this.
+                _changed = changed.changed() => {}
+                () = &mut patience => break,
+            }
         }
         Delivered { unreached: true, ..Delivered::failed(format!("the Worker {name:?} is not running")) }
     }

@@ -77,6 +77,68 @@ async fn a_redirect_is_a_failed_batch_and_nobody_is_followed() {
 }
 
 #[tokio::test]
+async fn a_page_with_a_good_status_is_a_failed_batch() {
+    let reply = Reply::Whole {
+        status: 200,
+        headers: "Content-Type: text/html\r\n".into(),
+        body: "<html>all is well</html>".into(),
+    };
+    after(reply, "the reply cannot be understood").await;
+}
+
+#[tokio::test]
+async fn a_verdict_is_read_by_what_it_says_and_not_by_its_content_type() {
+    let (house, hook) = (House::open().await, Hook::open().await);
+    hook.answer(|batch| Reply::Whole {
+        status: 200,
+        headers: "Content-Type: image/png\r\n".into(),
+        body: serde_json::json!({ "acks": [batch.id_of("m1")], "retry_all": { "delay_seconds": 60 } })
+            .to_string(),
+    });
+    let queue = house.queue("a", Some(&to(&hook))).await;
+    house.pause(queue, true).await;
+    house.send(queue, texts(2)).await;
+    house.pause(queue, false).await;
+    house.until_holds(queue, (0, 0, 1)).await;
+    assert_eq!(house.attempts.count(Ending::Failed), 0);
+}
+
+// Refused connections for an hour, four times; the pauses between them are real, and short.
+#[tokio::test]
+async fn a_target_that_is_down_for_an_hour_gets_everything_when_it_is_back() {
+    let house = House::open().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let consumer = Consumer {
+        batch_size: 100,
+        max_retries: 10,
+        retry_delay: secs(900),
+        ..to_url(&format!("http://{address}/"))
+    };
+    let consumer = pushing(&consumer, |push| push.max_wait = secs(60));
+    let queue = house.queue("a", Some(&consumer)).await;
+    house.send(queue, texts(100)).await;
+    for failures in 1..=4 {
+        until("the batch to be refused", || house.attempts.count(Ending::Failed) == failures).await;
+        house.until_holds(queue, (0, 0, 100)).await;
+        house.advance(secs(900)).await;
+    }
+    until("the batch to be refused", || house.attempts.count(Ending::Failed) == 5).await;
+    house.until_holds(queue, (0, 0, 100)).await;
+    assert!(house.attempts.latest().iter().all(|attempt| attempt.messages == 100 && attempt.acked == 0));
+    // It is back where it was, an hour later.
+    let hook = Hook::open_at(address).await;
+    house.advance(secs(900)).await;
+    hook.until(1).await;
+    house.until_holds(queue, (0, 0, 0)).await;
+    let found = hook.messages();
+    assert_eq!(found.len(), 100, "nothing is lost, and nothing comes twice");
+    assert!(found.iter().all(|(_, attempts)| *attempts == 6), "each refused batch was a delivery: {found:?}");
+    assert_eq!(house.seconds(), 4_500);
+}
+
+#[tokio::test]
 async fn a_server_error_is_a_failed_batch() {
     after(Reply::status(503, "<html>"), "the reply is 503").await;
 }

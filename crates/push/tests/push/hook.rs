@@ -1,5 +1,6 @@
 //! A webhook whose replies the test gives: it notes every batch it is sent.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -107,8 +108,18 @@ impl Hook {
         Self::with_gate(gate).await
     }
 
+    /// The same at an address of the test's own.
+    pub async fn open_at(address: SocketAddr) -> Self {
+        let gate = Semaphore::new(0);
+        gate.close();
+        Self::listen(TcpListener::bind(address).await.expect("the port is still free"), gate)
+    }
+
     async fn with_gate(gate: Semaphore) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        Self::listen(TcpListener::bind("127.0.0.1:0").await.expect("a port is free"), gate)
+    }
+
+    fn listen(listener: TcpListener, gate: Semaphore) -> Self {
         let url = format!("http://{}/hook?a=b", listener.local_addr().expect("it is bound"));
         let answers: Arc<Answers> = Arc::new(|_| Reply::ok());
         let inner = Arc::new(Inner {

@@ -8,3 +8,4 @@ mod house;
 mod retries;
 mod sharing;
 mod workers;
+mod workers_bad_days;

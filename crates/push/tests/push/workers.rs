@@ -23,7 +23,7 @@ use crate::house::{Counting, House, engine, pushing, secs, to_target};
 const ACCOUNT: AccountId = AccountId(0);
 
 /// Does what the bodies of its messages say.
-const OBEDIENT: &str = r#"
+pub const OBEDIENT: &str = r#"
 let runs = 0;
 const sleep = (ms) => new Promise((wake) => setTimeout(wake, ms));
 export default {
@@ -50,11 +50,11 @@ export default {
 "#;
 
 /// A house with Workers, if there is a runtime.
-struct Shop {
-    house: House,
-    workers: Arc<Workers>,
-    said: Arc<Mutex<Vec<WorkerNotice>>>,
-    _directory: TempDir,
+pub struct Shop {
+    pub house: House,
+    pub workers: Arc<Workers>,
+    pub said: Arc<Mutex<Vec<WorkerNotice>>>,
+    pub directory: TempDir,
 }
 
 fn program() -> Option<PathBuf> {
@@ -74,12 +74,16 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Shop {
-    async fn open() -> Option<Self> {
+    pub async fn open() -> Option<Self> {
         Self::with(engine().await, secs(900)).await
     }
 
-    async fn with(engine: Arc<Engine>, wall_limit: Duration) -> Option<Self> {
-        let program = program()?;
+    pub async fn with(engine: Arc<Engine>, wall_limit: Duration) -> Option<Self> {
+        Some(Self::running(program()?, engine, wall_limit).await)
+    }
+
+    /// Whose runtime is this program.
+    pub async fn running(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration) -> Self {
         let directory = TempDir::new().expect("there is room");
         let said = Arc::new(Mutex::new(Vec::new()));
         let hear = Arc::clone(&said);
@@ -97,10 +101,10 @@ impl Shop {
         let workers = Workers::load(Arc::clone(&engine), entropy, settings).await;
         let workers = Arc::new(workers.expect("the store can be read"));
         let house = House::with(engine, 256, Some(Arc::clone(&workers)));
-        Some(Self { house, workers, said, _directory: directory })
+        Self { house, workers, said, directory }
     }
 
-    async fn upload(&self, code: &'static str) -> Result<(), WorkerError> {
+    pub async fn upload(&self, code: &'static str) -> Result<(), WorkerError> {
         self.upload_script(script(code)).await
     }
 
@@ -118,14 +122,14 @@ impl Shop {
             .any(|notice| matches!(notice, WorkerNotice::Said(said) if said.text.contains(what)))
     }
 
-    fn count_heard(&self, what: &str) -> usize {
+    pub fn count_heard(&self, what: &str) -> usize {
         let said = self.said.lock();
         said.iter()
             .filter(|notice| matches!(notice, WorkerNotice::Said(said) if said.text.contains(what)))
             .count()
     }
 
-    async fn until_heard(&self, what: &str) {
+    pub async fn until_heard(&self, what: &str) {
         let deadline = tokio::time::Instant::now() + secs(20);
         while !self.heard(what) {
             assert!(
@@ -138,7 +142,7 @@ impl Shop {
     }
 
     /// How long the one delayed message of a queue still rests.
-    async fn rests(&self, queue: QueueId) -> Duration {
+    pub async fn rests(&self, queue: QueueId) -> Duration {
         let peek = Peek { queue, view: View::Delayed, skip: 0, max: 1, body_bytes_max: 1 << 20 };
         let (message, _) = self.house.engine.peek(peek).await.expect("it is there").remove(0);
         match message.state {
@@ -147,12 +151,16 @@ impl Shop {
         }
     }
 
-    async fn send(&self, queue: QueueId, bodies: impl IntoIterator<Item = Value>) {
+    pub async fn send(&self, queue: QueueId, bodies: impl IntoIterator<Item = Value>) {
         let contents = bodies.into_iter().map(|body| (ContentType::Json, Bytes::from(body.to_string())));
         self.send_contents(queue, contents).await;
     }
 
-    async fn send_contents(&self, queue: QueueId, contents: impl IntoIterator<Item = (ContentType, Bytes)>) {
+    pub async fn send_contents(
+        &self,
+        queue: QueueId,
+        contents: impl IntoIterator<Item = (ContentType, Bytes)>,
+    ) {
         let messages = contents.into_iter().map(|(content_type, body)| NewMessage {
             content: Content { content_type, body, annotations: Bytes::new() },
             ..NewMessage::text(self.house.engine.message_id(), "")
@@ -176,11 +184,11 @@ fn script(code: &'static str) -> Script {
     }
 }
 
-fn worker() -> Consumer {
+pub fn worker() -> Consumer {
     Consumer { retry_delay: secs(300), ..to_target(Target::Worker { script: "w".to_owned() }) }
 }
 
-fn calls(calls: Value) -> Value {
+pub fn calls(calls: Value) -> Value {
     json!({ "calls": calls })
 }
 
