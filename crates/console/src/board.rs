@@ -7,6 +7,7 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
 use crate::metrics::{PushAttempts, StoreBytes};
+use crate::pushes::LatestPushes;
 
 /// Where the program tells what there is to show.
 #[derive(Default)]
@@ -35,6 +36,8 @@ pub struct Running {
     pub home: Handle,
     /// Batches brought to consumers, by how they ended.
     pub push_attempts: Box<PushAttempts>,
+    /// The latest of them.
+    pub latest_pushes: Box<LatestPushes>,
     /// What its store takes on disk; `None` where it lies in memory.
     pub store_bytes: Option<Box<StoreBytes>>,
 }

@@ -9,6 +9,7 @@ mod clock;
 mod followers;
 mod health;
 mod metrics;
+mod pushes;
 mod route;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use kew_http::{Durations, Guard, Handler, Histogram, Reply, Request};
 
 pub use board::{Board, Running};
 pub use metrics::{InFlightLimits, PushAttempts, StoreBytes};
+pub use pushes::{LatestPushes, PushAttempt};
 
 /// How the console is set up.
 #[derive(Clone)]

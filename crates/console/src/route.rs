@@ -2,7 +2,7 @@
 
 use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
 
-use crate::{Console, access, clock, health};
+use crate::{Console, access, clock, health, pushes};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READS: &str = "GET, HEAD";
@@ -33,6 +33,7 @@ impl Console {
             "/api/v1/clock" => {
                 clock::answer(&self.board, &self.followers, request).await.unwrap_or_else(|refused| refused)
             }
+            "/api/v1/push/attempts" => pushes::answer(&self.board, request),
             "/" if matches!(request.method, Method::GET | Method::HEAD) => {
                 Reply::new(StatusCode::OK, TEXT, INDEX)
             }
@@ -46,5 +47,7 @@ Kew
   /livez           200 while the process answers
   /readyz          200 while requests are served, else 503 and why not
   /metrics         figures for Prometheus
+  /api/v1/push/attempts?queue=NAME&consumer=ID&outcome=ok|failed&max=N
+                   what came of batches brought to consumers lately
   /api/v1/clock    GET or POST {\"advance_ms\":N} or {\"freeze\":true|false}, with --clock virtual
 ";

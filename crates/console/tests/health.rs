@@ -87,7 +87,8 @@ async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE, "it is starting");
     let home = tokio::runtime::Handle::current();
     let push_attempts = Box::new(|| [("ok", 2), ("failed", 1)]);
-    board.serving(Running { engine, home, push_attempts, store_bytes: None });
+    let latest_pushes = Box::new(Vec::new);
+    board.serving(Running { engine, home, push_attempts, latest_pushes, store_bytes: None });
     (console, board)
 }
 

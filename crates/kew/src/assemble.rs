@@ -9,7 +9,7 @@ use kew_console::{Board, Console, InFlightLimits, Running};
 use kew_core::Entropy;
 use kew_engine::Options;
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Tls, TlsError, TlsFiles};
-use kew_push::verdict::Ending;
+use kew_push::Attempts;
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
@@ -25,7 +25,7 @@ use crate::listen::{
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
-use crate::{credentials, notices, opening};
+use crate::{credentials, notices, opening, push};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
@@ -137,34 +137,17 @@ impl Server {
         };
         let Sockets { entrances, admin } = sockets;
         // It answers while the store is being opened.
-        let admin = match admin {
-            Some(socket) => {
-                let admin = parts.admin(socket, admin_tls).start();
-                Some(admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?)
-            }
-            None => None,
-        };
+        let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
+        let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
         let mut doors = Vec::new();
         for (serves, socket) in entrances {
             let tls = certificates.load(tls_files(settings, serves))?;
             doors.push(parts.entrance(serves, socket, tls));
         }
         let (kept, running) = parts.open_and_run(doors)?;
+        let pushes = parts.consumers(&bound, &running)?;
         let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
-        let engine = Arc::clone(&running.engine);
-        let workers =
-            WorkersWanted { bound: &bound, token: Arc::clone(&parts.inner_token), place: &parts.workers };
-        let pushes = Pushes::start(engine, settings, Arc::clone(&parts.entropy), workers, log)
-            .map_err(StartError::Consumers)?;
-        let attempts = Arc::clone(&pushes.attempts);
-        parts.board.serving(Running {
-            engine: Arc::clone(&running.engine),
-            home: running.handle.clone(),
-            push_attempts: Box::new(move || {
-                [("ok", attempts.count(Ending::Returned)), ("failed", attempts.count(Ending::Failed))]
-            }),
-            store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
-        });
+        parts.board.serving(on_board(&running, &pushes.attempts, store));
         let certificates = certificates.watch(log);
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
@@ -298,6 +281,13 @@ impl Parts<'_> {
             others_ended: self.others_ended.clone(),
         };
         event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
+    }
+
+    fn consumers(&self, bound: &Bound, running: &Started) -> Result<Pushes, StartError> {
+        let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
+        let engine = Arc::clone(&running.engine);
+        let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, self.log);
+        pushes.map_err(StartError::Consumers)
     }
 
     fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
@@ -444,6 +434,18 @@ impl Parts<'_> {
 
     fn limits(&self, connections_max: usize) -> Limits {
         Limits { connections_max, ..self.settings.limits.http }
+    }
+}
+
+/// What the console shows of a server that serves.
+fn on_board(running: &Started, attempts: &Arc<Attempts>, store: Option<Arc<LogStore>>) -> Running {
+    let (counted, latest) = (Arc::clone(attempts), Arc::clone(attempts));
+    Running {
+        engine: Arc::clone(&running.engine),
+        home: running.handle.clone(),
+        push_attempts: Box::new(move || push::counted(&counted)),
+        latest_pushes: Box::new(move || push::latest(&latest)),
+        store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
     }
 }
 

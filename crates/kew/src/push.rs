@@ -4,12 +4,14 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use kew_console::PushAttempt;
 use kew_core::Entropy;
 use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
+use kew_push::verdict::Ending;
 use kew_push::workers::Workers;
-use kew_push::{Attempts, Dispatcher, Notice, Settings};
+use kew_push::{Attempt, Attempts, Dispatcher, Notice, Settings};
 
 use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
@@ -83,6 +85,39 @@ impl Pushes {
     pub fn join(self) -> io::Result<()> {
         self.stop.close();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread of push consumers panicked")))
+    }
+}
+
+/// Counts batches by how they ended.
+pub fn counted(attempts: &Attempts) -> [(&'static str, u64); 2] {
+    [Ending::Returned, Ending::Failed].map(|ending| (word(ending), attempts.count(ending)))
+}
+
+/// The latest batches, as the console shows them.
+pub fn latest(attempts: &Attempts) -> Vec<PushAttempt> {
+    attempts.latest().iter().map(|attempt| shown(attempt)).collect()
+}
+
+fn shown(attempt: &Attempt) -> PushAttempt {
+    PushAttempt {
+        at: attempt.at,
+        queue: attempt.queue.clone(),
+        consumer: attempt.consumer.to_string(),
+        target: attempt.target.clone(),
+        batch: attempt.batch.clone(),
+        messages: attempt.messages,
+        acked: attempt.acked,
+        outcome: word(attempt.ending),
+        took: attempt.took,
+        status: attempt.status,
+        error: attempt.error.clone(),
+    }
+}
+
+fn word(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Returned => "ok",
+        Ending::Failed => "failed",
     }
 }
 

@@ -1,6 +1,6 @@
-//! What came of each batch that was brought to a target: the latest of them, and counts of all.
+//! What came of each batch that was brought to a target: the latest of each consumer, and counts of all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 use crate::ConsumerId;
 use crate::verdict::Ending;
 
-/// Attempts that are remembered.
-const REMEMBERED: usize = 1_000;
+/// Attempts that are remembered of one consumer: a busy one leaves those of the others alone.
+const REMEMBERED: usize = 64;
+/// Consumers whose attempts are remembered; past them those of whoever was silent longest are forgotten.
+const CONSUMERS_MAX: usize = 256;
 
 /// One batch brought to a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +25,8 @@ pub struct Attempt {
     pub queue: QueueKey,
     /// To which consumer.
     pub consumer: ConsumerId,
+    /// What that is, for people.
+    pub target: String,
     /// Which delivery it was: 32 hex digits.
     pub batch: String,
     /// Messages in it.
@@ -44,8 +48,16 @@ pub struct Attempt {
 pub struct Attempts {
     returned: AtomicU64,
     failed: AtomicU64,
-    /// Guards the latest, the newest at the end.
-    latest: Mutex<VecDeque<Arc<Attempt>>>,
+    /// Guards the latest of each consumer.
+    latest: Mutex<Latest>,
+}
+
+#[derive(Debug, Default)]
+struct Latest {
+    /// Attempts that were noted; the number of the next.
+    noted: u64,
+    /// The newest at the end, each with its number.
+    rings: HashMap<ConsumerId, VecDeque<(u64, Arc<Attempt>)>>,
 }
 
 impl Attempts {
@@ -54,18 +66,28 @@ impl Attempts {
         self.counter(ending).load(Ordering::Relaxed)
     }
 
-    /// The latest, the newest first.
+    /// The latest of all consumers, the newest first.
     pub fn latest(&self) -> Vec<Arc<Attempt>> {
-        self.latest.lock().iter().rev().map(Arc::clone).collect()
+        let latest = self.latest.lock();
+        let mut all: Vec<(u64, Arc<Attempt>)> = latest.rings.values().flatten().cloned().collect();
+        drop(latest);
+        all.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        all.into_iter().map(|(_, attempt)| attempt).collect()
     }
 
     pub(crate) fn note(&self, attempt: Arc<Attempt>) {
         self.counter(attempt.ending).fetch_add(1, Ordering::Relaxed);
         let mut latest = self.latest.lock();
-        if latest.len() == REMEMBERED {
-            latest.pop_front();
+        let number = latest.noted;
+        latest.noted += 1;
+        if latest.rings.len() == CONSUMERS_MAX && !latest.rings.contains_key(&attempt.consumer) {
+            latest.forget_one();
         }
-        latest.push_back(attempt);
+        let ring = latest.rings.entry(attempt.consumer).or_default();
+        if ring.len() == REMEMBERED {
+            ring.pop_front();
+        }
+        ring.push_back((number, attempt));
     }
 
     fn counter(&self, ending: Ending) -> &AtomicU64 {
@@ -76,16 +98,28 @@ impl Attempts {
     }
 }
 
+impl Latest {
+    /// Forgets whoever was silent longest.
+    fn forget_one(&mut self) {
+        let newest = |ring: &VecDeque<(u64, Arc<Attempt>)>| ring.back().map_or(0, |(number, _)| *number);
+        let silent = self.rings.iter().min_by_key(|(_, ring)| newest(ring)).map(|(consumer, _)| *consumer);
+        if let Some(silent) = silent {
+            self.rings.remove(&silent);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kew_core::AccountId;
 
-    fn attempt(at: u64, ending: Ending) -> Arc<Attempt> {
+    fn attempt(at: u64, consumer: u32, ending: Ending) -> Arc<Attempt> {
         Arc::new(Attempt {
             at: Timestamp(at),
             queue: QueueKey::new(AccountId(0), "here", "a"),
-            consumer: ConsumerId([0; 16]),
+            consumer: ConsumerId(u128::from(consumer).to_be_bytes()),
+            target: String::new(),
             batch: String::new(),
             messages: 1,
             acked: 0,
@@ -97,13 +131,30 @@ mod tests {
     }
 
     #[test]
-    fn latest_are_kept_and_all_are_counted() {
+    fn latest_are_kept_for_each_consumer_and_all_are_counted() {
         let attempts = Attempts::default();
+        attempts.note(attempt(7, 2, Ending::Failed));
         for at in 0..1_500 {
-            attempts.note(attempt(at, if at % 3 == 0 { Ending::Failed } else { Ending::Returned }));
+            attempts.note(attempt(at, 1, if at % 3 == 0 { Ending::Failed } else { Ending::Returned }));
         }
-        assert_eq!((attempts.count(Ending::Failed), attempts.count(Ending::Returned)), (500, 1_000));
+        assert_eq!((attempts.count(Ending::Failed), attempts.count(Ending::Returned)), (501, 1_000));
         let latest = attempts.latest();
-        assert_eq!((latest.len(), latest.first().map(|newest| newest.at)), (1_000, Some(Timestamp(1_499))));
+        assert_eq!((latest.len(), latest[0].at), (REMEMBERED + 1, Timestamp(1_499)));
+        assert_eq!(latest[REMEMBERED].at, Timestamp(7), "the busy one does not push the quiet one out");
+    }
+
+    #[test]
+    fn consumers_are_bounded_and_who_was_silent_longest_is_forgotten() {
+        let attempts = Attempts::default();
+        let most = u32::try_from(CONSUMERS_MAX).expect("it is small");
+        for consumer in 0..most {
+            attempts.note(attempt(u64::from(consumer), consumer, Ending::Returned));
+        }
+        attempts.note(attempt(1_000, 0, Ending::Returned));
+        attempts.note(attempt(1_001, most, Ending::Returned));
+        let latest = attempts.latest();
+        assert_eq!(latest.len(), CONSUMERS_MAX + 1);
+        assert!(latest.iter().all(|attempt| attempt.at != Timestamp(1)), "the second was silent longest");
+        assert!(latest.iter().any(|attempt| attempt.at == Timestamp(0)), "the first has spoken again");
     }
 }

@@ -105,6 +105,19 @@ pub enum Target {
     },
 }
 
+impl fmt::Display for Target {
+    /// Says what it is without the path of an address: that may be as good as a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker { script } => write!(f, "worker {script}"),
+            Self::Webhook { url, .. } => {
+                let place = url.uri().authority().map_or("", |authority| authority.as_str());
+                write!(f, "webhook {place}")
+            }
+        }
+    }
+}
+
 /// A text that is not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);

@@ -94,6 +94,7 @@ async fn note(
         at: left_at,
         queue: batch.queue.clone(),
         consumer: consumer.id,
+        target: consumer.push().map(|push| push.target.to_string()).unwrap_or_default(),
         batch: batch.id_text(),
         messages: u32::try_from(batch.messages.len()).unwrap_or(u32::MAX),
         acked,

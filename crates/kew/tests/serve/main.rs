@@ -2,6 +2,7 @@
 
 mod admin;
 mod also;
+mod answers;
 mod config;
 mod dev;
 mod dialects;
@@ -10,6 +11,8 @@ mod long_poll;
 mod metrics;
 mod program;
 mod push;
+mod push_attempts;
+mod push_places;
 mod store;
 mod strict;
 mod tls;
