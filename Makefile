@@ -9,7 +9,7 @@ check test test-slow test-long: cargo
 e2e: cargo
 	@cargo xtask e2e $(ARGS)
 
-# make bench ARGS="…" hands its arguments to the bench program.
+# make bench measures the budget table; ARGS="engine", ARGS="budget --help" and others are in docs/performance.md.
 bench: cargo
 	@cargo xtask bench $(ARGS)
 

@@ -68,6 +68,20 @@ pub fn description() -> String {
     format!("{cores} × {model}, {memory} GiB, Linux {kernel}")
 }
 
+/// The file system that `dir` lies on, by its type and options.
+pub fn file_system(dir: &Path) -> String {
+    let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let under = mounts.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (at, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        dir.starts_with(at).then(|| (at.len(), format!("{kind} ({options})")))
+    });
+    under
+        .max_by_key(|(length, _)| *length)
+        .map_or_else(|| "an unknown file system".to_owned(), |(_, text)| text)
+}
+
 /// The load averages now: above the number of cores, figures are doubtful.
 pub fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();

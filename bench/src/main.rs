@@ -2,9 +2,11 @@
 //!
 //! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
 //! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
-//! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of.
+//! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of,
+//! [`budget`] measures the whole server beside its budgets and writes the report.
 
 mod answers;
+mod budget;
 mod counting;
 mod guard;
 mod machine;
@@ -24,7 +26,11 @@ use options::Options;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("budget", rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return budget::run(rest);
+    }
+    let options = match Options::parse(words.into_iter()) {
         Ok(options) => options,
         Err(problem) => {
             eprintln!("{problem}");

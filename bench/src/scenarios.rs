@@ -79,8 +79,12 @@ pub const ALL: [Scenario; 11] = [
 ];
 
 /// Parts that are not scenarios.
-const PARTS: [(&str, Run); 3] =
-    [("fifo-fill", fifo::fill), ("reopen-fill", reopen::fill), ("start-once", start::once)];
+const PARTS: [(&str, Run); 4] = [
+    ("fifo-fill", fifo::fill),
+    ("reopen-fill", reopen::fill),
+    ("start-once", start::once),
+    ("null", |_| crate::budget::serve_null()),
+];
 
 /// Plays one part in this process.
 pub fn run(name: &str, context: &Context) {

@@ -21,7 +21,7 @@ cargo xtask test-slow     what is about ten minutes, in real time; functions at 
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
-cargo xtask bench [ARGS]  the bench program, built for release";
+cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios";
 
 /// A script goes on, or stops with a sentence for the person in front of it.
 type Done = Result<(), String>;

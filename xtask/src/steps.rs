@@ -41,6 +41,7 @@ pub fn test_long() -> Done {
     guard::run(&[])?;
     e2e::run(&[])?;
     workers_in_the_real_runtime(LONG)?;
+    bench(&["engine"])?;
     bench(&[])
 }
 
@@ -85,10 +86,17 @@ pub fn layers() -> Done {
     Err(format!("layers:\n  {}", findings.violations.join("\n  ")))
 }
 
-/// Builds the bench program for release and runs it.
+/// Builds the program and the bench program for release and measures: the budget table and its page, unless the words name
+/// scenarios of the engine (`engine` is all of them).
 pub fn bench(arguments: &[&str]) -> Done {
+    let words: Vec<&str> = match arguments {
+        [] => vec!["budget"],
+        ["engine", rest @ ..] => rest.to_vec(),
+        given => given.to_vec(),
+    };
+    step("the program", &mut cargo(&["build", "--release", "--package", "kew"]))?;
     let mut command = cargo(&["run", "--release", "--package", "kew-bench", "--"]);
-    step("bench", command.args(arguments))
+    step("bench", command.args(words))
 }
 
 fn house() -> Done {

@@ -15,4 +15,5 @@ pub mod notices;
 pub mod opening;
 pub mod push;
 pub mod shutdown;
+pub mod slow_disk;
 pub mod workers;

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kew_core::Entropy;
-use kew_store_log::{Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk};
+use kew_store_log::{Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk};
 
 use crate::assemble::StartError;
 use crate::log::{Level, Log};
 use crate::machine;
+use crate::slow_disk::{self, SlowDisk};
 
 /// The store in the directory at `path`.
 pub fn open(
@@ -19,7 +20,16 @@ pub fn open(
 ) -> Result<Arc<LogStore>, StartError> {
     let disk =
         RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
-    let opened = LogStore::open(Arc::new(disk), options, entropy, machine::system_now());
+    let disk: Arc<dyn Disk> = match slow_disk::asked() {
+        None => Arc::new(disk),
+        Some(added) => {
+            let millis = added.as_millis().to_string();
+            let warning = "each sync is made to take longer, as the variable asks; unset it unless this is a measurement";
+            log.tell(Level::Warn, warning, &[("variable", slow_disk::VARIABLE), ("milliseconds", &millis)]);
+            Arc::new(SlowDisk::new(disk, added))
+        }
+    };
+    let opened = LogStore::open(disk, options, entropy, machine::system_now());
     let (store, report) = opened.map_err(|cause| match cause {
         LogError::Locked { holder } => StartError::Locked { path: path.to_owned(), holder },
         cause => StartError::Store { path: path.to_owned(), cause },

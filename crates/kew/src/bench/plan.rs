@@ -28,9 +28,12 @@ pub struct BenchArgs {
     /// Bytes of each body
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(40..=1_048_576))]
     pub body: u32,
-    /// FIFO groups (scenario fifo)
+    /// FIFO groups (scenario fifo, and backlog with --fifo)
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub groups: u32,
+    /// Makes the queue of the scenario backlog a FIFO queue, its messages spread over the groups
+    #[arg(long)]
+    pub fifo: bool,
     /// Messages that lie in the queue beforehand (scenarios backlog and push)
     #[arg(long, default_value_t = 100_000)]
     pub backlog: u64,
@@ -61,6 +64,9 @@ pub struct BenchArgs {
     /// Goes on when the server goes away and comes back: what was acknowledged must still be there
     #[arg(long)]
     pub survive: bool,
+    /// Leaves the queue and what is in it (scenario backlog)
+    #[arg(long)]
+    pub keep: bool,
     /// Prints one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -90,6 +96,11 @@ impl BenchArgs {
         };
         if unspoken {
             return Err(format!("{:?} has no {:?} scenario", self.dialect, self.scenario));
+        }
+        if self.fifo && (self.dialect != DialectName::Sqs || self.scenario != ScenarioName::Backlog) {
+            return Err(
+                "--fifo is for the backlog scenario of SQS; scenario fifo is FIFO by itself".to_owned()
+            );
         }
         if self.scenario == ScenarioName::Push && self.compare {
             return Err("the push scenario has no floor to compare with".to_owned());

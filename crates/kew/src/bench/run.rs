@@ -95,10 +95,12 @@ impl Deep {
         run(&self.0, process, progress).await
     }
 
-    /// What went wrong over all rounds, by what is stored at the end. The queue is gone then.
+    /// What went wrong over all rounds, by what is stored at the end. The queue is gone then, unless it is to be kept.
     async fn finish(self) -> Result<Faults, Fault> {
         let stored = self.0.stored().await?;
-        remove(&self.0, std::iter::once(&self.0.queue)).await?;
+        if !self.0.args.keep {
+            remove(&self.0, std::iter::once(&self.0.queue)).await?;
+        }
         Ok(self.0.tally.borrow().faults_beside(stored))
     }
 }
@@ -134,7 +136,7 @@ async fn against(
 fn prepare(args: &BenchArgs, address: &str) -> Result<Round, Fault> {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let run = since_1970.subsec_nanos() ^ std::process::id();
-    let fifo = args.scenario == ScenarioName::Fifo;
+    let fifo = args.scenario == ScenarioName::Fifo || args.fifo;
     let name = format!("bench-{run:08x}{}", if fifo { ".fifo" } else { "" });
     let lease_seconds = if args.survive { LEASE_SECONDS.1 } else { LEASE_SECONDS.0 };
     let now = Timestamp(u64::try_from(since_1970.as_millis())?);

@@ -44,6 +44,7 @@ fn every_sqs_load_is_verified_in_both_protocols() {
             ("batch", &["--count", "1000"], cycle),
             ("fifo", &["--count", "300", "--groups", "8"], cycle),
             ("backlog", &["--count", "300", "--backlog", "500", "--rounds", "2"], cycle),
+            ("backlog", &["--count", "300", "--backlog", "500", "--fifo", "--groups", "50"], cycle),
             ("longpoll", &["--count", "40", "--connections", "4"], &["send", "wait", "delivery", "delete"]),
             ("idle-queues", &["--count", "300", "--queues", "20"], cycle),
         ] {

@@ -1,0 +1,89 @@
+//! What `kew-bench budget` is to measure.
+
+use std::path::PathBuf;
+
+const USAGE: &str = "\
+usage: kew-bench budget [parts…] [--rounds N] [--seconds N] [--backlog N] [--kew FILE] [--dir PATH] [--out FILE]
+                        [--no-curves] [--full] [--install] [--quick]
+
+  parts       of the table; all when none is named
+  --rounds    alternating rounds behind each median (default 5)
+  --seconds   length of a round (default 3)
+  --backlog   messages of the deep queue (default 10 000 000)
+  --kew       the program (default: beside this one)
+  --dir       where stores are made and removed again (default: beside the build)
+  --out       the page (default docs/bench/report.md); curves are drawn beside it
+  --no-curves leaves the curves out
+  --full      curves as far as 20 million messages
+  --install   installs servers to compare with, where the system's packages have them
+  --quick     everything small, to see that it works";
+
+/// The words, read.
+#[derive(Debug)]
+pub struct Plan {
+    pub parts: Vec<String>,
+    pub rounds: usize,
+    pub seconds: u64,
+    pub backlog: u64,
+    pub kew: PathBuf,
+    pub dir: PathBuf,
+    pub out: PathBuf,
+    pub curves: bool,
+    pub full: bool,
+    pub install: bool,
+    pub quick: bool,
+}
+
+impl Plan {
+    /// Reads the words; what cannot be read is answered with the usage.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let program = std::env::current_exe().unwrap_or_default();
+        let mut plan = Self {
+            parts: Vec::new(),
+            rounds: 5,
+            seconds: 3,
+            backlog: 10_000_000,
+            kew: program.with_file_name("kew"),
+            dir: program.ancestors().nth(2).map(PathBuf::from).unwrap_or_default().join("kew-budget-data"),
+            out: "docs/bench/report.md".into(),
+            curves: true,
+            full: false,
+            install: false,
+            quick: false,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
+            match word.as_str() {
+                "--rounds" => plan.rounds = number(value()?)?,
+                "--seconds" => plan.seconds = number(value()?)?,
+                "--backlog" => plan.backlog = number(value()?)?,
+                "--kew" => plan.kew = value()?.into(),
+                "--dir" => plan.dir = value()?.into(),
+                "--out" => plan.out = value()?.into(),
+                "--no-curves" => plan.curves = false,
+                "--full" => plan.full = true,
+                "--install" => plan.install = true,
+                "--quick" => plan.quick = true,
+                part if super::PARTS.iter().any(|(name, _)| *name == part) => plan.parts.push(word.clone()),
+                _ => return Err(format!("{word:?} is neither an option nor a part\n\n{USAGE}")),
+            }
+        }
+        if plan.quick {
+            (plan.rounds, plan.seconds, plan.backlog) = (1, 1, plan.backlog.min(2_000));
+        }
+        if plan.rounds == 0 || plan.seconds == 0 || plan.backlog == 0 {
+            return Err(format!("rounds, seconds and the backlog are above zero\n\n{USAGE}"));
+        }
+        Ok(plan)
+    }
+
+    /// Whether a part is to be measured.
+    pub fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+    }
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
+}
