@@ -19,8 +19,7 @@ pub(crate) struct Params<'a> {
 impl<'a> Params<'a> {
     /// Reads a query string.
     pub(crate) fn read(query: &'a str) -> Result<Self, WireError> {
-        let pairs = form::pairs(query.as_bytes(), PAIRS_MAX)
-            .map_err(|error| WireError::new(Code::InvalidUri).because(error))?;
+        let pairs = form::pairs(query.as_bytes(), PAIRS_MAX).map_err(|_| WireError::new(Code::InvalidUri))?;
         let lower = |(name, value): (Cow<'a, str>, Cow<'a, str>)| (name.to_ascii_lowercase(), value);
         Ok(Self { pairs: pairs.into_iter().map(lower).collect() })
     }

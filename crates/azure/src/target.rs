@@ -102,7 +102,7 @@ fn queue_name(part: &str) -> Result<Cow<'_, str>, WireError> {
 }
 
 fn decoded(part: &str) -> Result<Cow<'_, str>, WireError> {
-    percent::decode(part.as_bytes()).map_err(|error| WireError::new(Code::InvalidUri).because(error))
+    percent::decode(part.as_bytes()).map_err(|_| Code::InvalidUri.into())
 }
 
 #[cfg(test)]

@@ -50,8 +50,8 @@ fn read(body: &[u8]) -> Result<Vec<AccessPolicy>, WireError> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
     }
-    let root = xml::parse(body, xml::Bounds::default())
-        .map_err(|error| WireError::new(Code::InvalidXmlDocument).because(error))?;
+    let root =
+        xml::parse(body, xml::Bounds::default()).map_err(|_| WireError::new(Code::InvalidXmlDocument))?;
     if root.name != "SignedIdentifiers" {
         return Err(Code::InvalidXmlDocument.into());
     }

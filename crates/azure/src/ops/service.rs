@@ -23,7 +23,7 @@ pub(crate) async fn properties(cx: &Context<'_>) -> Result<Reply, WireError> {
 /// What the body leaves out stays as it is.
 pub(crate) async fn set_properties(cx: &Context<'_>) -> Result<Reply, WireError> {
     let root = xml::parse(&cx.request.body, xml::Bounds::default())
-        .map_err(|error| WireError::new(Code::InvalidXmlDocument).because(error))?;
+        .map_err(|_| WireError::new(Code::InvalidXmlDocument))?;
     if root.name != "StorageServiceProperties" {
         return Err(Code::InvalidXmlDocument.into());
     }

@@ -1,6 +1,12 @@
 //! What every reply shows, and what is refused before any operation.
 
-use super::house::House;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kew_azure::Settings;
+use kew_http::RequestId;
+
+use super::house::{House, settings};
 
 #[tokio::test]
 async fn every_reply_names_the_request_the_version_and_the_server() {
@@ -59,4 +65,26 @@ async fn what_leads_nowhere_is_told_so() {
     house.ask("POST", "/orders", "").await.is_error(405, "UnsupportedHttpVerb");
     house.ask("GET", "/%ff%fe%fd?comp=metadata", "").await.is_error(400, "InvalidUri");
     house.ask("GET", "?comp=list&x=%zz", "").await.is_error(400, "InvalidUri");
+}
+
+/// Whoever runs the server is told of failures that are its own, not of what clients write.
+#[tokio::test]
+async fn what_clients_get_wrong_is_no_failure_of_ours() {
+    let told = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    let failures = Arc::new(move |_: RequestId, _: &str| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let house = House::with(Settings { failures, ..settings() }).await;
+    house.queue("orders").await;
+    for (method, path, body) in [
+        ("GET", "/%ff", ""),
+        ("GET", "/orders?comp=%zz", ""),
+        ("PUT", "/orders?comp=acl", "<SignedIdentifiers>"),
+        ("PUT", "?restype=service&comp=properties", "no XML"),
+    ] {
+        let answer = house.ask(method, path, body).await;
+        assert_eq!(answer.status, 400, "{method} {path}");
+    }
+    assert_eq!(told.load(Ordering::Relaxed), 0);
 }
