@@ -2,11 +2,12 @@
 //!
 //! A queue may hold millions of messages that show in some minutes or hours. They wait packed, in buckets that are
 //! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, and the narrowest
-//! hands its messages to the queue, which wakes each at its instant.
+//! hands its messages to the queue, which wakes each at its instant. A bucket may hold millions, so it is dealt out a
+//! little at a time, in the time before it begins.
 
 mod places;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -19,14 +20,23 @@ use places::{Bucket, Places};
 
 /// Widths of buckets as powers of two of milliseconds: a quarter of a second, a minute, an hour.
 const WIDTHS: [u32; 3] = [8, 16, 22];
+/// Who shows sooner than so many widths from now is put into something narrower.
+const WAIT_WIDTHS: u64 = 8;
+/// A wide bucket is dealt out from so many of its widths before it begins, the narrowest from one: what it hands over
+/// takes far more room with the queue than here.
+const LEAD_WIDTHS: u64 = 4;
+/// Blocks dealt out at one instant, about two thousand messages. The next are dealt out a millisecond later.
+const BLOCKS_AT_ONCE: usize = 8;
 
 /// With so few buckets each can be asked: their blocks know which sequences they hold.
 const FEW_BUCKETS: usize = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Far {
-    /// Blocks by the bucket's first instant and its width.
-    buckets: BTreeMap<Bucket, Vec<Block>>,
+    /// Blocks by the bucket's width and its first instant.
+    buckets: BTreeMap<Bucket, VecDeque<Block>>,
+    /// When something was dealt out ahead of its time last.
+    dealt_at: Timestamp,
     /// Where each message is, made when one is first looked for among many buckets, and kept for as long as there are
     /// messages. Whoever never asks pays nothing for it.
     places: OnceLock<Places>,
@@ -43,20 +53,22 @@ impl Far {
     /// Puts a delayed message away, or gives it back when it shows too soon for that.
     pub(crate) fn put(&mut self, item: Item, now: Timestamp, retention: Duration) -> Option<Item> {
         let wait = item.visible_at.0.saturating_sub(now.0);
-        let Some(width) = WIDTHS.iter().rev().find(|width| wait >= 8 << **width) else { return Some(item) };
+        let Some(width) = WIDTHS.iter().rev().find(|width| wait >= WAIT_WIDTHS << **width) else {
+            return Some(item);
+        };
         let start = Timestamp(item.visible_at.0 >> width << width);
-        let blocks = self.buckets.entry((start, *width)).or_default();
-        if blocks.last().is_none_or(Block::is_full) {
-            if let Some(full) = blocks.last_mut() {
+        let blocks = self.buckets.entry((*width, start)).or_default();
+        if blocks.back().is_none_or(Block::is_full) {
+            if let Some(full) = blocks.back_mut() {
                 full.pack();
             }
-            blocks.push(Block::new());
+            blocks.push_back(Block::new());
         }
-        if let Some(block) = blocks.last_mut() {
+        if let Some(block) = blocks.back_mut() {
             block.push(item);
         }
         if let Some(places) = self.places.get_mut() {
-            places.note(item.sequence, (start, *width));
+            places.note(item.sequence, (*width, start));
         }
         let expires_at = item.expires_at(retention);
         self.expiry = if self.live == 0 { expires_at } else { self.expiry.min(expires_at) };
@@ -69,21 +81,59 @@ impl Far {
         if self.live == 0 {
             return NO_INSTANT;
         }
-        let bucket = self.buckets.first_key_value().map_or(NO_INSTANT, |((start, _), _)| *start);
-        bucket.min(self.expiry)
+        let deals = WIDTHS.iter().filter_map(|width| self.first(*width)).map(|bucket| self.deals_at(bucket));
+        deals.fold(self.expiry, Timestamp::min)
     }
 
-    /// Deals out every bucket that has begun at `now`; what shows soon is handed over.
+    /// The first bucket of this width.
+    fn first(&self, width: u32) -> Option<Bucket> {
+        let mut buckets = self.buckets.range((width, Timestamp::ZERO)..=(width, Timestamp(u64::MAX)));
+        buckets.next().map(|(bucket, _)| *bucket)
+    }
+
+    /// When a bucket is dealt out, or some more of it, which is when it begins at the latest.
+    fn deals_at(&self, (width, start): Bucket) -> Timestamp {
+        let from = deals_from((width, start));
+        if self.dealt_at < from { from } else { Timestamp(self.dealt_at.0.saturating_add(1)).min(start) }
+    }
+
+    /// Deals out every bucket that has begun at `now`, and some of what comes next; what shows soon is handed over.
     pub(crate) fn deal(&mut self, now: Timestamp, retention: Duration, mut near: impl FnMut(Item)) {
-        while let Some((key, _)) = self.buckets.first_key_value().filter(|((start, _), _)| *start <= now) {
-            let key = *key;
-            let Some(blocks) = self.buckets.remove(&key) else { return };
-            for (_, item) in blocks.iter().flat_map(Block::live_items) {
-                self.live -= 1;
-                self.forget(item.sequence);
-                if let Some(item) = self.put(item, now, retention) {
-                    near(item);
-                }
+        // From wide to narrow: what is dealt out of one bucket may belong into another that has begun too.
+        for width in WIDTHS.into_iter().rev() {
+            while let Some(bucket) = self.first(width).filter(|(_, start)| *start <= now) {
+                self.deal_blocks(bucket, usize::MAX, now, retention, &mut near);
+            }
+        }
+        if self.dealt_at >= now {
+            return;
+        }
+        // The narrowest are the most urgent.
+        let ahead = WIDTHS.into_iter().filter_map(|width| self.first(width));
+        if let Some(bucket) = ahead.into_iter().find(|bucket| deals_from(*bucket) <= now) {
+            self.deal_blocks(bucket, BLOCKS_AT_ONCE, now, retention, &mut near);
+            self.dealt_at = now;
+        }
+    }
+
+    fn deal_blocks(
+        &mut self,
+        bucket: Bucket,
+        max: usize,
+        now: Timestamp,
+        retention: Duration,
+        near: &mut impl FnMut(Item),
+    ) {
+        let Some(blocks) = self.buckets.get_mut(&bucket) else { return };
+        let dealt: Vec<Block> = blocks.drain(..max.min(blocks.len())).collect();
+        if blocks.is_empty() {
+            self.buckets.remove(&bucket);
+        }
+        for (_, item) in dealt.iter().flat_map(Block::live_items) {
+            self.live -= 1;
+            self.forget(item.sequence);
+            if let Some(item) = self.put(item, now, retention) {
+                near(item);
             }
         }
     }
@@ -211,7 +261,7 @@ impl Far {
     /// Writes everything for a checkpoint.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         varint::put(out, self.buckets.len() as u64);
-        for ((start, width), blocks) in &self.buckets {
+        for ((width, start), blocks) in &self.buckets {
             varint::put(out, start.0);
             varint::put(out, u64::from(*width));
             varint::put(out, blocks.len() as u64);
@@ -227,17 +277,23 @@ impl Far {
         for _ in 0..from.number()? {
             let start = Timestamp(from.number()?);
             let width = u32::try_from(from.number()?).ok()?;
-            let mut blocks = Vec::new();
+            let mut blocks = VecDeque::new();
             for _ in 0..from.number()? {
                 let block = Block::read(from)?;
                 far.live += block.live() as u64;
-                blocks.push(block);
+                blocks.push_back(block);
             }
-            far.buckets.insert((start, width), blocks);
+            far.buckets.insert((width, start), blocks);
         }
         far.review_expiry(retention);
         Some(far)
     }
+}
+
+/// From when on a bucket may be dealt out.
+fn deals_from((width, start): Bucket) -> Timestamp {
+    let widths = if width == WIDTHS[0] { 1 } else { LEAD_WIDTHS };
+    Timestamp(start.0.saturating_sub(widths << width))
 }
 
 /// What is known about where a message is.
@@ -301,6 +357,40 @@ mod tests {
         far.review_expiry(Duration::from_secs(60));
         far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
         assert_eq!((gone, far.len()), (999, 0));
+    }
+
+    #[test]
+    fn a_large_bucket_is_dealt_out_a_little_at_a_time_and_in_time() {
+        let mut far = Far::default();
+        let count = 50_000_u64;
+        for sequence in 1..=count {
+            far.put(hidden(sequence, 1_000_000 + sequence / 100), Timestamp(sequence / 100), DAY);
+        }
+        let (mut shown, mut instants) = (0, 0);
+        while far.len() > 0 {
+            let (now, mut at_once) = (far.next_instant(), 0);
+            far.deal(now, DAY, |item| {
+                assert!(now <= item.visible_at, "{now:?} {:?}", item.visible_at);
+                at_once += 1;
+            });
+            assert!(at_once <= BLOCKS_AT_ONCE * super::super::block::BLOCK_ITEMS, "{at_once} at {now:?}");
+            shown += at_once;
+            instants += 1;
+        }
+        // Once from minutes to quarters of a second, and once from there to the queue.
+        assert!((2 * 25..2 * 25 + 20).contains(&instants), "{instants}");
+        assert_eq!(shown, count as usize);
+    }
+
+    #[test]
+    fn whoever_comes_late_finds_everything_dealt_out() {
+        let mut far = Far::default();
+        for sequence in 1..=5_000_u64 {
+            far.put(hidden(sequence, 1_000_000 + sequence), Timestamp(sequence), DAY);
+        }
+        let mut shown = 0;
+        far.deal(Timestamp(1_005_001), DAY, |_| shown += 1);
+        assert_eq!((shown, far.len()), (5_000, 0));
     }
 
     /// Delays all over a week.

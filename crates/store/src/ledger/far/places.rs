@@ -8,8 +8,8 @@ use kew_core::{Sequence, Timestamp};
 
 use super::WIDTHS;
 
-/// A bucket's first instant and its width.
-pub(super) type Bucket = (Timestamp, u32);
+/// A bucket's width and its first instant.
+pub(super) type Bucket = (u32, Timestamp);
 
 /// Sequences in a run, as a power of two.
 const RUN: u32 = 8;
@@ -25,7 +25,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn note(&mut self, sequence: Sequence, (start, width): Bucket) {
+    pub(super) fn note(&mut self, sequence: Sequence, (width, start): Bucket) {
         let width = WIDTHS.iter().position(|known| *known == width).unwrap_or_default() as u64;
         let bucket = start.0 >> NARROWEST << WIDTH_BITS | width;
         self.runs.entry(sequence.0 >> RUN).or_default().push(bucket << RUN | place(sequence));
@@ -44,7 +44,7 @@ impl Places {
         let noted = *run.iter().find(|noted| **noted & ((1 << RUN) - 1) == place(sequence))?;
         let bucket = noted >> RUN;
         let width = *WIDTHS.get((bucket & ((1 << WIDTH_BITS) - 1)) as usize)?;
-        Some((Timestamp(bucket >> WIDTH_BITS << NARROWEST), width))
+        Some((width, Timestamp(bucket >> WIDTH_BITS << NARROWEST)))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -67,7 +67,7 @@ mod tests {
         let mut places = Places::default();
         let bucket = |sequence: u64| {
             let width = WIDTHS[sequence as usize % WIDTHS.len()];
-            (Timestamp((1_900_000_000_000 + sequence * 7_777_777) >> width << width), width)
+            (width, Timestamp((1_900_000_000_000 + sequence * 7_777_777) >> width << width))
         };
         for sequence in 0..2_000 {
             places.note(Sequence(sequence), bucket(sequence));
