@@ -17,6 +17,7 @@ mod store;
 mod strict;
 mod tls;
 mod worker_kills;
+mod worker_traffic;
 mod worker_versions;
 mod workers;
 

@@ -189,6 +189,24 @@ fn a_batch_under_way_finishes_before_the_server_ends() {
 }
 
 #[test]
+fn a_batch_that_was_at_its_webhook_when_the_server_was_killed_comes_again_counted() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    let (address, hook) = (cloudflare(&kew), Hook::open());
+    let settings = json!({ "batch_size": 3, "max_wait_time_ms": 60_000 });
+    let queue = queue(&address, "orders", &hook, &settings);
+    hook.holds.store(true, Ordering::Relaxed);
+    send(&address, &queue, &["a", "b", "c"].map(str::to_owned));
+    hook.until("they are delivered", |delivered| delivered.len() == 3);
+    kew.kill();
+    hook.holds.store(false, Ordering::Relaxed);
+    let again = Kew::start(directory.path());
+    until_empty(&cloudflare(&again), &queue);
+    let twice = vec![1, 2];
+    assert!(hook.delivered().values().all(|attempts| *attempts == twice), "{:?}", hook.delivered());
+}
+
+#[test]
 fn kills_under_load_lose_nothing_and_bring_nothing_back_that_was_settled() {
     let (directory, hook) = (data_directory(), Hook::open());
     let mut kew = Kew::start(directory.path());

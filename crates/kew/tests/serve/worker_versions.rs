@@ -13,8 +13,8 @@ fn each_version_keeps_what_it_is_made_of_and_each_deployment_is_remembered() {
     let directory = data_directory();
     let mut kew = start(directory.path(), &runtime);
     let (orders, results) = queues(&kew);
-    consume(&kew, &orders);
     assert_eq!(upload(&kew, &[TOKEN], &metadata(), PASSES_ON).0, 200);
+    consume(&kew, &orders);
     let mut second = metadata();
     second["compatibility_date"] = json!("2025-01-01");
     second["compatibility_flags"] = json!(["nodejs_compat"]);

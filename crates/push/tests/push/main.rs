@@ -9,3 +9,4 @@ mod retries;
 mod sharing;
 mod workers;
 mod workers_bad_days;
+mod workers_runtime;

@@ -108,7 +108,7 @@ impl Shop {
         self.upload_script(script(code)).await
     }
 
-    async fn upload_script(&self, script: Script) -> Result<(), WorkerError> {
+    pub async fn upload_script(&self, script: Script) -> Result<(), WorkerError> {
         let upload =
             Upload { script, main: "index.js".to_owned(), secrets: Vec::new(), remarks: Remarks::default() };
         self.workers.upload((ACCOUNT, "w"), upload, Then::Deploy).await.map(drop)
@@ -170,7 +170,7 @@ impl Shop {
     }
 }
 
-fn script(code: &'static str) -> Script {
+pub fn script(code: &'static str) -> Script {
     Script {
         compatibility_date: "2026-04-01".to_owned(),
         compatibility_flags: Vec::new(),

@@ -1,0 +1,120 @@
+//! What the runtime itself does with invocations, and what Kew makes of it: each row that its documentation or a look at it
+//! tells. Without the runtime these say so aloud and pass.
+
+use kew_push::workers::Script;
+use kew_push::{Consumer, verdict::Ending};
+use serde_json::json;
+
+use crate::house::{pushing, secs};
+use crate::workers::{OBEDIENT, Shop, calls, script, worker};
+
+/// What becomes of one message in this handler: seconds that it rests, or nothing when it is done.
+async fn fate(shop: &Shop, script: Script, name: &str) -> Option<u64> {
+    shop.upload_script(script).await.expect("it runs");
+    let queue = shop.house.queue(name, Some(&worker())).await;
+    let begun = shop.house.attempts.latest().len();
+    shop.send(queue, [json!({})]).await;
+    crate::house::until("an attempt", || shop.house.attempts.latest().len() > begun).await;
+    let counts = shop.house.counts(queue).await;
+    if counts.delayed == 0 {
+        shop.house.until_holds(queue, (0, 0, 0)).await;
+        return None;
+    }
+    Some(shop.rests(queue).await.as_secs())
+}
+
+const WAITS: &str = "export default { async queue(batch, env, ctx) {
+  ctx.waitUntil(new Promise((wake) => setTimeout(wake, 200)).then(() => batch.messages[0].retry({ delaySeconds: 50 })));
+} };";
+const REJECTS: &str = "export default { async queue(batch, env, ctx) {
+  ctx.waitUntil(new Promise((wake) => setTimeout(wake, 200)).then(() => { throw new Error('late'); }));
+} };";
+const TIMER: &str = "export default { async queue(batch) {
+  setTimeout(() => batch.messages[0].retry({ delaySeconds: 50 }), 200);
+} };";
+const NOT_A_NUMBER: &str = "export default { async queue(batch) {
+  const [message] = batch.messages;
+  if (message.attempts < 2) message.retry({ delaySeconds: NaN });
+} };";
+const FETCHES: &str = "export default { async fetch() { return new Response('here'); } };";
+
+#[tokio::test]
+async fn an_invocation_lasts_as_long_as_what_it_waits_for_and_no_longer() {
+    let Some(shop) = Shop::open().await else { return };
+    let flagged = |code| Script {
+        compatibility_flags: vec!["queue_consumer_no_wait_for_wait_until".to_owned()],
+        ..script(code)
+    };
+    assert_eq!(fate(&shop, script(WAITS), "waits").await, Some(50), "what it waits for counts");
+    assert_eq!(fate(&shop, flagged(WAITS), "returns").await, None, "its late verdict is lost");
+    assert_eq!(fate(&shop, script(REJECTS), "rejects").await, Some(300), "a late failure is one");
+    assert_eq!(fate(&shop, flagged(REJECTS), "ignores").await, None, "and is not with the flag");
+    assert_eq!(fate(&shop, script(TIMER), "timer").await, None, "nobody waits for a bare timer");
+    assert_eq!(fate(&shop, script(FETCHES), "fetches").await, Some(300), "it has no queue handler");
+    shop.house.close().await;
+}
+
+#[tokio::test]
+async fn delays_are_read_as_the_runtime_hands_them_on_and_clamped() {
+    let Some(shop) = Shop::open().await else { return };
+    shop.upload(OBEDIENT).await.expect("it runs");
+    // A delay that is a text is its number; one beyond the runtime's own integers is an exception in the handler.
+    for (number, (call, expected)) in
+        [(json!(["retry", "12"]), 12), (json!(["retry", 1e12]), 300), (json!(["retryAll", 1e9]), 86_400)]
+            .into_iter()
+            .enumerate()
+    {
+        let queue = shop.house.queue(&format!("row-{number}"), Some(&worker())).await;
+        shop.send(queue, [calls(json!([call]))]).await;
+        shop.house.until_holds(queue, (0, 0, 1)).await;
+        assert_eq!(shop.rests(queue).await, secs(expected), "{call}");
+    }
+    shop.upload(NOT_A_NUMBER).await.expect("it runs");
+    let queue = shop.house.queue("none", Some(&worker())).await;
+    shop.send(queue, [json!({})]).await;
+    // What is no number is no delay: it comes again at once.
+    shop.house.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(shop.house.seconds(), 0);
+    shop.house.close().await;
+}
+
+#[tokio::test]
+async fn batches_of_several_queues_run_at_the_same_time_in_one_isolate() {
+    let Some(shop) = Shop::open().await else { return };
+    shop.upload(OBEDIENT).await.expect("it runs");
+    let mut queues = Vec::new();
+    for number in 0..4 {
+        let queue = shop.house.queue(&format!("q-{number}"), Some(&worker())).await;
+        shop.send(queue, [calls(json!([["sleep", 1_500], ["ack"]]))]).await;
+        queues.push(queue);
+    }
+    // The last of four has begun, and counted in the isolate's global, while the first still sleeps.
+    shop.until_heard("run 4").await;
+    for queue in &queues {
+        let counts = shop.house.counts(*queue).await;
+        assert_eq!((counts.visible, counts.in_flight), (0, 1));
+    }
+    for queue in queues {
+        shop.house.until_holds(queue, (0, 0, 0)).await;
+    }
+    shop.house.close().await;
+}
+
+#[tokio::test]
+async fn one_at_a_time_is_kept_however_many_wait() {
+    let Some(shop) = Shop::open().await else { return };
+    let code = "let now = 0; export default { async queue(batch) {
+      now += 1;
+      if (now > 1) console.log('two at a time');
+      await new Promise((wake) => setTimeout(wake, 20));
+      now -= 1;
+    } };";
+    shop.upload(code).await.expect("it runs");
+    let consumer = pushing(&worker(), |push| push.max_concurrency = Some(1));
+    let queue = shop.house.queue("a", Some(&Consumer { batch_size: 1, ..consumer })).await;
+    shop.send(queue, (0..20).map(|_| json!({}))).await;
+    shop.house.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(shop.house.attempts.count(Ending::Returned), 20);
+    assert_eq!(shop.count_heard("two at a time"), 0);
+    shop.house.close().await;
+}
