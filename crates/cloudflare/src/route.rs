@@ -175,6 +175,8 @@ impl<'a> Route<'a> {
         let parts: Vec<&str> = rest.split('/').skip(1).take(PARTS_MAX).collect();
         let bare = |operation, account| Ok(Self { operation, account, queue: "", consumer: "" });
         match (verb.as_str(), &*parts) {
+            // Whoever names no account has forgotten to set it.
+            (_, ["accounts", "", ..]) => Err(nowhere(rest)),
             ("GET", ["user"]) => bare(Operation::User, None),
             ("GET", ["user", "tokens", "verify"]) => bare(Operation::VerifyToken, None),
             ("GET", ["accounts", account, "tokens", "verify"]) => {
@@ -217,7 +219,9 @@ impl<'a> Route<'a> {
 /// More parts than any path has.
 const PARTS_MAX: usize = 12;
 
+/// The error of a path that leads nowhere, which is told without what every path begins with.
 pub(crate) fn nowhere(path: &str) -> WireError {
+    let path = path.strip_prefix(BASE).unwrap_or(path);
     let path: String = if path.is_empty() { "/".to_owned() } else { path.chars().take(500).collect() };
     let text = format!("Could not route to {path}, perhaps your object identifier is invalid?");
     WireError::new(Code::NoRoute).saying(text)
@@ -265,6 +269,8 @@ mod tests {
             ("GET", "/"),
             ("GET", "/client/v4"),
             ("GET", "/client/v4/zones"),
+            ("GET", "/client/v4/accounts//queues"),
+            ("GET", "/client/v4/accounts//tokens/verify"),
             ("GET", "/client/v45/user"),
             ("DELETE", QUEUES),
             ("GET", "/client/v4/accounts/a/queues/1/messages"),

@@ -65,7 +65,8 @@ impl ConsumerBody {
         let kind =
             wire.kind.and_then(text).filter(|kind| !kind.is_empty()).ok_or(Code::ConsumerTypeMissing)?;
         let given: WireSettings<'_> = match wire.settings {
-            Some(json) => object(json.get().as_bytes()).map_err(|_| refused("settings must be an object"))?,
+            Some(json) => object(json.get().as_bytes())
+                .map_err(|_| refused("settings must be an object that names each setting once"))?,
             None => WireSettings::default(),
         };
         let delivery = match kind.as_str() {

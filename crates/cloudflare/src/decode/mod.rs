@@ -24,7 +24,12 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, WireEr
     if first != Some(&b'{') {
         // A list would be read as the members of an object in their order.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok();
-        return Err(if is_json { Code::Schema.into() } else { Code::NotJson.into() });
+        let not_an_object = "Request body does not match the schema: an object was expected";
+        return Err(if is_json {
+            WireError::new(Code::Schema).saying(not_an_object)
+        } else {
+            Code::NotJson.into()
+        });
     }
     serde_json::from_slice(json).map_err(|error| {
         if error.is_data() {

@@ -79,8 +79,9 @@ fn jurisdiction(json: &RawValue) -> Result<String, WireError> {
 impl QueueSettings {
     fn read(json: &[u8]) -> Result<Self, WireError> {
         let code = Code::InvalidQueueSettings;
-        let wire: WireSettings<'_> =
-            object(json).map_err(|_| WireError::new(code).saying("settings must be an object"))?;
+        let wire: WireSettings<'_> = object(json).map_err(|_| {
+            WireError::new(code).saying("settings must be an object that names each setting once")
+        })?;
         let seconds = |number: u32| Duration::from_secs(u64::from(number));
         let paused = match wire.delivery_paused {
             Some(json) => Some(

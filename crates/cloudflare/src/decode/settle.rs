@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Number;
 use serde_json::value::RawValue;
 
 use super::{Bounded, object, object_if_any, setting, truth};
@@ -96,10 +95,11 @@ fn lease(json: &RawValue) -> Result<WireLease<'_>, WireError> {
     object(json.get().as_bytes())
 }
 
-/// A retry's delay. Consumers work it out as a power of the attempts, so what is beyond the bounds is taken to them.
+/// A retry's delay. Consumers work it out as a power of the attempts, so what is beyond the bounds is taken to them, also
+/// where it is more than any float.
 fn retry_delay(json: &RawValue) -> Result<u32, WireError> {
-    let number: Option<Number> = serde_json::from_str(json.get()).ok();
-    let seconds = number.and_then(|number| number.as_f64());
+    let is_number = json.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    let seconds: Option<f64> = json.get().parse().ok().filter(|_| is_number);
     let seconds =
         seconds.ok_or_else(|| WireError::new(Code::Schema).saying("delay_seconds must be a number"))?;
     let limit = limits::DELIVERY_DELAY;
@@ -177,14 +177,28 @@ mod tests {
     // [seed] Backoff: what grows beyond the longest delay is clamped to it.
     #[test]
     fn retry_delays_beyond_the_bounds_are_taken_to_them() {
-        for (delay, expected) in
-            [("30", 30), ("0", 0), ("810000", 86_400), ("1e300", 86_400), ("-5", 0), ("2.9", 2)]
-        {
+        for (delay, expected) in [
+            ("30", 30),
+            ("0", 0),
+            ("810000", 86_400),
+            ("1e300", 86_400),
+            ("1e400", 86_400),
+            ("-1e400", 0),
+            ("-5", 0),
+            ("2.9", 2),
+        ] {
             let json = format!(r#"{{"retries":[{{"lease_id":"a","delay_seconds":{delay}}}]}}"#);
             let read = AckBody::read(json.as_bytes()).expect("it is read");
             assert_eq!(read.retries, [("a".into(), Some(expected))], "{delay}");
         }
-        assert!(AckBody::read(br#"{"retries":[{"lease_id":"a","delay_seconds":"5"}]}"#).is_err());
+        for delay in ["\"5\"", "true", "[]", "{}"] {
+            let json = format!(r#"{{"retries":[{{"lease_id":"a","delay_seconds":{delay}}}]}}"#);
+            assert_eq!(
+                AckBody::read(json.as_bytes()).map_err(|error| error.code()),
+                Err(Code::Schema),
+                "{delay}"
+            );
+        }
     }
 
     #[test]

@@ -83,6 +83,7 @@ impl<'a> Call<'a> {
         let rest = path.strip_prefix(BASE).unwrap_or_default();
         let parts: Vec<&str> = rest.trim_end_matches('/').split('/').skip(2).collect();
         let (account, rest) = match parts.as_slice() {
+            ["", ..] => return Err(nowhere(path)),
             [account, "workers", rest @ ..] => (*account, rest),
             // Asked for before a Worker is deleted, in case something of it lies there.
             [account, "storage", "kv", "namespaces"] if verb == Method::GET => {
@@ -201,6 +202,7 @@ mod tests {
             assert_eq!(call(verb, path), Ok(expected), "{verb} {path}");
         }
         assert!(call("POST", "/client/v4/accounts/a/workers/scripts/w").is_err());
+        assert!(call("GET", "/client/v4/accounts//workers/scripts").is_err());
         assert!(call("GET", "/client/v4/accounts/a/workers/scripts/w/content").is_err());
     }
 }

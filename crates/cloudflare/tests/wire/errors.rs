@@ -14,12 +14,14 @@ async fn a_path_that_leads_nowhere_is_told_so() {
         ("GET", "/"),
         ("GET", "/client/v4"),
         ("GET", "/client/v4/zones"),
+        ("GET", "/client/v4/accounts//queues"),
+        ("GET", "/client/v4/accounts//workers/scripts"),
         ("DELETE", "/client/v4/accounts/a/queues"),
         ("GET", "/client/v4/accounts/a/queues/1/messages"),
         ("PATCH", "/client/v4/accounts/a/queues/1/consumers/2"),
     ] {
         let told = house.raw(method, path, &[], b"").await.is_error(404, 7_003);
-        assert!(told.starts_with("Could not route to /"), "{told}");
+        assert!(told.starts_with("Could not route to /") && !told.contains("/client/v4"), "{told}");
         assert!(told.ends_with(", perhaps your object identifier is invalid?"), "{told}");
     }
     let told = house.ask("GET", "/event_subscriptions/subscriptions", "").await.is_error(404, 7_003);
@@ -87,6 +89,8 @@ async fn bodies_of_every_call_are_json_objects() {
         house.ask(method, &path, "{").await.is_error(400, 10_208);
         house.ask(method, &path, "[]").await.is_error(400, 10_207);
         house.ask(method, &path, "7").await.is_error(400, 10_207);
+        house.ask(method, &path, "{\"a\":NaN}").await.is_error(400, 10_208);
+        house.ask(method, &path, "\u{feff}{}").await.is_error(400, 10_208);
     }
     for body in [r#"{"batch_size":0}"#, r#"{"batch_size":101}"#, r#"{"visibility_timeout_ms":43200001}"#] {
         house.ask("POST", &format!("{queue}/messages/pull"), body).await.is_error(400, 10_207);

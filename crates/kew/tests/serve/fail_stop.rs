@@ -28,6 +28,10 @@ fn after_a_failed_write_it_refuses_until_a_restart_which_finds_all_that_was_ackn
     let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
     let (status, told) = program::http(&azure, "PUT", "/devstoreaccount1/others", &[], "");
     assert!(status == 503 && told.contains("<Code>ServerBusy</Code>"), "{status} {told}");
+    let cloudflare = kew.ports["cloudflare"].as_str().expect("it is served").to_owned();
+    let queues = "/client/v4/accounts/0/queues";
+    let (status, told) = program::http(&cloudflare, "POST", queues, &[], r#"{"queue_name":"others"}"#);
+    assert!(status == 429 && told.contains("\"code\":10250"), "{status} {told}");
     let (status, told) = kew.admin("GET", "/readyz", &[], "");
     assert_eq!(status, 503, "{told}");
     assert_eq!(kew.admin("GET", "/livez", &[], "").0, 200, "it lives, and can say why it does not serve");
