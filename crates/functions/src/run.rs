@@ -5,14 +5,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use kew_azure::client::QueueMessage;
 use kew_http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
 
 use crate::handler::Unanswered;
 use crate::invocation::{self, BindingData, Identity, Payload, Reply};
 use crate::listener::Shared;
 use crate::log::Level;
 use crate::project::{self, Function, Output};
+use crate::queue::{Fault, QueueError};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How long an output's server that is not there is waited for, and the pauses in between.
+const REACHED_WITHIN: Duration = Duration::from_secs(60);
+const AGAIN_MIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// Time without end.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -91,12 +97,28 @@ async fn write(shared: &Shared, output: &Output, reply: &Reply, known: &BindingD
     let queue = project::read_queue_name(&queue)?;
     for payload in Payload::read(value, output.data_type) {
         let text = payload.encoded(shared.settings.encoding);
-        shared
-            .queues
-            .put(&output.account, &queue, &text)
+        put(shared, output, &queue, &text)
             .await
             .map_err(|error| format!("output '{}' could not be written: {error}", output.name))?;
         shared.wakes.tell(&output.account, &queue);
     }
     Ok(())
+}
+
+/// Puts one message. While nobody is there nothing is put, so it can be tried again: a server that is just being started
+/// anew costs no try of the message that is worked on.
+async fn put(shared: &Shared, output: &Output, queue: &str, text: &str) -> Result<(), QueueError> {
+    let begun = Instant::now();
+    let mut pause = AGAIN_MIN;
+    loop {
+        let put = shared.queues.put(&output.account, queue, text).await;
+        match put {
+            Err(QueueError { fault: Fault::Unreached(_), .. }) if begun.elapsed() < REACHED_WITHIN => {
+                // Real time: nobody is there.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(AGAIN_MAX);
+            }
+            put => return put,
+        }
+    }
 }

@@ -44,7 +44,12 @@ pub(crate) struct Service {
 impl Service {
     /// Answers each request as `acts` says.
     pub(crate) async fn acting(acts: impl FnMut(&str) -> Act + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        Self::acting_at(0, acts).await
+    }
+
+    /// The same, at a port that somebody knows already.
+    pub(crate) async fn acting_at(port: u16, acts: impl FnMut(&str) -> Act + Send + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let (tells, asked) = mpsc::unbounded_channel();
         let acts = Arc::new(Mutex::new(acts));
@@ -102,6 +107,13 @@ impl Service {
         };
         (Arc::new(shared), lines)
     }
+}
+
+/// An account at a port of this machine.
+pub(crate) fn account(port: u16, token: Option<Token>) -> Arc<Account> {
+    let credential = if token.is_some() { Credential::Token } else { Credential::Key(b"key".to_vec()) };
+    let endpoint = Endpoint::new(&format!("http://127.0.0.1:{port}/acc"), "acc", credential);
+    Account::new(endpoint.expect("it is an address"), "Setting".into(), token)
 }
 
 async fn serve(

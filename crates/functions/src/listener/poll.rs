@@ -177,7 +177,7 @@ impl Listener {
         let trouble = match &error.fault {
             Fault::QueueNotFound | Fault::QueueBeingDeleted => Trouble::NoQueue,
             Fault::NotLetIn(_) => Trouble::NotLetIn,
-            Fault::Busy { .. } | Fault::NoAnswer(_) => Trouble::Failing,
+            Fault::Busy { .. } | Fault::Unreached(_) | Fault::NoAnswer(_) => Trouble::Failing,
             Fault::MessageNotFound | Fault::ReceiptMismatch | Fault::Refused { .. } => return Err(error),
         };
         if self.trouble != Some(trouble) {
@@ -189,7 +189,7 @@ impl Listener {
                 Trouble::Failing => format!("Function '{name}' cannot poll its queue just now and goes on trying: {error}"),
             });
         }
-        if let Fault::NoAnswer(_) = error.fault {
+        if let Fault::Unreached(_) | Fault::NoAnswer(_) = error.fault {
             self.unanswered = self.unanswered.saturating_add(1);
             let longest = NO_ANSWER_MAX.min(self.shared.settings.polling_interval_max);
             let doubled = Duration::from_millis(100).saturating_mul(1 << (self.unanswered - 1).min(16));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Listener;
-use crate::project::Token;
+use crate::project::{DataType, Output, Template, Token};
 use crate::stop::Stop;
-use crate::trial::{Act, Service, answer, one_message};
+use crate::trial::{Act, Service, account, answer, one_message};
 
 const EMPTY: &str = "<QueueMessagesList/>";
 
@@ -117,4 +117,39 @@ async fn a_held_poll_that_nobody_answers_does_not_delay_a_stop() {
     stop.tell();
     assert_eq!(listening.await.expect("it does not panic"), Ok(()));
     assert!(asked.at.elapsed() < Duration::from_secs(2), "{:?}", asked.at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
+    let mut service = Service::acting(|request| match request {
+        get if get.starts_with("GET /acc/q/") => Act::Answer(answer(200, "Other", &one_message("hello", 1))),
+        call if call.starts_with("POST /fn") => {
+            Act::Answer(answer(200, "handler", r#"{"ReturnValue":"a result"}"#))
+        }
+        _ => Act::Answer(answer(200, "Other", "")),
+    })
+    .await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    drop(listener);
+    let mut function = Arc::into_inner(service.function(None)).expect("it is ours");
+    function.outputs.push(Output {
+        name: "$return".into(),
+        queue: Template::read("results").expect("it is a name"),
+        account: account(port, None),
+        data_type: DataType::Text,
+    });
+    let (shared, lines) = service.shared();
+    let mut settings = shared.settings.clone();
+    settings.new_batch_threshold = 0;
+    let shared = Arc::new(super::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let (_stop, stopped) = Stop::new();
+    let _listening = tokio::spawn(Listener::new(shared, Arc::new(function)).listen(stopped));
+    service.next("POST /fn").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let mut results = Service::acting_at(port, |_| Act::Answer(answer(201, "Other", ""))).await;
+    assert!(results.next("POST /acc/results/messages").await.text.contains("a result"));
+    service.next("DELETE /acc/q/messages/m").await;
+    let lines = lines.lock();
+    assert!(lines.iter().all(|line| !line.contains("(Failed")), "{lines:?}");
 }

@@ -19,6 +19,8 @@ pub(crate) use connection::{Account, Token};
 pub(crate) use function_json::{DataType, Function, Output, Trigger};
 pub(crate) use host_json::{Encoding, HandlerSettings, QueueSettings};
 pub(crate) use queue_name::read as read_queue_name;
+#[cfg(test)]
+pub(crate) use template::Template;
 
 use app_settings::AppSettings;
 use connection::Connections;

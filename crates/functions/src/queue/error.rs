@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     },
     /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are replaced.
     NotLetIn(String),
+    /// Nobody was there; nothing was asked.
+    Unreached(String),
     /// There is no answer at all, or none that ends.
     NoAnswer(String),
     /// The server does not do this, now or later.
@@ -51,11 +53,10 @@ pub(crate) enum Fault {
 impl Fault {
     pub(super) fn of_client(error: &ClientError) -> Self {
         match error {
-            ClientError::NotFound { .. }
-            | ClientError::Refused { .. }
-            | ClientError::Broken(_)
-            | ClientError::TimedOut { .. }
-            | ClientError::ReplyTooLong { .. } => Self::NoAnswer(error.to_string()),
+            ClientError::NotFound { .. } | ClientError::Refused { .. } => Self::Unreached(error.to_string()),
+            ClientError::Broken(_) | ClientError::TimedOut { .. } | ClientError::ReplyTooLong { .. } => {
+                Self::NoAnswer(error.to_string())
+            }
             ClientError::BadAddress | ClientError::OutOfReach { .. } | ClientError::Trust(_) => {
                 Self::Refused { status: 0, told: error.to_string() }
             }
@@ -102,7 +103,11 @@ impl Fault {
             Self::QueueNotFound | Self::QueueBeingDeleted | Self::MessageNotFound | Self::ReceiptMismatch => {
                 true
             }
-            Self::Busy { .. } | Self::NotLetIn(_) | Self::NoAnswer(_) | Self::Refused { .. } => false,
+            Self::Busy { .. }
+            | Self::NotLetIn(_)
+            | Self::Unreached(_)
+            | Self::NoAnswer(_)
+            | Self::Refused { .. } => false,
         }
     }
 
@@ -114,7 +119,7 @@ impl Fault {
     /// Whether the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::NotLetIn(_) | Self::NoAnswer(_) => true,
+            Self::Busy { .. } | Self::NotLetIn(_) | Self::Unreached(_) | Self::NoAnswer(_) => true,
             Self::QueueNotFound
             | Self::QueueBeingDeleted
             | Self::MessageNotFound
@@ -141,6 +146,7 @@ impl fmt::Display for QueueError {
             Fault::ReceiptMismatch => f.write_str("found that somebody else has received the message"),
             Fault::Busy { status, told } => write!(f, "was answered {status} {told}"),
             Fault::NotLetIn(told) => write!(f, "was not let in: {told}"),
+            Fault::Unreached(told) => write!(f, "found nobody there: {told}"),
             Fault::NoAnswer(told) => write!(f, "was not answered: {told}"),
             Fault::Refused { status: 0, told } => write!(f, "was not sent: {told}"),
             Fault::Refused { status, told } => write!(f, "was refused: {status} {told}"),
