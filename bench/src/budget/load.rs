@@ -12,6 +12,7 @@ use super::server::Server;
 use crate::report::median;
 
 /// How loads are run.
+#[derive(Clone)]
 pub struct Loads {
     pub kew: PathBuf,
     pub rounds: usize,

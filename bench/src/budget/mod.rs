@@ -129,14 +129,14 @@ fn measure(plan: &Plan) -> Result<bool, Fault> {
         ));
         write(&plan.out, &page)?;
     }
-    if plan.parts.is_empty() {
+    if plan.wants("others") {
         let (rows, missing) = others::rows(&bench, plan.install);
         missing.iter().for_each(|line| eprintln!("{line}"));
         page.others = rows;
         page.notes.extend(missing);
         write(&plan.out, &page)?;
     }
-    if plan.curves && plan.parts.is_empty() {
+    if plan.curves && plan.wants("curves") {
         let folder = plan.out.parent().map(Path::to_path_buf).unwrap_or_default();
         curves::draw(&bench, plan.full, &folder, |curve| {
             page.curves.push(curve);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 const USAGE: &str = "\
 usage: kew-bench budget [parts…] [--rounds N] [--seconds N] [--backlog N] [--kew FILE] [--dir PATH] [--out FILE]
-                        [--no-curves] [--full] [--install] [--quick]
+                        [--no-curves] [--full] [--install] [--quick] [--list]
 
-  parts       of the table; all when none is named
+  parts       of the page; all when none is named
   --rounds    alternating rounds behind each median (default 5)
   --seconds   length of a round (default 3)
   --backlog   messages of the deep queue (default 10 000 000)
@@ -16,7 +16,15 @@ usage: kew-bench budget [parts…] [--rounds N] [--seconds N] [--backlog N] [--k
   --no-curves leaves the curves out
   --full      curves as far as 20 million messages
   --install   installs servers to compare with, where the system's packages have them
-  --quick     everything small, to see that it works";
+  --quick     everything small, to see that it works
+  --list      names the parts";
+
+/// Parts of the page beside the table.
+const BESIDE: [&str; 2] = ["others", "curves"];
+
+fn names() -> impl Iterator<Item = &'static str> {
+    super::PARTS.iter().map(|(name, _)| *name).chain(BESIDE)
+}
 
 /// The words, read.
 #[derive(Debug)]
@@ -65,7 +73,8 @@ impl Plan {
                 "--full" => plan.full = true,
                 "--install" => plan.install = true,
                 "--quick" => plan.quick = true,
-                part if super::PARTS.iter().any(|(name, _)| *name == part) => plan.parts.push(word.clone()),
+                "--list" => return Err(names().collect::<Vec<_>>().join("\n")),
+                part if names().any(|name| name == part) => plan.parts.push(word.clone()),
                 _ => return Err(format!("{word:?} is neither an option nor a part\n\n{USAGE}")),
             }
         }
@@ -86,4 +95,28 @@ impl Plan {
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Plan, String> {
+        Plan::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn without_names_everything_is_wanted_and_with_names_only_these() {
+        let all = parse("--rounds 7").expect("it reads");
+        assert!(all.wants("azure") && all.wants("curves") && all.rounds == 7);
+        let some = parse("azure curves").expect("it reads");
+        assert!(some.wants("azure") && some.wants("curves") && !some.wants("fifo"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_answered_with_the_usage() {
+        for text in ["azur", "--rounds", "--rounds many", "--rounds 0"] {
+            assert!(parse(text).expect_err(text).contains("usage: kew-bench budget"), "{text}");
+        }
+    }
 }

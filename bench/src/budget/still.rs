@@ -9,8 +9,10 @@ use super::server::{Asking, Folder, Server, resident};
 use super::{Bench, Fault, count, spread};
 use crate::report::median;
 
+/// Queues that are made before the ones measured: until then caches of recent batches and of history fill.
+const QUEUES_BEFORE: u32 = 20_000;
 /// Queues and connections that are made for their memory.
-const QUEUES: u32 = 20_000;
+const QUEUES: u32 = 80_000;
 const CONNECTIONS: u32 = 5_000;
 
 /// An empty server, and idle queues in it.
@@ -26,8 +28,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Row>, Fault> {
             asking.ask("CreateQueue", &format!(r#"{{"QueueName":"idle-{number}"}}"#)).map(drop)
         })
     };
-    // Buffers that grow once, however many queues come, are not the queues'.
-    let first = queues / 10;
+    let first = bench.scaled(QUEUES_BEFORE);
     make(&mut asking, 0, first)?;
     let before = server.resident();
     make(&mut asking, first, first + queues)?;
@@ -47,8 +48,9 @@ pub fn memory(bench: &Bench) -> Result<Vec<Row>, Fault> {
             "memory of an idle queue",
             "at most 500 B",
             format!(
-                "{each:.0} B (all that grew, over {} queues after a tenth as many)",
-                count(f64::from(queues))
+                "{each:.0} B (all that grew, over {} queues after the first {})",
+                count(f64::from(queues)),
+                count(f64::from(first))
             ),
             Verdict::all(&[each <= 500.0]),
             "VmRSS before and after that many CreateQueue",
