@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::command::UpdateQueue;
+use kew_core::command::{CreateQueue, UpdateQueue};
 use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
 use kew_http::{Handler, Refusal, Reply, Request, RequestId};
@@ -57,7 +57,7 @@ pub struct Settings {
     pub scripts: Scripts,
     /// At most so many messages of a queue are in flight.
     pub in_flight_max: u32,
-    /// At most so many queues of an account are made here.
+    /// No queue is made here where its account has so many, whichever dialect made them.
     pub queues_max: u32,
     /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
     pub failures: Arc<Failures>,
@@ -199,20 +199,15 @@ impl Context<'_> {
         });
     }
 
-    /// Refuses one queue more where there are as many as there may be.
-    fn check_room_for_a_queue(&self) -> Result<(), WireError> {
+    /// Makes a queue, unless its account has as many as it may.
+    async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, WireError> {
         let max = self.settings.queues_max;
-        let mut found = 0;
-        self.look_through(|_| {
-            found += 1;
-            if found < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        if found < max {
-            return Ok(());
-        }
-        let text =
-            format!("The account has {max} queues, which is the most there may be ([limits] queues_max)");
-        Err(WireError::new(Code::Overloaded).saying(text))
+        let made = self.engine.create_queue_within(create, max as usize).await?;
+        made.ok_or_else(|| {
+            let text =
+                format!("The account has {max} queues, which is the most there may be ([limits] queues_max)");
+            WireError::new(Code::Overloaded).saying(text)
+        })
     }
 
     /// Whether a queue is one of the caller's, here.

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
-use kew_core::AccountId;
+use kew_core::{AccountId, Queue};
 
 use crate::Settings;
+use crate::error::{Code, WireError};
 
 /// The Workers of one account, by the queues they are bound to.
 #[derive(Debug, Default)]
@@ -32,5 +33,13 @@ impl Producers {
     /// The Workers that publish to a queue.
     pub(crate) fn of_queue(&self, name: &str) -> &[String] {
         self.by_queue.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Refuses to do away with the name of a queue that a Worker is bound to.
+    pub(crate) fn check_none_of(&self, queue: &Queue, done: &str) -> Result<(), WireError> {
+        let name = &queue.key.name;
+        let Some(script) = self.of_queue(name).first() else { return Ok(()) };
+        let text = format!("Queue {name} cannot be {done}: the Worker {script} is bound to it as a producer");
+        Err(WireError::new(Code::QueueInUse).saying(text))
     }
 }

@@ -57,6 +57,27 @@ impl Engine {
         ask!(self, "create queue", Command::CreateQueue(create), Outcome::Queue(queue) => queue)
     }
 
+    /// Makes a queue, or none where its account has `max` in its region: of those that are made at once, none gets past
+    /// that.
+    pub async fn create_queue_within(
+        &self,
+        create: CreateQueue,
+        max: usize,
+    ) -> Result<Option<Arc<Queue>>, EngineError> {
+        let asked = {
+            let mut pass = self.pass();
+            let is_new = self.snapshots.by_name((&create.key).into()).is_none();
+            if is_new && self.snapshots.count(&create.key) >= max {
+                return Ok(None);
+            }
+            self.ask_in(&mut pass, &Command::CreateQueue(create))
+        };
+        match asked.await? {
+            Outcome::Queue(queue) => Ok(Some(queue)),
+            other => unexpected("create queue", &other),
+        }
+    }
+
     /// Changes a queue's settings, documents or name.
     pub async fn update_queue(&self, update: UpdateQueue) -> Result<Arc<Queue>, EngineError> {
         let renamed = update.rename.as_ref().and_then(|_| self.queue_by_id(update.queue));
@@ -242,8 +263,12 @@ impl Engine {
 
     /// Takes a step; what is answered is its outcome.
     pub(crate) fn ask(&self, command: &Command) -> Asked<'_> {
+        self.ask_in(&mut self.pass(), command)
+    }
+
+    fn ask_in(&self, pass: &mut Pass, command: &Command) -> Asked<'_> {
         let busy = self.work.begin();
-        let submission = self.submit(command);
+        let submission = self.step(pass, self.now(), command);
         let late = submission.peek().is_none();
         Asked { engine: self, submission, late, _busy: busy }
     }

@@ -4,14 +4,14 @@
 //! sorted map. A change replaces one entry, however many queues there are. Changes are published in the order of the
 //! steps that made them, a moment before they are durable: what they allow is still answered in that order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use kew_core::{AccountId, ByName, DeadLetterAction, Queue, QueueId, QueueKey};
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 /// A queue's name in borrowed words, so that looking one up builds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct Snapshots {
     by_id: Box<[Shard<Arc<Queue>>]>,
     /// Guards the order. Changes hold it throughout, so they come one after the other.
     sorted: RwLock<BTreeSet<ByName>>,
+    /// Guards how many queues each region of an account has; changed only while the order is.
+    counts: Mutex<HashMap<(AccountId, Arc<str>), usize>>,
 }
 
 impl Snapshots {
@@ -69,6 +71,7 @@ impl Snapshots {
             by_name: shards(),
             by_id: shards(),
             sorted: RwLock::default(),
+            counts: Mutex::default(),
         }
     }
 
@@ -90,6 +93,11 @@ impl Snapshots {
 
     pub(crate) fn len(&self) -> usize {
         self.sorted.read().len()
+    }
+
+    /// How many queues a region of an account has.
+    pub(crate) fn count(&self, key: &QueueKey) -> usize {
+        self.counts.lock().get(&(key.account, Arc::clone(&key.region))).copied().unwrap_or_default()
     }
 
     pub(crate) fn page(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
@@ -142,8 +150,13 @@ impl Snapshots {
         if known.as_ref().is_some_and(|known| known.version > queue.version) {
             return;
         }
-        if let Some(known) = known.filter(|known| known.key != queue.key) {
-            self.forget_name(&mut sorted, &known);
+        match known {
+            Some(known) if known.key != queue.key => self.forget_name(&mut sorted, &known),
+            Some(_) => {}
+            None => {
+                *self.counts.lock().entry((queue.key.account, Arc::clone(&queue.key.region))).or_default() +=
+                    1;
+            }
         }
         sorted.replace(ByName(Arc::clone(queue)));
         self.set(&self.by_name, self.name_hash(queue), queue, |queue| self.name_hash(queue));
@@ -162,6 +175,10 @@ impl Snapshots {
             return;
         };
         self.forget_name(&mut sorted, &entry);
+        let mut counts = self.counts.lock();
+        if let Some(count) = counts.get_mut(&(entry.key.account, Arc::clone(&entry.key.region))) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Whether a queue's dead letters go to `key`.
@@ -270,6 +287,7 @@ mod tests {
         assert_eq!(named(&snapshots, "a"), None);
         assert_eq!(named(&snapshots, "b"), Some(QueueId(1)));
         assert_eq!(page(&snapshots, "", None, 9), ["b"]);
+        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "r", "")), 1);
     }
 
     #[test]
@@ -282,6 +300,8 @@ mod tests {
         snapshots.remove(QueueId(1));
         assert_eq!(named(&snapshots, "a"), Some(QueueId(2)));
         assert_eq!(snapshots.len(), 1);
+        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "r", "")), 1);
+        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "s", "")), 0);
     }
 
     #[test]

@@ -33,11 +33,22 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, WireEr
     }
     serde_json::from_slice(json).map_err(|error| {
         if error.is_data() {
-            WireError::new(Code::Schema).saying(format!("Request body does not match the schema: {error}"))
+            let text = format!("Request body does not match the schema: {}", mismatch(&error));
+            WireError::new(Code::Schema).saying(text)
         } else {
             WireError::new(Code::NotJson).saying(format!("Request body is not valid JSON: {error}"))
         }
     })
+}
+
+/// What is wrong with the form of a body, without its values: they may be secrets.
+pub(crate) fn mismatch(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None if text.starts_with("missing field") || text.starts_with("duplicate field") => text,
+        None => format!("at line {} column {}", error.line(), error.column()),
+    }
 }
 
 /// The same where no body is an empty object.
@@ -105,6 +116,27 @@ mod tests {
             assert_eq!(sample(json), Err(Code::NotJson), "{}", String::from_utf8_lossy(json));
         }
         assert!(object_if_any::<Sample<'_>>(b" \n").is_ok());
+    }
+
+    #[test]
+    fn what_does_not_match_is_told_without_its_value() {
+        #[derive(Deserialize, Debug)]
+        #[expect(dead_code, reason = "what is read is of no interest")]
+        struct Secret {
+            text: String,
+            count: u8,
+        }
+        let told = |json: &str| object::<Secret>(json.as_bytes()).expect_err(json).message().to_owned();
+        for (json, expected) in [
+            (r#"{"text":["s3cret"],"count":1}"#, "expected a string at line 1 column"),
+            (r#"{"text":"a","count":"s3cret, expected s3cret"}"#, "expected u8 at line 1 column"),
+            (r#"{"count":1}"#, "missing field `text`"),
+            (r#"{"text":"s3cret","text":"s3cret"}"#, "duplicate field `text`"),
+            (r#"{"text":"s3cret","count":s3cret}"#, "not valid JSON"),
+        ] {
+            let told = told(json);
+            assert!(told.contains(expected) && !told.contains("s3cret"), "{json}: {told}");
+        }
     }
 
     #[test]

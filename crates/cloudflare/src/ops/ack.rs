@@ -30,15 +30,18 @@ pub(crate) async fn ack(cx: &Context<'_>) -> Result<Reply, WireError> {
     let release = Release { queue: queue.id, receipt: ReceiptRule::Current, entries };
     let Settled { acked, released } = cx.engine.ack_and_release(ack, release).await;
     // A client that is refused does it again, so it is refused only where nothing was done: what one part did stands.
-    let nothing_acked = acks.is_empty() || acked.is_err();
-    let nothing_retried = retries.is_empty() || released.is_err();
-    if nothing_acked && nothing_retried {
+    if !has_effect(&acked) && !has_effect(&released) {
         acked.as_ref().map_err(Clone::clone)?;
         released.as_ref().map_err(Clone::clone)?;
     }
     let acked = count(cx, &acks, acked, &mut warnings);
     let retried = count(cx, &retries, released, &mut warnings);
     Ok(encode::result(&json!({ "ackCount": acked, "retryCount": retried, "warnings": warnings })))
+}
+
+/// Whether a step changed anything.
+fn has_effect<T>(results: &Result<Vec<Result<T, RuleError>>, EngineError>) -> bool {
+    results.as_ref().is_ok_and(|results| results.iter().any(Result::is_ok))
 }
 
 /// What a request wants, every lease in it once.

@@ -12,14 +12,11 @@ use crate::{Context, encode};
 pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let body = QueueBody::read(&cx.request.body)?;
     let name = body.name.ok_or(Code::InvalidQueueName)?;
-    if cx.queue_named(&name).is_none() {
-        cx.check_room_for_a_queue()?;
-    }
     let create = CreateQueue {
         key: QueueKey::new(cx.caller.account, &cx.settings.region, &name),
         policy: body.settings.merged(&Policy::standard()),
         documents: vec![Document::of_new_queue(body.jurisdiction).write()],
     };
-    let queue = cx.engine.create_queue(create).await?;
+    let queue = cx.create_queue(create).await?;
     Ok(encode::result(&encode::queue::queue(&queue, &cx.producers())))
 }

@@ -20,13 +20,7 @@ pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
         );
         return Err(WireError::new(Code::QueueInUse).saying(text));
     }
-    if let Some(script) = cx.producers().of_queue(&queue.key.name).first() {
-        let text = format!(
-            "Queue {} cannot be deleted: the Worker {script} is bound to it as a producer",
-            queue.key.name
-        );
-        return Err(WireError::new(Code::QueueInUse).saying(text));
-    }
+    cx.producers().check_none_of(&queue, "deleted")?;
     cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await?;
     Ok(encode::result(&Value::Null))
 }

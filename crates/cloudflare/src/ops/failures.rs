@@ -2,26 +2,24 @@
 
 use kew_core::command::CreateQueue;
 use kew_core::{DeadLetterRule, Policy, Queue, QueueKey};
-use kew_engine::EngineError;
 use kew_push::Consumer;
 use kew_push::consumer::rule_without_consumer;
 
 use crate::Context;
 use crate::decode::consumer::ConsumerBody;
 use crate::documents::Document;
-use crate::error::WireError;
+use crate::error::{Code, WireError};
 
 /// The rule a queue has from when this consumer is written.
 ///
-/// A puller that says nothing of failures leaves a rule that somebody else wrote as it is. It drops nothing on a queue that
-/// SQS or Azure made either: whoever sends there counts on messages that stay until somebody deletes them.
+/// The last write wins, but one that names no dead-letter queue keeps the target of a rule that somebody else wrote, and
+/// changes its limit alone. A puller that says nothing of failures drops nothing on a queue that SQS or Azure made:
+/// whoever sends there counts on messages that stay until somebody deletes them, so without such a rule there is none.
 pub(super) fn rule(queue: &Queue, body: &ConsumerBody, consumer: &Consumer) -> Option<DeadLetterRule> {
     let before = queue.policy.dead_letters.as_ref();
-    if body.leaves_failures_alone() {
-        let theirs = rule_without_consumer(before);
-        if theirs.is_some() || !Document::of(queue).made_here {
-            return theirs;
-        }
+    let is_left_alone = body.leaves_failures_alone() && !Document::of(queue).made_here;
+    if is_left_alone && rule_without_consumer(before).is_none() {
+        return None;
     }
     Some(consumer.dead_letter_rule(&queue.key, before))
 }
@@ -35,14 +33,14 @@ pub(super) async fn make_dead_letter_queue(
     let Some(name) = body.dead_letter_queue().filter(|name| cx.queue_named(name).is_none()) else {
         return Ok(());
     };
-    cx.check_room_for_a_queue()?;
     let create = CreateQueue {
         key: QueueKey { name: name.into(), ..queue.key.clone() },
         policy: Policy::standard(),
         documents: vec![Document::of_new_queue(Document::of(queue).jurisdiction).write()],
     };
-    match cx.engine.create_queue(create).await {
-        Ok(_) | Err(EngineError::QueueExists(_)) => Ok(()),
-        Err(error) => Err(error.into()),
+    match cx.create_queue(create).await {
+        // Somebody else may have made it meanwhile.
+        Err(error) if error.code() != Code::QueueExists => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //! the place of what it was.
 //!
 //! Settings that are not given have their defaults, also when a consumer is written again: the last write wins, and there
-//! is no merge.
+//! is no merge. What that means for messages that fail is in `failures`.
 
 use kew_core::{Policy, Queue};
 use kew_http::Reply;

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::asked::Annotations;
 use super::multipart::{self, Part};
+use crate::decode::mismatch;
 use crate::error::{Code, WireError};
 
 #[derive(Deserialize)]
@@ -44,7 +45,7 @@ pub(super) fn read(request: &Request, before: Option<&Description>) -> Result<Up
     let place = parts.iter().position(|part| part.name == "metadata");
     let metadata = parts.remove(place.ok_or_else(|| unfit("The form has no part named metadata"))?);
     let metadata: Metadata = serde_json::from_slice(&metadata.content)
-        .map_err(|error| unfit(format!("The metadata cannot be read: {error}")))?;
+        .map_err(|error| unfit(format!("The metadata cannot be read: {}", mismatch(&error))))?;
     if metadata.body_part.is_some() {
         return Err(unfit(
             "Workers in the service-worker format have no queue handler: export one from an ES module",
@@ -87,7 +88,7 @@ pub(super) fn read_secrets(request: &Request) -> Result<Vec<(String, String)>, W
     let part = parts.iter().find(|part| part.name == "settings");
     let part = part.ok_or_else(|| unfit("The form has no part named settings"))?;
     let changes: Changes = serde_json::from_slice(&part.content)
-        .map_err(|error| unfit(format!("The settings cannot be read: {error}")))?;
+        .map_err(|error| unfit(format!("The settings cannot be read: {}", mismatch(&error))))?;
     let mut secrets = Vec::new();
     for given in &changes.bindings {
         match binding(given)? {

@@ -124,6 +124,9 @@ async fn what_one_part_of_a_settling_did_stands_when_the_other_fails() {
     let path = format!("{queue}/messages/ack");
     let retry = json!({ "retries": [{ "lease_id": second }] });
     house.call("POST", &path, retry.clone()).await.is_error(429, 10_251);
+    // The first is gone already, which is no effect.
+    let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
+    house.call("POST", &path, both).await.is_error(429, 10_251);
     store.fail(|_| true, StoreError::FailStopped { cause: "it broke".to_owned() });
     let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
     house.call("POST", &path, both).await.is_error(429, 10_250);

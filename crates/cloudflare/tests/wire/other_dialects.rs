@@ -114,30 +114,45 @@ async fn a_consumer_without_a_dead_letter_queue_keeps_the_target_of_a_redrive_po
 }
 
 #[tokio::test]
-async fn a_default_puller_leaves_the_rule_of_a_redrive_policy_as_it_is() {
+async fn a_default_puller_keeps_the_target_of_a_redrive_policy_and_changes_its_limit_alone() {
     let house = House::open().await;
-    let (_, theirs) = foreign(&house, "theirs").await;
+    foreign(&house, "theirs").await;
     for (name, is_ours) in [("made-there", false), ("made-here", true)] {
         let path = if is_ours { house.queue(name).await } else { foreign(&house, name).await.1 };
         let queue = house.engine.queue(&key(name)).expect("it is there");
-        redrive(&house, &queue, "theirs", 2).await;
-        let before = rule(&house, name);
-        let made =
-            house.consume(&path, json!({ "type": "http_pull", "settings": { "batch_size": 7 } })).await;
+        redrive(&house, &queue, "theirs", 10).await;
+        let theirs = rule(&house, name).expect("it is theirs");
+        let with = |receives| Some(DeadLetterRule { attempts_max: receives, ..theirs.clone() });
+        let made = house.consume(&path, json!({ "type": "http_pull" })).await;
         let shown = (&made["dead_letter_queue"], &made["settings"]["max_retries"]);
-        assert_eq!(shown, (&json!("theirs"), &json!(1)), "{name}");
-        assert_eq!(rule(&house, name), before, "{name}");
+        assert_eq!(shown, (&json!("theirs"), &json!(3)), "{name}");
+        assert_eq!(rule(&house, name), with(4), "{name}");
         let consumer = format!("{path}/consumers/{}", text(&made, "consumer_id"));
+        let limited = json!({ "type": "http_pull", "settings": { "max_retries": 1 } });
+        house.call("PUT", &consumer, limited).await.result();
+        assert_eq!(rule(&house, name), with(2), "{name}");
         house.call("PUT", &consumer, json!({ "type": "http_pull" })).await.result();
-        assert_eq!(rule(&house, name), before, "{name}");
-        house.push(&path, name, json!({})).await.result();
-        for attempt in [1, 2] {
-            let pulled = only(house.pull(&path, json!({})).await);
-            assert_eq!(pulled["attempts"], attempt);
-            house.settle(&path, json!({ "retries": [{ "lease_id": pulled["lease_id"] }] })).await;
-        }
+        assert_eq!(rule(&house, name), with(4), "{name}: what is not given returns to its default");
+        house.ask("DELETE", &consumer, "").await.result();
+        assert_eq!(rule(&house, name), with(4), "{name}: no consumer wrote it");
     }
-    assert_eq!(house.backlog(&theirs).await, 2);
+}
+
+#[tokio::test]
+async fn a_default_puller_of_a_queue_made_elsewhere_takes_back_the_limit_of_the_one_before() {
+    let house = House::open().await;
+    let (_, path) = foreign(&house, "orders").await;
+    let limited =
+        json!({ "type": "http_pull", "dead_letter_queue": "dead", "settings": { "max_retries": 1 } });
+    let made = house.consume(&path, limited.clone()).await;
+    let consumer = format!("{path}/consumers/{}", text(&made, "consumer_id"));
+    let changed = house.call("PUT", &consumer, json!({ "type": "http_pull" })).await.result();
+    let shown = (&changed["dead_letter_queue"], &changed["settings"]["max_retries"]);
+    assert_eq!((shown, rule(&house, "orders")), ((&json!(""), &Value::Null), None));
+    house.call("PUT", &consumer, limited).await.result();
+    assert_eq!(rule(&house, "orders").map(|rule| rule.attempts_max), Some(2));
+    house.ask("DELETE", &consumer, "").await.result();
+    assert_eq!(rule(&house, "orders"), None);
 }
 
 #[tokio::test]

@@ -206,11 +206,13 @@ async fn a_queue_does_not_take_the_name_of_the_one_that_takes_its_dead_letters()
 
 #[tokio::test]
 async fn an_account_has_so_many_queues_and_no_more() {
-    let house = House::with(Settings { queues_max: 2, ..settings() }, Guard::strict()).await;
-    // Queues that are none here do not count.
-    let elsewhere = QueueKey::new(AccountId(0), "us-east-1", "under_score");
-    let create = CreateQueue { key: elsewhere, policy: Policy::standard(), documents: Vec::new() };
-    house.engine.create_queue(create).await.expect("the name is free");
+    let house = House::with(Settings { queues_max: 3, ..settings() }, Guard::strict()).await;
+    // One of SQS, whose name is none here, counts too; one of another region does not.
+    for (region, name) in [("us-east-1", "under_score"), ("eu-west-1", "elsewhere")] {
+        let key = QueueKey::new(AccountId(0), region, name);
+        let create = CreateQueue { key, policy: Policy::standard(), documents: Vec::new() };
+        house.engine.create_queue(create).await.expect("the name is free");
+    }
     let queue = house.queue("a").await;
     house.queue("b").await;
     let told = house.call("POST", "/queues", json!({ "queue_name": "c" })).await.is_error(429, 10_250);
@@ -222,5 +224,8 @@ async fn an_account_has_so_many_queues_and_no_more() {
     let consumer = json!({ "type": "http_pull", "dead_letter_queue": "b" });
     house.consume(&queue, consumer).await;
     house.ask("DELETE", &queue, "").await.result();
-    house.queue("c").await;
+    let make = |name: &'static str| house.call("POST", "/queues", json!({ "queue_name": name }));
+    let (c, d, e, f) = tokio::join!(make("c"), make("d"), make("e"), make("f"));
+    let made = [c, d, e, f].iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(made, 1, "of those that are made at once, none gets past the bound");
 }

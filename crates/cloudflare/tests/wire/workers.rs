@@ -123,12 +123,17 @@ async fn deployed_workers_are_shown_as_producers_of_the_queues_they_are_bound_to
 }
 
 #[tokio::test]
-async fn a_queue_that_a_deployed_worker_is_bound_to_is_not_deleted() {
+async fn a_queue_that_a_deployed_worker_is_bound_to_is_neither_deleted_nor_renamed() {
     let shop = Shop::open().await;
     let orders = shop.house.queue("orders").await;
     shop.upload("w", "", CONSUMES, &["orders"]).await.result();
     let told = shop.house.ask("DELETE", &orders, "").await.is_error(409, 11_005);
     assert!(told.contains("the Worker w is bound to it"), "{told}");
+    // Nor does it lose the name that the Worker knows.
+    for method in ["PUT", "PATCH"] {
+        shop.house.call(method, &orders, json!({ "queue_name": "other" })).await.is_error(409, 11_005);
+        shop.house.call(method, &orders, json!({ "queue_name": "orders" })).await.result();
+    }
     shop.delete("w").await;
     assert_eq!(shop.house.ask("DELETE", &orders, "").await.result(), Value::Null);
 }

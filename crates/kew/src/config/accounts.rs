@@ -8,7 +8,7 @@ use kew_core::AccountId;
 use toml::{Table, Value};
 
 use super::error::ConfigError;
-use super::file::{shown, unknown_key};
+use super::file::shown_if_plain;
 
 /// The section's name.
 pub const SECTION: &str = "accounts";
@@ -267,7 +267,12 @@ fn entries<'a>(list: &'a [Value], path: &str) -> impl Iterator<Item = Result<Ent
 impl<'a> Entry<'a> {
     fn only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
         match self.table.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
-            Some((key, value)) => Err(unknown_key(&self.path, key, value, allowed)),
+            // What a mistyped key holds may be a secret, whatever it is called.
+            Some((key, _)) => Err(ConfigError::new(format!(
+                "{} {key} = (hidden) is not a known key; allowed are {}",
+                self.path,
+                allowed.join(", ")
+            ))),
             None => Ok(()),
         }
     }
@@ -281,8 +286,8 @@ impl<'a> Entry<'a> {
     }
 
     fn refused(&self, key: &str, value: &Value, allowed: &str) -> ConfigError {
-        let secret = matches!(key, "secret" | "keys" | "token");
-        let value = if secret { "(hidden)".to_owned() } else { shown(value) };
+        let is_secret = matches!(key, "secret" | "keys" | "token");
+        let value = if is_secret { "(hidden)".to_owned() } else { shown_if_plain(value) };
         ConfigError::new(format!("{}.{key} = {value} is not allowed; it must be {allowed}", self.path))
     }
 
@@ -358,7 +363,10 @@ mod tests {
         for (text, expected) in [
             (with(r#"{ id = "12" }"#), "accounts[0].aws.id = \"12\" is not allowed; it must be 12 digits"),
             (with(r#"{ id = 123456789012 }"#), "must be 12 digits"),
-            (with(r#"{ id = "123456789012", colour = 1 }"#), "accounts[0].aws colour = 1 is not a known key"),
+            (
+                with(r#"{ id = "123456789012", colour = 1 }"#),
+                "accounts[0].aws colour = (hidden) is not a known key",
+            ),
             (key(r#"{ id = "A" }"#), "accounts[0].aws.access_keys[0] has no secret"),
             (key(r#"{ id = "A b", secret = "s" }"#), "access_keys[0].id"),
             (
@@ -381,6 +389,28 @@ mod tests {
         }
         assert!(!accounts(&key(r#"{ id = "A", secret = 12345 }"#)).expect_err("wrong").contains("12345"));
     }
+    #[test]
+    fn what_stands_in_a_wrong_place_is_not_shown() {
+        for (text, expected) in [
+            (
+                r#"aws = { id = "123456789012", access_keys = { id = "A", secret = "s3cret" } }"#,
+                "access_keys = (a table) is not allowed",
+            ),
+            (
+                r#"aws = { id = "123456789012" }
+                cloudflare = { id = "0123456789abcdef0123456789abcdef", tokens = { token = "s3cret" } }"#,
+                "tokens = (a table) is not allowed",
+            ),
+            ("[[accounts.aws]]\nid = \"123456789012\"\nsecret = \"s3cret\"", "accounts[0].aws = (an array)"),
+            (r#"AWS = { id = "123456789012", secret = "s3cret" }"#, "accounts[0] AWS = (hidden)"),
+            (r#"aws = { id = "123456789012", password = "s3cret" }"#, "password = (hidden)"),
+            (r#"aws = { id = ["s3cret"] }"#, "id = (an array)"),
+        ] {
+            let told = accounts(&format!("[[accounts]]\n{text}\n")).expect_err(text);
+            assert!(told.contains(expected) && !told.contains("s3cret"), "{told}");
+        }
+    }
+
     #[test]
     fn a_token_of_two_accounts_is_refused_by_its_places_and_not_shown() {
         let account = |digit: u8, tokens: &str| {

@@ -38,7 +38,7 @@ fn contents(text: &str) -> Result<FileContents, ConfigError> {
             (name, value) if sections().contains(&name) => {
                 return Err(ConfigError::new(format!(
                     "{name} = {} must be a section: write [{name}]",
-                    shown(value)
+                    shown_if_plain(value)
                 )));
             }
             (name, _) => {
@@ -114,11 +114,20 @@ fn keys_of(section: &str) -> Vec<&'static str> {
 pub(super) fn unknown_key(place: &str, key: &str, value: &Value, allowed: &[&str]) -> ConfigError {
     let secretive =
         ["secret", "token", "key", "password"].iter().any(|word| key.to_lowercase().contains(word));
-    let value = if secretive { "(hidden)".to_owned() } else { shown(value) };
+    let value = if secretive { "(hidden)".to_owned() } else { shown_if_plain(value) };
     ConfigError::new(format!(
         "{place} {key} = {value} is not a known key; allowed are {}",
         allowed.join(", ")
     ))
+}
+
+/// The same where anything may stand: what a table or an array holds may be a secret.
+pub(super) fn shown_if_plain(value: &Value) -> String {
+    match value {
+        Value::Table(_) => "(a table)".to_owned(),
+        Value::Array(_) => "(an array)".to_owned(),
+        value => shown(value),
+    }
 }
 
 /// A value in one line, cut where it is long.
@@ -146,6 +155,17 @@ mod tests {
         let said = contents("[tls]\ncert = \"a\"\nsqs = { cert = \"b\" }\n").expect("it is fine").said;
         assert_eq!(said.get(&("tls", "cert")), Some(&Written::One("a".into())));
         assert_eq!(said.get(&("tls.sqs", "cert")), Some(&Written::One("b".into())));
+    }
+
+    #[test]
+    fn what_stands_in_a_wrong_place_is_not_shown_where_it_holds_more_than_one_value() {
+        for text in [
+            "[[admin]]\ntoken = \"s3cret\"\n",
+            "[sqs]\nlogin = { token = \"s3cret\" }\n",
+            "[sqs]\nlogins = [\"s3cret\"]\n",
+        ] {
+            assert!(!error(text).contains("s3cret"), "{}", error(text));
+        }
     }
 
     #[test]
