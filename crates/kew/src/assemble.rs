@@ -331,6 +331,7 @@ impl Parts<'_> {
             inner_token: Some(Arc::clone(&self.inner_token)),
             scripts: kew_cloudflare::Scripts {
                 workers: Arc::clone(&self.workers),
+                wanted: self.settings.workers.run,
                 exposed: self.settings.workers.exposed,
             },
             failures: Arc::new(failures),

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use kew_core::AccountId;
 use kew_http::{Reply, Request};
-use kew_push::workers::{Description, Then, WorkerError, Workers};
+use kew_push::workers::{Description, StartError, Then, WorkerError, Workers};
 
 use crate::error::{Code, WireError};
 use crate::{Cloudflare, auth, encode};
@@ -31,8 +31,25 @@ pub use call::is_meant;
 pub struct Scripts {
     /// What runs them; empty until it is there.
     pub workers: Arc<OnceLock<Arc<Workers>>>,
+    /// Whether Workers are run here, though they may not be known yet.
+    pub wanted: bool,
     /// Whether other machines may upload too.
     pub exposed: bool,
+}
+
+impl Scripts {
+    /// What is told while there is nothing that runs Workers: later there may be, where that was asked for.
+    fn absent(&self) -> WireError {
+        if self.wanted {
+            return WireError::new(Code::Overloaded).saying("The Workers are being started: try again");
+        }
+        Code::WorkersRefused.into()
+    }
+
+    /// Refuses what depends on Workers until they are known.
+    pub(crate) fn check_known(&self) -> Result<(), WireError> {
+        if self.wanted && self.workers.get().is_none() { Err(self.absent()) } else { Ok(()) }
+    }
 }
 
 /// The reply to a request about Workers on an address that serves every dialect.
@@ -110,7 +127,7 @@ fn let_in<'a>(
         return Err(WireError::new(Code::WorkersRefused)
             .saying("Workers are uploaded from this machine only: start the server with --workers-expose to change that"));
     }
-    let workers = scripts.workers.get().ok_or(Code::WorkersRefused)?;
+    let workers = scripts.workers.get().ok_or_else(|| scripts.absent())?;
     Ok(Context { workers: Arc::clone(workers), account: caller.account, request })
 }
 
@@ -126,7 +143,12 @@ impl From<WorkerError> for WireError {
             WorkerError::VersionNotFound(_) => Code::VersionNotFound,
             WorkerError::SecretNotFound(_) => Code::SecretNotFound,
             WorkerError::QueueNotFound(_) => Code::QueueNotFound,
-            WorkerError::Script(_) | WorkerError::NotStarted(_) => Code::ScriptInvalid,
+            // It is no fault of the code that the runtime cannot be run, and nobody's business where it lies.
+            WorkerError::NotStarted(error @ StartError::NotRun { .. }) => {
+                return Self::new(Code::Internal).because(error);
+            }
+            WorkerError::Script(_)
+            | WorkerError::NotStarted(StartError::Refused(_) | StartError::TooSlow) => Code::ScriptInvalid,
             WorkerError::ShuttingDown => Code::Overloaded,
         };
         Self::new(code).saying(error.to_string())

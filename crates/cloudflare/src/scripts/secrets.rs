@@ -26,18 +26,17 @@ pub(super) async fn put(cx: &Context<'_>, name: &str) -> Result<Reply, WireError
 
 pub(super) async fn change(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
     let changes: asked::SecretChanges = object(&cx.request.body)?;
-    for (secret, change) in changes.secrets {
-        cx.workers.put_secret(cx.account, name, &secret, change.map(|change| change.text)).await?;
-    }
+    let changes =
+        changes.secrets.into_iter().map(|(secret, change)| (secret, change.map(|change| change.text)));
+    cx.workers.put_secrets(cx.account, name, changes.collect()).await?;
     Ok(encode::result(&Value::from(shown::secrets(&cx.described(name)?))))
 }
 
 /// Of a Worker's settings its secrets alone can be changed without its code.
 pub(super) async fn change_settings(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
     cx.described(name)?;
-    for (secret, text) in upload::read_secrets(cx.request)? {
-        cx.workers.put_secret(cx.account, name, &secret, Some(text)).await?;
-    }
+    let changes = upload::read_secrets(cx.request)?.into_iter().map(|(secret, text)| (secret, Some(text)));
+    cx.workers.put_secrets(cx.account, name, changes.collect()).await?;
     Ok(encode::result(&shown::settings(&cx.described(name)?)))
 }
 

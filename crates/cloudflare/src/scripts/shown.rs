@@ -20,7 +20,7 @@ pub(super) fn script(found: &Description) -> Value {
         "created_on": at(found.created_at),
         "modified_on": at(found.deployed_at),
         "etag": etag(found),
-        "handlers": ["queue"],
+        "handlers": handlers(found),
         "usage_model": "standard",
         "compatibility_date": date(found),
         "compatibility_flags": flags(found),
@@ -34,7 +34,7 @@ pub(super) fn service(found: &Description) -> Value {
         "tag": null,
         "tags": [],
         "etag": etag(found),
-        "handlers": ["queue"],
+        "handlers": handlers(found),
         "created_on": at(found.created_at),
         "modified_on": at(found.deployed_at),
         "last_deployed_from": "wrangler",
@@ -161,6 +161,7 @@ pub(super) fn uploaded(found: &Description, kept: &Version, script: &Script, too
     // Who adds a version without deploying it looks for its id here; who deploys at once, for the Worker's.
     let is_deployed = found.deployed.as_ref().is_some_and(|deployed| deployed.id == kept.id);
     if is_deployed {
+        shown["resources"]["script"]["handlers"] = handlers(found).into();
         shown["id"] = found.name.as_str().into();
     }
     shown
@@ -197,6 +198,11 @@ fn bindings(script: &Script, secrets: &[String]) -> Vec<Value> {
 
 fn secret(name: &str) -> Value {
     json!({ "name": name, "type": "secret_text" })
+}
+
+/// What it handles of what is brought to Workers here.
+fn handlers(found: &Description) -> &'static [&'static str] {
+    if found.handles_queues == Some(false) { &[] } else { &["queue"] }
 }
 
 fn etag(found: &Description) -> Option<&str> {

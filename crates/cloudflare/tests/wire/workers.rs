@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kew_cloudflare::{Scripts, Settings};
 use kew_core::AccountId;
+use kew_core::command::DeleteQueue;
 use kew_http::Guard;
 use kew_push::workers::{Outbound, Runtime, Workers, WorkersSettings};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ PATH=/usr/bin:/bin
 token=$(sed -n 's/.*say("\([0-9a-f]*\) .*/\1/p' notes.js)
 if grep -q 'queue(' 0.module; then handler=true; else handler=false; fi
 printf '{"level":"log","message":"%s {\\"handler\\":%s}"}\n' "$token" "$handler"
+gate=$(sed -n 's/.*waits for \(.*\)$/\1/p' 0.module)
+while [ -n "$gate" ] && [ ! -e "$gate" ]; do sleep 0.01; done
 echo '{"event":"listen","port":1}'
 exec sleep 600
 "#;
@@ -27,22 +30,27 @@ const SERVES: &str = "export default { fetch() {} };";
 
 struct Shop {
     house: House,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Shop {
     async fn open() -> Self {
+        Self::with_children_in("children").await
+    }
+
+    /// Whose children are in this directory beside the runtime.
+    async fn with_children_in(children: &str) -> Self {
         let directory = TempDir::new().expect("there is room");
         let program = directory.path().join("runtime");
         std::fs::write(&program, RUNTIME).expect("there is room");
         let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
-        let scripts = Scripts { workers: Arc::clone(&workers), exposed: false };
+        let scripts = Scripts { workers: Arc::clone(&workers), wanted: true, exposed: false };
         let house = House::with(Settings { scripts, ..settings() }, Guard::strict()).await;
         let settings = WorkersSettings {
             runtime: Runtime {
                 program,
                 launcher: vec!["/bin/sh".into()],
-                directory: directory.path().join("children"),
+                directory: directory.path().join(children),
             },
             producers: ([127, 0, 0, 1], 1).into(),
             producer_token: "inner".into(),
@@ -54,7 +62,7 @@ impl Shop {
         };
         let loaded = Workers::load(Arc::clone(&house.engine), Arc::new(Counting::default()), settings).await;
         workers.set(Arc::new(loaded.expect("the store can be read"))).expect("it is set once");
-        Self { house, _directory: directory }
+        Self { house, directory }
     }
 
     /// Uploads a Worker that is bound to these queues; at `path` behind its name.
@@ -64,6 +72,11 @@ impl Shop {
             .enumerate()
             .map(|(number, queue)| json!({ "type": "queue", "name": format!("Q{number}"), "queue_name": queue }))
             .collect();
+        self.upload_bound(name, path, code, bindings).await
+    }
+
+    /// Uploads a Worker with these bindings.
+    async fn upload_bound(&self, name: &str, path: &str, code: &str, bindings: Vec<Value>) -> Answer {
         let metadata =
             json!({ "main_module": "index.js", "compatibility_date": "2026-04-01", "bindings": bindings });
         let part = |name: &str, kind: &str, text: &str| {
@@ -160,4 +173,121 @@ async fn a_consumer_needs_a_worker_that_is_deployed_and_handles_queues() {
     // Those that are not Workers need none.
     let other = shop.house.queue("other").await;
     shop.house.consume(&other, json!({ "type": "http_push", "url": "http://127.0.0.1:1/" })).await;
+}
+
+#[tokio::test]
+async fn a_queue_counts_as_bound_while_the_code_that_needs_it_is_still_starting() {
+    let shop = Shop::open().await;
+    let (orders, results) = (shop.house.queue("orders").await, shop.house.queue("results").await);
+    let gate = |name: &str| shop.directory.path().join(name);
+    let slow = |name: &str| format!("{CONSUMES} // waits for {}", gate(name).display());
+    let open = |name: &str| std::fs::write(gate(name), "").expect("there is room");
+    let until_bound = |queue: String| {
+        let shop = &shop;
+        async move {
+            while shop.producers(&queue).await == json!([]) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    let code = slow("one");
+    let (uploaded, ()) = tokio::join!(shop.upload("w", "", &code, &["orders"]), async {
+        until_bound(orders.clone()).await;
+        shop.house.ask("DELETE", &orders, "").await.is_error(409, 11_005);
+        open("one");
+    });
+    uploaded.result();
+    // Deleted behind its back, as another dialect does: the deployment fails and keeps nothing.
+    let code = slow("two");
+    let (uploaded, ()) = tokio::join!(shop.upload("other", "", &code, &["results"]), async {
+        until_bound(results.clone()).await;
+        let id =
+            shop.house.engine.all_queues().iter().find(|queue| &*queue.key.name == "results").map(|q| q.id);
+        let delete = DeleteQueue { queue: id.expect("it is there"), if_version: None };
+        shop.house.engine.delete_queue(delete).await.expect("it is deleted");
+        open("two");
+    });
+    uploaded.is_error(404, 11_000);
+    let path = format!("{ACCOUNT}/workers/services/other");
+    assert_eq!(shop.house.raw("GET", &path, &[TOKEN], b"").await.status, 404);
+}
+
+#[tokio::test]
+async fn secrets_of_a_version_that_is_only_kept_wait_for_its_deployment() {
+    let shop = Shop::open().await;
+    let secrets = format!("{ACCOUNT}/workers/scripts/w/secrets");
+    let names = || async {
+        let found = shop.house.raw("GET", &secrets, &[TOKEN], b"").await.result();
+        let names = found.as_array().expect("it is a list").iter().map(|one| text(one, "name"));
+        names.collect::<Vec<String>>()
+    };
+    let plain = json!({ "type": "plain_text", "name": "MODE", "text": "plain" });
+    shop.upload_bound("w", "", CONSUMES, vec![plain]).await.result();
+    let secret = |name: &str| json!({ "type": "secret_text", "name": name, "text": "hush" });
+    let kept =
+        shop.upload_bound("w", "/versions", CONSUMES, vec![secret("MODE"), secret("TOKEN")]).await.result();
+    assert_eq!(names().await, [""; 0], "nobody deployed it");
+    // The name is the running code's own binding; its secrets can still be changed.
+    let put = json!({ "name": "OTHER", "text": "x", "type": "secret_text" }).to_string();
+    shop.house.raw("PUT", &secrets, &[TOKEN], put.as_bytes()).await.result();
+    let deploy = json!({ "versions": [{ "version_id": text(&kept, "id"), "percentage": 100 }] }).to_string();
+    let path = format!("{ACCOUNT}/workers/scripts/w/deployments");
+    shop.house.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
+    assert_eq!(names().await, ["MODE", "OTHER", "TOKEN"]);
+}
+
+#[tokio::test]
+async fn several_secrets_are_changed_all_or_none() {
+    let shop = Shop::open().await;
+    shop.upload("w", "", CONSUMES, &[]).await.result();
+    let bulk = format!("{ACCOUNT}/workers/scripts/w/secrets-bulk");
+    let change = |secrets: Value| {
+        let body = json!({ "secrets": secrets }).to_string();
+        let (shop, bulk) = (&shop, &bulk);
+        async move { shop.house.raw("PATCH", bulk, &[TOKEN], body.as_bytes()).await }
+    };
+    let one = |name: &str| json!({ "name": name, "text": "x", "type": "secret_text" });
+    assert_ne!(change(json!({ "A": one("A"), "B": null })).await.status, 200, "there is no B to take away");
+    let secrets = format!("{ACCOUNT}/workers/scripts/w/secrets");
+    assert_eq!(shop.house.raw("GET", &secrets, &[TOKEN], b"").await.result(), json!([]));
+    let changed = change(json!({ "A": one("A"), "B": one("B") })).await.result();
+    assert_eq!(changed.as_array().map(Vec::len), Some(2), "{changed}");
+    let changed = change(json!({ "A": null, "C": one("C") })).await.result();
+    assert_eq!([0, 1].map(|place| text(&changed[place], "name")), ["B", "C"]);
+}
+
+#[tokio::test]
+async fn what_a_worker_handles_is_what_was_deployed_last() {
+    let shop = Shop::open().await;
+    let orders = shop.house.queue("orders").await;
+    let shown = || async {
+        let path = format!("{ACCOUNT}/workers/services/w");
+        let found = shop.house.raw("GET", &path, &[TOKEN], b"").await.result();
+        found["default_environment"]["script"]["handlers"].clone()
+    };
+    shop.upload("w", "", CONSUMES, &[]).await.result();
+    assert_eq!(shown().await, json!(["queue"]));
+    shop.upload("w", "", SERVES, &[]).await.result();
+    assert_eq!(shown().await, json!([]));
+    shop.house.call("POST", &format!("{orders}/consumers"), worker("w")).await.is_error(400, 11_001);
+    shop.upload("w", "", CONSUMES, &[]).await.result();
+    shop.house.consume(&orders, worker("w")).await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_cannot_be_run_is_no_fault_of_the_code_and_its_place_is_told_to_nobody() {
+    // A file is in the way of their directory.
+    let shop = Shop::with_children_in("runtime/children").await;
+    let told = shop.upload("w", "", CONSUMES, &[]).await.is_error(500, 15_000);
+    assert!(!told.contains("runtime"), "{told}");
+}
+
+#[tokio::test]
+async fn while_workers_are_not_known_yet_what_depends_on_them_is_to_be_tried_again() {
+    let scripts = Scripts { wanted: true, ..Scripts::default() };
+    let house = House::with(Settings { scripts, ..settings() }, Guard::strict()).await;
+    let orders = house.queue("orders").await;
+    house.ask("DELETE", &orders, "").await.is_error(429, 10_250);
+    let path = format!("{ACCOUNT}/workers/services/w");
+    house.raw("GET", &path, &[TOKEN], b"").await.is_error(429, 10_250);
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::error::WorkerError;
 use super::history::{Deployment, Remarks, Version};
 use super::keeper::{Deployed, Starts as _};
+use super::live::Live;
 use super::log::WorkerLog;
 use super::script::{BINDING_BYTES_MAX, BINDINGS_MAX, Binding, Script, ScriptError, check_binding_name};
 use super::shared::Shared;
@@ -67,21 +68,24 @@ impl Shared {
         let Upload { script, main, secrets, remarks } = upload;
         let script = Arc::new(script.checked(&main)?);
         let _alone = self.changing.lock().await;
+        let _announced = (then == Then::Deploy).then(|| self.announce(account, &name, &script));
         self.check_queues(account, &script)?;
         let worker = self.find(account, &name);
         if worker.is_none() && self.count(account) >= WORKERS_MAX {
             return Err(ScriptError::TooMuch { what: "the number of Workers", max: WORKERS_MAX }.into());
         }
-        let known = worker.as_ref().map(|worker| worker.known.lock().clone()).unwrap_or_default();
-        let secrets = joined(&known.secrets, secrets, &script.bindings)?;
+        let Known { mut record, secrets: had, .. } =
+            worker.as_ref().map(|worker| worker.known.lock().clone()).unwrap_or_default();
+        // What is only kept changes nothing of what runs: its secrets lie with its code until it is deployed.
+        let waiting = if then == Then::Keep { secrets.clone() } else { Secrets::new() };
+        let secrets = joined(&had, secrets, &script.bindings)?;
         let now = self.engine.now();
-        let mut record = known.record;
         let mut changes = Changes::default();
         let id = uuid(&*self.entropy);
         let version = Version {
             number: record.next_number(),
             created_at: now.0,
-            parts: changes.put_code(&name, &id, &script),
+            parts: changes.put_code(&name, &id, &script, &waiting),
             id,
             remarks: remarks.bounded(),
         };
@@ -94,16 +98,17 @@ impl Shared {
             record.created_at = now.0;
         }
         record.versions.push(version.clone());
-        if then == Then::Deploy {
-            record.deployed_now(uuid(&*self.entropy), &version.id, version.remarks.clone(), now);
-        }
+        let secrets = match then {
+            Then::Deploy => {
+                record.deployed_now(uuid(&*self.entropy), &version.id, version.remarks.clone(), now);
+                changes.put_secrets(&name, &secrets);
+                secrets
+            }
+            Then::Keep => had,
+        };
         record.forget_old(&mut changes, &name);
         changes.put_record(&name, Some(&record));
-        changes.put_secrets(&name, &secrets);
-        if let Err(error) = changes.write(&self.engine, account).await {
-            live.retire().await;
-            return Err(error.into());
-        }
+        self.write(changes, account, &script, &live).await?;
         let worker = worker.unwrap_or_else(|| {
             let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::default() });
             self.workers.lock().insert((account, name), Arc::clone(&worker));
@@ -132,68 +137,87 @@ impl Shared {
         let Known { mut record, secrets, .. } = worker.known.lock().clone();
         let missing = || WorkerError::VersionNotFound(id.to_owned());
         let version = record.version(id).cloned().ok_or_else(missing)?;
-        let script = stored::read_code(&self.engine, account, name, &version).await?.ok_or_else(missing)?;
+        let kept = stored::read_code(&self.engine, account, name, &version).await?;
+        let (script, waiting) = kept.ok_or_else(missing)?;
         let script = Arc::new(script);
+        let _announced = self.announce(account, name, &script);
         self.check_queues(account, &script)?;
-        let secrets = joined(&secrets, Vec::new(), &script.bindings)?;
-        let deployed = Deployed { version, script, secrets };
+        let secrets = joined(&secrets, waiting, &script.bindings)?;
+        let deployed = Deployed { version, script: Arc::clone(&script), secrets: secrets.clone() };
         let live = self.starter(account, name, &worker.log).start(&deployed).await?;
         record.deployed_now(uuid(&*self.entropy), id, remarks.bounded(), self.engine.now());
         let deployment = record.deployments.last().cloned().ok_or_else(missing)?;
         let mut changes = Changes::default();
         changes.put_record(name, Some(&record));
-        if let Err(error) = changes.write(&self.engine, account).await {
-            live.retire().await;
-            return Err(error.into());
+        changes.put_secrets(name, &secrets);
+        self.write(changes, account, &script, &live).await?;
+        {
+            let mut known = worker.known.lock();
+            (known.record, known.secrets) = (record, secrets);
         }
-        worker.known.lock().record = record;
         self.run_live(&worker, Arc::new(deployed), live).await;
         Ok(deployment)
     }
 
-    pub(super) async fn put_secret(
+    /// All of them or none, with one start and one step of the store.
+    pub(super) async fn put_secrets(
         self: &Arc<Self>,
         account: AccountId,
         name: &str,
-        secret: String,
-        text: Option<String>,
+        asked: Vec<(String, Option<String>)>,
     ) -> Result<(), WorkerError> {
         let _alone = self.changing.lock().await;
         let worker = self.found(account, name)?;
         let known = worker.known.lock().clone();
-        let had = known.secrets.iter().any(|(known, _)| *known == secret);
-        let mut secrets: Secrets = known.secrets.into_iter().filter(|(known, _)| *known != secret).collect();
-        match text {
-            Some(text) => {
-                let running = known.running.as_ref();
-                let bindings = running.map_or(&[][..], |running| &running.deployed.script.bindings);
-                secrets = joined(&secrets, vec![(secret, text)], bindings)?;
+        let mut secrets = known.secrets;
+        let mut more = Vec::new();
+        for (secret, text) in asked {
+            let place = secrets.iter().position(|(had, _)| *had == secret);
+            match (text, place) {
+                (Some(text), _) => more.push((secret, text)),
+                (None, Some(place)) => drop(secrets.remove(place)),
+                (None, None) => return Err(WorkerError::SecretNotFound(secret)),
             }
-            None if had => {}
-            None => return Err(WorkerError::SecretNotFound(secret)),
         }
-        let next = known.running.map(|running| Deployed {
-            version: running.deployed.version.clone(),
-            script: Arc::clone(&running.deployed.script),
-            secrets: secrets.clone(),
-        });
-        let live = match &next {
-            Some(next) => Some(self.starter(account, name, &worker.log).start(next).await?),
-            None => None,
-        };
+        let running = known.running.as_ref().map(|running| Arc::clone(&running.deployed));
+        let bindings = running.as_ref().map_or(&[][..], |deployed| &deployed.script.bindings);
+        let secrets = joined(&secrets, more, bindings)?;
         let mut changes = Changes::default();
         changes.put_secrets(name, &secrets);
+        let Some(deployed) = running else {
+            changes.write(&self.engine, account).await?;
+            worker.known.lock().secrets = secrets;
+            return Ok(());
+        };
+        let script = Arc::clone(&deployed.script);
+        let next = Deployed { version: deployed.version.clone(), script, secrets: secrets.clone() };
+        let live = self.starter(account, name, &worker.log).start(&next).await?;
         if let Err(error) = changes.write(&self.engine, account).await {
-            if let Some(live) = live {
-                live.retire().await;
-            }
+            live.retire().await;
             return Err(error.into());
         }
         worker.known.lock().secrets = secrets;
-        if let (Some(next), Some(live)) = (next, live) {
-            self.run_live(&worker, Arc::new(next), live).await;
-        }
+        self.run_live(&worker, Arc::new(next), live).await;
         Ok(())
+    }
+
+    /// Writes a change to code, if every queue of it is still there: its start has taken a while. Otherwise what was started
+    /// for it ends.
+    async fn write(
+        &self,
+        changes: Changes,
+        account: AccountId,
+        script: &Script,
+        live: &Live,
+    ) -> Result<(), WorkerError> {
+        let written = match self.check_queues(account, script) {
+            Ok(()) => changes.write(&self.engine, account).await.map_err(WorkerError::from),
+            Err(missing) => Err(missing),
+        };
+        if written.is_err() {
+            live.retire().await;
+        }
+        written
     }
 
     pub(super) async fn delete(self: &Arc<Self>, account: AccountId, name: &str) -> Result<(), WorkerError> {

@@ -29,6 +29,9 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// The most that is kept of what a child says before it listens.
 const WORDS_MAX: usize = 20;
 
+/// The most bytes that are told of them.
+const TOLD_BYTES_MAX: usize = 16 << 10;
+
 /// What the names of their directories begin with.
 const PREFIX: &str = "worker-";
 
@@ -58,7 +61,7 @@ pub enum StartError {
     #[error("{0}")]
     Refused(String),
     /// It never listened.
-    #[error("it did not listen within {} seconds", START_WITHIN.as_secs())]
+    #[error("the Worker did not begin to listen within {} seconds: what it does at its top level takes too long, or the machine is too busy", START_WITHIN.as_secs())]
     TooSlow,
 }
 
@@ -284,6 +287,12 @@ fn ears(
 
 /// The runtime's own reasons; those about the user's code come first.
 fn told(words: &[Said]) -> String {
+    let mut told = all_told(words);
+    told.truncate(told.floor_char_boundary(TOLD_BYTES_MAX));
+    told
+}
+
+fn all_told(words: &[Said]) -> String {
     let reasons: Vec<&str> = words
         .iter()
         .filter(|said| said.level == "error")

@@ -13,8 +13,11 @@ use tokio::sync::watch;
 /// The most lines that are remembered, and the most bytes of their texts.
 const LINES_MAX: usize = 1_000;
 const BYTES_MAX: usize = 256 << 10;
-/// The most bytes of texts that are handed over at once; the first line always fits.
+/// The most bytes of texts that are handed over at once; the first line is always among them.
 const PAGE_BYTES_MAX: usize = 128 << 10;
+
+/// The most bytes of one text; of a longer one the rest is dropped.
+const TEXT_BYTES_MAX: usize = 32 << 10;
 
 /// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,6 +64,7 @@ impl WorkerLog {
 
     /// Adds a line, and drops the oldest past the bounds.
     pub(super) fn add(&self, at: Timestamp, level: &str, text: &str) {
+        let text = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default();
         let mut kept = self.kept.lock();
         let number = self.state.borrow().0 + 1;
         kept.bytes += text.len();
@@ -99,8 +103,9 @@ impl WorkerLog {
             .iter()
             .filter(|line| line.number > after)
             .take_while(|line| {
+                let is_first = bytes == 0;
                 bytes += line.text.len();
-                bytes <= PAGE_BYTES_MAX
+                is_first || bytes <= PAGE_BYTES_MAX
             })
             .cloned()
             .collect();
@@ -161,11 +166,12 @@ mod tests {
     async fn long_lines_take_the_place_of_many_and_come_in_pages() {
         let log = WorkerLog::open(NOW);
         for _ in 0..20 {
-            log.add(NOW, "log", &"x".repeat(60 << 10));
+            log.add(NOW, "log", &"\u{e9}".repeat(1 << 20));
         }
         let first = log.after(NOW.0, Duration::ZERO).await;
         let second = log.after(first.last, Duration::ZERO).await;
         let third = log.after(second.last, Duration::ZERO).await;
-        assert_eq!((first.lines.len(), second.lines.len(), third.lines.len()), (2, 2, 0));
+        assert_eq!((first.lines.len(), second.lines.len(), third.lines.len()), (4, 4, 0));
+        assert!(first.lines.iter().all(|line| line.text.len() == TEXT_BYTES_MAX));
     }
 }

@@ -21,7 +21,7 @@ mod shared;
 mod stored;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +75,7 @@ impl Workers {
             settings,
             workers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
+            pending: Mutex::default(),
             changed: watch::Sender::new(0),
         });
         child::remove_left_behind(&shared.settings.runtime);
@@ -97,15 +98,18 @@ impl Workers {
         workers.values().filter(|worker| worker.account == account).map(|worker| worker.describe()).collect()
     }
 
-    /// The deployed Workers of an account that publish, in order of names, each with the queues its code is bound to, in
-    /// order and each once.
+    /// The Workers of an account that publish, in order of names, each with the queues its code is bound to, in order and
+    /// each once: those that are deployed, and the one that is just being.
     pub fn producers(&self, account: AccountId) -> Vec<(String, BTreeSet<String>)> {
         let workers = self.shared.workers.lock();
         let bound = workers.values().filter(|worker| worker.account == account);
-        bound
-            .map(|worker| (worker.name.clone(), worker.queues()))
-            .filter(|(_, queues)| !queues.is_empty())
-            .collect()
+        let mut all: BTreeMap<String, BTreeSet<String>> =
+            bound.map(|worker| (worker.name.clone(), worker.queues())).collect();
+        drop(workers);
+        if let Some(pending) = self.shared.pending.lock().as_ref().filter(|one| one.account == account) {
+            all.entry(pending.name.clone()).or_default().extend(pending.queues.iter().cloned());
+        }
+        all.into_iter().filter(|(_, queues)| !queues.is_empty()).collect()
     }
 
     /// Keeps a version of a Worker; a Worker that is not there yet is made. Nothing is kept that does not start. What is
@@ -136,8 +140,9 @@ impl Workers {
         {
             return Ok((kept, script));
         }
-        let script = stored::read_code(&self.shared.engine, account, name, &kept).await?;
-        Ok((kept, Arc::new(script.ok_or_else(missing)?)))
+        let code = stored::read_code(&self.shared.engine, account, name, &kept).await?;
+        let (script, _) = code.ok_or_else(missing)?;
+        Ok((kept, Arc::new(script)))
     }
 
     /// Runs a version that is kept.
@@ -160,9 +165,19 @@ impl Workers {
         secret: &str,
         text: Option<String>,
     ) -> Result<(), WorkerError> {
-        check_binding_name(secret)?;
-        let (shared, name, secret) = (Arc::clone(&self.shared), name.to_owned(), secret.to_owned());
-        self.apart(async move { shared.put_secret(account, &name, secret, text).await }).await
+        self.put_secrets(account, name, vec![(secret.to_owned(), text)]).await
+    }
+
+    /// The same of several, by name and text: all of them or none.
+    pub async fn put_secrets(
+        &self,
+        account: AccountId,
+        name: &str,
+        changes: Vec<(String, Option<String>)>,
+    ) -> Result<(), WorkerError> {
+        changes.iter().try_for_each(|(secret, _)| check_binding_name(secret))?;
+        let (shared, name) = (Arc::clone(&self.shared), name.to_owned());
+        self.apart(async move { shared.put_secrets(account, &name, changes).await }).await
     }
 
     /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long

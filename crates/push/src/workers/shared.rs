@@ -1,6 +1,6 @@
 //! What all Workers share, and how each is kept running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kew_core::{AccountId, Entropy};
@@ -14,7 +14,7 @@ use super::files::Surroundings;
 use super::keeper::{self, Deployed, Order, Starts};
 use super::live::{Live, Patience};
 use super::log::WorkerLog;
-use super::script::CPU_LIMIT_DEFAULT;
+use super::script::{CPU_LIMIT_DEFAULT, Script};
 use super::settings::{WorkerNotice, WorkersSettings};
 use super::stored::{self, Record, Secrets};
 use super::worker::{Known, RunningWorker, Worker};
@@ -27,11 +27,36 @@ pub(super) struct Shared {
     pub(super) workers: Mutex<BTreeMap<(AccountId, String), Arc<Worker>>>,
     /// One change at a time: each starts processes and writes documents.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.
+    pub(super) pending: Mutex<Option<Pending>>,
     /// Raised whenever a Worker comes up or goes down.
     pub(super) changed: watch::Sender<u64>,
 }
 
+/// The queues that code which does not run yet is bound to.
+pub(super) struct Pending {
+    pub(super) account: AccountId,
+    pub(super) name: String,
+    pub(super) queues: BTreeSet<String>,
+}
+
+/// Says what is pending for as long as it lives.
+pub(super) struct Announced(Arc<Shared>);
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        *self.0.pending.lock() = None;
+    }
+}
+
 impl Shared {
+    /// Tells those who would delete its queues that this code is about to run. One at a time, as changes are.
+    pub(super) fn announce(self: &Arc<Self>, account: AccountId, name: &str, script: &Script) -> Announced {
+        let queues = script.queues().map(str::to_owned).collect();
+        *self.pending.lock() = Some(Pending { account, name: name.to_owned(), queues });
+        Announced(Arc::clone(self))
+    }
+
     pub(super) fn find(&self, account: AccountId, name: &str) -> Option<Arc<Worker>> {
         self.workers.lock().get(&(account, name.to_owned())).map(Arc::clone)
     }
@@ -58,7 +83,7 @@ impl Shared {
         let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::new(known) });
         if let Some(version) = version {
             match stored::read_code(&self.engine, account, &name, &version).await? {
-                Some(script) => {
+                Some((script, _)) => {
                     let script = Arc::new(script);
                     self.run(&worker, Arc::new(Deployed { version, script, secrets }), None);
                 }
@@ -81,7 +106,12 @@ impl Shared {
     fn run(self: &Arc<Self>, worker: &Arc<Worker>, deployed: Arc<Deployed>, live: Option<Arc<Live>>) {
         let (orders, taken) = mpsc::channel(1);
         let up = watch::Sender::new(None);
-        let running = RunningWorker { deployed: Arc::clone(&deployed), orders, up: up.subscribe() };
+        let running = RunningWorker {
+            deployed: Arc::clone(&deployed),
+            handles_queues: live.as_ref().and_then(|live| live.handles_queues()),
+            orders,
+            up: up.subscribe(),
+        };
         let mut watched = up.subscribe();
         let shared = Arc::clone(self);
         tokio::spawn(async move {
@@ -106,6 +136,7 @@ impl Shared {
             let mut known = worker.known.lock();
             if let Some(running) = &mut known.running {
                 running.deployed = Arc::clone(&deployed);
+                running.handles_queues = live.handles_queues();
             }
             known.running.clone()
         };

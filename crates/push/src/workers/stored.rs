@@ -49,9 +49,10 @@ impl Changes {
         self.put(SECRETS, name, (!secrets.is_empty()).then(|| json(secrets)));
     }
 
-    /// Writes a version's code, and says how many documents it takes.
-    pub(super) fn put_code(&mut self, name: &str, id: &str, script: &Script) -> usize {
-        let packed = packed(script);
+    /// Writes a version's code with the secrets that came with it and wait for its deployment; says how many documents
+    /// it takes.
+    pub(super) fn put_code(&mut self, name: &str, id: &str, script: &Script, secrets: &Secrets) -> usize {
+        let packed = packed(script, secrets);
         let parts = packed.len().div_ceil(DOCUMENT_BYTES_MAX);
         let owner = code_owner(name, id);
         for part in 0..parts {
@@ -96,13 +97,13 @@ pub(super) async fn read_all(
     Ok(records.iter().filter_map(read).collect())
 }
 
-/// A version's code, if all of it is there.
+/// A version's code and the secrets that came with it, if all of it is there.
 pub(super) async fn read_code(
     engine: &Engine,
     account: AccountId,
     name: &str,
     version: &Version,
-) -> Result<Option<Script>, EngineError> {
+) -> Result<Option<(Script, Secrets)>, EngineError> {
     let owner = code_owner(name, &version.id).into();
     let mut parts = engine.documents(Documents { account, owner }).await?;
     parts.sort_by(|one, other| one.0.key.cmp(&other.0.key));
@@ -128,12 +129,14 @@ fn json<T: Serialize + ?Sized>(value: &T) -> Bytes {
 struct Head {
     script: Script,
     lengths: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    secrets: Secrets,
 }
 
 /// A script as one text of bytes: the length of its head in four bytes, the head, the modules one after the other.
-fn packed(script: &Script) -> Bytes {
+fn packed(script: &Script, secrets: &Secrets) -> Bytes {
     let lengths = script.modules.iter().map(|module| module.content.len()).collect();
-    let head = json(&Head { script: script.clone(), lengths });
+    let head = json(&Head { script: script.clone(), lengths, secrets: secrets.clone() });
     let mut packed = BytesMut::new();
     packed.put_u32(u32::try_from(head.len()).expect("names and bindings are bounded"));
     packed.put_slice(&head);
@@ -141,18 +144,18 @@ fn packed(script: &Script) -> Bytes {
     packed.freeze()
 }
 
-fn unpacked(mut packed: Bytes) -> Option<Script> {
+fn unpacked(mut packed: Bytes) -> Option<(Script, Secrets)> {
     let length = packed.split_to_checked(4)?;
     let length = u32::from_be_bytes(length.as_ref().try_into().ok()?);
     let head = packed.split_to_checked(usize::try_from(length).ok()?)?;
-    let Head { mut script, lengths } = serde_json::from_slice(&head).ok()?;
+    let Head { mut script, lengths, secrets } = serde_json::from_slice(&head).ok()?;
     if lengths.len() != script.modules.len() {
         return None;
     }
     for (module, length) in script.modules.iter_mut().zip(lengths) {
         module.content = packed.split_to_checked(length)?;
     }
-    packed.is_empty().then_some(script)
+    packed.is_empty().then_some((script, secrets))
 }
 
 trait SplitChecked {
@@ -174,8 +177,9 @@ mod tests {
     #[test]
     fn code_comes_back_as_it_was_packed() {
         let script = script(vec![module("index.js", "export default {}"), module("empty.js", "")]);
-        let packed = packed(&script);
-        assert_eq!(unpacked(packed.clone()), Some(script));
+        let secrets = vec![("TOKEN".to_owned(), "hush".to_owned())];
+        let packed = packed(&script, &secrets);
+        assert_eq!(unpacked(packed.clone()), Some((script, secrets)));
         for cut in [0, 3, 10, packed.len() - 1] {
             assert_eq!(unpacked(packed.slice(..cut)), None, "{cut}");
         }

@@ -57,6 +57,8 @@ pub(super) struct Known {
 #[derive(Clone)]
 pub(super) struct RunningWorker {
     pub(super) deployed: Arc<Deployed>,
+    /// Whether its code has a queue handler, as it said when it was deployed; what was restored tells when it is up.
+    pub(super) handles_queues: Option<bool>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) up: watch::Receiver<Option<Arc<Live>>>,
 }
@@ -87,8 +89,11 @@ impl Worker {
     }
 
     pub(super) fn describe(&self) -> Description {
-        let handles_queues = self.live().and_then(|live| live.handles_queues());
         let known = self.known.lock();
+        let handles_queues = known.running.as_ref().and_then(|running| {
+            let up = || running.up.borrow().as_ref().and_then(|live| live.handles_queues());
+            running.handles_queues.or_else(up)
+        });
         Description {
             handles_queues,
             name: self.name.clone(),

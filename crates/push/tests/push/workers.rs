@@ -257,17 +257,26 @@ async fn verdicts_of_the_real_runtime_settle_each_message() {
 async fn it_is_known_whether_a_worker_handles_queues_whatever_it_says_before_it_listens() {
     let Some(shop) = Shop::open().await else { return };
     for (code, handles) in [
-        ("console.log('early'); export default { async queue() {} };", true),
+        ("console.log('early'); export default { async queue() {} };", Some(true)),
         (
             "import { WorkerEntrypoint } from 'cloudflare:workers'; export default class extends WorkerEntrypoint { async queue() {} };",
-            true,
+            Some(true),
         ),
-        ("console.log('early'); export default { async fetch() { return new Response(); } };", false),
+        ("console.log('early'); export default { async fetch() { return new Response(); } };", Some(false)),
+        // Each instance may have its own.
+        (
+            "import { WorkerEntrypoint } from 'cloudflare:workers'; export default class extends WorkerEntrypoint { queue = async () => { console.log('of an instance'); }; };",
+            None,
+        ),
     ] {
         shop.upload(code).await.expect("it runs");
         let found = shop.workers.describe(ACCOUNT, "w").expect("it is there");
-        assert_eq!(found.handles_queues, Some(handles), "{code}");
+        assert_eq!(found.handles_queues, handles, "{code}");
     }
+    let queue = shop.house.queue("a", Some(&worker())).await;
+    shop.send(queue, [json!({})]).await;
+    shop.until_heard("of an instance").await;
+    shop.house.until_holds(queue, (0, 0, 0)).await;
     shop.house.close().await;
 }
 

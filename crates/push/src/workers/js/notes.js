@@ -40,7 +40,8 @@ function observed(batch) {
   return batch;
 }
 
-// The user's default export with its queue handler wrapped, and whether there is one said aloud: an object of handlers, or a class of an entry point.
+// The user's default export with its queue handler wrapped, and whether there is one said aloud: an object of handlers, or
+// a class of an entry point. Of a class that has none among its methods nothing is said: each instance may have its own.
 export function watched(inner) {
   if (typeof inner === "function" && typeof inner.prototype?.queue === "function") {
     note({ handler: true });
@@ -55,6 +56,6 @@ export function watched(inner) {
     const queue = (batch, env, ctx) => inner.queue(observed(batch), env, ctx);
     return Object.create(inner, { queue: { enumerable: true, value: queue } });
   }
-  note({ handler: false });
+  if (typeof inner !== "function") note({ handler: false });
   return inner;
 }
