@@ -25,6 +25,8 @@ pub(crate) enum Act {
     Answer(String),
     /// It is answered when its client says that it sends nothing more.
     AnswerAtTheEnd(String),
+    /// It is answered after a while.
+    AnswerAfter(Duration, String),
     /// It is not answered.
     Hold,
 }
@@ -34,6 +36,9 @@ pub(crate) struct Asked {
     pub(crate) at: Instant,
     pub(crate) text: String,
 }
+
+/// What is told when a client says that it sends nothing more.
+pub(crate) const HUNG_UP: &str = "(nothing more is sent)";
 
 /// A service that listens.
 pub(crate) struct Service {
@@ -70,6 +75,11 @@ impl Service {
                 return asked;
             }
         }
+    }
+
+    /// What else came in so far.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.asked.try_recv().ok()).map(|asked| asked.text).collect()
     }
 
     /// A function on the queue `q` of this service, let in by `token` where that is given.
@@ -129,7 +139,12 @@ async fn serve(
         let answer = match act {
             Act::Answer(answer) => answer,
             Act::AnswerAtTheEnd(answer) => {
-                assert!(request(&mut stream, &mut bytes).await.is_none(), "nothing more is sent");
+                let text = request(&mut stream, &mut bytes).await.unwrap_or_else(|| HUNG_UP.to_owned());
+                let _told = tells.send(Asked { at: Instant::now(), text });
+                answer
+            }
+            Act::AnswerAfter(pause, answer) => {
+                tokio::time::sleep(pause).await;
                 answer
             }
             Act::Hold => std::future::pending().await,

@@ -70,6 +70,8 @@ impl Process {
     pub(super) async fn wait(&mut self) -> Option<i32> {
         let status = self.child.wait().await.ok();
         self.signal(Signal::KILL);
+        // From now on the number may be somebody else's.
+        self.group = None;
         status.and_then(|status| status.code())
     }
 
@@ -80,12 +82,14 @@ impl Process {
             self.signal(Signal::KILL);
             let _ended = self.child.wait().await;
         }
+        // Whatever it started and left behind.
+        self.signal(Signal::KILL);
+        self.group = None;
         self.finish().await;
     }
 
     /// Lets its last lines be told.
     pub(super) async fn finish(mut self) {
-        self.signal(Signal::KILL);
         for reader in self.readers.drain(..) {
             let _told = tokio::time::timeout(END_WITHIN, reader).await;
         }

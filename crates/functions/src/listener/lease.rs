@@ -1,5 +1,6 @@
 //! The hold on one message: renewed at half time for as long as its run lasts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kew_azure::client::QueueMessage;
@@ -11,7 +12,7 @@ use super::poll::LEASE;
 use super::work::Shared;
 use crate::clock::{HostClock, Sleep};
 use crate::project::Trigger;
-use crate::queue::Held;
+use crate::queue::{Fault, Held};
 
 /// Half of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(300);
@@ -38,17 +39,24 @@ pub(super) struct Lease<'a> {
     pub(super) message: &'a QueueMessage,
     /// Guards the newest receipt, and until when the message is hidden at least.
     held: Mutex<(String, Timestamp)>,
+    /// Whether a renewal was not answered: it may have been done, and its receipt is not known then.
+    in_doubt: AtomicBool,
 }
 
 impl<'a> Lease<'a> {
     pub(super) fn new(shared: &'a Shared, trigger: &'a Trigger, message: &'a QueueMessage) -> Self {
         let held = (message.pop_receipt.clone(), shared.clock.now().plus(LEASE));
-        Self { shared, trigger, message, held: Mutex::new(held) }
+        Self { shared, trigger, message, held: Mutex::new(held), in_doubt: AtomicBool::new(false) }
     }
 
     /// The newest receipt: what the message is changed with from now on.
     pub(super) fn receipt(&self) -> String {
         self.held.lock().0.clone()
+    }
+
+    /// Whether a renewal was not answered, so that the newest receipt may not be known.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Relaxed)
     }
 
     /// Until when nobody else receives the message.
@@ -87,9 +95,13 @@ impl<'a> Lease<'a> {
         match self.shared.queues.hide(account, queue, held, LEASE, RENEWED_WITHIN).await {
             Ok(receipt) => {
                 *self.held.lock() = (receipt, asked.plus(LEASE));
+                self.in_doubt.store(false, Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
+                if let Fault::NoAnswer(_) = error.fault {
+                    self.in_doubt.store(true, Ordering::Relaxed);
+                }
                 let (id, is_passing) = (&self.message.id, error.fault.is_passing());
                 let then = if is_passing { "it is tried again" } else { "another instance may run it too" };
                 self.shared.log.warn(&format!("Message '{id}' could not be kept hidden; {then}: {error}"));

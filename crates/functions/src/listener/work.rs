@@ -199,7 +199,11 @@ impl Worker<'_> {
 
     fn tell_incomplete(&self, end: &End<'_>, error: &QueueError) {
         let id = &self.lease.message.id;
-        if error.fault.is_lost() {
+        if error.fault.is_lost() && self.lease.is_in_doubt() {
+            self.shared.log.warn(&format!(
+                "Message '{id}' is no longer this host's, perhaps by a renewal that was not answered; then it is received again when its invisible time is over: {error}"
+            ));
+        } else if error.fault.is_lost() {
             // Somebody else has it, or nobody needs it any more.
             self.shared.log.info(&format!("Message '{id}' is no longer this host's: {error}"));
         } else {
