@@ -41,6 +41,8 @@ pub(super) enum Order {
 /// Starts a version, and tells an operator what happens to it.
 pub(super) trait Starts: Send + Sync + 'static {
     fn start(&self, deployed: &Deployed) -> impl Future<Output = Result<Live, super::StartError>> + Send;
+    /// A child takes batches from now on.
+    fn began(&self, live: &Arc<Live>);
     fn notice(&self, notice: WorkerNotice);
 }
 
@@ -92,7 +94,11 @@ pub(super) async fn keep(
                 order = orders.recv() => order,
                 started = start(&*starts, &deployed, rest) => {
                     match started {
-                        Ok(started) => live = Some(Arc::new(started)),
+                        Ok(started) => {
+                            let started = Arc::new(started);
+                            starts.began(&started);
+                            live = Some(started);
+                        }
                         Err(error) => {
                             rest = rests.after(Duration::ZERO);
                             starts.notice(WorkerNotice::NotStarted(error.to_string()));

@@ -23,7 +23,7 @@ mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
@@ -55,6 +55,9 @@ pub use worker::Description;
 /// How long a batch in hand waits for a Worker that is not there any more to come back, in real time.
 const WAITS_FOR: Duration = Duration::from_secs(10);
 
+/// How soon it is tried again without news of the Worker.
+const LOOKS_AGAIN: Duration = Duration::from_millis(100);
+
 /// All Workers.
 pub struct Workers {
     shared: Arc<Shared>,
@@ -76,6 +79,7 @@ impl Workers {
             workers: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             pending: Mutex::default(),
+            lives: Mutex::default(),
             changed: watch::Sender::new(0),
         });
         child::remove_left_behind(&shared.settings.runtime);
@@ -218,10 +222,8 @@ impl Workers {
 
     /// Ends all their processes at once, so that every invocation under way is settled by what it has noted.
     pub(crate) fn kill_all(&self) {
-        for worker in self.shared.workers.lock().values() {
-            if let Some(live) = worker.live() {
-                live.kill();
-            }
+        for live in self.shared.lives.lock().iter().filter_map(Weak::upgrade) {
+            live.kill();
         }
     }
 
@@ -250,6 +252,8 @@ impl Workers {
             tokio::select! {
                 // Its sender lives as long as this.
                 _changed = changed.changed() => {}
+                // It may also be there and have had no place for one connection more.
+                () = tokio::time::sleep(LOOKS_AGAIN) => {}
                 () = &mut patience => break,
             }
         }

@@ -1,7 +1,7 @@
 //! What all Workers share, and how each is kept running.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.
     pub(super) pending: Mutex<Option<Pending>>,
+    /// Guards the children that take batches or have taken some: old versions that finish are in nobody else's list.
+    pub(super) lives: Mutex<Vec<Weak<Live>>>,
     /// Raised whenever a Worker comes up or goes down.
     pub(super) changed: watch::Sender<u64>,
 }
@@ -124,6 +126,13 @@ impl Shared {
         tokio::spawn(keeper::keep(Arc::new(starter), deployed, live, up, taken));
     }
 
+    /// Remembers a child until it is gone.
+    fn enlist(&self, live: &Arc<Live>) {
+        let mut lives = self.lives.lock();
+        lives.retain(|known| known.strong_count() > 0);
+        lives.push(Arc::downgrade(live));
+    }
+
     /// Changes over to a child that is up.
     pub(super) async fn run_live(
         self: &Arc<Self>,
@@ -132,6 +141,7 @@ impl Shared {
         live: Live,
     ) {
         let live = Arc::new(live);
+        self.enlist(&live);
         let running = {
             let mut known = worker.known.lock();
             if let Some(running) = &mut known.running {
@@ -162,6 +172,10 @@ pub(super) struct Starter {
 }
 
 impl Starts for Starter {
+    fn began(&self, live: &Arc<Live>) {
+        self.shared.enlist(live);
+    }
+
     async fn start(&self, deployed: &Deployed) -> Result<Live, StartError> {
         let Shared { settings, entropy, .. } = &*self.shared;
         let token = || format!("{:032x}", entropy.wide_bits());

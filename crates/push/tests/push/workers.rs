@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::house::{Counting, House, engine, pushing, secs, to_target};
 
-const ACCOUNT: AccountId = AccountId(0);
+pub const ACCOUNT: AccountId = AccountId(0);
 
 /// Does what the bodies of its messages say.
 pub const OBEDIENT: &str = r#"

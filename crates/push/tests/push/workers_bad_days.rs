@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::hook::{Hook, Reply};
 use crate::house::{engine, pushing, secs, until};
-use crate::workers::{OBEDIENT, Shop, calls, worker};
+use crate::workers::{ACCOUNT, OBEDIENT, Shop, calls, worker};
 
 /// A body that says it is v8's and is not.
 const POISON: &[u8] = &[0xff, 0x0f, b'?', b'?', b'?'];
@@ -66,7 +66,7 @@ async fn acks_made_before_the_runtime_was_killed_hold_and_the_rest_comes_again_c
     shop.house.close().await;
 }
 
-// A stand-in for the runtime: at first it names a port where nobody listens, as one that has just died does; when it is
+// A stand-in for the runtime: at first it names a port where nobody listens, as one that is just dying does; when it is
 // started again, one where a webhook answers as the shim would.
 #[tokio::test]
 async fn a_batch_that_meets_a_process_that_has_just_died_waits_for_the_next_and_costs_no_attempt() {
@@ -81,7 +81,7 @@ async fn a_batch_that_meets_a_process_that_has_just_died_waits_for_the_next_and_
     drop(free);
     let (program, seen) = (folder.path().join("runtime"), folder.path().join("seen"));
     let script = format!(
-        "#!/bin/sh\nport={nobody}\nif [ -e {seen:?} ]; then port={port}; fi\n: > {seen:?}\necho '{{\"event\":\"listen\",\"socket\":\"dispatch\",\"port\":'$port'}}'\nexec sleep 1000\n"
+        "#!/bin/sh\nport={nobody} lives=1\nif [ -e {seen:?} ]; then port={port} lives=1000; fi\n: > {seen:?}\necho '{{\"event\":\"listen\",\"socket\":\"dispatch\",\"port\":'$port'}}'\nexec sleep $lives\n"
     );
     std::fs::write(&program, script).expect("the folder is ours");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
@@ -95,6 +95,37 @@ async fn a_batch_that_meets_a_process_that_has_just_died_waits_for_the_next_and_
     until("it to be noted", || shop.house.attempts.count(Ending::Returned) == 1).await;
     assert_eq!(shop.house.attempts.count(Ending::Failed), 0, "nothing has failed");
     shop.workers.shut_down().await;
+    shop.house.close().await;
+}
+
+// What an old version has acknowledged is known when the end cuts it off, although another has taken its place.
+#[tokio::test]
+async fn acks_of_an_old_version_that_is_cut_off_at_the_end_hold() {
+    let Some(shop) = Shop::open().await else { return };
+    shop.upload(OBEDIENT).await.expect("it runs");
+    let consumer = pushing(&worker(), |push| push.max_wait = secs(60));
+    let queue = shop.house.queue("a", Some(&Consumer { batch_size: 2, ..consumer })).await;
+    let sleeps = json!({ "calls": [["say"], ["sleep", 120_000]], "say": "in the middle" });
+    shop.send(queue, [calls(json!([["ack"]])), sleeps]).await;
+    shop.until_heard("in the middle").await;
+    shop.upload("export default { async queue() {} };").await.expect("it runs");
+    let engine = std::sync::Arc::clone(&shop.house.engine);
+    // It is given half a minute to finish.
+    shop.house.close().await;
+    let counts = engine.counts(queue).await.expect("it is there");
+    assert_eq!((counts.visible, counts.in_flight, counts.delayed), (0, 0, 1), "one was acknowledged");
+    shop.workers.shut_down().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_for_the_log_of_a_worker_that_is_deleted_is_answered() {
+    let Some(shop) = Shop::open().await else { return };
+    shop.upload(OBEDIENT).await.expect("it runs");
+    let last = shop.workers.log(ACCOUNT, "w", None, secs(0)).await.expect("it is there").last;
+    let (page, ()) = tokio::join!(shop.workers.log(ACCOUNT, "w", Some(last), secs(3_600)), async {
+        shop.workers.delete(ACCOUNT, "w").await.expect("it was there");
+    });
+    assert!(page.is_ok());
     shop.house.close().await;
 }
 
