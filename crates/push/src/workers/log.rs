@@ -93,7 +93,8 @@ impl WorkerLog {
         // A number that is not of this log, because it is beyond its end, is as good as none.
         let news = state.wait_for(|(last, closed)| *last != number || *closed);
         // Neither the end of the time nor that of the log changes what is there.
-        let _waited = tokio::time::timeout(wait, news).await;
+        // What comes back holds the state, which whoever adds a line waits for while the lines are locked.
+        drop(tokio::time::timeout(wait, news).await);
         let kept = self.kept.lock();
         let last = self.last();
         let after = if number > last { 0 } else { number };
@@ -122,6 +123,26 @@ mod tests {
 
     fn texts(page: &LogPage) -> Vec<&str> {
         page.lines.iter().map(|line| line.text.as_str()).collect()
+    }
+
+    #[test]
+    fn lines_are_said_and_handed_over_side_by_side() {
+        const LINES: u64 = 50_000;
+        let log = std::sync::Arc::new(WorkerLog::open(NOW));
+        let saying = std::sync::Arc::clone(&log);
+        std::thread::spawn(move || (0..LINES).for_each(|_| saying.add(NOW, "log", "a")));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            runtime.expect("there is room for one").block_on(async {
+                let mut last = NOW.0;
+                while last < NOW.0 + LINES {
+                    last = log.after(last, Duration::from_secs(1)).await.last;
+                }
+            });
+            tell.send(()).expect("it is waited for");
+        });
+        assert!(told.recv_timeout(Duration::from_secs(60)).is_ok(), "they wait for each other");
     }
 
     #[tokio::test]
