@@ -172,7 +172,7 @@ pub(super) fn log(page: &LogPage) -> Value {
     let lines = page.lines.iter().map(|line| {
         json!({ "number": line.number, "at": instant(line.at), "level": line.level, "text": line.text })
     });
-    json!({ "lines": lines.collect::<Vec<Value>>(), "last": page.last })
+    json!({ "lines": lines.collect::<Vec<Value>>(), "last": page.last, "opened": page.opened })
 }
 
 fn members(object: Value) -> impl Iterator<Item = (String, Value)> {

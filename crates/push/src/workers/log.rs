@@ -39,11 +39,14 @@ pub struct LogPage {
     pub lines: Vec<LogLine>,
     /// What to ask for lines after, next time.
     pub last: u64,
+    /// The number before that of the log's first line ever: what is missing is missing from there at the earliest.
+    pub opened: u64,
 }
 
 /// The latest lines of one Worker.
 #[derive(Debug)]
 pub(super) struct WorkerLog {
+    opened: u64,
     /// Guards the lines.
     kept: Mutex<Kept>,
     /// The number of the last line, and whether there will be no more.
@@ -59,7 +62,7 @@ struct Kept {
 impl WorkerLog {
     /// A log without lines.
     pub(super) fn open(now: Timestamp) -> Self {
-        Self { kept: Mutex::default(), state: watch::Sender::new((now.0, false)) }
+        Self { opened: now.0, kept: Mutex::default(), state: watch::Sender::new((now.0, false)) }
     }
 
     /// Adds a line, and drops the oldest past the bounds.
@@ -82,9 +85,9 @@ impl WorkerLog {
         self.state.send_modify(|(_, closed)| *closed = true);
     }
 
-    /// The number of the last line.
-    pub(super) fn last(&self) -> u64 {
-        self.state.borrow().0
+    /// The number of the last line, and no lines.
+    pub(super) fn page_of_none(&self) -> LogPage {
+        LogPage { lines: Vec::new(), last: self.state.borrow().0, opened: self.opened }
     }
 
     /// The lines after a number; where there are none, waits so long for the first.
@@ -96,7 +99,7 @@ impl WorkerLog {
         // What comes back holds the state, which whoever adds a line waits for while the lines are locked.
         drop(tokio::time::timeout(wait, news).await);
         let kept = self.kept.lock();
-        let last = self.last();
+        let last = self.state.borrow().0;
         let after = if number > last { 0 } else { number };
         let mut bytes = 0;
         let lines: Vec<LogLine> = kept
@@ -111,7 +114,7 @@ impl WorkerLog {
             .cloned()
             .collect();
         let last = lines.last().map_or(last, |line| line.number);
-        LogPage { lines, last }
+        LogPage { lines, last, opened: self.opened }
     }
 }
 

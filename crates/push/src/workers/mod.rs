@@ -196,7 +196,7 @@ impl Workers {
         let log = Arc::clone(&self.shared.found(account, name)?.log);
         Ok(match after {
             Some(number) => log.after(number, wait).await,
-            None => LogPage { lines: Vec::new(), last: log.last() },
+            None => log.page_of_none(),
         })
     }
 

@@ -45,10 +45,24 @@ impl Drop for Follower {
 }
 
 async fn follow(api: Arc<Api>, path: String, mut after: u64, tell: fn(&str)) {
+    // Told once, however often it is met.
+    let mut refused = String::new();
     loop {
         let begun = Instant::now();
         let query = format!("{path}?after={after}&wait={WAIT_SECONDS}");
-        let page = api.call(Method::GET, &query, None).await.unwrap_or_default();
+        let page = match api.call(Method::GET, &query, None).await {
+            Ok(page) => {
+                refused.clear();
+                page
+            }
+            Err(error) => {
+                if error != refused {
+                    tell(&format!("the Worker's log cannot be read: {error}"));
+                    refused = error;
+                }
+                Value::Null
+            }
+        };
         let lines = shown(&page, after);
         lines.iter().for_each(|line| tell(line));
         after = page["last"].as_u64().unwrap_or(after);
@@ -62,8 +76,10 @@ async fn follow(api: Arc<Api>, path: String, mut after: u64, tell: fn(&str)) {
 fn shown(page: &Value, after: u64) -> Vec<String> {
     let lines = page["lines"].as_array().map(Vec::as_slice).unwrap_or_default();
     let first = lines.first().and_then(|line| line["number"].as_u64()).unwrap_or_default();
+    // Another log, of a server that was started again or a Worker that was made again, begins at a number of its own.
+    let before = after.max(page["opened"].as_u64().unwrap_or_default());
     // The first page of a Worker that was not there begins at any number.
-    let missed = if after == 0 { 0 } else { first.saturating_sub(after + 1) };
+    let missed = if after == 0 { 0 } else { first.saturating_sub(before + 1) };
     let missed = (missed > 0).then(|| format!("… {missed} lines of the Worker are not kept any more"));
     let text = |line: &Value, key: &str| plain(line[key].as_str().unwrap_or_default()).into_owned();
     let told = lines.iter().map(|line| format!("[{}] {}", text(line, "level"), text(line, "text")));
@@ -88,6 +104,8 @@ mod tests {
         assert_eq!(shown(&page, 7), ["[log] a", "[log] b\u{fffd}[2J\tc"]);
         assert_eq!(shown(&page, 0).len(), 2, "it is the beginning");
         assert_eq!(shown(&page, 5)[0], "… 2 lines of the Worker are not kept any more");
+        let other = json!({ "lines": [line(1_000_008, "a")], "last": 1_000_008, "opened": 1_000_006 });
+        assert_eq!(shown(&other, 7)[0], "… 1 lines of the Worker are not kept any more", "of another log");
         assert_eq!(shown(&Value::Null, 5), [""; 0]);
     }
 }

@@ -23,6 +23,7 @@ use api::Api;
 use deploy::Settings;
 use follow::Follower;
 use project::Project;
+use watch::Look;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -88,8 +89,10 @@ async fn dev(args: &DevArgs) -> Result<(), String> {
     }
     let mut follower: Option<Follower> = None;
     loop {
-        let main = again(args, &api, &config, &mut follower).await;
-        let seen = watch::look(&config, main.as_deref());
+        let (main, seen) = tokio::select! {
+            _ = signals.next() => return Ok(()),
+            looked = again(args, &api, &config, &mut follower) => looked,
+        };
         loop {
             tokio::select! {
                 _ = signals.next() => return Ok(()),
@@ -102,27 +105,30 @@ async fn dev(args: &DevArgs) -> Result<(), String> {
     }
 }
 
-/// One deployment of several, its Worker followed from before it; the main module's source, if that is known.
+/// One deployment of several, its Worker followed from before it. Answers the main module's source, if that is known,
+/// and how the files looked before any was read: what is saved meanwhile is deployed next.
 async fn again(
     args: &DevArgs,
     api: &Arc<Api>,
     config: &Path,
     follower: &mut Option<Follower>,
-) -> Option<PathBuf> {
+) -> (Option<PathBuf>, Look) {
+    let unread = watch::look(config, None);
     let (project, text) = match read(config) {
         Ok(read) => read,
         Err(error) => {
             told(&format!("not deployed: {error}"));
-            return None;
+            return (None, unread);
         }
     };
+    let seen = watch::look(config, Some(&project.main));
     if follower.as_ref().is_none_or(|follower| follower.name() != project.name) {
         *follower = Some(Follower::begin(api, &project.name, told).await);
     }
     if let Err(error) = bring(args, api, config, &project, &text).await {
         told(&format!("not deployed: {error}"));
     }
-    Some(project.main)
+    (Some(project.main), seen)
 }
 
 /// The project and its configuration's text.
