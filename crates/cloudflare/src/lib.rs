@@ -140,7 +140,8 @@ impl Handler for Cloudflare {
             return binding::answer(self, &request).await;
         }
         if scripts::is_meant(request.uri.path()) {
-            return scripts::answer(self, &request).await;
+            // In a box of its own: there must be room for the largest answer wherever there is one for any.
+            return Box::pin(scripts::answer(self, &request)).await;
         }
         self.perform(&request).await
     }

@@ -102,9 +102,10 @@ where
     }
     let pulse = Arc::clone(link.watched.pulse());
     let link = Arc::clone(link);
+    // Each answer in a box of its own: the library keeps room for one as long as the connection lasts, asked or not.
     let requests = service_fn(move |request| {
         let link = Arc::clone(&link);
-        async move { Ok::<_, Infallible>(link.answer(request).await.into_response()) }
+        Box::pin(async move { Ok::<_, Infallible>(link.answer(request).await.into_response()) })
     });
     let mut connection = builder.serve_connection(TokioIo::new(wire), requests);
     let mut told = false;

@@ -171,4 +171,19 @@ mod tests {
             assert!(text.contains(dialect.title()), "{text}");
         }
     }
+
+    fn bytes_of<'a, H, F>(_: impl Fn(&'a H, Request) -> F) -> usize
+    where
+        H: 'a,
+        F: Future<Output = Reply>,
+    {
+        size_of::<F>()
+    }
+
+    // Requests under way are many, and each keeps room for the largest of all answers.
+    #[test]
+    fn an_answer_under_way_is_small() {
+        let bytes = bytes_of::<Door, _>(Door::answer);
+        assert!(bytes <= 6 << 10, "{bytes}");
+    }
 }
