@@ -134,13 +134,15 @@ fn workers_in_the_real_runtime(counts: Counts) -> Done {
         );
         return Ok(());
     };
-    for (package, test, names) in
-        [("kew-push", "push", &["workers"][..]), ("kew", "serve", &["worker", "dev", "push_attempts"])]
-    {
+    for (package, test, names) in [
+        ("kew-push", "push", &["workers"][..]),
+        ("kew", "serve", &["worker", "dev", "push_attempts"]),
+        ("kew", "bench", &["worker"]),
+    ] {
         let mut command = cargo(&["test", "--package", package, "--test", test, "--no-fail-fast", "--"]);
         command.args(names).envs(counts.iter().map(|&(name, value)| (name, chosen(name, value))));
         command.env("KEW_WORKERD", &program).env("KEW_WORKERD_NEEDED", "1");
-        step(&format!("Workers of {package} in the real runtime"), &mut command)?;
+        step(&format!("Workers of {package}, {test}, in the real runtime"), &mut command)?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! The push scenario: a backlog brought to a webhook of ours as fast as the server can, then messages one at a time.
+//! With `--worker` it is brought to a Worker of ours in the server's own runtime, which tells the webhook what came.
 //!
 //! Messages are stored while delivery is paused. The clock runs from when it goes on until the last message has arrived,
 //! each is verified to come once. Then each next message is sent when the one before has arrived, and what counts is the
@@ -82,7 +83,14 @@ pub(super) async fn measure(
     let made = api.call("POST", "", &json!({ "queue_name": format!("bench-{run:08x}") })).await?;
     let queue = made["queue_id"].as_str().ok_or("a queue without an id")?.to_owned();
     let settings = json!({ "batch_size": BATCH, "max_wait_time_ms": 0 });
-    let consumer = json!({ "type": "http_push", "url": url, "settings": settings });
+    let worker = args.worker.then(|| format!("bench-{run:08x}"));
+    let consumer = match &worker {
+        Some(name) => {
+            api.upload(name, &url).await?;
+            json!({ "type": "worker", "script_name": name, "settings": settings })
+        }
+        None => json!({ "type": "http_push", "url": url, "settings": settings }),
+    };
     api.call("POST", &format!("/{queue}/consumers"), &consumer).await?;
     let mut figures = backlog(&mut api, &hook, &queue, args, process, progress).await?;
     singles(&mut api, &hook, &queue, args, &mut figures).await?;
@@ -90,6 +98,9 @@ pub(super) async fn measure(
     figures.interruptions = api.interruptions;
     figures.faults = hook.tally.borrow().faults();
     api.call("DELETE", &format!("/{queue}"), &Value::Null).await?;
+    if let Some(name) = worker {
+        api.ask("DELETE", &format!("/workers/scripts/{name}"), "application/json", "").await?;
+    }
     serving.abort();
     Ok(figures)
 }
@@ -235,8 +246,25 @@ struct Api {
 impl Api {
     async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Fault> {
         let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.ask(method, &format!("/queues{path}"), "application/json", &text).await
+    }
+
+    /// Uploads a Worker that passes on what it is given.
+    async fn upload(&mut self, name: &str, url: &str) -> Result<(), Fault> {
+        let metadata = json!({ "main_module": "worker.js", "compatibility_date": "2025-01-01" });
+        let code = format!(
+            "export default {{ async queue(batch) {{ const messages = batch.messages.map(({{ body }}) => ({{ body }})); await fetch({url:?}, {{ method: \"POST\", body: JSON.stringify({{ messages }}) }}); }} }};"
+        );
+        let form = format!(
+            "--bench\r\nContent-Disposition: form-data; name=\"metadata\"\r\nContent-Type: application/json\r\n\r\n{metadata}\r\n--bench\r\nContent-Disposition: form-data; name=\"worker.js\"; filename=\"worker.js\"\r\nContent-Type: application/javascript+module\r\n\r\n{code}\r\n--bench--\r\n"
+        );
+        let place = format!("/workers/scripts/{name}");
+        self.ask("PUT", &place, "multipart/form-data; boundary=bench", &form).await.map(drop)
+    }
+
+    async fn ask(&mut self, method: &str, place: &str, kind: &str, text: &str) -> Result<Value, Fault> {
         let request = format!(
-            "{method} /client/v4/accounts/0/queues{path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer bench\r\nContent-Length: {}\r\n\r\n{text}",
+            "{method} /client/v4/accounts/0{place} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer bench\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{text}",
             self.address,
             text.len()
         );

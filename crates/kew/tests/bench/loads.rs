@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::program::{Kew, data_directory};
+use super::program::{Kew, data_directory, workerd};
 use super::{bench, document};
 
 /// Runs one load to its end and answers with what it printed.
@@ -140,4 +140,19 @@ fn a_scenario_that_a_dialect_has_no_words_for_is_refused() {
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains("has no"), "{output:?}");
     }
+}
+
+#[test]
+fn a_worker_is_brought_every_message_once() {
+    let Some(workerd) = workerd() else { return };
+    let directory = data_directory();
+    let config = directory.path().join("kew.toml");
+    std::fs::write(&config, "[workers]\noutbound = \"all\"\n").expect("the directory is ours");
+    let config = config.to_str().expect("it is text");
+    let kew = Kew::start_with(
+        directory.path(),
+        &["--store", "memory", "--workers", "on", "--workerd", &workerd, "--config", config],
+    );
+    let words = ["--scenario", "push", "--worker", "--backlog", "2000"];
+    is_verified(&run(&kew, "cloudflare", &words), &["to handler"]);
 }
