@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_azure::client::{Call, Credential, Endpoint, Stamp, read};
 use kew_azure::{Account, Azure, Settings, Trust};
 use kew_core::{AccountId, Clock, Timestamp};
-use kew_http::{Reply, Request, header};
+use kew_http::{Headers, Reply, Request, header};
 
 use super::NOW;
 use super::road::{Road, message, pass, whole};
@@ -52,7 +52,7 @@ impl AzureRoad {
         if !made.body.is_empty() {
             headers.insert(header::CONTENT_LENGTH, made.body.len().into());
         }
-        whole(made.method, target.parse().expect("it is a target"), headers, made.body)
+        whole(made.method, target.parse().expect("it is a target"), Headers::from(&headers), made.body)
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kew_engine::Engine;
 use kew_http::{
-    Handler, HeaderMap, HeaderName, HeaderValue, Method, Reply, Request, RequestId, SentNames, Uri,
+    Handler, HeaderName, HeaderValue, Headers, Method, Reply, Request, RequestId, SentNames, Uri,
 };
 
 use super::{NOW, counted_pass, plain_pass};
@@ -58,7 +58,7 @@ pub fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
 
 /// A request as the wire plumbing would hand it over.
 pub fn request(method: Method, target: &str, headers: &[(&'static str, &str)], body: Vec<u8>) -> Request {
-    let mut map = HeaderMap::with_capacity(headers.len());
+    let mut map = Headers::with_room();
     for (name, value) in headers {
         let value = HeaderValue::from_str(value).expect("it may stand in a header");
         map.insert(HeaderName::from_static(name), value);
@@ -67,7 +67,7 @@ pub fn request(method: Method, target: &str, headers: &[(&'static str, &str)], b
 }
 
 /// The same of parts that are ready.
-pub fn whole(method: Method, uri: Uri, headers: HeaderMap, body: bytes::Bytes) -> Request {
+pub fn whole(method: Method, uri: Uri, headers: Headers, body: bytes::Bytes) -> Request {
     Request {
         method,
         uri,

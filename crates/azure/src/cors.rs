@@ -64,7 +64,7 @@ pub(crate) async fn preflight(cx: &Context<'_>) -> Result<Reply, WireError> {
     };
     let mut reply = encode::empty(StatusCode::OK)
         .with(ALLOW_CREDENTIALS, HeaderValue::from_static("true"))
-        .with(MAX_AGE, rule.max_age_seconds.into());
+        .with(MAX_AGE, HeaderValue::from(rule.max_age_seconds));
     put(&mut reply, ALLOW_ORIGIN, origin);
     put(&mut reply, ALLOW_METHODS, method);
     if !asked.is_empty() {
@@ -116,8 +116,7 @@ impl CorsRule {
             match listed.strip_suffix('*') {
                 Some(prefix) => {
                     let prefix = prefix.to_ascii_lowercase();
-                    let found = reply.headers.keys().map(HeaderName::as_str);
-                    names.extend(found.filter(|name| name.starts_with(&prefix)).map(str::to_owned));
+                    names.extend(reply.headers.names_from(&prefix).map(str::to_owned));
                 }
                 None => names.push(listed.to_owned()),
             }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use kew_core::message::ContentType;
 use kew_core::{Content, Timestamp};
 use kew_http::xml::{self, Writer};
-use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, date};
+use kew_http::{HeaderName, HeaderValue, Headers, Method, Reply, Request, StatusCode, date};
 
 use crate::error::WireError;
 use crate::version;
@@ -40,7 +40,7 @@ pub(crate) fn xml(status: StatusCode, document: Writer, request: &Request) -> Re
 /// A reply without a body.
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Reply::new(status, XML, Vec::new());
-    reply.headers.clear();
+    reply.headers = Headers::with_room();
     reply
 }
 
@@ -66,11 +66,14 @@ pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
 /// The headers every reply has.
 pub(crate) fn with_common_headers(mut reply: Reply, request: &Request) -> Reply {
     reply.headers.insert(SERVER, HeaderValue::from_static(concat!("Kew-Queue/", env!("CARGO_PKG_VERSION"))));
-    reply.headers.insert(REQUEST_ID, request.id.header());
-    reply.headers.insert(VERSION, version::echo(request));
+    reply.headers.insert(REQUEST_ID, request.id);
+    match version::named(request) {
+        Some(version) => reply.headers.insert(VERSION, version),
+        None => reply.headers.insert(VERSION, version::NEWEST),
+    }
     if let Some(id) = request.headers.get(CLIENT_REQUEST_ID).filter(|id| id.len() <= CLIENT_REQUEST_ID_BYTES)
     {
-        reply.headers.insert(CLIENT_REQUEST_ID, id.clone());
+        reply.headers.insert(CLIENT_REQUEST_ID, id);
     }
     reply
 }

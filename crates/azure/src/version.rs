@@ -1,18 +1,18 @@
 //! The version of the service a request was written for: any known one and any later, echoed as it came.
 
-use kew_http::{HeaderValue, Request, date};
+use kew_http::{FieldValue, HeaderValue, Request, date};
 
 use crate::error::WireError;
 
 /// The version that replies to requests without one show.
-const NEWEST: &str = "2026-10-06";
+pub(crate) const NEWEST: HeaderValue = HeaderValue::from_static("2026-10-06");
 const OLDEST: &str = "2009-04-14";
 const HEADER: &str = "x-ms-version";
 
 /// Refuses what is no version.
 pub(crate) fn check(request: &Request) -> Result<(), WireError> {
     let Some(value) = request.headers.get(HEADER) else { return Ok(()) };
-    let text = value.to_str().unwrap_or_default();
+    let text = value.text().unwrap_or_default();
     if text.len() == 10 && date::parse_iso(text).is_some() && text >= OLDEST {
         return Ok(());
     }
@@ -24,10 +24,7 @@ pub(crate) fn is_since(request: &Request, version: &str) -> bool {
     request.header(HEADER).is_some_and(|named| named >= version)
 }
 
-/// What the reply shows.
-pub(crate) fn echo(request: &Request) -> HeaderValue {
-    match request.headers.get(HEADER) {
-        Some(value) if check(request).is_ok() => value.clone(),
-        Some(_) | None => HeaderValue::from_static(NEWEST),
-    }
+/// The version a request names, if it is one.
+pub(crate) fn named(request: &Request) -> Option<FieldValue<'_>> {
+    request.headers.get(HEADER).filter(|_| check(request).is_ok())
 }

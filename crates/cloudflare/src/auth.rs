@@ -148,7 +148,7 @@ fn given(request: &Request) -> Result<Option<&str>, WireError> {
             WireError::new(Code::InvalidHeaders).caused_by(6_111, "Invalid format for Authorization header")
         };
         let (scheme, token) =
-            value.to_str().ok().and_then(|text| text.trim().split_once(' ')).ok_or_else(malformed)?;
+            value.text().and_then(|text| text.trim().split_once(' ')).ok_or_else(malformed)?;
         let token = token.trim();
         let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
         if !scheme.eq_ignore_ascii_case("bearer") || !is_token {

@@ -34,7 +34,7 @@ const ERROR_CAUSE: HeaderName = HeaderName::from_static("cf-queues-error-cause")
 
 /// Whether a request comes through this door.
 pub(crate) fn is_meant(request: &Request) -> bool {
-    request.headers.contains_key(QUEUE)
+    request.headers.contains(QUEUE)
 }
 
 /// Answers a producer binding.
@@ -168,7 +168,7 @@ fn header_delay(request: &Request, code: Code) -> Result<Option<u32>, WireError>
 /// A header's text; one that is there and is no text is refused.
 fn header<'a>(request: &'a Request, name: &str, code: Code) -> Result<Option<&'a str>, WireError> {
     match request.headers.get(name) {
-        Some(value) => value.to_str().map(Some).map_err(|_| code.into()),
+        Some(value) => value.text().map(Some).ok_or_else(|| code.into()),
         None => Ok(None),
     }
 }

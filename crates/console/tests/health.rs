@@ -7,7 +7,7 @@ use kew_console::{Board, Console, InFlightLimits, Running, Settings};
 use kew_core::command::CreateQueue;
 use kew_core::{AccountId, Command, Entropy, Policy, QueueKey, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
-use kew_http::{Guard, Handler, HeaderMap, HeaderValue, Method, Reply, Request, RequestId, StatusCode};
+use kew_http::{Guard, Handler, HeaderValue, Headers, Method, Reply, Request, RequestId, StatusCode};
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 
 /// A store that can be held up, and that can have failed.
@@ -93,8 +93,8 @@ async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
 }
 
 async fn ask(console: &Console, path: &'static str) -> Reply {
-    let mut headers = HeaderMap::new();
-    headers.insert("host", HeaderValue::from_static("localhost"));
+    let mut headers = Headers::default();
+    headers.insert(kew_http::header::HOST, HeaderValue::from_static("localhost"));
     let request = Request {
         method: Method::GET,
         uri: path.parse().expect("it is a path"),

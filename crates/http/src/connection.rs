@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::Coming;
 use crate::drain::Place;
+use crate::headers::Headers;
 use crate::limits::{HEADERS_USUAL, Limits};
 use crate::listener::{Handler, Listener};
 use crate::names::{TakenDown, Tap};
@@ -173,7 +174,7 @@ impl<H: Handler> Link<H> {
         let mut request = Request {
             method: head.method,
             uri: head.uri,
-            headers: head.headers,
+            headers: Headers::from(&head.headers),
             body: Bytes::new(),
             id: RequestId::from_chance(shared.entropy.wide_bits()),
             received_at,
@@ -226,7 +227,7 @@ impl<H: Handler> Link<H> {
         // Whoever waits for leave to send a body reads the refusal instead. Others send on, and closing on them would
         // take the reply back before they read it; HTTP/2 has better means.
         let sends_on = !matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow)
-            && !request.headers.contains_key(EXPECT);
+            && !request.headers.contains(EXPECT);
         if sends_on && self.watched.pulse().is_http1() {
             tokio::spawn(tokio::time::timeout(DISCARDED_WITHIN, unread.discard(DISCARDED_MAX)));
         }

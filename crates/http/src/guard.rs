@@ -10,15 +10,19 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http::header::{HOST, HeaderName, ORIGIN};
-use http::{HeaderMap, HeaderValue, Method, Version};
+use http::{HeaderValue, Method, Version};
 
 use crate::authority::{Authority, Host, is_below};
+use crate::headers::{FieldValue, Headers};
 use crate::refusal::Refusal;
 use crate::request::Request;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// What only browsers send.
+const BROWSERS: [HeaderName; 4] = [ORIGIN, SEC_FETCH_SITE, SEC_FETCH_MODE, SEC_FETCH_DEST];
 
 /// Which requests reach a front-end.
 #[derive(Clone)]
@@ -178,37 +182,35 @@ pub fn foreign_page(request: &Request) -> Option<Refusal> {
     let headers = &request.headers;
     // A browser always says where a request comes from, unless it is too old or the address is not a safe one.
     let cross_site = headers
-        .get_all(SEC_FETCH_SITE)
-        .iter()
+        .get_all(SEC_FETCH_SITE.as_str())
         .any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
     if cross_site || is_part_of_another_page(headers) {
         return Some(Refusal::CrossSite);
     }
     let own = headers.get(HOST).and_then(|value| Authority::parse(value.as_bytes()));
-    let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin, own.as_ref()))?;
+    let foreign = headers.get_all(ORIGIN.as_str()).find(|origin| !is_own(*origin, own.as_ref()))?;
     Some(Refusal::ForeignOrigin { origin: printable(foreign) })
 }
 
 /// Whether a browser fetches this as an image, a script, a frame or the like for a page that is not the server's own.
 /// Such a request names no origin, and a neighbour on another port counts as the same site; no other client sends it.
-fn is_part_of_another_page(headers: &HeaderMap) -> bool {
+fn is_part_of_another_page(headers: &Headers) -> bool {
     let all = |name: &HeaderName, allowed: &[&str]| {
-        headers.get_all(name).iter().all(|value| {
+        headers.get_all(name.as_str()).all(|value| {
             allowed.iter().any(|allowed| value.as_bytes().eq_ignore_ascii_case(allowed.as_bytes()))
         })
     };
-    let is_own = headers.contains_key(SEC_FETCH_SITE) && all(&SEC_FETCH_SITE, &["same-origin", "none"]);
+    let is_own = headers.contains(SEC_FETCH_SITE) && all(&SEC_FETCH_SITE, &["same-origin", "none"]);
     !is_own
         && (headers
-            .get_all(SEC_FETCH_MODE)
-            .iter()
+            .get_all(SEC_FETCH_MODE.as_str())
             .any(|mode| mode.as_bytes().eq_ignore_ascii_case(b"no-cors"))
             || !all(&SEC_FETCH_DEST, &["document", "empty"]))
 }
 
 /// Whether a page of `origin` is one this server itself served: same host and port, whatever loopback is called.
 /// `null` and whatever else does not parse is foreign.
-fn is_own(origin: &HeaderValue, own: Option<&Authority<'_>>) -> bool {
+fn is_own(origin: FieldValue<'_>, own: Option<&Authority<'_>>) -> bool {
     let bytes = origin.as_bytes();
     let (secure, rest) = if let Some(rest) = bytes.strip_prefix(b"https://") {
         (true, rest)
@@ -223,7 +225,7 @@ fn is_own(origin: &HeaderValue, own: Option<&Authority<'_>>) -> bool {
 }
 
 /// Makes target and `Host` say the same, or refuses.
-fn agree(target: &str, headers: &mut HeaderMap) -> Result<(), Refusal> {
+fn agree(target: &str, headers: &mut Headers) -> Result<(), Refusal> {
     let Some(host) = Found::in_headers(headers).only_host()? else {
         let host = HeaderValue::from_str(target).map_err(|_| Refusal::HostMalformed)?;
         headers.insert(HOST, host);
@@ -237,29 +239,26 @@ fn agree(target: &str, headers: &mut HeaderMap) -> Result<(), Refusal> {
 
 /// What a guard looks at, found in one walk over the headers: every request pays for it.
 struct Found<'a> {
-    host: Option<&'a HeaderValue>,
+    host: Option<FieldValue<'a>>,
     has_more_hosts: bool,
     is_from_browser: bool,
 }
 
 impl<'a> Found<'a> {
-    fn in_headers(headers: &'a HeaderMap) -> Self {
+    fn in_headers(headers: &'a Headers) -> Self {
         let mut found = Self { host: None, has_more_hosts: false, is_from_browser: false };
-        for (name, value) in headers {
-            if *name == HOST {
-                found.has_more_hosts = found.host.replace(value).is_some();
-            } else if *name == ORIGIN
-                || *name == SEC_FETCH_SITE
-                || *name == SEC_FETCH_MODE
-                || *name == SEC_FETCH_DEST
-            {
+        for (name, value) in headers.fields() {
+            let is = |other: &HeaderName| name.eq_ignore_ascii_case(other.as_str().as_bytes());
+            if is(&HOST) {
+                found.has_more_hosts |= found.host.replace(value).is_some();
+            } else if BROWSERS.iter().any(is) {
                 found.is_from_browser = true;
             }
         }
         found
     }
 
-    fn only_host(&self) -> Result<Option<&'a HeaderValue>, Refusal> {
+    fn only_host(&self) -> Result<Option<FieldValue<'a>>, Refusal> {
         if self.has_more_hosts { Err(Refusal::HostRepeated) } else { Ok(self.host) }
     }
 }
@@ -281,7 +280,7 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// A header's text to show: short, and nothing in it that is not plain.
-fn printable(value: &HeaderValue) -> Box<str> {
+fn printable(value: FieldValue<'_>) -> Box<str> {
     let plain = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
     value.as_bytes().iter().take(100).map(plain).collect::<String>().into()
 }
@@ -294,7 +293,7 @@ mod tests {
     fn request(headers: &[(&'static str, &'static str)]) -> Request {
         let mut request = sample();
         for (name, value) in headers {
-            request.headers.append(*name, HeaderValue::from_static(value));
+            request.headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         request
     }

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::Full;
+
+use crate::headers::{AsValue, Headers};
 
 /// What a front-end answers.
 #[derive(Clone, Debug)]
@@ -11,7 +13,7 @@ pub struct Reply {
     /// The status.
     pub status: StatusCode,
     /// Headers beside those of the connection (length, date).
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// The body.
     pub body: Bytes,
     /// The operation it answers, in its front-end's words, for the metrics; never shown to the client.
@@ -21,8 +23,8 @@ pub struct Reply {
 impl Reply {
     /// A reply of this status and content.
     pub fn new(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Self {
-        let mut headers = HeaderMap::with_capacity(4);
-        headers.insert(CONTENT_TYPE, content_type);
+        let mut headers = Headers::with_room();
+        headers.append(CONTENT_TYPE, content_type);
         Self { status, headers, body: body.into(), operation: None }
     }
 
@@ -33,7 +35,7 @@ impl Reply {
     }
 
     /// The same with one more header.
-    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub fn with(mut self, name: HeaderName, value: impl AsValue) -> Self {
         self.headers.insert(name, value);
         self
     }
@@ -47,7 +49,7 @@ impl Reply {
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = self.headers.to_map();
         response
     }
 }

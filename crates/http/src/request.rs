@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::header::{AsHeaderName, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::header::HOST;
+use http::{HeaderValue, Method, Uri};
 use kew_core::Timestamp;
 
 use crate::authority::Authority;
+use crate::headers::{AsValue, FieldValue, Headers};
 use crate::hex;
 use crate::names::SentNames;
 
@@ -20,7 +21,7 @@ pub struct Request {
     /// Its target.
     pub uri: Uri,
     /// Its headers.
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// Its body; a slice of the connection's read buffer, so what outlives the request is copied.
     pub body: Bytes,
     /// Its name in replies and logs.
@@ -37,13 +38,13 @@ pub struct Request {
 
 impl Request {
     /// A header's text, if it is there and is text.
-    pub fn header(&self, name: impl AsHeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
+    pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
+        self.headers.get(name).and_then(FieldValue::text)
     }
 
     /// A header's name in the case in which it was sent; in lower case where that is not known.
-    pub fn name_as_sent<'a>(&'a self, name: &'a HeaderName) -> &'a str {
-        self.sent_names.find(name.as_str()).unwrap_or(name.as_str())
+    pub fn name_as_sent<'a>(&'a self, name: &'a str) -> &'a str {
+        self.sent_names.find(name).unwrap_or(name)
     }
 
     /// The host and port it was sent to, as its client sees them.
@@ -58,7 +59,7 @@ pub(crate) fn sample() -> Request {
     Request {
         method: Method::GET,
         uri: Uri::from_static("/"),
-        headers: HeaderMap::new(),
+        headers: Headers::default(),
         body: Bytes::new(),
         id: RequestId::from_chance(0),
         received_at: Timestamp::ZERO,
@@ -91,6 +92,12 @@ impl RequestId {
     /// Its text as a header.
     pub fn header(&self) -> HeaderValue {
         HeaderValue::from_bytes(&self.text).expect("hex digits and hyphens may stand in a header")
+    }
+}
+
+impl AsValue for RequestId {
+    fn value(&self) -> &[u8] {
+        &self.text
     }
 }
 

@@ -158,7 +158,7 @@ fn is_account(sender: &str, queue: &Queue) -> bool {
 
 /// The trace the HTTP request itself belongs to.
 fn trace_of_request<'r>(cx: &Context<'r>) -> Option<&'r str> {
-    let trace = cx.request.headers.get(&TRACE_ID)?.to_str().ok()?;
+    let trace = cx.request.headers.get(&TRACE_ID)?.text()?;
     (1..=TRACE_HEADER_BYTES).contains(&trace.len()).then_some(trace)
 }
 

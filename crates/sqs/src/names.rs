@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn urls_lead_back_the_way_the_client_came() {
-        use kew_http::{HeaderMap, HeaderValue, Method, RequestId, Uri};
+        use kew_http::{HeaderValue, Headers, Method, RequestId, Uri};
         let mut request = Request {
             method: Method::POST,
             uri: Uri::from_static("/"),
-            headers: HeaderMap::from_iter([(
+            headers: Headers::from_iter([(
                 kew_http::HeaderName::from_static("host"),
                 HeaderValue::from_static("h:9324"),
             )]),
@@ -147,11 +147,11 @@ mod tests {
         let standard = Settings { url_style: UrlStyle::Standard, ..Settings::default() };
         assert_eq!(url(&Settings::default(), &request, &queue), "http://h:9324/000000000012/orders");
         assert_eq!(url(&standard, &request, &queue), "http://sqs.r.h:9324/000000000012/orders");
-        request.headers.insert("host", HeaderValue::from_static("[::1]:9324"));
+        request.headers.insert(kew_http::header::HOST, HeaderValue::from_static("[::1]:9324"));
         assert_eq!(url(&standard, &request, &queue), "http://[::1]:9324/000000000012/orders");
-        request.headers.insert("host", HeaderValue::from_static("sqs.r.h:9324"));
+        request.headers.insert(kew_http::header::HOST, HeaderValue::from_static("sqs.r.h:9324"));
         assert_eq!(url(&standard, &request, &queue), "http://sqs.r.h:9324/000000000012/orders");
-        request.headers.insert("host", HeaderValue::from_static("h:9324"));
+        request.headers.insert(kew_http::header::HOST, HeaderValue::from_static("h:9324"));
         request.secure = true;
         assert_eq!(url(&Settings::default(), &request, &queue), "https://h:9324/000000000012/orders");
     }

@@ -26,7 +26,7 @@ pub(crate) enum Protocol {
 impl Protocol {
     /// The protocol of a request.
     pub(crate) fn of(request: &Request) -> Self {
-        if request.headers.contains_key(&TARGET) {
+        if request.headers.contains(&TARGET) {
             return Self::Json;
         }
         match request.header("accept") {

@@ -27,9 +27,7 @@ pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
     }
     match cx.request.header("authorization") {
         Some(authorization) => by_header(cx, authorization),
-        None if cx.request.headers.contains_key("authorization") => {
-            Err(Code::InvalidAuthenticationInfo.into())
-        }
+        None if cx.request.headers.contains("authorization") => Err(Code::InvalidAuthenticationInfo.into()),
         None if cx.params.text("sig").is_some() => sas::check(cx),
         None => Err(bearer::ask(cx)),
     }

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use kew_http::{HeaderMap, HeaderName};
+use kew_http::{FieldValue, Headers};
 
 use super::is_signed;
 use crate::Context;
@@ -43,7 +43,7 @@ pub(super) fn check(cx: &Context<'_>, kind: Kind, signature: &str) -> Result<(),
     });
     let makes_sense = |reading: &Reading| {
         (!reading.as_primary || cx.target.is_secondary)
-            && (!reading.date_beside || cx.request.headers.contains_key("date"))
+            && (!reading.date_beside || cx.request.headers.contains("date"))
     };
     if others.filter(makes_sense).any(signs) {
         return Ok(());
@@ -58,11 +58,8 @@ pub(super) fn check(cx: &Context<'_>, kind: Kind, signature: &str) -> Result<(),
 fn text(cx: &Context<'_>, kind: Kind, reading: Reading) -> String {
     let headers = &cx.request.headers;
     let header = |name: &str| joined(headers, name);
-    let date = if headers.contains_key("x-ms-date") && !reading.date_beside {
-        String::new()
-    } else {
-        header("date")
-    };
+    let date =
+        if headers.contains("x-ms-date") && !reading.date_beside { String::new() } else { header("date") };
     let mut text = String::with_capacity(512);
     text.push_str(cx.request.method.as_str());
     text.push('\n');
@@ -99,24 +96,23 @@ fn text(cx: &Context<'_>, kind: Kind, reading: Reading) -> String {
 }
 
 /// A header's value or values; absent is empty.
-fn joined(headers: &HeaderMap, name: &str) -> String {
-    let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+fn joined(headers: &Headers, name: &str) -> String {
+    let values: Vec<&str> = headers.get_all(name).filter_map(FieldValue::text).collect();
     values.join(",")
 }
 
 /// Every header of the service's own, by name; blanks around a value go, blanks over a line's end become one.
-fn push_headers(text: &mut String, headers: &HeaderMap, reading: Reading) {
-    let mut names: Vec<&str> =
-        headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with("x-ms-")).collect();
+fn push_headers(text: &mut String, headers: &Headers, reading: Reading) {
+    let mut names: Vec<String> = headers.names_from("x-ms-").map(str::to_ascii_lowercase).collect();
     if reading.by_collation {
         names.sort_unstable_by(|one, other| collate(one, other));
     } else {
         names.sort_unstable();
     }
     for name in names {
-        text.push_str(name);
+        text.push_str(&name);
         text.push(':');
-        text.push_str(joined(headers, name).trim());
+        text.push_str(joined(headers, &name).trim());
         text.push('\n');
     }
 }

@@ -19,7 +19,7 @@ pub(crate) async fn put(cx: &Context<'_>) -> Result<Reply, WireError> {
     let hidden = limits::PUT_VISIBILITY.seconds(cx.params)?.unwrap_or_default();
     let expiry = limits::time_to_live(cx.params)?;
     refuse_hidden_for_life(cx, hidden, expiry)?;
-    if !cx.request.headers.contains_key("content-length") && cx.request.body.is_empty() {
+    if !cx.request.headers.contains("content-length") && cx.request.body.is_empty() {
         return Err(Code::MissingContentLengthHeader.into());
     }
     let text = read_text(&cx.request.body)?.ok_or(Code::InvalidXmlDocument)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
 use kew_core::{Policy, Queue};
 use kew_engine::EngineError;
-use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode};
 
 use crate::documents::{self, Metadata};
 use crate::error::{Code, WireError};
@@ -83,11 +83,11 @@ pub(crate) async fn set_metadata(cx: &Context<'_>) -> Result<Reply, WireError> {
 /// The metadata in a request's headers, with the case of its names; a name that comes twice has both values.
 fn read_metadata(request: &Request) -> Result<Metadata, WireError> {
     let mut metadata: Metadata = Vec::new();
-    for name in request.headers.keys() {
-        let Some(key) = name.as_str().strip_prefix(PREFIX) else { continue };
+    for name in request.headers.names_from(PREFIX) {
+        let key = name.get(PREFIX.len()..).unwrap_or_default();
         check_name(key)?;
-        let values = request.headers.get_all(name).iter().map(HeaderValue::to_str);
-        let values: Vec<&str> = values.collect::<Result<_, _>>().map_err(|_| Code::InvalidMetadata)?;
+        let values = request.headers.get_all(name).map(FieldValue::text);
+        let values: Vec<&str> = values.collect::<Option<_>>().ok_or(Code::InvalidMetadata)?;
         let as_sent = request.name_as_sent(name).get(PREFIX.len()..).unwrap_or(key);
         metadata.push((as_sent.to_owned(), values.join(",")));
     }

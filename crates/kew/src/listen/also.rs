@@ -27,11 +27,11 @@ pub fn dialect_of(request: &Request, is_azure_account: &KnownAccount) -> Option<
 fn is_cloudflare(request: &Request) -> bool {
     let rest = request.uri.path().strip_prefix("/client/v4");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        || request.headers.contains_key("x-kew-queue")
+        || request.headers.contains("x-kew-queue")
 }
 
 fn is_sqs(request: &Request) -> bool {
-    request.headers.contains_key("x-amz-target")
+    request.headers.contains("x-amz-target")
         || authorization(request).is_some_and(|text| text.starts_with("AWS4-"))
         || has_parameter(query(request), |name| name == "X-Amz-Credential" || name == "Action")
         || has_parameter(form(request), |name| name == "Action")
@@ -40,7 +40,7 @@ fn is_sqs(request: &Request) -> bool {
 
 fn is_azure(request: &Request, is_account: &KnownAccount) -> bool {
     let shared_key = |text: &str| text.starts_with("SharedKey ") || text.starts_with("SharedKeyLite ");
-    request.headers.keys().any(|name| name.as_str().starts_with("x-ms-"))
+    request.headers.names_from("x-ms-").next().is_some()
         || authorization(request).is_some_and(shared_key)
         || (has_parameter(query(request), |name| name == "sv")
             && has_parameter(query(request), |name| name == "sig"))
@@ -99,10 +99,10 @@ fn host_label(request: &Request) -> Option<&str> {
 mod tests {
     use super::*;
     use kew_core::Timestamp;
-    use kew_http::{HeaderMap, HeaderName, HeaderValue, RequestId, Uri};
+    use kew_http::{HeaderName, HeaderValue, Headers, RequestId, Uri};
 
     fn request(method: Method, target: &str, headers: &[(&'static str, &str)], body: &str) -> Request {
-        let mut map = HeaderMap::new();
+        let mut map = Headers::default();
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_str(value).expect("it is one"));
         }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use kew_http::form::Pair;
-use kew_http::{HeaderMap, Request, hex, percent};
+use kew_http::{Headers, Request, hex, percent};
 use sha2::{Digest, Sha256};
 
 /// A body that its signer left out, and said so.
@@ -42,7 +42,7 @@ pub(super) fn hash(request: &Request, pairs: &[Pair<'_>], signed_headers: &[&str
 
 /// Whether a request has a header of this name; the host may be in its target instead.
 pub(super) fn has_header(request: &Request, name: &str) -> bool {
-    request.headers.contains_key(name) || (name == "host" && request.uri.authority().is_some())
+    request.headers.contains(name) || (name == "host" && request.uri.authority().is_some())
 }
 
 /// Whether a request's signer left its body out.
@@ -68,15 +68,15 @@ fn hex_of(bytes: &[u8]) -> Vec<u8> {
 
 /// All values of a header, each trimmed, its runs of spaces folded, with commas between them.
 fn header(form: &mut Sha256, request: &Request, name: &str) {
-    if name == "host" && !request.headers.contains_key(name) {
+    if name == "host" && !request.headers.contains(name) {
         form.update(request.uri.authority().map_or("", |authority| authority.as_str()));
         return;
     }
     values(form, &request.headers, name);
 }
 
-fn values(form: &mut Sha256, headers: &HeaderMap, name: &str) {
-    for (place, value) in headers.get_all(name).iter().enumerate() {
+fn values(form: &mut Sha256, headers: &Headers, name: &str) {
+    for (place, value) in headers.get_all(name).enumerate() {
         form.update(if place == 0 { "" } else { "," });
         let words = value.as_bytes().split(|byte| *byte == b' ' || *byte == b'\t');
         for (place, word) in words.filter(|word| !word.is_empty()).enumerate() {

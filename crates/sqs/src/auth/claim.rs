@@ -6,7 +6,7 @@ use kew_core::Timestamp;
 use kew_http::date::{parse_http_date, parse_iso_basic};
 use kew_http::form::{self, Pair};
 use kew_http::header::AUTHORIZATION;
-use kew_http::{HeaderMap, Request};
+use kew_http::{Headers, Request};
 
 use crate::error::{Code, WireError};
 use crate::limits::PAIRS_MAX;
@@ -29,7 +29,7 @@ pub(super) struct Claim<'a> {
 impl<'a> Claim<'a> {
     /// The claim a request makes, if it makes one and only one. `query` are the pairs of its query string.
     pub(super) fn of(request: &'a Request, query: &'a [Pair<'a>]) -> Result<Self, WireError> {
-        let mut headers = request.headers.get_all("authorization").iter();
+        let mut headers = request.headers.get_all("authorization");
         match (headers.next(), has(query, "X-Amz-Algorithm") || has(query, "X-Amz-Signature")) {
             (Some(_), true) => Err(incomplete(
                 "Only one of an Authorization header and query-string authentication parameters may be given.",
@@ -39,7 +39,7 @@ impl<'a> Claim<'a> {
             }
             (Some(header), false) => {
                 let header =
-                    header.to_str().map_err(|_| incomplete("The Authorization header is not text."))?;
+                    header.text().ok_or_else(|| incomplete("The Authorization header is not text."))?;
                 Self::of_header(header, &request.headers)
             }
             (None, true) => Self::of_query(query),
@@ -51,7 +51,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    fn of_header(header: &'a str, headers: &HeaderMap) -> Result<Self, WireError> {
+    fn of_header(header: &'a str, headers: &Headers) -> Result<Self, WireError> {
         let (scheme, rest) = header.trim().split_once([' ', '\t']).unwrap_or((header.trim(), ""));
         if scheme != ALGORITHM {
             return Err(incomplete(format!("The Authorization header must begin with '{ALGORITHM}'.")));
@@ -104,10 +104,10 @@ impl<'a> Claim<'a> {
 }
 
 /// `X-Amz-Date`, else `Date`.
-fn header_date(headers: &HeaderMap) -> Result<Timestamp, WireError> {
-    let mut given = headers.get_all("x-amz-date").iter();
+fn header_date(headers: &Headers) -> Result<Timestamp, WireError> {
+    let mut given = headers.get_all("x-amz-date");
     if let Some(date) = given.next() {
-        let text = date.to_str().unwrap_or_default();
+        let text = date.text().unwrap_or_default();
         let once = given.next().is_none();
         return parse_iso_basic(text.trim()).filter(|_| once).ok_or_else(|| no_date(text));
     }
@@ -116,7 +116,7 @@ fn header_date(headers: &HeaderMap) -> Result<Timestamp, WireError> {
             "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header.",
         ));
     };
-    let text = date.to_str().unwrap_or_default().trim();
+    let text = date.text().unwrap_or_default().trim();
     parse_iso_basic(text).or_else(|| parse_http_date(text)).ok_or_else(|| no_date(text))
 }
 

@@ -90,12 +90,12 @@ fn region(settings: &Settings, request: &Request) -> Arc<str> {
 mod tests {
     use super::*;
     use kew_core::Timestamp;
-    use kew_http::{HeaderMap, HeaderValue, Method, RequestId, Uri};
+    use kew_http::{HeaderValue, Headers, Method, RequestId, Uri};
 
     fn request(authorization: &'static str, uri: &'static str) -> Request {
-        let mut headers = HeaderMap::new();
+        let mut headers = Headers::default();
         if !authorization.is_empty() {
-            headers.insert("authorization", HeaderValue::from_static(authorization));
+            headers.insert(kew_http::header::AUTHORIZATION, HeaderValue::from_static(authorization));
         }
         Request {
             method: Method::POST,

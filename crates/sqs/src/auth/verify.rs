@@ -127,11 +127,11 @@ fn signed_headers<'c>(claim: &Claim<'c>, request: &Request) -> Result<Vec<&'c st
         let text = "'Host' or ':authority' must be a 'SignedHeader' in the AWS Authorization.";
         return Err(mismatch(text.to_owned()));
     }
-    for name in request.headers.keys() {
-        let name = name.as_str();
+    for name in request.headers.names_from("x-amz-") {
         // Some clients send this one unsigned; it says nothing to us.
-        let must_be_signed = name.starts_with("x-amz-") && name != "x-amz-user-agent";
-        if must_be_signed && !names.contains(&name) {
+        let is_signed = names.iter().any(|signed| signed.eq_ignore_ascii_case(name));
+        if !is_signed && !name.eq_ignore_ascii_case("x-amz-user-agent") {
+            let name = name.to_ascii_lowercase();
             return Err(mismatch(format!("'{name}' must be a 'SignedHeader' in the AWS Authorization.")));
         }
     }

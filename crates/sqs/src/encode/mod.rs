@@ -94,7 +94,7 @@ fn close_response(xml: &mut Vec<u8>, name: &str, begun: usize, request: &Request
 
 /// The reply, with the request's name on it.
 pub(crate) fn named(reply: Reply, request: &Request) -> Reply {
-    reply.with(REQUEST_ID, request.id.header())
+    reply.with(REQUEST_ID, request.id)
 }
 
 /// An error's reply.

@@ -93,7 +93,7 @@ fn is(who: &Who, principal: &Principal) -> bool {
 mod tests {
     use super::*;
     use kew_core::{AccountId, Policy, Queue, QueueId, QueueKey, Timestamp};
-    use kew_http::{HeaderMap, HeaderValue, Method, Request, RequestId, Uri};
+    use kew_http::{HeaderValue, Headers, Method, Request, RequestId, Uri};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
@@ -108,8 +108,8 @@ mod tests {
             created_at: Timestamp::ZERO,
             modified_at: Timestamp::ZERO,
         };
-        let mut headers = HeaderMap::new();
-        headers.insert("user-agent", HeaderValue::from_static("Anna's Agent/1.0"));
+        let mut headers = Headers::default();
+        headers.insert(kew_http::header::USER_AGENT, HeaderValue::from_static("Anna's Agent/1.0"));
         let request = Request {
             method: Method::POST,
             uri: Uri::from_static("/"),

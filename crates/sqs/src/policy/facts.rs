@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use kew_core::{Queue, Timestamp};
-use kew_http::{Request, date};
+use kew_http::{FieldValue, Request, date};
 
 use crate::auth::Principal;
 
@@ -85,9 +85,9 @@ impl<'a> Facts<'a> {
     }
 
     fn header(&self, name: &str) -> Fact<'a> {
-        match self.request.headers.get(name).map(|value| value.to_str()) {
+        match self.request.headers.get(name).map(FieldValue::text) {
             None => Fact::Absent,
-            Some(Ok(text)) if text.len() <= HEADER_BYTES_MAX => Fact::Known(Cow::Borrowed(text)),
+            Some(Some(text)) if text.len() <= HEADER_BYTES_MAX => Fact::Known(Cow::Borrowed(text)),
             Some(_) => Fact::Unknown,
         }
     }
