@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{HOST, HeaderName, ORIGIN};
 use http::{HeaderValue, Method, Version};
@@ -29,6 +29,8 @@ const BROWSERS: [HeaderName; 4] = [ORIGIN, SEC_FETCH_SITE, SEC_FETCH_MODE, SEC_F
 pub struct Guard {
     hosts: Hosts,
     pages: Pages,
+    /// The first host that was let in, as it was written: nearly every request repeats it.
+    usual: OnceLock<Box<[u8]>>,
 }
 
 #[derive(Clone)]
@@ -64,12 +66,13 @@ impl Guard {
         Self {
             hosts: Hosts::Known { listed: Arc::default(), recognised: None, inner: None },
             pages: Pages::Refused,
+            usual: OnceLock::new(),
         }
     }
 
     /// For a server that authenticates everything.
     pub fn strict() -> Self {
-        Self { hosts: Hosts::Any, pages: Pages::LeftToHandler }
+        Self { hosts: Hosts::Any, pages: Pages::LeftToHandler, usual: OnceLock::new() }
     }
 
     /// Also accepts these host names; `*.example.com` stands for every name below `example.com`.
@@ -124,9 +127,12 @@ impl Guard {
         match found.only_host()? {
             None if version >= Version::HTTP_11 => return Err(Refusal::HostMissing),
             None => {}
+            Some(value) if self.usual.get().is_some_and(|usual| **usual == *value.as_bytes()) => {}
             Some(value) => {
                 let authority = Authority::parse(value.as_bytes()).ok_or(Refusal::HostMalformed)?;
                 self.check_host(&authority.host)?;
+                // Whoever comes first is remembered, once: what is let in depends on nothing but the settings.
+                self.usual.get_or_init(|| value.as_bytes().into());
             }
         }
         if found.is_from_browser { self.check_page(request) } else { Ok(()) }

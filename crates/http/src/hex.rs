@@ -1,6 +1,16 @@
 //! Bytes as lower-case hex digits, and sixteen of them as a UUID.
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The two digits of every byte.
+const PAIRS: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// Writes `bytes` as hex digits at the end of `text`.
 pub fn push(text: &mut Vec<u8>, bytes: &[u8]) {
@@ -30,7 +40,7 @@ pub fn uuid(bytes: [u8; 16]) -> [u8; 36] {
 }
 
 fn digits(byte: u8) -> [u8; 2] {
-    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
+    PAIRS[usize::from(byte)]
 }
 
 #[cfg(test)]

@@ -72,7 +72,8 @@ impl<'a, T> Fates<'a, T> {
         kind: &'static str,
         fates: impl IntoIterator<Item = (&'a str, Result<T, WireError>)>,
     ) -> Self {
-        let mut sorted = Self { kind, done: Vec::new(), failed: Vec::new() };
+        let fates = fates.into_iter();
+        let mut sorted = Self { kind, done: Vec::with_capacity(fates.size_hint().0), failed: Vec::new() };
         for (id, fate) in fates {
             match fate {
                 Ok(done) => sorted.done.push((id, done)),

@@ -25,9 +25,9 @@ impl<'a> Address<'a> {
     }
 }
 
-/// What stands behind the last slash, and what before it. By bytes: every request has such a short text.
+/// What stands behind the last slash, and what before it.
 fn last_part(text: &str) -> (Option<&str>, &str) {
-    match text.as_bytes().iter().rposition(|byte| *byte == b'/') {
+    match memchr::memrchr(b'/', text.as_bytes()) {
         Some(slash) => (Some(&text[..slash]), &text[slash + 1..]),
         None => (None, text),
     }

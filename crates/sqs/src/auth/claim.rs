@@ -163,6 +163,6 @@ fn credential_of(header: &[u8]) -> Option<&str> {
         Some(rest) => rest,
         None => std::str::from_utf8(header).ok()?.split_once("Credential=")?.1.as_bytes(),
     };
-    let end = rest.iter().position(|byte| matches!(byte, b',' | b' ')).unwrap_or(rest.len());
+    let end = memchr::memchr2(b',', b' ', rest).unwrap_or(rest.len());
     std::str::from_utf8(&rest[..end]).ok()
 }

@@ -81,7 +81,7 @@ fn region(settings: &Settings, request: &Request) -> Arc<str> {
     let credential = claim::credential(request);
     let scope = credential.as_deref().and_then(Scope::read);
     match scope.map(|scope| scope.region) {
-        Some(region) if is_region(region) && *region != *settings.region => region.into(),
+        Some(region) if *region != *settings.region && is_region(region) => region.into(),
         Some(_) | None => Arc::clone(&settings.region),
     }
 }

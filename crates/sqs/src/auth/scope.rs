@@ -22,9 +22,9 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What stands before and behind the last slash. By bytes: these texts are short, and every request has one.
+/// What stands before and behind the last slash.
 fn cut(text: &str) -> Option<(&str, &str)> {
-    let slash = text.as_bytes().iter().rposition(|byte| *byte == b'/')?;
+    let slash = memchr::memrchr(b'/', text.as_bytes())?;
     Some((&text[..slash], &text[slash + 1..]))
 }
 

@@ -37,6 +37,8 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T,
                 let mut list = Bounded::default();
                 while list.kept.len() < MAX {
                     let Some(entry) = entries.next_element()? else { break };
+                    // Few lists of one entry come here, and entries are large to be moved about.
+                    list.kept.reserve(MAX - list.kept.len());
                     list.kept.push(entry);
                 }
                 list.count = list.kept.len();

@@ -50,17 +50,17 @@ impl Entry for SendEntry<'_> {
 pub(crate) async fn send_message_batch(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: SendMessageBatch<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    let entries = batch::check(request.entries)?;
-    let (ids, drafts): (Vec<Text<'_>>, Vec<Draft<'_>>) =
-        entries.into_iter().filter_map(SendEntry::draft).unzip();
-    check_size(drafts.iter().map(Draft::size).sum())?;
-    for draft in &drafts {
+    let entries: Vec<_> = batch::check(request.entries)?.into_iter().map(SendEntry::draft).collect();
+    check_size(entries.iter().map(|(_, draft)| draft.size()).sum())?;
+    for (_, draft) in &entries {
         // Alone a missing group is a missing parameter; in a batch it is a wrong one.
         draft.check_fifo(&queue).map_err(|error| error.coded(Code::InvalidParameterValue))?;
     }
-    let mut messages = Vec::with_capacity(drafts.len());
-    let mut checked = Vec::with_capacity(drafts.len());
-    for draft in drafts {
+    let mut messages = Vec::with_capacity(entries.len());
+    let mut checked = Vec::with_capacity(entries.len());
+    let mut ids = Vec::with_capacity(entries.len());
+    for (id, draft) in entries {
+        ids.push(id);
         checked.push(draft.check(cx, &queue, Company::Batch).map(|checked| {
             messages.push(checked.message);
             checked.hashes
@@ -77,13 +77,13 @@ pub(crate) async fn send_message_batch(cx: &Context<'_>) -> Result<Reply, WireEr
             let sent = sent.next().ok_or(Code::InternalFailure)?;
             Ok(Accepted::new(sent, hashes, &queue))
         });
-        (&**id, accepted)
+        (id.as_deref().unwrap_or_default(), accepted)
     });
     Ok(cx.result(&Fates::of("SendMessageBatchResultEntry", fates)))
 }
 
 impl<'a> SendEntry<'a> {
-    fn draft(self) -> Option<(Text<'a>, Draft<'a>)> {
+    fn draft(self) -> (Option<Text<'a>>, Draft<'a>) {
         let draft = Draft {
             body: self.message_body,
             delay_seconds: self.delay_seconds,
@@ -92,7 +92,7 @@ impl<'a> SendEntry<'a> {
             group: self.message_group_id,
             deduplication: self.message_deduplication_id,
         };
-        Some((self.id?, draft))
+        (self.id, draft)
     }
 }
 
