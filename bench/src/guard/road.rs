@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use kew_engine::Engine;
-use kew_http::{
-    Handler, HeaderName, HeaderValue, Headers, Method, Reply, Request, RequestId, SentNames, Uri,
-};
+use kew_http::{Handler, HeaderName, HeaderValue, Headers, Method, Reply, Request, RequestId, Uri};
 
 use super::{NOW, counted_pass, plain_pass};
 use crate::answers::Answers;
@@ -77,7 +75,6 @@ pub fn whole(method: Method, uri: Uri, headers: Headers, body: bytes::Bytes) -> 
         received_at: NOW,
         peer: SocketAddr::from(([127, 0, 0, 1], 40_000)),
         secure: false,
-        sent_names: SentNames::default(),
     }
 }
 

@@ -183,10 +183,6 @@ impl Handler for Azure {
         let reply = encode::error(&WireError::from(refusal), request);
         encode::with_common_headers(reply, request)
     }
-
-    fn names_kept(&self) -> Option<&'static str> {
-        Some(ops::METADATA_PREFIX)
-    }
 }
 
 /// What an operation works with.

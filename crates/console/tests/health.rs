@@ -104,7 +104,6 @@ async fn ask(console: &Console, path: &'static str) -> Reply {
         received_at: Timestamp::ZERO,
         peer: ([127, 0, 0, 1], 1).into(),
         secure: false,
-        sent_names: kew_http::SentNames::default(),
     };
     console.answer(request).await
 }

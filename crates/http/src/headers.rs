@@ -45,10 +45,6 @@ impl Headers {
     }
 
     /// Headers that were read: their lines, and what was found in them.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "heads that are read by ourselves will be handed over like this")
-    )]
     pub(crate) fn of_lines(lines: BytesMut, spans: Vec<Span>) -> Self {
         Self { lines, spans }
     }
@@ -126,10 +122,6 @@ impl Headers {
     }
 
     /// Every header as a line with its end: what is sent.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "replies that are written by ourselves will be sent like this")
-    )]
     pub(crate) fn lines(&self) -> &[u8] {
         &self.lines
     }

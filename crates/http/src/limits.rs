@@ -60,7 +60,7 @@ impl Default for Limits {
     }
 }
 
-/// The HTTP library keeps so many headers without an allocation.
+/// So many headers are read without an allocation.
 pub(crate) const HEADERS_USUAL: usize = 100;
 
 impl Limits {

@@ -8,12 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kew_core::{Clock, Entropy};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::connection::{self, Origin};
+use crate::connection::{self, Origin, Speaks};
 use crate::crowded::Crowded;
 use crate::drain::{Drain, Place};
 use crate::guard::Guard;
+use crate::http1::Today;
 use crate::limits::Limits;
 use crate::ration::Ration;
 use crate::refusal::Refusal;
@@ -21,7 +23,6 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::tls::Tls;
 use crate::watch::Watch;
-use crate::wire::Speaks;
 
 /// A front-end: one request in, one reply out.
 pub trait Handler: Send + Sync + 'static {
@@ -32,12 +33,6 @@ pub trait Handler: Send + Sync + 'static {
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let _head = request;
         Reply::text(refusal.status(), &refusal.to_string())
-    }
-
-    /// Header names with this prefix, which is in lower case, keep the case in which they are sent:
-    /// [`Request::name_as_sent`]. Costs a look at every head on HTTP/1.
-    fn names_kept(&self) -> Option<&'static str> {
-        None
     }
 }
 
@@ -69,6 +64,7 @@ pub struct Listener<H> {
     pub(crate) guard: Guard,
     pub(crate) shared: Shared,
     pub(crate) watch: Watch,
+    pub(crate) today: Today,
     crowded: Crowded,
 }
 
@@ -76,7 +72,8 @@ impl<H: Handler> Listener<H> {
     /// A listener for `handler`.
     pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
         let watch = Watch::new(shared.limits);
-        Arc::new(Self { handler, guard, shared: shared.clone(), watch, crowded: Crowded::default() })
+        let (today, crowded) = (Today::default(), Crowded::default());
+        Arc::new(Self { handler, guard, shared: shared.clone(), watch, today, crowded })
     }
 
     /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the
@@ -107,6 +104,16 @@ impl<H: Handler> Listener<H> {
         drop(socket);
         self.shared.drain.closed().await;
         watching.abort();
+    }
+
+    /// Serves a connection that somebody else has accepted, to its end.
+    pub async fn serve<S>(self: Arc<Self>, stream: S, peer: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(place) = self.shared.drain.enter(self.shared.limits.connections_max) else { return };
+        let origin = Origin { peer, secure: false, speaks: Speaks::Unknown };
+        connection::serve(self, stream, origin, place).await;
     }
 
     fn welcome(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<Tls>) {

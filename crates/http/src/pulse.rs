@@ -77,10 +77,6 @@ impl Pulse {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_http1(&self) -> bool {
-        !self.is_http2.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -88,11 +84,6 @@ impl Pulse {
     pub(crate) fn end(&self) {
         self.received_before.store(self.received.load(Ordering::Relaxed), Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Release);
-    }
-
-    /// Whether a request has begun that has not ended.
-    pub(crate) fn is_answering(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) != self.ended.load(Ordering::Relaxed)
     }
 
     /// Only the owner of the socket tells this and the next.
@@ -166,7 +157,23 @@ impl Pulse {
 
     fn has_begun_a_head(&self, received: u32) -> bool {
         let before = self.received_before.load(Ordering::Relaxed);
-        received != before && self.is_http1()
+        received != before && !self.is_http2.load(Ordering::Relaxed)
+    }
+}
+
+/// A request from its arrival until its reply is made, or it is dropped.
+pub(crate) struct UnderWay<'a>(&'a Pulse);
+
+impl<'a> UnderWay<'a> {
+    pub(crate) fn begin(pulse: &'a Pulse) -> Self {
+        pulse.begin();
+        Self(pulse)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

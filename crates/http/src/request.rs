@@ -11,7 +11,6 @@ use kew_core::Timestamp;
 use crate::authority::Authority;
 use crate::headers::{AsValue, FieldValue, Headers};
 use crate::hex;
-use crate::names::SentNames;
 
 /// One request, its body read to the end.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub struct Request {
     pub method: Method,
     /// Its target.
     pub uri: Uri,
-    /// Its headers.
+    /// Its headers; on HTTP/1 their names are in the case in which they were sent.
     pub headers: Headers,
     /// Its body; a slice of the connection's read buffer, so what outlives the request is copied.
     pub body: Bytes,
@@ -32,19 +31,12 @@ pub struct Request {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
-    /// Names of headers as they were sent, where the front-end asked for them.
-    pub sent_names: SentNames,
 }
 
 impl Request {
     /// A header's text, if it is there and is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         self.headers.get(name).and_then(FieldValue::text)
-    }
-
-    /// A header's name in the case in which it was sent; in lower case where that is not known.
-    pub fn name_as_sent<'a>(&'a self, name: &'a str) -> &'a str {
-        self.sent_names.find(name).unwrap_or(name)
     }
 
     /// The host and port it was sent to, as its client sees them.
@@ -65,7 +57,6 @@ pub(crate) fn sample() -> Request {
         received_at: Timestamp::ZERO,
         peer: SocketAddr::from(([127, 0, 0, 1], 1)),
         secure: false,
-        sent_names: SentNames::default(),
     }
 }
 

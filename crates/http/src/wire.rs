@@ -1,178 +1,135 @@
-//! The bytes of one connection: counted, and looked at where the HTTP library does not look.
+//! The bytes of one connection: counted, and read ahead of whoever wants them.
 //!
-//! Four things are added to a socket. It tells the connection's [`Pulse`] what moves. It recognises HTTP/2 by its
-//! first bytes. And while a request is being answered it reads ahead what the HTTP/1 library leaves unread, so that a
-//! client that sent more and then went away is noticed, and nothing is consumed for it. A [`Tap`] may look at heads.
+//! A socket tells the connection's [`Pulse`] what moves. What was read and belongs to nobody yet is kept here, in
+//! memory of its own that is as large as it has to be: a connection without a request keeps none.
 
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::names::Tap;
 use crate::pulse::Pulse;
 
-/// What a client that means HTTP/2 begins with.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// So much is read at once. It lies on the stack, so that nobody who waits keeps room for it.
+const AT_ONCE: usize = 16 << 10;
 
-/// A socket with the additions.
+/// A socket, and what was read of it ahead.
 pub(crate) struct Wire<S> {
     stream: S,
     pulse: Arc<Pulse>,
-    speaks: Speaks,
-    /// Bytes that come before the stream's.
     ahead: BytesMut,
-    ahead_max: usize,
-    /// The stream has ended behind what is ahead.
-    has_ended: bool,
-    /// Whoever reads cannot speak what is spoken, and lets go of the stream without ending it.
-    is_handed_over: bool,
-    /// The task is woken when there is something to read.
-    awaits_reading: bool,
-    /// Looks at what is read; in a box, because few connections have one.
-    tap: Option<Box<Tap>>,
-}
-
-/// What is spoken on a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Speaks {
-    /// Not known before the first bytes are there.
-    Unknown,
-    Http1,
-    Http2,
 }
 
 impl<S> Wire<S> {
-    pub(crate) fn new(stream: S, pulse: Arc<Pulse>, speaks: Speaks, ahead_max: usize) -> Self {
-        Self {
-            stream,
-            pulse,
-            speaks,
-            ahead: BytesMut::new(),
-            ahead_max,
-            has_ended: false,
-            is_handed_over: false,
-            awaits_reading: false,
-            tap: None,
+    pub(crate) fn new(stream: S, pulse: Arc<Pulse>) -> Self {
+        Self { stream, pulse, ahead: BytesMut::new() }
+    }
+
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// What was read and belongs to nobody yet.
+    pub(crate) fn ahead(&mut self) -> &mut BytesMut {
+        &mut self.ahead
+    }
+
+    /// The next so many bytes, not copied, if they are all there.
+    pub(crate) fn take_ahead(&mut self, bytes: usize) -> Option<Bytes> {
+        match self.ahead.len() {
+            there if there == bytes => Some(std::mem::take(&mut self.ahead).freeze()),
+            there if there > bytes => Some(self.ahead.split_to(bytes).freeze()),
+            _ => None,
         }
-    }
-
-    /// The same with a tap.
-    pub(crate) fn tapped(mut self, tap: Option<Tap>) -> Self {
-        self.tap = tap.map(Box::new);
-        self
-    }
-
-    /// The same for whoever speaks HTTP/2, if that was recognised.
-    pub(crate) fn handed_over(mut self) -> Option<Self> {
-        // HTTP/2 has no heads that a tap could read.
-        self.tap = None;
-        std::mem::take(&mut self.is_handed_over).then_some(self)
     }
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    fn poll_stream(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.awaits_reading = polled.is_pending();
-        ready!(polled)?;
-        let bytes = buf.filled().len().saturating_sub(before);
+    /// Reads ahead what there is, at most so many bytes; tells how many, and none at the end.
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); AT_ONCE];
+        let (space, _) = space.split_at_mut(bytes_max.min(AT_ONCE));
+        let mut buf = ReadBuf::uninit(space);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf))?;
+        self.ahead.extend_from_slice(buf.filled());
+        self.pulse.received(buf.filled().len());
+        Poll::Ready(Ok(buf.filled().len()))
+    }
+
+    /// Reads past what is ahead, which must be nothing, to the end of `into`: at most so many bytes, which are some.
+    pub(crate) fn poll_into(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut BytesMut,
+        bytes_max: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut room = into.limit(bytes_max);
+        let bytes = ready!(pin!(self.stream.read_buf(&mut room)).poll(cx))?;
         self.pulse.received(bytes);
-        if let Some(tap) = &mut self.tap {
-            tap.look(buf.filled().get(before..).unwrap_or_default());
-        }
         Poll::Ready(Ok(bytes))
     }
+}
 
-    /// Decides by the first bytes what is spoken, and has them read again. HTTP/2 is told as an error: the library
-    /// that reads cannot speak it.
-    fn poll_opening(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        loop {
-            let bytes = ready!(self.poll_stream(cx, buf))?;
-            let new = buf.filled().get(before..).unwrap_or_default();
-            if self.ahead.is_empty() && !may_be_http2(new) {
-                self.speaks = Speaks::Http1;
-                return Poll::Ready(Ok(()));
-            }
-            self.ahead.extend_from_slice(new);
-            buf.set_filled(before);
-            if self.ahead.starts_with(PREFACE) {
-                self.speaks = Speaks::Http2;
-                self.is_handed_over = true;
-                return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
-            }
-            if bytes == 0 || !may_be_http2(&self.ahead) {
-                self.speaks = Speaks::Http1;
-                self.has_ended = bytes == 0;
-                self.read_again(buf);
-                return Poll::Ready(Ok(()));
-            }
-        }
-    }
-
-    /// Gives out what is ahead.
-    fn read_again(&mut self, buf: &mut ReadBuf<'_>) {
-        let bytes = self.ahead.len().min(buf.remaining());
-        buf.put_slice(&self.ahead[..bytes]);
-        self.ahead.advance(bytes);
-        if self.ahead.is_empty() {
-            self.ahead = BytesMut::new();
-        }
-    }
-
-    /// Reads what there is up to the bound. An end is an error: whoever waited for a reply has gone.
-    fn read_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.ahead.len() < self.ahead_max {
-            let mut space = [0; 4 << 10];
-            let wanted = space.len().min(self.ahead_max - self.ahead.len());
-            let mut buf = ReadBuf::new(&mut space[..wanted]);
-            match self.poll_stream(cx, &mut buf) {
-                Poll::Pending => {
-                    // The next time by here it is looked at again: the library may not look before.
-                    self.awaits_reading = false;
-                    return Ok(());
+impl<S: AsyncWrite + Unpin> Wire<S> {
+    /// Writes these, one behind the other, to their ends.
+    pub(crate) async fn send(&mut self, mut first: &[u8], mut second: &[u8]) -> io::Result<()> {
+        poll_fn(|cx| {
+            for rest in [&mut first, &mut second] {
+                while !rest.is_empty() {
+                    match ready!(Pin::new(&mut *self).poll_write(cx, rest))? {
+                        0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                        sent => *rest = rest.get(sent..).unwrap_or_default(),
+                    }
                 }
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Poll::Ready(Ok(_)) => self.ahead.extend_from_slice(buf.filled()),
-                Poll::Ready(Err(error)) => return Err(error),
             }
+            Pin::new(&mut *self).poll_flush(cx)
+        })
+        .await
+    }
+
+    /// Ends this side of the connection.
+    pub(crate) async fn end(&mut self) -> io::Result<()> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_shutdown(cx)).await
+    }
+
+    fn tell<T>(&self, polled: &Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) {
+        match polled {
+            Poll::Pending => self.pulse.await_writing(),
+            Poll::Ready(Ok(done)) => self.pulse.sent(bytes(done)),
+            Poll::Ready(Err(_)) => {}
         }
-        Ok(())
     }
 }
 
-/// Whether this is how HTTP/2 begins, or may become it.
-fn may_be_http2(bytes: &[u8]) -> bool {
-    let known = bytes.len().min(PREFACE.len());
-    !bytes.is_empty() && bytes.get(..known) == PREFACE.get(..known)
-}
-
+/// For the library that speaks HTTP/2.
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.speaks == Speaks::Unknown {
-            return self.poll_opening(cx, buf);
-        }
         if !self.ahead.is_empty() {
-            self.read_again(buf);
+            let bytes = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead[..bytes]);
+            self.ahead.advance(bytes);
+            if self.ahead.is_empty() {
+                self.ahead = BytesMut::new();
+            }
             return Poll::Ready(Ok(()));
         }
-        if self.has_ended {
-            return Poll::Ready(Ok(()));
-        }
-        self.poll_stream(cx, buf).map_ok(|_| ())
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.pulse.received(buf.filled().len().saturating_sub(before));
+        Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.tell(&polled, |bytes| *bytes);
@@ -193,124 +150,70 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         self.stream.is_write_vectored()
     }
 
-    /// The library comes by here whenever it is polled and has nothing left to write, so here is read ahead.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let leaves_unread = !std::mem::take(&mut self.awaits_reading) && self.speaks == Speaks::Http1;
-        if leaves_unread && self.pulse.is_answering() {
-            self.read_ahead(cx)?;
-        }
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
         self.tell(&polled, |()| 0);
         polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_handed_over {
-            return Poll::Ready(Ok(()));
-        }
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.tell(&polled, |()| 0);
         polled
     }
 }
 
-impl<S> Wire<S> {
-    fn tell<T>(&self, polled: &Poll<io::Result<T>>, bytes: impl Fn(&T) -> usize) {
-        match polled {
-            Poll::Pending => self.pulse.await_writing(),
-            Poll::Ready(Ok(done)) => self.pulse.sent(bytes(done)),
-            Poll::Ready(Err(_)) => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
-    fn wire() -> (DuplexStream, Wire<DuplexStream>, Arc<Pulse>) {
-        let (client, server) = duplex(1 << 10);
-        let pulse = Arc::new(Pulse::default());
-        (client, Wire::new(server, Arc::clone(&pulse), Speaks::Unknown, 8), pulse)
-    }
-
-    /// What is read when the client sends these pieces, one by one, and ends.
-    async fn read(pieces: &[&[u8]]) -> (io::Result<Vec<u8>>, Wire<DuplexStream>) {
-        let (mut client, mut wire, _) = wire();
-        let mut all = Vec::new();
-        let reading = async {
-            let result = wire.read_to_end(&mut all).await;
-            (result.map(|_| all), wire)
-        };
-        let writing = async {
-            for piece in pieces {
-                client.write_all(piece).await.expect("it is read");
-                tokio::task::yield_now().await;
-            }
-            drop(client);
-        };
-        let (read, ()) = tokio::join!(reading, writing);
-        read
+    fn wire(room: usize) -> (DuplexStream, Wire<DuplexStream>) {
+        let (client, server) = duplex(room);
+        (client, Wire::new(server, Arc::default()))
     }
 
     #[tokio::test]
-    async fn http1_is_read_as_it_comes_even_if_it_begins_like_http2() {
-        let cases: [&[&[u8]]; 7] = [
-            &[b"GET / HTTP/1.1\r\n"],
-            &[b"P", b"OST / HTTP/1.1\r\n"],
-            &[b"PR", b"I", b" * HTTP/1.1\r\n"],
-            &[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", b"x"],
-            &[b"PRI"],
-            &[b"", b"\x16\x03\x01"],
-            &[],
-        ];
-        for pieces in cases {
-            let (read, wire) = read(pieces).await;
-            assert_eq!(read.expect("it is read"), pieces.concat());
-            assert!(wire.handed_over().is_none());
-        }
-    }
-
-    #[tokio::test]
-    async fn http2_is_recognised_and_all_of_it_read_again() {
-        let cases: [&[&[u8]]; 3] =
-            [&[PREFACE, b"frame"], &[b"P", b"RI * HTTP/2.0\r\n\r\nSM\r\n", b"\r\nframe"], &[PREFACE]];
-        for pieces in cases {
-            let (read, wire) = read(pieces).await;
-            assert_eq!(read.expect_err("it is told").kind(), io::ErrorKind::Unsupported);
-            let mut wire = wire.handed_over().expect("it is HTTP/2");
-            let mut again = Vec::new();
-            wire.read_to_end(&mut again).await.expect("it is read");
-            assert_eq!(again, pieces.concat());
-        }
-    }
-
-    #[tokio::test]
-    async fn what_comes_while_a_request_is_answered_is_read_ahead_up_to_the_bound() {
-        let (mut client, mut wire, pulse) = wire();
-        client.write_all(b"abc").await.expect("there is room");
-        let mut first = [0; 3];
-        wire.read_exact(&mut first).await.expect("it is there");
+    async fn what_is_ahead_is_taken_and_read_before_what_follows() {
+        let (mut client, mut wire) = wire(1 << 10);
         client.write_all(b"0123456789").await.expect("there is room");
-        wire.flush().await.expect("nothing is written");
-        assert!(wire.ahead.is_empty(), "no request is answered");
-        pulse.begin();
-        wire.flush().await.expect("nothing is written");
-        assert_eq!(&wire.ahead[..], b"01234567");
-        let mut rest = [0; 10];
-        wire.read_exact(&mut rest).await.expect("it is there");
-        assert_eq!(&rest, b"0123456789");
+        for (bytes_max, expected) in [(3, 3), (1, 1), (100, 6)] {
+            let read = poll_fn(|cx| wire.poll_ahead(cx, bytes_max)).await;
+            assert_eq!(read.expect("it is there"), expected);
+        }
+        assert_eq!(wire.take_ahead(11), None);
+        assert_eq!(wire.take_ahead(2).as_deref(), Some(&b"01"[..]));
+        client.write_all(b"abc").await.expect("there is room");
+        drop(client);
+        let mut rest = Vec::new();
+        wire.read_to_end(&mut rest).await.expect("it is there");
+        assert_eq!(rest, b"23456789abc");
     }
 
     #[tokio::test]
-    async fn an_end_while_a_request_is_answered_is_an_error() {
-        let (mut client, mut wire, pulse) = wire();
-        client.write_all(b"abc").await.expect("there is room");
-        wire.read_u8().await.expect("it is there");
-        pulse.begin();
-        wire.flush().await.expect("it is still there");
+    async fn a_body_is_read_into_its_own_memory_and_no_further() {
+        let (mut client, mut wire) = wire(1 << 10);
+        client.write_all(b"bodynext").await.expect("there is room");
+        let mut body = BytesMut::from(&b"a "[..]);
+        let read = poll_fn(|cx| wire.poll_into(cx, &mut body, 4)).await;
+        assert_eq!((read.expect("it is there"), &body[..]), (4, &b"a body"[..]));
+        assert_eq!(poll_fn(|cx| wire.poll_ahead(cx, 9)).await.expect("it is there"), 4);
         drop(client);
-        assert_eq!(wire.flush().await.expect_err("it went").kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(poll_fn(|cx| wire.poll_into(cx, &mut body, 4)).await.expect("it has ended"), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_is_sent_whole_and_told() {
+        let (mut client, mut wire) = wire(3);
+        let pulse = Arc::clone(&wire.pulse);
+        pulse.begin();
+        pulse.end();
+        let mut got = [0; 10];
+        let (sent, read) = tokio::join!(wire.send(b"01234", b"56789"), client.read_exact(&mut got));
+        sent.and(read.map(|_| ())).expect("it goes through");
+        assert_eq!(&got, b"0123456789");
+        assert_eq!(pulse.signs().phase, crate::pulse::Phase::Idle);
+        drop(client);
+        assert!(wire.send(b"x", b"").await.is_err());
     }
 }

@@ -13,8 +13,6 @@ use crate::error::{Code, WireError};
 use crate::operation::Operation;
 use crate::{Context, cors, limits};
 
-pub(crate) use queue::PREFIX as METADATA_PREFIX;
-
 /// The table of operations.
 pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
     if cx.request.body.len() > limits::BODY_BYTES {

@@ -11,7 +11,7 @@ use crate::documents::{self, Metadata};
 use crate::error::{Code, WireError};
 use crate::{Context, encode, limits};
 
-pub(crate) const PREFIX: &str = "x-ms-meta-";
+const PREFIX: &str = "x-ms-meta-";
 const COUNT: HeaderName = HeaderName::from_static("x-ms-approximate-messages-count");
 
 /// Made, found with the same metadata, or refused.
@@ -88,8 +88,7 @@ fn read_metadata(request: &Request) -> Result<Metadata, WireError> {
         check_name(key)?;
         let values = request.headers.get_all(name).map(FieldValue::text);
         let values: Vec<&str> = values.collect::<Option<_>>().ok_or(Code::InvalidMetadata)?;
-        let as_sent = request.name_as_sent(name).get(PREFIX.len()..).unwrap_or(key);
-        metadata.push((as_sent.to_owned(), values.join(",")));
+        metadata.push((key.to_owned(), values.join(",")));
     }
     let bytes: usize = metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > limits::METADATA_BYTES {

@@ -145,13 +145,6 @@ impl Handler for Door {
             None => Reply::text(refusal.status(), &refusal.to_string()),
         }
     }
-
-    fn names_kept(&self) -> Option<&'static str> {
-        match self.serves {
-            Serves::Only(Dialect::Azure) | Serves::All => self.front_ends.azure.names_kept(),
-            Serves::Only(Dialect::Sqs | Dialect::Cloudflare) => None,
-        }
-    }
 }
 
 fn unknown() -> Reply {

@@ -106,7 +106,6 @@ mod tests {
             received_at: Timestamp::ZERO,
             peer: ([127, 0, 0, 1], 1).into(),
             secure: false,
-            sent_names: kew_http::SentNames::default(),
         }
     }
 

@@ -1,0 +1,230 @@
+//! One connection: a head, its body, the answer, the reply, and again.
+//!
+//! While an answer is awaited the client is watched: what it sends ahead is read up to a bound, and when it goes away
+//! the answer is dropped, so that nothing is consumed for it. Whoever polls this ends it when it takes too long.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::Method;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::body::Body;
+use super::head::{Fault, Head, Search};
+use super::reply::{self, Asked};
+use crate::connection::Link;
+use crate::listener::Handler;
+use crate::pulse::UnderWay;
+use crate::refusal::Refusal;
+use crate::reply::Reply;
+use crate::wire::Wire;
+
+/// What a client that means HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// So many requests that were sent ahead are answered before other connections have their turn.
+const IN_A_ROW: u32 = 16;
+
+/// What has become of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spoken {
+    /// It is over.
+    Http1,
+    /// It begins with HTTP/2, all of which is still ahead.
+    Http2,
+}
+
+/// Speaks HTTP/1 to the end of a connection.
+pub(crate) async fn speak<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, may_be_http2: bool) -> Spoken
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let today = &link.listener().today;
+    let mut may_be_http2 = may_be_http2;
+    let mut in_a_row = 0;
+    loop {
+        let head = match next(link, wire, may_be_http2).await {
+            Next::Head(head) => head,
+            Next::Http2 => return Spoken::Http2,
+            Next::None => break,
+            Next::Fault(fault) => {
+                // Whoever does not read it has nothing else to be told.
+                let _sent = wire.send(&reply::write_fault(fault, today), b"").await;
+                break;
+            }
+        };
+        may_be_http2 = false;
+        let asked = Asked { version: head.version, is_head: head.method == Method::HEAD };
+        let keeps_alive = head.keeps_alive;
+        let Some(Answered { reply, unread }) = answer(link, wire, head).await else {
+            return Spoken::Http1;
+        };
+        let closes = !keeps_alive || unread.is_some() || link.is_closing();
+        let written = reply::write(reply, asked, closes, today);
+        if wire.send(&written.first, &written.rest).await.is_err() {
+            return Spoken::Http1;
+        }
+        if let Some(Unread::Discarded(body)) = unread {
+            Box::pin(body.discard(wire)).await;
+        }
+        if closes {
+            break;
+        }
+        in_a_row = if wire.ahead().is_empty() { 0 } else { in_a_row + 1 };
+        if in_a_row == IN_A_ROW {
+            in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    // An end that cannot be told is one all the same.
+    let _told = wire.end().await;
+    Spoken::Http1
+}
+
+/// What comes next on a connection.
+enum Next {
+    Head(Head),
+    /// Something that is no head.
+    Fault(Fault),
+    Http2,
+    /// Nothing more.
+    None,
+}
+
+async fn next<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, may_be_http2: bool) -> Next
+where
+    S: AsyncRead + Unpin,
+{
+    let limits = &link.listener().shared.limits;
+    let mut search = Search::default();
+    poll_fn(|cx| {
+        loop {
+            // Whoever has not asked yet is asked to ask elsewhere.
+            if link.is_closing() {
+                return Poll::Ready(Next::None);
+            }
+            let opening = if may_be_http2 { Opening::of(wire.ahead()) } else { Opening::Http1 };
+            match opening {
+                Opening::Http2 => return Poll::Ready(Next::Http2),
+                Opening::Unknown => {}
+                Opening::Http1 => match search.take(wire.ahead(), limits) {
+                    Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
+                    Ok(None) => {}
+                    Err(fault) => return Poll::Ready(Next::Fault(fault)),
+                },
+            }
+            match ready!(wire.poll_ahead(cx, usize::MAX)) {
+                Ok(0) | Err(_) => return Poll::Ready(Next::None),
+                Ok(_) => {}
+            }
+        }
+    })
+    .await
+}
+
+/// What the first bytes of a connection are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Opening {
+    Http1,
+    Http2,
+    /// They may become either.
+    Unknown,
+}
+
+impl Opening {
+    fn of(bytes: &[u8]) -> Self {
+        if bytes.starts_with(PREFACE) {
+            Self::Http2
+        } else if PREFACE.starts_with(bytes) {
+            Self::Unknown
+        } else {
+            Self::Http1
+        }
+    }
+}
+
+/// A reply, and the body that was not read for it.
+struct Answered {
+    reply: Reply,
+    unread: Option<Unread>,
+}
+
+/// A body that is refused. Its connection ends with that.
+enum Unread {
+    /// It is broken off, or its client waits for leave to send it and reads the refusal instead.
+    Left,
+    /// Its client sends on, and closing on it would take the reply back before it is read.
+    Discarded(Body),
+}
+
+/// Answers a request, unless its client goes away.
+async fn answer<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, head: Head) -> Option<Answered>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let _under_way = UnderWay::begin(link.pulse());
+    let listener = link.listener();
+    let limits = &listener.shared.limits;
+    let mut body = Body::of(&head);
+    let version = head.version;
+    let mut request = link.request(head.method, head.uri, head.headers);
+    let mut share = listener.shared.bodies.share(limits.bodies_bytes_max);
+    let read = match listener.guard.check(&mut request, version) {
+        Err(refusal) => Err(refusal),
+        Ok(()) => match body.at_once(wire, limits.body_bytes_max) {
+            Ok(Some(whole)) => Ok(whole),
+            Ok(None) => body.whole(wire, limits.body_bytes_max, &mut share).await,
+            Err(refusal) => Err(refusal),
+        },
+    };
+    match read {
+        Ok(whole) => {
+            request.body = whole;
+            // In a box of its own, so that a connection keeps no room for it.
+            let answering = Box::pin(listener.handler.answer(request));
+            let reply = attended(wire, limits.pipelined_bytes_max, answering).await?;
+            Some(Answered { reply, unread: None })
+        }
+        Err(refusal) => {
+            let reply = listener.handler.refuse(&refusal, &request);
+            Some(Answered { reply, unread: unread(&refusal, body) })
+        }
+    }
+}
+
+fn unread(refusal: &Refusal, body: Body) -> Option<Unread> {
+    if body.has_ended() && !refusal.is_about_body() {
+        return None;
+    }
+    let is_broken_off = matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow);
+    Some(if is_broken_off || body.awaits_leave() { Unread::Left } else { Unread::Discarded(body) })
+}
+
+/// The reply, unless the client goes away before.
+async fn attended<S: AsyncRead + Unpin>(
+    wire: &mut Wire<S>,
+    ahead_max: usize,
+    mut answering: Pin<Box<impl Future<Output = Reply>>>,
+) -> Option<Reply> {
+    poll_fn(|cx| match answering.as_mut().poll(cx) {
+        Poll::Ready(reply) => Poll::Ready(Some(reply)),
+        Poll::Pending if has_gone(wire, ahead_max, cx) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// Whether the client has gone, as far as can be seen by reading ahead up to the bound.
+fn has_gone<S: AsyncRead + Unpin>(wire: &mut Wire<S>, ahead_max: usize, cx: &mut Context<'_>) -> bool {
+    loop {
+        let room = ahead_max.saturating_sub(wire.ahead().len());
+        if room == 0 {
+            return false;
+        }
+        match wire.poll_ahead(cx, room) {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(0) | Err(_)) => return true,
+            Poll::Ready(Ok(_)) => {}
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Where our HTTP/1 differs from hyper's on purpose.
+//!
+//! Each is stricter: what hyper reads in one of two possible ways is told 400 here, and the connection ends. Not
+//! compared at all is leave to go on (`100 Continue`): hyper gives it also when the body is there already.
+
+use crate::told::{Replied, Told};
+
+/// Streams that differ, and why.
+pub const EXAMPLES: [(&str, &str); 5] = [
+    (
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "nobody here could undo another coding, so the body would be taken for what it is not",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "chunks within chunks mean something else to others",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: x\r\n\r\n0\r\n\r\n",
+        "a length beside chunks counts for nothing, but must be one",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\r\n\r\n",
+        "a trailer ends in a carriage return and a line feed, like a chunk",
+    ),
+    (
+        "POST / HTTP/1.0\r\nHost: h\r\nHost: h\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n\0\
+        GET / HTTP/1.0\r\nHost: h\r\n\r\n",
+        "a refused body ends a connection of the old version too",
+    ),
+];
+
+/// Whether two outcomes differ only in such a thing.
+pub fn is_deliberate(bytes: &[u8], ours: &Told, theirs: &Told) -> bool {
+    is_stricter(bytes, ours, theirs) || is_about_no_head(ours, theirs) || is_old_refusal(ours, theirs)
+}
+
+/// Ours has ended with 400 where such a thing may be in the stream.
+fn is_stricter(bytes: &[u8], ours: &Told, theirs: &Told) -> bool {
+    let Some((last, before)) = ours.replied.split_last() else { return false };
+    let is_chunked = bytes.escape_ascii().to_string().to_ascii_lowercase().contains("transfer-encoding");
+    is_chunked
+        && is_fault(last)
+        && ours.garbage.is_empty()
+        && theirs.replied.starts_with(before)
+        && theirs.asked.starts_with(&ours.asked)
+}
+
+/// A head that has no end and never will have one is judged when it ends, or before: that depends on where it is cut,
+/// and on whether the empty lines in front of it count. Nobody waits for what is said to that.
+fn is_about_no_head(ours: &Told, theirs: &Told) -> bool {
+    let (shorter, longer) =
+        if ours.replied.len() < theirs.replied.len() { (ours, theirs) } else { (theirs, ours) };
+    let Some((last, before)) = longer.replied.split_last() else { return false };
+    is_fault(last) && last.body.is_empty() && shorter.replied == before && ours.asked == theirs.asked
+}
+
+/// A body that is refused ends the connection also where its client speaks HTTP/1.0 and would like to keep it.
+fn is_old_refusal(ours: &Told, theirs: &Told) -> bool {
+    ours.replied.last().is_some_and(|last| last.lines[0].starts_with("HTTP/1.0 4"))
+        && theirs.replied.starts_with(&ours.replied)
+        && theirs.asked.starts_with(&ours.asked)
+}
+
+fn is_fault(reply: &Replied) -> bool {
+    reply.lines[0].starts_with("HTTP/1.1 400") && reply.lines.iter().any(|line| line == "connection: close")
+}
