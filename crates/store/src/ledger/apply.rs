@@ -9,6 +9,7 @@ use super::dedup::First;
 use super::item::{Item, Lease, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf};
 use super::{Ledger, list};
+use crate::token::Sealed;
 
 /// Finished tasks that are remembered.
 const FINISHED_TASKS: usize = 100;
@@ -181,7 +182,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn apply_leased(&mut self, at: Timestamp, leased: &Leased<'_>) {
         for (sequence, nonce) in leased.taken {
-            self.lease_one(at, leased, *sequence, *nonce);
+            self.lease_one(at, leased, *sequence, *nonce, None);
         }
         self.end_lease(at, leased);
     }
@@ -193,6 +194,7 @@ impl<S: Shelf> Ledger<S> {
         terms: &Leased<'_>,
         sequence: Sequence,
         nonce: u64,
+        sealed: Option<Sealed>,
     ) -> Option<Item> {
         let lease = Lease {
             until: terms.until,
@@ -202,6 +204,7 @@ impl<S: Shelf> Ledger<S> {
             returns: terms.returns,
             owner: terms.owner,
             attempt: None,
+            sealed,
             before: None,
         };
         let item = self.books.get_mut(&terms.queue)?.lease(sequence, nonce, at, lease)?;

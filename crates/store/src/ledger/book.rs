@@ -190,14 +190,23 @@ impl Book {
 
     /// A message, and its entry if it has one.
     pub(crate) fn find(&self, sequence: Sequence) -> Option<(Item, Option<&Entry>)> {
-        if let Some(entry) = self.held.entries.get(&sequence) {
-            return Some((entry.item, Some(entry)));
+        match self.entry(sequence) {
+            Some(entry) => Some((entry.item, Some(entry))),
+            None => Some((self.find_rest(sequence)?, None)),
         }
-        let item = match &self.held.fifo {
-            Some(fifo) => fifo.item(fifo.find_rest(sequence)?),
-            None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence))?,
-        };
-        Some((item, None))
+    }
+
+    /// A message's entry, if it has one.
+    pub(crate) fn entry(&self, sequence: Sequence) -> Option<&Entry> {
+        self.held.entries.get(&sequence)
+    }
+
+    /// A message without an entry.
+    pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<Item> {
+        match &self.held.fifo {
+            Some(fifo) => Some(fifo.item(fifo.find_rest(sequence)?)),
+            None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence)),
+        }
     }
 
     /// The lease of a message, while one is running.

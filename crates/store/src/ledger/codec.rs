@@ -234,6 +234,7 @@ pub fn read_content(kind: u8, mut record: Bytes) -> Option<Stored> {
     let at = read_made(&mut from)?.at;
     let (id, group, deduplication) = match kind {
         kind::SENT => {
+            // Written out here, where most of it is not looked at, it is half the work.
             let head = SentHead::read(&mut from, &record, at)?;
             (head.id, head.group, head.deduplication)
         }
@@ -259,6 +260,7 @@ fn read_made(from: &mut Reader<'_>) -> Option<Made> {
     Some(Made { at: Timestamp(number >> 1), begins_step: number & 1 == 1 })
 }
 
+#[inline]
 fn slice(from: &mut Reader<'_>, record: &Bytes) -> Option<Bytes> {
     from.bytes().map(|bytes| record.slice_ref(bytes))
 }
@@ -331,6 +333,7 @@ pub(super) fn read_document_key(from: &mut Reader<'_>) -> Option<DocumentKey> {
     Some(DocumentKey { owner: read_text(from)?, key: read_text(from)? })
 }
 
+#[inline]
 fn read_id(from: &mut Reader<'_>) -> Option<MessageId> {
     Some(MessageId(from.take(16)?.try_into().ok()?))
 }
@@ -454,6 +457,7 @@ struct SentHead {
 }
 
 impl SentHead {
+    #[inline(always)]
     fn read(from: &mut Reader<'_>, record: &Bytes, at: Timestamp) -> Option<Self> {
         let (queue, sequence, id) = (QueueId(from.number()?), Sequence(from.number()?), read_id(from)?);
         let flags = from.byte()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
 
 use super::shelf::{Address, Place};
+use crate::token::Sealed;
 
 /// "None" in the fields of [`Item`] that may hold no instant.
 pub(crate) const NO_INSTANT: Timestamp = Timestamp::NEVER;
@@ -94,6 +95,9 @@ pub struct Lease {
     pub owner: Option<OwnerId>,
     /// The receive attempt it belongs to, while that may be repeated.
     pub attempt: Option<Text>,
+    /// The receipt it was taken with, if it was sealed since the start: who brings the very same needs no checking by the
+    /// key.
+    pub sealed: Option<Sealed>,
     /// What to restore if the lease is withdrawn; `None` once it was changed.
     pub before: Option<Before>,
 }
@@ -129,6 +133,14 @@ impl Entry {
             Hold::Ready => Timestamp::ZERO,
             Hold::Delayed => self.item.visible_at,
             Hold::Leased(lease) => lease.until,
+        }
+    }
+
+    /// The receipt of its lease, if that was sealed since the start.
+    pub fn sealed(&self) -> Option<Sealed> {
+        match &self.hold {
+            Hold::Leased(lease) => lease.sealed,
+            Hold::Ready | Hold::Delayed => None,
         }
     }
 

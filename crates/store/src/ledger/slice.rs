@@ -315,5 +315,6 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
         None
     };
     let owner = (flags & 1 != 0).then_some(owner);
-    Some(Hold::Leased(Lease { until, received_at, cap, lapse_delay, returns, owner, attempt: None, before }))
+    let (attempt, sealed) = (None, None);
+    Some(Hold::Leased(Lease { until, received_at, cap, lapse_delay, returns, owner, attempt, sealed, before }))
 }

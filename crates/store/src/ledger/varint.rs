@@ -67,6 +67,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether everything was read.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -77,6 +78,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -133,12 +135,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes behind their length.
+    #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number()?).ok()?;
         self.take(length)
     }
 
     /// So many bytes.
+    #[inline]
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;

@@ -210,6 +210,7 @@ impl Book {
             returns,
             owner: None,
             attempt: None,
+            sealed: None,
             before: None,
         };
         self.hold(sequence, Hold::Leased(lease), End::Back);

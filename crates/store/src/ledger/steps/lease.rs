@@ -165,7 +165,8 @@ impl<S: Shelf> Ledger<S> {
             Err(error) => return Err(error),
         };
         let nonce = self.new_nonce();
-        let Some(item) = self.lease_one(now, &taking.terms, item.sequence, nonce) else {
+        let token = self.key.seal(queue, item.sequence, nonce);
+        let Some(item) = self.lease_one(now, &taking.terms, item.sequence, nonce, Some(token.into())) else {
             return Ok(Next::Stop);
         };
         taking.body_bytes += bytes;
@@ -175,7 +176,7 @@ impl<S: Shelf> Ledger<S> {
         }
         let until = taking.terms.until;
         let message = shown(self.book(queue)?, &item, stored, State::Leased { until });
-        taking.leased.push(outcome::Leased { message, token: self.token(queue, &item), until });
+        taking.leased.push(outcome::Leased { message, token, until });
         Ok(Next::GoOn)
     }
 
