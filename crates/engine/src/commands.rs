@@ -262,10 +262,12 @@ impl Engine {
     }
 
     /// Takes a step; what is answered is its outcome.
+    #[inline]
     pub(crate) fn ask(&self, command: &Command) -> Asked<'_> {
         self.ask_in(&mut self.pass(), command)
     }
 
+    #[inline]
     fn ask_in(&self, pass: &mut Pass, command: &Command) -> Asked<'_> {
         let busy = self.work.begin();
         let submission = self.step(pass, self.now(), command);
@@ -286,6 +288,7 @@ pub(crate) struct Asked<'a> {
 impl Future for Asked<'_> {
     type Output = Result<Outcome, EngineError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
         if self.late {

@@ -94,6 +94,7 @@ pub(crate) enum Abandon {
 impl Future for Committing<'_> {
     type Output = Result<Vec<Leased>, StoreError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let submission = self.submission.as_mut().expect("a lease is polled to its end once");
         let Poll::Ready(answer) = Pin::new(submission).poll(cx) else { return Poll::Pending };

@@ -93,14 +93,33 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(crate) fn step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
+        // A lease that ends makes room even where it frees no message.
+        let has_room = pass.waiters.any_limited() && self.is_due(now);
+        let submission = self.raw_step(pass, now, command);
         let effect = Effect::of(command);
+        if effect.concerns_queues() || !pass.waiters.is_empty() || !pass.watches.is_empty() {
+            self.follow(pass, now, effect, &submission, has_room);
+        } else if effect.may_set_instants() {
+            self.rearm(pass);
+        }
+        submission
+    }
+
+    /// Does what follows from a step for others than its asker.
+    fn follow(
+        &self,
+        pass: &mut Pass,
+        now: Timestamp,
+        effect: Effect,
+        submission: &Submission,
+        has_room: bool,
+    ) {
         let mut freed = Freed::new();
-        if pass.waiters.any_limited() && self.is_due(now) {
-            // A lease that ends makes room even where it frees no message.
+        if has_room {
             freed.extend(pass.waiters.limited_queues());
         }
-        let submission = self.raw_step(pass, now, command);
         match (effect, submission.peek()) {
             (Effect::Settings, Some(Outcome::Queue(queue))) => self.publish(pass, now, queue),
             (Effect::Deletes(queue), Some(_)) => self.queue_is_gone(pass, queue),
@@ -118,7 +137,6 @@ impl Engine {
         if ahead {
             self.rearm(pass);
         }
-        submission
     }
 
     /// Does what is due at `at`, and serves as of that instant with leases that begin now.
@@ -142,6 +160,7 @@ impl Engine {
     }
 
     /// Rings for the timers when something is due before they look next.
+    #[inline]
     pub(crate) fn rearm(&self, pass: &mut Pass) {
         let next = self.next_instant(pass);
         if next < pass.armed {
@@ -151,6 +170,7 @@ impl Engine {
     }
 
     /// The next instant at which something happens by itself.
+    #[inline]
     pub(crate) fn next_instant(&self, pass: &Pass) -> Timestamp {
         let due = self.store.next_due().unwrap_or(Timestamp::NEVER);
         due.min(pass.agenda.first_at().unwrap_or(Timestamp::NEVER))
@@ -174,6 +194,7 @@ impl Engine {
         drop(waiter.answer.send(Call::Ended(self.work.begin())));
     }
 
+    #[inline]
     fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
@@ -308,6 +329,7 @@ enum Effect {
 }
 
 impl Effect {
+    #[inline]
     fn of(command: &Command) -> Self {
         match command {
             Command::CreateQueue(_) | Command::UpdateQueue(_) => Self::Settings,
@@ -334,6 +356,12 @@ impl Effect {
             | Command::Documents(_)
             | Command::History(_) => Self::None,
         }
+    }
+
+    /// Whether others are told of it, beside those who wait for messages.
+    #[inline]
+    fn concerns_queues(self) -> bool {
+        matches!(self, Self::Settings | Self::Deletes(_) | Self::StartsMove)
     }
 
     /// Whether something may be due earlier than before. Due work that comes with any step does not count: the timers

@@ -41,11 +41,18 @@ impl LogGate {
     pub(crate) fn wrote(&self, batch: u64, open: u64) {
         self.written_through.fetch_max(batch, Ordering::Release);
         self.open_through.fetch_max(open, Ordering::Release);
-        let woken: Vec<Waker> = {
+        let woken = {
             let mut waiting = self.waiting.lock();
-            waiting.wakers.extract_if(.., |(wanted, _)| self.has(*wanted)).map(|(_, waker)| waker).collect()
+            let wakers = &mut waiting.wakers;
+            if wakers.iter().all(|(wanted, _)| self.has(*wanted)) {
+                // As many are likely to wait for the next.
+                let room = Vec::with_capacity(wakers.len());
+                std::mem::replace(wakers, room)
+            } else {
+                wakers.extract_if(.., |(wanted, _)| self.has(*wanted)).collect()
+            }
         };
-        woken.into_iter().for_each(Waker::wake);
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// Why it will never open again, if so.
@@ -53,6 +60,7 @@ impl LogGate {
         self.waiting.lock().failed.clone()
     }
 
+    #[inline]
     fn has(&self, wanted: Wanted) -> bool {
         self.open_through.load(Ordering::Acquire) >= wanted.open
             && self.written_through.load(Ordering::Acquire) >= wanted.written
@@ -68,6 +76,7 @@ impl LogGate {
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
+    #[inline]
     fn poll(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         if self.has(wanted) {
             return Poll::Ready(Ok(()));

@@ -119,11 +119,15 @@ impl Journal {
 
     /// Whether a batch of so many bytes ([`BatchBuffer::bytes`]) can be written. After `Enough` or `ReserveOnly`,
     /// appending one of at most that size does not run out of space. Cheap unless a segment has to be made.
+    #[inline]
     pub fn room(&self, bytes: u64) -> Room {
-        if self.active.remaining() >= bytes && self.segments.reserve_is_there() {
-            return Room::Enough;
-        }
-        self.segments.room(self.active.remaining(), bytes)
+        if self.has_room(bytes) { Room::Enough } else { self.segments.room(self.active.remaining(), bytes) }
+    }
+
+    /// Whether there is room for such a batch without looking any further.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.active.remaining() >= bytes && self.segments.reserve_is_there()
     }
 
     /// Writes the next batch, unsynced. `NoSpace` leaves the journal and the batch as they were; any other error
@@ -166,6 +170,12 @@ impl Journal {
     /// Stops the journal: it refuses everything from now on.
     pub fn fail(&self, cause: impl Into<String>) -> LogError {
         self.stop.fail(cause.into())
+    }
+
+    /// Whether it takes batches: nothing has stopped it.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.stop.0.get().is_none()
     }
 
     /// Fails if the journal was stopped.

@@ -18,7 +18,7 @@ use crate::recent::Recent;
 use crate::segments::Room;
 
 /// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
-const STEP_BYTES: u64 = 4 << 10;
+pub(crate) const STEP_BYTES: u64 = 4 << 10;
 
 /// A journal as a shelf.
 pub(crate) struct LogShelf {
@@ -39,6 +39,7 @@ pub(crate) struct LogShelf {
 
 impl LogShelf {
     /// Whether a step that adds so many bytes can be journalled.
+    #[inline]
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
         self.journal
             .as_ref()
@@ -70,6 +71,7 @@ impl LogShelf {
 }
 
 impl Shelf for LogShelf {
+    #[inline]
     fn room(&mut self, bytes: u64) -> Result<(), StoreError> {
         match self.room_for(bytes) {
             Room::Enough => Ok(()),

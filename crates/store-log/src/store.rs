@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use kew_core::{Command, Entropy, Outcome, RuleError, Tally, Timestamp};
 use kew_store::ledger::Ledger;
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Store, StoreError, Submission, Wait};
 use parking_lot::{Condvar, Mutex};
 
 use crate::disk::{Disk, DiskLock};
@@ -20,7 +20,7 @@ use crate::journal::Journal;
 use crate::options::{Drive, Durability, LogOptions};
 use crate::recover::{self, OpenReport};
 use crate::segments::{Room, Segments};
-use crate::shelf::{LogShelf, store_error};
+use crate::shelf::{LogShelf, STEP_BYTES, store_error};
 use crate::upkeep::{Done, Upkeep};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
@@ -220,8 +220,7 @@ impl Store for LogStore {
 
 impl Inner {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        let is_read = is_read(command);
-        let needs = if is_read { 0 } else { command_bytes(command) };
+        let needs = needs(command);
         let mut ledger = self.writer.lock();
         if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
             drop(ledger);
@@ -229,45 +228,45 @@ impl Inner {
             let _committed = self.commit();
             ledger = self.writer.lock();
         }
-        if let Err(error) = ledger.shelf.may_write(is_read, needs) {
-            if error == StoreError::NoSpace {
-                self.work.want(|wanted| wanted.upkeep = true);
-            }
-            return Submission::settled(Err(error));
+        if !ledger.shelf.may_surely_write(needs)
+            && let Err(error) = ledger.shelf.may_write(needs)
+        {
+            return self.refused(error);
         }
         let before = ledger.shelf.batch.records();
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
         self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
         let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
-        let rests_on = result.as_ref().ok().and_then(|outcome| rests_on(&ledger, outcome));
+        let so_far = if records > 0 { batch } else { batch - 1 };
+        let waits_for = match &result {
+            Ok(outcome) if records > before => Some((batch, rests_on(&ledger, outcome).unwrap_or(batch))),
+            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
+            Ok(_) if needs.is_some() => Some((so_far, so_far)),
+            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
+            Err(StoreError::Rule(RuleError::QueueExists(_))) => Some((so_far, so_far)),
+            Ok(_) | Err(_) => None,
+        };
         drop(ledger);
         if records > before && self.options.drive == Drive::Threads && before == 0 {
             self.work.want(|wanted| wanted.commit = true);
         }
-        let submission = match result {
-            Ok(outcome) if records > before => match rests_on {
-                Some(rests_on) => Submission::written(outcome, batch, rests_on, self.gate.clone()),
-                None => Submission::applied(outcome, batch, self.gate.clone()),
-            },
-            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
-            Ok(outcome) if !is_read => {
-                let batch = if records > 0 { batch } else { batch - 1 };
-                Submission::applied(outcome, batch, self.gate.clone())
-            }
-            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
-            Err(error @ StoreError::Rule(RuleError::QueueExists(_))) => {
-                let batch = if records > 0 { batch } else { batch - 1 };
-                Submission::refused(error, batch, self.gate.clone())
-            }
-            result => {
-                if result == Err(StoreError::NoSpace) {
-                    self.work.want(|wanted| wanted.upkeep = true);
-                }
-                Submission::settled(result)
-            }
+        if result == Err(StoreError::NoSpace) {
+            self.work.want(|wanted| wanted.upkeep = true);
+        }
+        let wait = match waits_for {
+            Some((batch, rests_on)) => Wait::Gate { batch, rests_on, gate: self.gate.clone() },
+            None => Wait::Nothing,
         };
-        submission.freeing(freed)
+        Submission::new(result, wait, freed)
+    }
+
+    #[cold]
+    fn refused(&self, error: StoreError) -> Submission {
+        if error == StoreError::NoSpace {
+            self.work.want(|wanted| wanted.upkeep = true);
+        }
+        Submission::settled(Err(error))
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -427,14 +426,22 @@ impl LogShelf {
         self.journal.as_mut().ok_or_else(|| LogError::FailStopped { cause: "the journal is not open".into() })
     }
 
+    /// Whether nothing stands against a command, as nearly always; `may_write` looks closer.
+    #[inline]
+    fn may_surely_write(&self, needs: Option<u64>) -> bool {
+        let bytes = self.batch.bytes() + needs.unwrap_or(0) + STEP_BYTES;
+        self.journal.as_ref().is_some_and(|journal| journal.is_running() && journal.has_room(bytes))
+    }
+
     /// Refuses a command whose records could not be written: after a failure, or without space even in the reserve.
-    fn may_write(&self, is_read: bool, bytes: u64) -> Result<(), StoreError> {
+    #[cold]
+    fn may_write(&self, needs: Option<u64>) -> Result<(), StoreError> {
         let Some(journal) = &self.journal else { return Ok(()) };
         journal.check().map_err(store_error)?;
-        if !is_read && self.room_for(bytes) == Room::Nothing {
-            return Err(StoreError::NoSpace);
+        match needs {
+            Some(bytes) if self.room_for(bytes) == Room::Nothing => Err(StoreError::NoSpace),
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes the batch being filled and begins the next; `None` when it is empty.
@@ -476,23 +483,8 @@ fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
     leased.iter().map(|leased| arrivals.rests_on(queue, leased.message.sequence)).max()
 }
 
-/// Whether a command only looks.
-fn is_read(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Peek(_)
-            | Command::Identify(_)
-            | Command::Counts(_)
-            | Command::ListMoves(_)
-            | Command::Due
-            | Command::Queues
-            | Command::Documents(_)
-            | Command::History(_)
-    )
-}
-
-/// What a command's records take at most, bodies aside: those ask for room themselves.
-fn command_bytes(command: &Command) -> u64 {
+/// What a command's records take at most, bodies aside: those ask for room themselves. `None` for one that only looks.
+fn needs(command: &Command) -> Option<u64> {
     let entries = match command {
         Command::Lease(lease) => u64::from(lease.max),
         Command::Ack(ack) => ack.tokens.len() as u64,
@@ -501,7 +493,15 @@ fn command_bytes(command: &Command) -> u64 {
         Command::Release(release) => release.entries.len() as u64,
         Command::MoveChosen(chosen) => chosen.tokens.len() as u64,
         Command::ContinueMove(next) => u64::from(next.max),
+        Command::Peek(_)
+        | Command::Identify(_)
+        | Command::Counts(_)
+        | Command::ListMoves(_)
+        | Command::Due
+        | Command::Queues
+        | Command::Documents(_)
+        | Command::History(_) => return None,
         _ => 1,
     };
-    entries * ENTRY_BYTES
+    Some(entries * ENTRY_BYTES)
 }

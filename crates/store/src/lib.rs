@@ -16,7 +16,7 @@ use kew_core::{Command, Tally, Timestamp};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{Gate, Submission};
+pub use submission::{Gate, Submission, Wait};
 
 /// A place that keeps queues and their messages.
 ///

@@ -11,7 +11,7 @@ use crate::ledger::change::Change;
 use crate::ledger::dedup::PUT_AWAY_BYTES;
 use crate::ledger::{Address, Bounds, Ledger, Made, Place, Shelf, Stored};
 use crate::token::TokenKey;
-use crate::{Store, StoreError, Submission};
+use crate::{Store, StoreError, Submission, Wait};
 
 /// A store that forgets everything when it is dropped.
 pub struct MemoryStore {
@@ -40,7 +40,7 @@ impl Store for MemoryStore {
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
         drop(ledger);
-        Submission::settled(result).freeing(freed)
+        Submission::new(result, Wait::Nothing, freed)
     }
 
     fn next_due(&self) -> Option<Timestamp> {

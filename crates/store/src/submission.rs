@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use kew_core::{Outcome, QueueId};
 use smallvec::SmallVec;
@@ -27,62 +27,48 @@ pub trait Gate: Send + Sync {
 pub struct Submission {
     /// Queues in which this step may have made messages available; waiting receives may be served from them at once.
     pub freed: SmallVec<[QueueId; 2]>,
-    stage: Stage,
-}
-
-enum Stage {
-    Settled(Option<Result<Outcome, StoreError>>),
-    Applied { result: Option<Result<Outcome, StoreError>>, wait: Wait, gate: Arc<dyn Gate> },
-    Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
+    /// What was done, until it is told; nothing while it is only known elsewhere.
+    result: Option<Result<Outcome, StoreError>>,
+    wait: Wait,
 }
 
 /// What an answer waits for.
-#[derive(Clone, Copy)]
-enum Wait {
-    Open(u64),
-    Written { batch: u64, rests_on: u64 },
-}
-
-impl Wait {
-    fn poll(self, gate: &dyn Gate, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        match self {
-            Self::Open(batch) => gate.poll_open(batch, cx),
-            Self::Written { batch, rests_on } => gate.poll_written(batch, rests_on, cx),
-        }
-    }
+pub enum Wait {
+    /// It may be told at once.
+    Nothing,
+    /// That `batch` is written, and that the gate has opened for the batch it rests on: itself, or an earlier one.
+    Gate {
+        /// The batch that has its records.
+        batch: u64,
+        /// The newest batch that must be as durable as it promises.
+        rests_on: u64,
+        /// Who knows.
+        gate: Arc<dyn Gate>,
+    },
+    /// That it comes from elsewhere.
+    Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
 }
 
 impl Submission {
+    /// An answer, or a refusal, that waits for something; and the queues in which messages may have become available.
+    #[inline]
+    pub fn new(result: Result<Outcome, StoreError>, wait: Wait, freed: SmallVec<[QueueId; 2]>) -> Self {
+        Self { freed, result: Some(result), wait }
+    }
+
     /// An answer that waits for nothing.
     pub fn settled(result: Result<Outcome, StoreError>) -> Self {
-        Self { freed: SmallVec::new(), stage: Stage::Settled(Some(result)) }
+        Self::new(result, Wait::Nothing, SmallVec::new())
     }
 
     /// An answer that waits until `gate` has opened for `batch`.
     pub fn applied(outcome: Outcome, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self {
-            freed: SmallVec::new(),
-            stage: Stage::Applied { result: Some(Ok(outcome)), wait: Wait::Open(batch), gate },
-        }
-    }
-
-    /// An answer that waits until `batch` is written, and until `gate` has opened for the earlier batch it rests on.
-    pub fn written(outcome: Outcome, batch: u64, rests_on: u64, gate: Arc<dyn Gate>) -> Self {
-        let wait = Wait::Written { batch, rests_on };
-        Self { freed: SmallVec::new(), stage: Stage::Applied { result: Some(Ok(outcome)), wait, gate } }
-    }
-
-    /// A refusal that rests on something which is not durable yet: it waits until `gate` has opened for `batch`.
-    pub fn refused(error: StoreError, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self {
-            freed: SmallVec::new(),
-            stage: Stage::Applied { result: Some(Err(error)), wait: Wait::Open(batch), gate },
-        }
+        Self::new(Ok(outcome), Wait::Gate { batch, rests_on: batch, gate }, SmallVec::new())
     }
 
     /// An answer that comes from elsewhere.
     pub fn remote(answer: impl Future<Output = Result<Outcome, StoreError>> + Send + 'static) -> Self {
-        Self { freed: SmallVec::new(), stage: Stage::Remote(Box::pin(answer)) }
+        Self { freed: SmallVec::new(), result: None, wait: Wait::Remote(Box::pin(answer)) }
     }
 
     /// The same, with the queues it may have made messages available in.
@@ -92,42 +78,33 @@ impl Submission {
     }
 
     /// What was done, where that is known before it is durable. Not to be told to anyone outside.
+    #[inline]
     pub fn peek(&self) -> Option<&Outcome> {
-        match &self.stage {
-            Stage::Settled(Some(Ok(outcome))) => Some(outcome),
-            Stage::Applied { result, .. } => result.as_ref()?.as_ref().ok(),
-            Stage::Settled(_) | Stage::Remote(_) => None,
-        }
+        self.result.as_ref()?.as_ref().ok()
     }
 }
 
 impl Future for Submission {
     type Output = Result<Outcome, StoreError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.stage {
-            Stage::Settled(result) => {
-                Poll::Ready(result.take().expect("a submission is polled to its end once"))
-            }
-            Stage::Applied { result, wait, gate } => match wait.poll(&**gate, cx) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) => {
-                    Poll::Ready(result.take().expect("a submission is polled to its end once"))
-                }
-            },
-            Stage::Remote(answer) => answer.as_mut().poll(cx),
+        match &mut self.wait {
+            Wait::Nothing => {}
+            Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
+            Wait::Remote(answer) => return answer.as_mut().poll(cx),
         }
+        Poll::Ready(self.result.take().expect("a submission is polled to its end once"))
     }
 }
 
 impl fmt::Debug for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match &self.stage {
-            Stage::Settled(_) => "settled",
-            Stage::Applied { .. } => "applied",
-            Stage::Remote(_) => "remote",
+        let waits_for = match &self.wait {
+            Wait::Nothing => "nothing",
+            Wait::Gate { .. } => "its batch",
+            Wait::Remote(_) => "an answer from elsewhere",
         };
-        f.debug_struct("Submission").field("stage", &stage).field("freed", &self.freed).finish()
+        f.debug_struct("Submission").field("waits_for", &waits_for).field("freed", &self.freed).finish()
     }
 }

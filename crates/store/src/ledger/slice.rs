@@ -316,5 +316,15 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
     };
     let owner = (flags & 1 != 0).then_some(owner);
     let (attempt, sealed) = (None, None);
-    Some(Hold::Leased(Lease { until, received_at, cap, lapse_delay, returns, owner, attempt, sealed, before }))
+    Some(Hold::Leased(Lease {
+        until,
+        received_at,
+        cap,
+        lapse_delay,
+        returns,
+        owner,
+        attempt,
+        sealed,
+        before,
+    }))
 }
