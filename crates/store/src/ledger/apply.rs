@@ -1,11 +1,15 @@
 //! Applies changes to the book: the same code when a step makes them and when a journal brings them back.
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashSet;
 use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskState, Timestamp};
 
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
+use super::due::Due;
+use super::history::Ring;
 use super::item::{Item, Lease, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf};
 use super::{Ledger, list};
@@ -118,7 +122,7 @@ impl<S: Shelf> Ledger<S> {
         let messages = self.empty(queue);
         if let Some(book) = self.books.remove(&queue) {
             forget_name(&mut self.names, &book.queue);
-            self.due.remove(&(book.registered, queue));
+            self.due.remove((book.registered, queue));
         }
         self.dirty.remove(&queue);
         self.free(queue);
@@ -176,41 +180,16 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.occupy(place);
         let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
         self.history.push(at, sent.queue, sent.sequence, kind);
+        changed_until(&mut self.dirty, &mut self.due, book, next);
         self.free(sent.queue);
-        self.changed_until(sent.queue, next);
     }
 
     fn apply_leased(&mut self, at: Timestamp, leased: &Leased<'_>) {
+        let Some(book) = self.books.get_mut(&leased.queue) else { return };
         for (sequence, nonce) in leased.taken {
-            self.lease_one(at, leased, *sequence, *nonce, None);
+            lease_one(book, &mut self.history, at, leased, *sequence, *nonce, None);
         }
         self.end_lease(at, leased);
-    }
-
-    /// Leases one message of several taken together.
-    pub(super) fn lease_one(
-        &mut self,
-        at: Timestamp,
-        terms: &Leased<'_>,
-        sequence: Sequence,
-        nonce: u64,
-        sealed: Option<Sealed>,
-    ) -> Option<Item> {
-        let lease = Lease {
-            until: terms.until,
-            received_at: terms.received_at,
-            cap: terms.cap,
-            lapse_delay: terms.lapse_delay,
-            returns: terms.returns,
-            owner: terms.owner,
-            attempt: None,
-            sealed,
-            before: None,
-        };
-        let item = self.books.get_mut(&terms.queue)?.lease(sequence, nonce, at, lease)?;
-        let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };
-        self.history.push(at, terms.queue, sequence, kind);
-        Some(item)
     }
 
     /// All messages taken together are leased.
@@ -219,7 +198,7 @@ impl<S: Shelf> Ledger<S> {
         if let Some(attempt) = leased.attempt {
             book.remember_attempt(attempt, at, leased.taken.iter().map(|(sequence, _)| *sequence).collect());
         }
-        self.changed_until(leased.queue, leased.until);
+        changed_until(&mut self.dirty, &mut self.due, book, leased.until);
     }
 
     pub(super) fn apply_repeated(
@@ -258,17 +237,6 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.vacate(item.place());
         self.history.push(at, queue, sequence, kind);
         Some(item)
-    }
-
-    /// The same, where nothing but `next` may have become due.
-    fn changed_until(&mut self, queue: QueueId, next: Timestamp) {
-        let Some(book) = self.books.get_mut(&queue) else { return };
-        if !std::mem::replace(&mut book.changed, true) {
-            self.dirty.insert(queue);
-        }
-        if next < book.registered {
-            list(&mut self.due, book);
-        }
     }
 
     fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Item> {
@@ -368,6 +336,45 @@ impl<S: Shelf> Ledger<S> {
             !forgotten
         });
     }
+}
+
+/// A queue has changed, and nothing in it but `next` may have become due.
+#[inline]
+fn changed_until(dirty: &mut BTreeSet<QueueId>, due: &mut Due, book: &mut Book, next: Timestamp) {
+    if !std::mem::replace(&mut book.changed, true) {
+        dirty.insert(book.queue.id);
+    }
+    if next < book.registered {
+        list(due, book);
+    }
+}
+
+/// Leases one message of several taken together.
+#[inline]
+pub(super) fn lease_one(
+    book: &mut Book,
+    history: &mut Ring,
+    at: Timestamp,
+    terms: &Leased<'_>,
+    sequence: Sequence,
+    nonce: u64,
+    sealed: Option<Sealed>,
+) -> Option<Item> {
+    let lease = Lease {
+        until: terms.until,
+        received_at: terms.received_at,
+        cap: terms.cap,
+        lapse_delay: terms.lapse_delay,
+        returns: terms.returns,
+        owner: terms.owner,
+        attempt: None,
+        sealed,
+        before: None,
+    };
+    let item = book.lease(sequence, nonce, at, lease)?;
+    let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };
+    history.push(at, terms.queue, sequence, kind);
+    Some(item)
 }
 
 /// A queue is not named so any more, unless another queue has taken its name.

@@ -18,6 +18,7 @@ impl Ring {
     }
 
     /// Adds an event; the oldest makes room.
+    #[inline]
     pub(crate) fn push(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
         self.tally.count(&kind);
         if self.max == 0 {

@@ -93,6 +93,18 @@ impl Lane {
         if self.live == 0 {
             return None;
         }
+        // Nearly always the first is wanted.
+        if let Some(block) = self.blocks.front_mut()
+            && block.is_open()
+            && block.front().is_some_and(|first| first.sequence == sequence)
+        {
+            let item = block.pop_front();
+            self.live -= 1;
+            if block.live() == 0 {
+                self.drop_empty_front();
+            }
+            return item;
+        }
         let item = self.holding(sequence).find_map(|place| self.blocks.get_mut(place)?.take(sequence))?;
         self.live -= 1;
         self.drop_empty_front();

@@ -12,6 +12,7 @@ mod book;
 pub mod change;
 pub mod codec;
 pub mod dedup;
+mod due;
 mod far;
 mod fifo;
 mod groups;
@@ -47,6 +48,7 @@ use crate::StoreError;
 use crate::token::TokenKey;
 use book::Book;
 use dedup::Sends;
+use due::Due;
 use history::Ring;
 
 /// Deduplication ids, history events and tasks: what may grow, and how far.
@@ -84,8 +86,7 @@ pub struct Ledger<S> {
     tasks: BTreeMap<TaskId, Arc<MoveTask>>,
     documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
     sends: Sends,
-    /// Queues by the next instant something happens in them by itself, or an earlier one.
-    due: BTreeSet<(Timestamp, QueueId)>,
+    due: Due,
     newest: Timestamp,
     freed: SmallVec<[QueueId; 2]>,
     history: Ring,
@@ -114,7 +115,7 @@ impl<S: Shelf> Ledger<S> {
             tasks: BTreeMap::new(),
             documents: BTreeMap::new(),
             sends: Sends::default(),
-            due: BTreeSet::new(),
+            due: Due::default(),
             newest: Timestamp::ZERO,
             freed: SmallVec::new(),
             history: Ring::new(bounds.events),
@@ -170,7 +171,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The next instant something is due, or an earlier one.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.first().map(|(at, _)| at)
     }
 
     /// The places within `range` that messages of a queue rest on.
@@ -248,13 +249,16 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Does everything that became due up to `now`, in the order of instants and queues.
+    #[inline]
     fn run_due(&mut self, now: Timestamp) {
-        self.run_due_through(now, QueueId(u64::MAX));
+        if self.due.first().is_some_and(|(at, _)| at <= now) {
+            self.run_due_through(now, QueueId(u64::MAX));
+        }
     }
 
     fn run_due_through(&mut self, now: Timestamp, queue: QueueId) {
-        while let Some((at, queue)) = self.due.first().copied().filter(|due| *due <= (now, queue)) {
-            self.due.pop_first();
+        while let Some((at, queue)) = self.due.first().filter(|due| *due <= (now, queue)) {
+            self.due.remove((at, queue));
             let Some(book) = self.books.get_mut(&queue) else { continue };
             book.registered = Timestamp::NEVER;
             // The list may know an earlier instant than the queue does by now.
@@ -298,11 +302,11 @@ impl<S: Shelf> Ledger<S> {
 }
 
 /// Lists a queue under its next instant, if that is earlier than the one it is listed under.
-fn list(due: &mut BTreeSet<(Timestamp, QueueId)>, book: &mut Book) {
+fn list(due: &mut Due, book: &mut Book) {
     let (next, queue) = (book.next_instant(), book.queue.id);
     if next < book.registered {
         if book.registered != Timestamp::NEVER {
-            due.remove(&(book.registered, queue));
+            due.remove((book.registered, queue));
         }
         book.registered = next;
         due.insert((next, queue));

@@ -118,9 +118,6 @@ impl Ready {
     }
 
     fn front_sequence(&mut self) -> Option<Sequence> {
-        if self.aside.is_empty() && self.folded.is_empty() {
-            return self.lane.front().map(|item| item.sequence);
-        }
         self.first().map(|(key, _)| key.1)
     }
 
@@ -153,6 +150,9 @@ impl Ready {
 
     /// Takes message `sequence` out, wherever it stands.
     pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
+        if self.aside.is_empty() && self.folded.is_empty() {
+            return self.lane.take(sequence);
+        }
         if self.front_sequence() == Some(sequence) {
             return self.pop_front();
         }

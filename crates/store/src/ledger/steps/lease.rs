@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::shown;
 use crate::StoreError;
 use crate::ledger::Ledger;
+use crate::ledger::apply::lease_one;
 use crate::ledger::book::Book;
 use crate::ledger::change::{Change, Leased};
 use crate::ledger::item::{self, Item};
@@ -150,7 +151,8 @@ impl<S: Shelf> Ledger<S> {
         item: &Item,
     ) -> Result<Next, StoreError> {
         let queue = taking.command.queue;
-        if self.depart_if_exhausted(now, queue, item.sequence) {
+        let has_rule = self.book(queue)?.queue.policy.dead_letters.is_some();
+        if has_rule && self.depart_if_exhausted(now, queue, item.sequence) {
             self.departures_left = self.departures_left.saturating_sub(1);
             return Ok(if self.departures_left == 0 { Next::Stop } else { Next::GoOn });
         }
@@ -166,16 +168,17 @@ impl<S: Shelf> Ledger<S> {
         };
         let nonce = self.new_nonce();
         let token = self.key.seal(queue, item.sequence, nonce);
-        let Some(item) = self.lease_one(now, &taking.terms, item.sequence, nonce, Some(token.into())) else {
-            return Ok(Next::Stop);
-        };
+        let book = self.books.get_mut(&queue).ok_or(RuleError::QueueNotFound)?;
+        let (history, sealed) = (&mut self.history, Some(token.into()));
+        let leased = lease_one(book, history, now, &taking.terms, item.sequence, nonce, sealed);
+        let Some(item) = leased else { return Ok(Next::Stop) };
         taking.body_bytes += bytes;
         if taking.leased.is_empty() {
             // Entries are large: left to grow by itself, a list of one would ask for room for four.
             taking.leased.reserve_exact(taking.room.min(LEASED_AT_ONCE));
         }
         let until = taking.terms.until;
-        let message = shown(self.book(queue)?, &item, stored, State::Leased { until });
+        let message = shown(book, &item, stored, State::Leased { until });
         taking.leased.push(outcome::Leased { message, token, until });
         Ok(Next::GoOn)
     }
