@@ -30,6 +30,7 @@ pub fn cycle(bench: &Bench, connections: &str, ratio_max: f64, rate_min: f64) ->
     let budget = format!("CPU at most {ratio_max:.1} x null; at least {} msg/s", count(rate_min));
     let verdict = Verdict::all(&[ratio <= ratio_max, rate >= rate_min]);
     let scenario = format!("SQS cycle, {connections} connections, open");
+    let scaled = format!("{} msg/s", count(rate_min * NULL_OF_THE_BUDGET / load.null()));
     let null = format!("{:.1} us, {} requests/s", load.null(), count(load.null_rate()));
     let null = Row::new(
         &format!("null, {connections} connections"),
@@ -38,7 +39,8 @@ pub fn cycle(bench: &Bench, connections: &str, ratio_max: f64, rate_min: f64) ->
         Verdict::Told,
         &format!("kew bench --scenario null --connections {connections}"),
     );
-    Ok(vec![null, Row::new(&scenario, &budget, measured, verdict, &load.command).with_ratio(ratio)])
+    let row = Row::new(&scenario, &budget, measured, verdict, &load.command);
+    Ok(vec![null, row.with_ratio(ratio).with_scaled(scaled)])
 }
 
 /// Batches of ten.
@@ -244,7 +246,7 @@ pub fn send_latency(bench: &Bench) -> Result<Vec<Row>, Fault> {
     )])
 }
 
-/// A latency less the raw append and sync of the same disk.
+/// A latency less the raw append and sync of the same disk, and beside it what a request takes that does nothing.
 struct Beyond {
     micros: f64,
     words: String,
@@ -254,22 +256,25 @@ fn beyond_the_sync(bench: &Bench, words: &[&str], operation: &str) -> Result<(Be
     let (folder, server) = bench.server(&[], &[])?;
     let mut raw = Raw::new(&folder.0.join("raw"), 64 << 20);
     let mut last = None;
-    let (mut raws, mut ours, mut differences) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut raws, mut nulls, mut ours, mut differences) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.loads.rounds {
         let sync = raw_sync(&mut raw);
+        let null = bench.loads.once(&server, "sqs", &["--scenario", "null", "--connections", "1"])?;
         let load = bench.loads.once(&server, "sqs", words)?;
         let latency = load.latency(operation, "p50_us");
         raws.push(sync);
+        nulls.push(null.latency("request", "p50_us"));
         ours.push(latency);
         differences.push(latency - sync);
         last = Some(load);
     }
     let text = format!(
-        "one sync + {:.0} us: {:.0} - {:.0} us, differences {}",
+        "one sync + {:.0} us: {:.0} - {:.0} us, differences {}; a null request's way and back {:.0} us",
         median(differences.clone()),
         median(ours),
         median(raws),
-        spread(&differences)
+        spread(&differences),
+        median(nulls)
     );
     let load = last.ok_or("there are no rounds")?;
     Ok((Beyond { micros: median(differences), words: text }, load))
