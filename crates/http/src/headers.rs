@@ -52,12 +52,12 @@ impl Headers {
     /// The first value of this name.
     pub fn get(&self, name: impl AsRef<str>) -> Option<FieldValue<'_>> {
         let name = name.as_ref().as_bytes();
-        self.spans.iter().find(|span| is_same(self.name_of(span), name)).map(|span| self.value_of(span))
+        self.spans.iter().find(|span| self.is_of(span, name)).map(|span| self.value_of(span))
     }
 
     /// All values of this name, in order.
     pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = FieldValue<'a>> {
-        let is_it = move |span: &&Span| is_same(self.name_of(span), name.as_bytes());
+        let is_it = move |span: &&Span| self.is_of(span, name.as_bytes());
         self.spans.iter().filter(is_it).map(|span| self.value_of(span))
     }
 
@@ -79,11 +79,11 @@ impl Headers {
     /// The names that begin like this, each once and as it was first sent.
     pub fn names_from(&self, beginning: &str) -> impl Iterator<Item = &str> {
         let begins = |name: &[u8]| {
-            name.get(..beginning.len()).is_some_and(|start| is_same(start, beginning.as_bytes()))
+            name.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
         };
         self.spans.iter().enumerate().filter_map(move |(place, span)| {
             let name = self.name_of(span);
-            let is_first = || !self.spans[..place].iter().any(|other| is_same(self.name_of(other), name));
+            let is_first = || !self.spans[..place].iter().any(|other| self.is_of(other, name));
             (begins(name) && is_first()).then(|| text(name))
         })
     }
@@ -114,7 +114,7 @@ impl Headers {
     pub fn remove(&mut self, name: &HeaderName) {
         let mut left = Self::default();
         for span in &self.spans {
-            if !is_same(self.name_of(span), name.as_str().as_bytes()) {
+            if !self.is_of(span, name.as_str().as_bytes()) {
                 left.copy(self.name_of(span), self.value_of(span));
             }
         }
@@ -144,6 +144,11 @@ impl Headers {
             self.lines.extend_from_slice(part);
         }
         self.spans.push(Span::of(name_at, name.len(), name_at + name.len() + 2, value.len()));
+    }
+
+    /// Whether a header has this name. Most have another length, and are not looked at.
+    fn is_of(&self, span: &Span, name: &[u8]) -> bool {
+        span.name_bytes as usize == name.len() && self.name_of(span).eq_ignore_ascii_case(name)
     }
 
     fn name_of(&self, span: &Span) -> &[u8] {
@@ -235,10 +240,6 @@ impl fmt::Debug for Headers {
 fn slice(lines: &[u8], at: u32, bytes: u32) -> &[u8] {
     let (at, bytes) = (at as usize, bytes as usize);
     lines.get(at..at.saturating_add(bytes)).unwrap_or_default()
-}
-
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.eq_ignore_ascii_case(other)
 }
 
 /// Names are ASCII, or they would not have been read.

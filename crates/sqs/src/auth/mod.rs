@@ -79,6 +79,9 @@ pub(crate) fn caller(settings: &Settings, request: &Request) -> Result<Caller, W
 /// The region in the scope of the request's credentials, if there is one.
 fn region(settings: &Settings, request: &Request) -> Arc<str> {
     let credential = claim::credential(request);
+    if credential.as_deref().is_some_and(|credential| scope::is_within(credential, &settings.region)) {
+        return Arc::clone(&settings.region);
+    }
     let scope = credential.as_deref().and_then(Scope::read);
     match scope.map(|scope| scope.region) {
         Some(region) if *region != *settings.region && is_region(region) => region.into(),

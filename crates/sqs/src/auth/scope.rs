@@ -22,6 +22,12 @@ impl<'a> Scope<'a> {
     }
 }
 
+/// Whether a credential is one of this region, by its end alone: most are.
+pub(super) fn is_within(credential: &str, region: &str) -> bool {
+    let rest = credential.strip_suffix("/sqs/aws4_request").and_then(|rest| rest.strip_suffix(region));
+    rest.is_some_and(|rest| rest.ends_with('/'))
+}
+
 /// What stands before and behind the last slash.
 fn cut(text: &str) -> Option<(&str, &str)> {
     let slash = memchr::memrchr(b'/', text.as_bytes())?;
@@ -44,6 +50,20 @@ mod tests {
         assert_eq!((scope.service, scope.terminator), ("sqs", "aws4_request"));
         for short in ["", "AKID", "20260101/eu-west-3/sqs/aws4_request"] {
             assert_eq!(Scope::read(short), None, "{short}");
+        }
+    }
+
+    #[test]
+    fn a_region_is_known_by_the_end_of_a_credential() {
+        for (credential, is_within_it) in [
+            ("AKID/20260101/r-1/sqs/aws4_request", true),
+            ("AKID/20260101/xr-1/sqs/aws4_request", false),
+            ("AKID/20260101/r-1/sqs/aws4_request/", false),
+            ("AKID/20260101/r-1/sns/aws4_request", false),
+            ("r-1/sqs/aws4_request", false),
+            ("", false),
+        ] {
+            assert_eq!(is_within(credential, "r-1"), is_within_it, "{credential}");
         }
     }
 
