@@ -32,7 +32,7 @@ pub trait Road {
 pub fn pass<H: Handler>(engine: &Engine, front_end: &H, requests: Vec<Request>, counted: bool) -> Vec<Reply> {
     let mut answers = Answers::new();
     let mut replies = Vec::with_capacity(requests.len());
-    let futures: Vec<_> = requests.into_iter().map(|request| front_end.answer(request)).collect();
+    let futures: Vec<_> = requests.iter().map(|request| front_end.answer(request)).collect();
     if counted {
         counted_pass(engine, futures, &mut answers, &mut replies);
     } else {

@@ -160,20 +160,20 @@ impl Azure {
 }
 
 impl Handler for Azure {
-    async fn answer(&self, request: Request) -> Reply {
-        let reply = match self.perform(&request).await {
+    async fn answer(&self, request: &Request) -> Reply {
+        let reply = match self.perform(request).await {
             Ok(reply) => reply,
             Err(error) => {
                 if let Some(cause) = error.cause() {
                     (self.settings.failures)(request.id, cause);
                 }
-                encode::error(&error, &request)
+                encode::error(&error, request)
             }
         };
-        let reply = encode::with_common_headers(reply, &request);
-        match (cors::origin(&request), self.account_of(&request)) {
+        let reply = encode::with_common_headers(reply, request);
+        match (cors::origin(request), self.account_of(request)) {
             (Some(origin), Some(account)) if request.method != kew_http::Method::OPTIONS => {
-                cors::decorate(&self.engine, account, &request, origin, reply).await
+                cors::decorate(&self.engine, account, request, origin, reply).await
             }
             _ => reply,
         }

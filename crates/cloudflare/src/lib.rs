@@ -135,15 +135,15 @@ impl Cloudflare {
 }
 
 impl Handler for Cloudflare {
-    async fn answer(&self, request: Request) -> Reply {
-        if !route::is_rest(request.uri.path()) && binding::is_meant(&request) {
-            return binding::answer(self, &request).await;
+    async fn answer(&self, request: &Request) -> Reply {
+        if !route::is_rest(request.uri.path()) && binding::is_meant(request) {
+            return binding::answer(self, request).await;
         }
         if scripts::is_meant(request.uri.path()) {
             // In a box of its own: there must be room for the largest answer wherever there is one for any.
-            return Box::pin(scripts::answer(self, &request)).await;
+            return Box::pin(scripts::answer(self, request)).await;
         }
-        self.perform(&request).await
+        self.perform(request).await
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

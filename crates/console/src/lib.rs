@@ -56,7 +56,7 @@ impl Console {
 }
 
 impl Handler for Console {
-    async fn answer(&self, request: Request) -> Reply {
-        self.route(&request).await
+    async fn answer(&self, request: &Request) -> Reply {
+        Box::pin(self.route(request)).await
     }
 }

@@ -105,7 +105,7 @@ async fn ask(console: &Console, path: &'static str) -> Reply {
         peer: ([127, 0, 0, 1], 1).into(),
         secure: false,
     };
-    console.answer(request).await
+    console.answer(&request).await
 }
 
 fn store() -> Arc<Troubled> {

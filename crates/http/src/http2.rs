@@ -75,7 +75,7 @@ async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -
     match read {
         Ok(body) => {
             request.body = body;
-            listener.handler.answer(request).await
+            listener.handler.answer(&request).await
         }
         // A body that nobody reads is stopped by the library.
         Err(refusal) => listener.handler.refuse(&refusal, &request),

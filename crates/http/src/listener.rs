@@ -26,8 +26,9 @@ use crate::watch::Watch;
 
 /// A front-end: one request in, one reply out.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers a request. Dropped when its client goes away.
-    fn answer(&self, request: Request) -> impl Future<Output = Reply> + Send;
+    /// Answers a request. Dropped when its client goes away. There is room for an answer as long as there is a
+    /// connection, so a large one belongs in a box.
+    fn answer(&self, request: &Request) -> impl Future<Output = Reply> + Send;
 
     /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

@@ -157,16 +157,16 @@ impl Sqs {
 }
 
 impl Handler for Sqs {
-    async fn answer(&self, request: Request) -> Reply {
-        let protocol = Protocol::of(&request);
+    async fn answer(&self, request: &Request) -> Reply {
+        let protocol = Protocol::of(request);
         let mut operation = None;
-        let reply = match self.perform(protocol, &request, &mut operation).await {
-            Ok(reply) => encode::named(reply, &request),
+        let reply = match self.perform(protocol, request, &mut operation).await {
+            Ok(reply) => encode::named(reply, request),
             Err(error) => {
                 if let Some(cause) = error.cause() {
                     (self.settings.failures)(request.id, cause);
                 }
-                encode::error(&error, protocol, &request)
+                encode::error(&error, protocol, request)
             }
         };
         Reply { operation, ..reply }

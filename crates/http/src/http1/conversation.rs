@@ -4,7 +4,7 @@
 //! the answer is dropped, so that nothing is consumed for it. Whoever polls this ends it when it takes too long.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use http::Method;
@@ -180,8 +180,7 @@ where
     match read {
         Ok(whole) => {
             request.body = whole;
-            // In a box of its own, so that a connection keeps no room for it.
-            let answering = Box::pin(listener.handler.answer(request));
+            let answering = pin!(listener.handler.answer(&request));
             let reply = attended(wire, limits.pipelined_bytes_max, answering).await?;
             Some(Answered { reply, unread: None })
         }
@@ -204,7 +203,7 @@ fn unread(refusal: &Refusal, body: Body) -> Option<Unread> {
 async fn attended<S: AsyncRead + Unpin>(
     wire: &mut Wire<S>,
     ahead_max: usize,
-    mut answering: Pin<Box<impl Future<Output = Reply>>>,
+    mut answering: Pin<&mut impl Future<Output = Reply>>,
 ) -> Option<Reply> {
     poll_fn(|cx| match answering.as_mut().poll(cx) {
         Poll::Ready(reply) => Poll::Ready(Some(reply)),

@@ -27,7 +27,7 @@ impl Entropy for Still {
 struct Notes(Arc<Mutex<Vec<Asked>>>);
 
 impl Handler for Notes {
-    async fn answer(&self, request: Request) -> Reply {
+    async fn answer(&self, request: &Request) -> Reply {
         let (status, body) = told::reply_to(request.uri.path());
         let headers = request.headers.iter().map(|(name, value)| (name, value.as_bytes()));
         let asked = Asked::new(&request.method, &request.uri, headers, &request.body);

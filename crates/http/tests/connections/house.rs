@@ -58,7 +58,7 @@ struct Script {
 }
 
 impl Handler for Script {
-    async fn answer(&self, request: Request) -> Reply {
+    async fn answer(&self, request: &Request) -> Reply {
         let text = match request.uri.path() {
             "/wait" => {
                 let mut waiting = Waiting { events: &self.events, has_answered: false };
