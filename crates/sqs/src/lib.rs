@@ -141,18 +141,12 @@ impl Sqs {
         Self { engine, settings, policies: Policies::default(), pauses }
     }
 
-    async fn perform(
-        &self,
-        protocol: Protocol,
-        request: &Request,
-        operation: &mut Option<&'static str>,
-    ) -> Result<Reply, WireError> {
+    /// Who asks for what.
+    fn context<'a>(&'a self, protocol: Protocol, request: &'a Request) -> Result<Context<'a>, WireError> {
         let caller = auth::caller(&self.settings, request)?;
         let call = route::call(protocol, request)?;
-        *operation = Some(call.action.name());
         let Self { engine, settings, policies, pauses } = self;
-        let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
-        cx.perform().await
+        Ok(Context { engine, settings, policies, pauses, caller, request, protocol, call })
     }
 }
 
@@ -160,7 +154,14 @@ impl Handler for Sqs {
     async fn answer(&self, request: &Request) -> Reply {
         let protocol = Protocol::of(request);
         let mut operation = None;
-        let reply = match self.perform(protocol, request, &mut operation).await {
+        let result = match self.context(protocol, request) {
+            Ok(cx) => {
+                operation = Some(cx.call.action.name());
+                cx.perform().await
+            }
+            Err(error) => Err(error),
+        };
+        let reply = match result {
             Ok(reply) => encode::named(reply, request),
             Err(error) => {
                 if let Some(cause) = error.cause() {

@@ -116,7 +116,7 @@ impl Body {
     }
 
     /// Reads on and forgets what it reads, within bounds.
-    pub(super) async fn discard<S: AsyncRead + Unpin>(mut self, wire: &mut Wire<S>) {
+    pub(super) async fn discard<S: AsyncRead + Unpin>(&mut self, wire: &mut Wire<S>) {
         let reading = async {
             let mut bytes = 0_usize;
             while self.take(wire, &mut |_| Ok(())).is_ok() && !self.has_ended() && bytes <= DISCARDED_MAX {

@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use http::Method;
+use http::{Method, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::body::Body;
@@ -18,6 +18,7 @@ use crate::listener::Handler;
 use crate::pulse::UnderWay;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
+use crate::request::Request;
 use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
@@ -35,15 +36,15 @@ pub(crate) enum Spoken {
 }
 
 /// Speaks HTTP/1 to the end of a connection.
-pub(crate) async fn speak<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, may_be_http2: bool) -> Spoken
+pub(crate) async fn speak<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, mut may_be_http2: bool) -> Spoken
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let today = &link.listener().today;
-    let mut may_be_http2 = may_be_http2;
     let mut in_a_row = 0;
     loop {
-        let head = match next(link, wire, may_be_http2).await {
+        let mut search = Search::default();
+        let head = match poll_fn(|cx| poll_next(link, wire, &mut search, may_be_http2, cx)).await {
             Next::Head(head) => head,
             Next::Http2 => return Spoken::Http2,
             Next::None => break,
@@ -56,15 +57,18 @@ where
         may_be_http2 = false;
         let asked = Asked { version: head.version, is_head: head.method == Method::HEAD };
         let keeps_alive = head.keeps_alive;
-        let Some(Answered { reply, unread }) = answer(link, wire, head).await else {
+        let mut body = Body::of(&head);
+        let mut request = link.request(head.method, head.uri, head.headers);
+        let Some(Answered { reply, left }) = answer(link, wire, &mut request, &mut body, asked.version).await
+        else {
             return Spoken::Http1;
         };
-        let closes = !keeps_alive || unread.is_some() || link.is_closing();
+        let closes = !keeps_alive || left != Left::Nothing || link.is_closing();
         let written = reply::write(reply, asked, closes, today);
         if wire.send(&written.first, &written.rest).await.is_err() {
             return Spoken::Http1;
         }
-        if let Some(Unread::Discarded(body)) = unread {
+        if left == Left::OnItsWay {
             Box::pin(body.discard(wire)).await;
         }
         if closes {
@@ -91,35 +95,37 @@ enum Next {
     None,
 }
 
-async fn next<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, may_be_http2: bool) -> Next
+fn poll_next<H: Handler, S>(
+    link: &Link<H>,
+    wire: &mut Wire<S>,
+    search: &mut Search,
+    may_be_http2: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Next>
 where
     S: AsyncRead + Unpin,
 {
     let limits = &link.listener().shared.limits;
-    let mut search = Search::default();
-    poll_fn(|cx| {
-        loop {
-            // Whoever has not asked yet is asked to ask elsewhere.
-            if link.is_closing() {
-                return Poll::Ready(Next::None);
-            }
-            let opening = if may_be_http2 { Opening::of(wire.ahead()) } else { Opening::Http1 };
-            match opening {
-                Opening::Http2 => return Poll::Ready(Next::Http2),
-                Opening::Unknown => {}
-                Opening::Http1 => match search.take(wire.ahead(), limits) {
-                    Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
-                    Ok(None) => {}
-                    Err(fault) => return Poll::Ready(Next::Fault(fault)),
-                },
-            }
-            match ready!(wire.poll_ahead(cx, usize::MAX)) {
-                Ok(0) | Err(_) => return Poll::Ready(Next::None),
-                Ok(_) => {}
-            }
+    loop {
+        // Whoever has not asked yet is asked to ask elsewhere.
+        if link.is_closing() {
+            return Poll::Ready(Next::None);
         }
-    })
-    .await
+        let opening = if may_be_http2 { Opening::of(wire.ahead()) } else { Opening::Http1 };
+        match opening {
+            Opening::Http2 => return Poll::Ready(Next::Http2),
+            Opening::Unknown => {}
+            Opening::Http1 => match search.take(wire.ahead(), limits) {
+                Ok(Some(head)) => return Poll::Ready(Next::Head(head)),
+                Ok(None) => {}
+                Err(fault) => return Poll::Ready(Next::Fault(fault)),
+            },
+        }
+        match ready!(wire.poll_ahead(cx, usize::MAX)) {
+            Ok(0) | Err(_) => return Poll::Ready(Next::None),
+            Ok(_) => {}
+        }
+    }
 }
 
 /// What the first bytes of a connection are.
@@ -143,33 +149,38 @@ impl Opening {
     }
 }
 
-/// A reply, and the body that was not read for it.
+/// A reply, and what was not read for it.
 struct Answered {
     reply: Reply,
-    unread: Option<Unread>,
+    left: Left,
 }
 
-/// A body that is refused. Its connection ends with that.
-enum Unread {
-    /// It is broken off, or its client waits for leave to send it and reads the refusal instead.
-    Left,
+/// What is left of a body that is refused. A connection ends with that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    Nothing,
+    /// It will not come: it is broken off, or its client waits for leave to send it and reads the refusal instead.
+    Unsent,
     /// Its client sends on, and closing on it would take the reply back before it is read.
-    Discarded(Body),
+    OnItsWay,
 }
 
 /// Answers a request, unless its client goes away.
-async fn answer<H: Handler, S>(link: &Link<H>, wire: &mut Wire<S>, head: Head) -> Option<Answered>
+async fn answer<H: Handler, S>(
+    link: &Link<H>,
+    wire: &mut Wire<S>,
+    request: &mut Request,
+    body: &mut Body,
+    version: Version,
+) -> Option<Answered>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let _under_way = UnderWay::begin(link.pulse());
     let listener = link.listener();
     let limits = &listener.shared.limits;
-    let mut body = Body::of(&head);
-    let version = head.version;
-    let mut request = link.request(head.method, head.uri, head.headers);
     let mut share = listener.shared.bodies.share(limits.bodies_bytes_max);
-    let read = match listener.guard.check(&mut request, version) {
+    let read = match listener.guard.check(request, version) {
         Err(refusal) => Err(refusal),
         Ok(()) => match body.at_once(wire, limits.body_bytes_max) {
             Ok(Some(whole)) => Ok(whole),
@@ -180,23 +191,23 @@ where
     match read {
         Ok(whole) => {
             request.body = whole;
-            let answering = pin!(listener.handler.answer(&request));
+            let answering = pin!(listener.handler.answer(request));
             let reply = attended(wire, limits.pipelined_bytes_max, answering).await?;
-            Some(Answered { reply, unread: None })
+            Some(Answered { reply, left: Left::Nothing })
         }
         Err(refusal) => {
-            let reply = listener.handler.refuse(&refusal, &request);
-            Some(Answered { reply, unread: unread(&refusal, body) })
+            let reply = listener.handler.refuse(&refusal, request);
+            Some(Answered { reply, left: left(&refusal, body) })
         }
     }
 }
 
-fn unread(refusal: &Refusal, body: Body) -> Option<Unread> {
+fn left(refusal: &Refusal, body: &Body) -> Left {
     if body.has_ended() && !refusal.is_about_body() {
-        return None;
+        return Left::Nothing;
     }
     let is_broken_off = matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow);
-    Some(if is_broken_off || body.awaits_leave() { Unread::Left } else { Unread::Discarded(body) })
+    if is_broken_off || body.awaits_leave() { Left::Unsent } else { Left::OnItsWay }
 }
 
 /// The reply, unless the client goes away before.
