@@ -60,7 +60,7 @@ impl Watch {
             None => crowd.watched.push(Some(entry)),
         }
         drop(crowd);
-        Watched { pulse, watch: self.clone(), slot }
+        Watched { pulse, crowd: Arc::clone(&self.crowd), slot }
     }
 
     /// Looks at everyone again and again, for as long as it is polled.
@@ -98,7 +98,7 @@ impl Watch {
 /// A pulse that is watched over. Dropping it ends that.
 pub(crate) struct Watched {
     pulse: Arc<Pulse>,
-    watch: Watch,
+    crowd: Arc<Mutex<Crowd>>,
     slot: usize,
 }
 
@@ -110,7 +110,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut crowd = self.watch.crowd.lock();
+        let mut crowd = self.crowd.lock();
         if let Some(place) = crowd.watched.get_mut(self.slot) {
             *place = None;
         }
