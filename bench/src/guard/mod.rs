@@ -32,13 +32,15 @@ struct Hot {
     walk: fn(&Rig) -> u64,
 }
 
-const ALL: [Hot; 15] = [
+const ALL: [Hot; 17] = [
     hot("engine-cycle", engine_cycle),
     hot("sqs-json-send", |rig| walk(rig, &sqs::json(rig), Part::Send)),
     hot("sqs-json-receive", |rig| walk(rig, &sqs::json(rig), Part::Receive)),
     hot("sqs-json-delete", |rig| walk(rig, &sqs::json(rig), Part::Delete)),
     hot("sqs-json-batch-of-ten", |rig| walk(rig, &sqs::batches(rig), Part::All)),
     hot("sqs-json-fifo-send", |rig| walk(rig, &sqs::fifo(rig), Part::Send)),
+    hot("sqs-json-fifo-receive", |rig| walk(rig, &sqs::fifo(rig), Part::Receive)),
+    hot("sqs-json-fifo-delete", |rig| walk(rig, &sqs::fifo(rig), Part::Delete)),
     hot("sqs-signed-send", |rig| walk(rig, &sqs::signed(rig), Part::Send)),
     hot("sqs-query-send", |rig| walk(rig, &sqs::query(rig), Part::Send)),
     hot("sqs-query-receive", |rig| walk(rig, &sqs::query(rig), Part::Receive)),

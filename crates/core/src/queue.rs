@@ -90,7 +90,8 @@ pub struct Policy {
     /// Whether delivery is paused, for front-ends that pause.
     pub paused: bool,
     /// What happens to a message that keeps failing.
-    pub dead_letters: Option<DeadLetterRule>,
+    /// In a box, for most queues have none, and a rule is nearly as large as all the rest.
+    pub dead_letters: Option<Box<DeadLetterRule>>,
 }
 
 impl Policy {

@@ -4,6 +4,7 @@
 //! sorted map. A change replaces one entry, however many queues there are. Changes are published in the order of the
 //! steps that made them, a moment before they are durable: what they allow is still answered in that order.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Bound, ControlFlow};
@@ -176,8 +177,11 @@ impl Snapshots {
         };
         self.forget_name(&mut sorted, &entry);
         let mut counts = self.counts.lock();
-        if let Some(count) = counts.get_mut(&(entry.key.account, Arc::clone(&entry.key.region))) {
-            *count = count.saturating_sub(1);
+        if let Entry::Occupied(mut count) = counts.entry((entry.key.account, Arc::clone(&entry.key.region))) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
@@ -234,7 +238,7 @@ impl Snapshots {
 
 /// Whether a queue's dead letters go to `key`.
 fn sends_to(queue: &Queue, key: &QueueKey) -> bool {
-    let rule = queue.policy.dead_letters.as_ref();
+    let rule = queue.policy.dead_letters.as_deref();
     rule.is_some_and(|rule| matches!(&rule.then, DeadLetterAction::MoveTo(target) if target == key))
 }
 
@@ -346,12 +350,12 @@ mod tests {
         let target = QueueKey::new(AccountId(1), "r", "dead");
         assert!(!snapshots.names(&target));
         let mut with_rule = Queue::clone(&queue(1, "a", 1));
-        with_rule.policy.dead_letters = Some(DeadLetterRule {
+        with_rule.policy.dead_letters = Some(Box::new(DeadLetterRule {
             attempts_max: 1,
             then: DeadLetterAction::MoveTo(target.clone()),
             carries: Carries::History,
             written_by: "test".into(),
-        });
+        }));
         snapshots.put(&Arc::new(with_rule.clone()));
         assert!(snapshots.names(&target));
         with_rule.id = QueueId(2);

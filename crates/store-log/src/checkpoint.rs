@@ -12,8 +12,9 @@ use crate::disk::{Disk, DiskFile, read_exact_at, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::frame::{u32_at, u64_at};
 use crate::identity::check_envelope;
-use crate::manifest::{Manifest, ManifestFields, SliceRef, missing};
+use crate::manifest::{Manifest, ManifestFields, missing};
 use crate::segment::{FORMAT_VERSION, parse_name};
+use crate::slices::{SliceRef, Slices};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,8 +38,8 @@ pub struct CheckpointWriter {
     file: Option<Arc<dyn DiskFile>>,
     buffer: Vec<u8>,
     written: u64,
-    slices: BTreeMap<u64, SliceRef>,
-    previous: BTreeMap<u64, SliceRef>,
+    slices: Vec<(u64, SliceRef)>,
+    previous: Slices,
     /// Files whose slices must be written again.
     outworn: BTreeSet<u64>,
     /// Nothing is written; only the size counts.
@@ -69,7 +70,7 @@ impl CheckpointWriter {
             file: None,
             buffer: Vec::new(),
             written: 0,
-            slices: BTreeMap::new(),
+            slices: Vec::with_capacity(previous.len()),
             previous,
             outworn,
             measures: false,
@@ -83,7 +84,7 @@ impl CheckpointWriter {
         };
         if self.measures {
             self.written += SLICE_HEADER_BYTES + u64::from(len);
-            self.slices.insert(key, SliceRef { generation: 0, offset: 0, bytes: len, reflects });
+            self.slices.push((key, SliceRef { generation: 0, offset: 0, bytes: len, reflects }));
             return Ok(());
         }
         if self.file.is_none() {
@@ -107,7 +108,7 @@ impl CheckpointWriter {
         if self.buffer.len() >= BUFFER {
             self.flush()?;
         }
-        self.slices.insert(key, SliceRef { generation: self.generation, offset, bytes: len, reflects });
+        self.slices.push((key, SliceRef { generation: self.generation, offset, bytes: len, reflects }));
         Ok(())
     }
 
@@ -115,17 +116,17 @@ impl CheckpointWriter {
     /// up to `reflects`. False when there is none, or it must be put.
     #[must_use]
     pub fn keep(&mut self, key: u64, reflects: u64) -> bool {
-        let Some(slice) = self.previous.get(&key).filter(|slice| !self.outworn.contains(&slice.generation))
+        let Some(slice) = self.previous.get(key).filter(|slice| !self.outworn.contains(&slice.generation))
         else {
             return false;
         };
-        self.slices.insert(key, SliceRef { reflects: reflects.max(slice.reflects), ..*slice });
+        self.slices.push((key, SliceRef { reflects: reflects.max(slice.reflects), ..slice }));
         true
     }
 
     /// True when the previous checkpoint has a slice for the key that may not be kept, because its file is outworn.
     pub fn must_put(&self, key: u64) -> bool {
-        self.previous.get(&key).is_some_and(|slice| self.outworn.contains(&slice.generation))
+        self.previous.get(key).is_some_and(|slice| self.outworn.contains(&slice.generation))
     }
 
     /// How many slices there are so far, written or referred to.
@@ -145,7 +146,7 @@ impl CheckpointWriter {
             let _abandoned = self.abandon();
             return Err(error);
         }
-        Ok(SealedCheckpoint { disk: self.disk, generation: self.generation, slices: self.slices })
+        Ok(SealedCheckpoint { disk: self.disk, generation: self.generation, slices: Slices::of(self.slices) })
     }
 
     fn make_durable(&mut self) -> Result<(), LogError> {
@@ -198,13 +199,13 @@ impl CheckpointWriter {
 pub struct SealedCheckpoint {
     disk: Arc<dyn Disk>,
     generation: u64,
-    slices: BTreeMap<u64, SliceRef>,
+    slices: Slices,
 }
 
 impl SealedCheckpoint {
     /// The newest batch that any slice reflects. It must be synced before the manifest is installed.
     pub fn reflects(&self) -> u64 {
-        self.slices.values().map(|slice| slice.reflects).max().unwrap_or(0)
+        self.slices.refs().map(|slice| slice.reflects).max().unwrap_or(0)
     }
 
     /// Makes the checkpoint count, in one step. After an error either checkpoint may be found at the next start; so
@@ -266,9 +267,9 @@ fn slice_sum(generation: u64, header: &[u8], bytes: &[u8]) -> u32 {
 }
 
 /// Files that should be written again: less than half alive, or the smallest of too many.
-fn outworn(disk: &dyn Disk, slices: &BTreeMap<u64, SliceRef>) -> Result<BTreeSet<u64>, LogError> {
+fn outworn(disk: &dyn Disk, slices: &Slices) -> Result<BTreeSet<u64>, LogError> {
     let mut alive: BTreeMap<u64, u64> = BTreeMap::new();
-    for slice in slices.values() {
+    for slice in slices.refs() {
         *alive.entry(slice.generation).or_default() += slice.file_bytes();
     }
     let mut outworn = BTreeSet::new();

@@ -299,7 +299,7 @@ impl PolicyLine {
             wait_ms: millis(policy.wait),
             body_bytes_max: policy.body_bytes_max,
             paused: policy.paused,
-            dead_letters: policy.dead_letters.as_ref().map(RuleLine::of),
+            dead_letters: policy.dead_letters.as_deref().map(RuleLine::of),
         }
     }
 
@@ -319,7 +319,7 @@ impl PolicyLine {
             wait: Duration::from_millis(self.wait_ms),
             body_bytes_max: self.body_bytes_max,
             paused: self.paused,
-            dead_letters: self.dead_letters.map(RuleLine::rule),
+            dead_letters: self.dead_letters.map(RuleLine::rule).map(Box::new),
         }
     }
 }

@@ -3,15 +3,14 @@
 //! It names every checkpoint slice with the file it lies in, where replay starts, the segments, and files of the
 //! caller's own. What it does not name does not count, whatever lies in the directory.
 
-use crate::checkpoint::{
-    CHECKPOINTS_FOLDER, GenerationFile, SLICE_HEADER_BYTES, generation_name, read_slice,
-};
+use crate::checkpoint::{CHECKPOINTS_FOLDER, GenerationFile, generation_name, read_slice};
 use crate::disk::{Disk, read_whole, remove_if_there, replace_whole};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, u32_at, u64_at};
 use crate::identity::check_envelope;
 use crate::scan::ReplayStart;
 use crate::segment::{FORMAT_VERSION, NUMBER_MAX, Segment, SegmentKind, parse_name};
+use crate::slices::{SliceRef, Slices};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,7 +25,7 @@ const FILE_MAX: u64 = 4 << 30;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     pub(crate) generation: u64,
-    pub(crate) slices: BTreeMap<u64, SliceRef>,
+    pub(crate) slices: Slices,
     /// What the caller said when it was installed.
     pub fields: ManifestFields,
 }
@@ -74,34 +73,10 @@ pub struct Sidecar {
     pub sum: u32,
 }
 
-/// Where a slice lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SliceRef {
-    /// Generation of the file it lies in.
-    pub generation: u64,
-    /// Offset of the slice's header in it.
-    pub offset: u64,
-    /// Bytes of the slice itself.
-    pub bytes: u32,
-    /// The newest batch it reflects.
-    pub reflects: u64,
-}
-
 impl SegmentUse {
     /// A segment as it is now.
     pub fn of(segment: &Segment) -> Self {
         Self { number: segment.number(), kind: segment.kind(), base: segment.base(), used: segment.used() }
-    }
-}
-
-impl SliceRef {
-    /// Bytes it takes in its file.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        SLICE_HEADER_BYTES + u64::from(self.bytes)
-    }
-
-    pub(crate) fn end(&self) -> u64 {
-        self.offset.saturating_add(self.file_bytes())
     }
 }
 
@@ -131,12 +106,12 @@ impl Manifest {
 
     /// All slices by key.
     pub fn slices(&self) -> impl Iterator<Item = (u64, SliceRef)> + '_ {
-        self.slices.iter().map(|(key, slice)| (*key, *slice))
+        self.slices.iter()
     }
 
     /// One slice's place.
     pub fn slice(&self, key: u64) -> Option<SliceRef> {
-        self.slices.get(&key).copied()
+        self.slices.get(key)
     }
 
     /// Reads and verifies one slice.
@@ -195,12 +170,12 @@ impl Manifest {
     }
 
     fn generations(&self) -> BTreeSet<u64> {
-        self.slices.values().map(|slice| slice.generation).collect()
+        self.slices.refs().map(|slice| slice.generation).collect()
     }
 
     fn check_files(&self, disk: &dyn Disk) -> Result<(), LogError> {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
-        for slice in self.slices.values() {
+        for slice in self.slices.refs() {
             let end = ends.entry(slice.generation).or_default();
             *end = slice.end().max(*end);
         }
@@ -242,8 +217,8 @@ impl Manifest {
         for count in [self.slices.len(), fields.segments.len(), fields.sidecars.len(), fields.meta.len()] {
             put_u64(&mut bytes, count as u64);
         }
-        for (key, slice) in &self.slices {
-            for number in [*key, slice.generation, slice.offset, u64::from(slice.bytes), slice.reflects] {
+        for (key, slice) in self.slices.iter() {
+            for number in [key, slice.generation, slice.offset, u64::from(slice.bytes), slice.reflects] {
                 put_u64(&mut bytes, number);
             }
         }
@@ -276,7 +251,7 @@ impl Manifest {
             (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
 
         // Nothing is reserved by a count from the file: a false one ends with the bytes.
-        let mut slices = BTreeMap::new();
+        let mut slices = Vec::new();
         for _ in 0..slices_len {
             let key = from.u64()?;
             let (generation, offset) = (from.number()?, from.number()?);
@@ -284,7 +259,7 @@ impl Manifest {
             let bytes = u32::try_from(from.u64()?)
                 .map_err(|_| LogError::damage(MANIFEST_FILE, at, "the length of a slice"))?;
             let reflects = from.number()?;
-            slices.insert(key, SliceRef { generation, offset, bytes, reflects });
+            slices.push((key, SliceRef { generation, offset, bytes, reflects }));
         }
         let mut segments = Vec::new();
         for _ in 0..segments_len {
@@ -309,7 +284,7 @@ impl Manifest {
         let meta = Bytes::copy_from_slice(rest);
         let fields =
             ManifestFields { replay, durable_through, segments, next_segment, survivor_end, sidecars, meta };
-        Ok(Self { generation, slices, fields })
+        Ok(Self { generation, slices: Slices::of(slices), fields })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The newest batches in memory: the log's recent past is its cache.
+//! The newest batches with contents in memory: the log's recent past is its cache.
 
 use std::collections::VecDeque;
 
@@ -21,12 +21,12 @@ impl Recent {
     /// Adds the newest batch; the oldest make room. The memory of one that nobody reads any more is handed back, for
     /// the next batch to be filled in: fresh memory costs more than anything done with it.
     pub(crate) fn push(&mut self, start: Address, batch: Bytes) -> Option<Vec<u8>> {
-        self.bytes += batch.len();
+        self.bytes += taken(&batch);
         self.batches.push_back((start, batch));
         let mut spare = None;
         while self.bytes > self.max {
             let (_, oldest) = self.batches.pop_front()?;
-            self.bytes -= oldest.len();
+            self.bytes -= taken(&oldest);
             if oldest.is_unique() {
                 spare = Some(Vec::from(oldest));
             }
@@ -43,13 +43,18 @@ impl Recent {
     }
 }
 
+/// What a batch takes, with its place in the row: there may be many small ones.
+fn taken(batch: &Bytes) -> usize {
+    batch.len() + size_of::<(Address, Bytes)>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn oldest_batches_make_room() {
-        let mut recent = Recent::new(10);
+        let mut recent = Recent::new(10 + 2 * size_of::<(Address, Bytes)>());
         assert!(recent.push(0, Bytes::from(b"abcdef".to_vec())).is_none());
         assert!(recent.push(6, Bytes::from_static(b"ghij")).is_none());
         assert_eq!(recent.find(7).map(|(batch, at)| (batch[at], at)), Some((b'h', 1)));

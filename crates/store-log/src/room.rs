@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter};
 use crate::disk::{Disk, remove_if_there};
 use crate::error::{Doing, LogError};
-use crate::manifest::{Manifest, SliceRef};
+use crate::manifest::Manifest;
 use crate::segments::Segments;
 
 /// Its name; it is no checkpoint, so nothing else looks at it.
@@ -30,7 +30,7 @@ pub(crate) fn needed(measured: &CheckpointWriter, files: usize) -> u64 {
 pub(crate) fn taken(last: Option<&Manifest>) -> u64 {
     let Some(last) = last else { return on_disk(1, 0) };
     let listed = last.slices.len() + last.fields.segments.len() + last.fields.sidecars.len();
-    on_disk(last.slices.values().map(SliceRef::file_bytes).sum(), listed)
+    on_disk(last.slices.refs().map(|slice| slice.file_bytes()).sum(), listed)
 }
 
 fn on_disk(checkpoint: u64, listed: usize) -> u64 {

@@ -29,6 +29,8 @@ pub(crate) struct LogShelf {
     pub must_sync: bool,
     /// The newest batch that was written and must be synced, but is not; 0 when there is none.
     pub owed: u64,
+    /// Whether the batch being filled holds contents: others are never read again.
+    pub holds_contents: bool,
     pub arrivals: Arrivals,
     pub recent: Recent,
     pub reader: Reader,
@@ -84,6 +86,7 @@ impl Shelf for LogShelf {
             self.must_sync = true;
             self.arrivals.note(self.batch.number(), change);
         }
+        self.holds_contents |= codec::holds_content(change);
         let address =
             self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change));
         let bytes = u32::try_from(self.batch.next_record() - address).unwrap_or(u32::MAX);

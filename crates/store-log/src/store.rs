@@ -454,7 +454,9 @@ impl LogShelf {
         let appended = journal.append(&mut self.batch)?;
         let base = journal.active().base();
         self.live.place_batch(base);
-        if let Some(memory) = self.recent.push(start, self.batch.take()) {
+        if std::mem::take(&mut self.holds_contents)
+            && let Some(memory) = self.recent.push(start, self.batch.take())
+        {
             self.batch.reuse(memory);
         }
         self.batch.begin(journal.next_batch(), journal.end());

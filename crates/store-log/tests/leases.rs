@@ -156,7 +156,7 @@ fn queues(asked: &Asked) -> [QueueId; 3] {
         carries: Carries::History,
         written_by: "sqs".into(),
     };
-    let plain = asked.queue("plain", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    let plain = asked.queue("plain", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     [asked.queue("row.fifo", Policy::fifo()), plain, dead]
 }
 

@@ -40,7 +40,7 @@ fn renamed(queue: &Queue, name: Option<&str>, producers: &Producers) -> Result<O
     let Some(name) = name.filter(|name| *name != &*queue.key.name) else { return Ok(None) };
     producers.check_none_of(queue, "renamed")?;
     let renamed = QueueKey { name: name.into(), ..queue.key.clone() };
-    let rule = queue.policy.dead_letters.as_ref();
+    let rule = queue.policy.dead_letters.as_deref();
     if rule.is_some_and(|rule| rule.then == DeadLetterAction::MoveTo(renamed.clone())) {
         let text =
             format!("the dead letters of {} go to {name}, and a queue cannot take its own", queue.key.name);

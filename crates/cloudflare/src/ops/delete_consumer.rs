@@ -14,7 +14,7 @@ pub(crate) async fn delete_consumer(cx: &Context<'_>) -> Result<Reply, WireError
     let queue = cx.queue()?;
     let change = |now: &Queue| {
         get_consumer::find(cx, now)?;
-        let dead_letters = rule_without_consumer(now.policy.dead_letters.as_ref());
+        let dead_letters = rule_without_consumer(now.policy.dead_letters.as_deref()).map(Box::new);
         Ok(QueueChange {
             policy: Some(Policy { dead_letters, ..now.policy.clone() }),
             documents: vec![document::change(&[])],

@@ -56,7 +56,7 @@ async fn write(
     failures::make_dead_letter_queue(cx, queue, body).await?;
     let change = |now: &Queue| {
         let consumer = next(now)?;
-        let dead_letters = failures::rule(now, body, &consumer);
+        let dead_letters = failures::rule(now, body, &consumer).map(Box::new);
         Ok(QueueChange {
             policy: Some(Policy { dead_letters, ..now.policy.clone() }),
             documents: vec![document::change(std::slice::from_ref(&consumer))],

@@ -29,7 +29,7 @@ async fn redrive(house: &House, queue: &Queue, target: &str, receives: u32) {
         carries: Carries::History,
         written_by: "sqs".into(),
     };
-    let policy = Policy { dead_letters: Some(rule), ..queue.policy.clone() };
+    let policy = Policy { dead_letters: Some(rule.into()), ..queue.policy.clone() };
     let update = UpdateQueue {
         queue: queue.id,
         if_version: None,
@@ -41,7 +41,7 @@ async fn redrive(house: &House, queue: &Queue, target: &str, receives: u32) {
 }
 
 fn rule(house: &House, name: &str) -> Option<DeadLetterRule> {
-    house.engine.queue(&key(name)).expect("it is there").policy.dead_letters.clone()
+    house.engine.queue(&key(name)).expect("it is there").policy.dead_letters.as_deref().cloned()
 }
 
 #[tokio::test]

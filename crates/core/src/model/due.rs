@@ -89,7 +89,7 @@ impl Model {
             held.show_at(visible_at, item.at);
             held.before = None;
             let attempts = held.attempts;
-            let exhausted = redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_ref());
+            let exhausted = redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref());
             queue.held(item.sequence).leaves_at = exhausted.then(|| redrive::leaves_at(item.at));
             queue.forget_attempt_of(item.sequence);
         }

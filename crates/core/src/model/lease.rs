@@ -185,7 +185,7 @@ impl Model {
     pub(super) fn depart_if_exhausted(&mut self, index: usize, sequence: Sequence, at: Timestamp) -> bool {
         let queue = &mut self.queues[index];
         let attempts = queue.held(sequence).attempts;
-        redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_ref())
+        redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref())
             && self.depart(index, sequence, at)
     }
 

@@ -63,7 +63,7 @@ impl Model {
     /// Rules that name a renamed queue follow it.
     fn rewrite_rules(&mut self, now: Timestamp, renamed: usize, old: &QueueKey, new: &QueueKey) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
-            let rule = queue.definition.policy.dead_letters.as_mut();
+            let rule = queue.definition.policy.dead_letters.as_deref_mut();
             let Some(rule) = rule.filter(|rule| rule.then == DeadLetterAction::MoveTo(old.clone())) else {
                 continue;
             };

@@ -52,14 +52,15 @@ async fn rules_of_other_queues_follow_a_rename() {
         carries: Carries::History,
         written_by: "test".into(),
     };
-    let source = bench.queue_with("q", Policy { dead_letters: Some(rule), ..Policy::standard() }).await;
+    let source =
+        bench.queue_with("q", Policy { dead_letters: Some(rule.into()), ..Policy::standard() }).await;
     let renamed = UpdateQueue { rename: Some(key("buried")), ..change(dead) };
     bench.engine.update_queue(renamed).await.expect("the name is free");
     assert_eq!(bench.engine.queue(name("dead")), None);
     assert_eq!(bench.engine.queue(name("buried")).map(|queue| queue.id), Some(dead));
     let shown = bench.engine.queue_by_id(source.id).expect("it is shown");
     assert_eq!(
-        shown.policy.dead_letters.as_ref().map(|rule| &rule.then),
+        shown.policy.dead_letters.as_deref().map(|rule| &rule.then),
         Some(&DeadLetterAction::MoveTo(key("buried")))
     );
     assert_eq!(shown.version, 2);

@@ -246,7 +246,8 @@ async fn dead_letter_wakes_a_receive_that_waits_on_its_target() {
         carries: Carries::History,
         written_by: "test".into(),
     };
-    let source = bench.queue_with("q", Policy { dead_letters: Some(rule), ..Policy::standard() }).await.id;
+    let source =
+        bench.queue_with("q", Policy { dead_letters: Some(rule.into()), ..Policy::standard() }).await.id;
     bench.send(source, "a").await;
     bench.send(source, "b").await;
     let released = bench.lease(source).await.expect("it was sent");

@@ -139,10 +139,12 @@ impl House {
     pub async fn consume(&self, queue: QueueId, consumer: Option<&Consumer>) {
         let known = self.engine.queue_by_id(queue).expect("it is there");
         let rule = match consumer {
-            Some(consumer) => Some(consumer.dead_letter_rule(&known.key, known.policy.dead_letters.as_ref())),
-            None => consumer::rule_without_consumer(known.policy.dead_letters.as_ref()),
+            Some(consumer) => {
+                Some(consumer.dead_letter_rule(&known.key, known.policy.dead_letters.as_deref()))
+            }
+            None => consumer::rule_without_consumer(known.policy.dead_letters.as_deref()),
         };
-        let policy = Policy { dead_letters: rule, ..known.policy.clone() };
+        let policy = Policy { dead_letters: rule.map(Box::new), ..known.policy.clone() };
         let consumers: Vec<Consumer> = consumer.into_iter().cloned().collect();
         self.update(queue, policy, vec![document::change(&consumers)]).await;
     }
@@ -222,7 +224,7 @@ impl House {
 
 pub async fn queue(engine: &Engine, name: &str, policy: Policy, consumer: Option<&Consumer>) -> Arc<Queue> {
     let key = QueueKey::new(AccountId(0), "here", name);
-    let dead_letters = consumer.map(|consumer| consumer.dead_letter_rule(&key, None));
+    let dead_letters = consumer.map(|consumer| consumer.dead_letter_rule(&key, None).into());
     let documents = consumer.map(|consumer| document::change(std::slice::from_ref(consumer)));
     let documents = documents.and_then(|(key, json)| Some((key, json?))).into_iter().collect();
     let create = CreateQueue { key, policy: Policy { dead_letters, ..policy }, documents };

@@ -83,7 +83,7 @@ impl Draft {
         match setting {
             Setting::Policy(text) => same_json(text.as_deref(), self.access.as_deref()),
             Setting::RedriveAllowPolicy(text) => same_json(text.as_deref(), self.redrive_allow.as_deref()),
-            Setting::RedrivePolicy(Some(policy)) => policy.is_done_by(self.policy.dead_letters.as_ref()),
+            Setting::RedrivePolicy(Some(policy)) => policy.is_done_by(self.policy.dead_letters.as_deref()),
             _ => false,
         }
     }
@@ -114,7 +114,7 @@ impl Draft {
             Setting::Policy(text) => self.access = text.clone(),
             Setting::ReceiveMessageWaitTimeSeconds(wait) => self.policy.wait = *wait,
             Setting::RedriveAllowPolicy(text) => self.redrive_allow = text.clone(),
-            Setting::RedrivePolicy(Some(policy)) => self.policy.dead_letters = Some(policy.rule()),
+            Setting::RedrivePolicy(Some(policy)) => self.policy.dead_letters = Some(policy.rule().into()),
             Setting::RedrivePolicy(None) => self.drop_redrive_policy(),
             Setting::SqsManagedSseEnabled(on) => {
                 self.encryption.managed = *on;
@@ -128,7 +128,7 @@ impl Draft {
 
     /// A rule without a target was never shown as a RedrivePolicy, so it is not what is taken away.
     fn drop_redrive_policy(&mut self) {
-        if super::redrive::shown(self.policy.dead_letters.as_ref()).is_some() {
+        if super::redrive::shown(self.policy.dead_letters.as_deref()).is_some() {
             self.policy.dead_letters = None;
         }
     }

@@ -85,7 +85,7 @@ fn text(
         Attribute::RedriveAllowPolicy => {
             documents::redrive_allow(queue).map(|text| Cow::Owned(text.to_owned()))
         }
-        Attribute::RedrivePolicy => redrive::shown(policy.dead_letters.as_ref()).map(Cow::Owned),
+        Attribute::RedrivePolicy => redrive::shown(policy.dead_letters.as_deref()).map(Cow::Owned),
         Attribute::SqsManagedSseEnabled => Some(flag(encryption.managed)),
         Attribute::VisibilityTimeout => number(policy.lease_length.as_secs()),
     }

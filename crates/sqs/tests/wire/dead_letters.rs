@@ -16,7 +16,7 @@ fn redriven(policy: Policy) -> Policy {
         carries: Carries::History,
         written_by: Arc::from("sqs"),
     };
-    Policy { dead_letters: Some(rule), ..policy }
+    Policy { dead_letters: Some(rule.into()), ..policy }
 }
 
 /// A message that died: as it was received first, and as it was then.

@@ -158,7 +158,7 @@ async fn rules_of_other_dialects_show_when_they_have_a_target() {
     let house = House::open().await;
     let rule =
         |then| DeadLetterRule { attempts_max: 4, then, carries: Carries::Nothing, written_by: "them".into() };
-    let with = |then| Policy { dead_letters: Some(rule(then)), ..Policy::standard() };
+    let with = |then| Policy { dead_letters: Some(rule(then).into()), ..Policy::standard() };
     let target = QueueKey::new(kew_core::AccountId(0), "us-east-1", "dead");
     house.queue("moves", with(DeadLetterAction::MoveTo(target))).await;
     let drops = house.queue("drops", with(DeadLetterAction::Drop)).await;
@@ -169,7 +169,7 @@ async fn rules_of_other_dialects_show_when_they_have_a_target() {
     }
     assert_eq!(shown(&house, "moves", "RedrivePolicy").await, Value::Null);
     let kept = house.engine.queue_by_id(drops.id).expect("it is there");
-    assert_eq!(kept.policy.dead_letters, Some(rule(DeadLetterAction::Drop)));
+    assert_eq!(kept.policy.dead_letters, Some(rule(DeadLetterAction::Drop).into()));
 }
 
 // Spec 5.20: the JSON member is spelled with a small letter; pages as in ListQueues.

@@ -21,7 +21,7 @@ fn about_to_be_copied() -> (SimDisk, Asked, QueueId) {
         carries: Carries::History,
         written_by: "sqs".into(),
     };
-    let plain = asked.queue("plain", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    let plain = asked.queue("plain", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     let busy = asked.queue("busy", Policy::standard());
     asked.send(plain, "copied, then moved");
     for _ in 0..30 {

@@ -32,7 +32,7 @@ fn leased_once() -> Policy {
         carries: Carries::History,
         written_by: "sqs".into(),
     };
-    Policy { dead_letters: Some(rule), ..Policy::standard() }
+    Policy { dead_letters: Some(rule.into()), ..Policy::standard() }
 }
 
 fn send_many(asked: &Asked, queue: QueueId, bodies: impl IntoIterator<Item = String>) -> Vec<Sent> {

@@ -71,7 +71,7 @@ pub fn work(folder: &Path, round: u64) {
         carries: Carries::History,
         written_by: "kill".into(),
     };
-    let plain = queue(&store, "plain", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    let plain = queue(&store, "plain", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     let row = queue(&store, "row.fifo", Policy::fifo());
     tell("ready");
     let leased = Leases::default();

@@ -160,7 +160,7 @@ pub fn a_bit_of_everything(disk: Arc<dyn Disk>) -> Asked {
         carries: Carries::History,
         written_by: "sqs".into(),
     };
-    let plain = asked.queue("plain", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    let plain = asked.queue("plain", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     let row = asked.queue("row.fifo", Policy::fifo());
     let busy = asked.queue("busy", Policy::standard());
     let document = (DocumentKey::new("azure", "service"), Some(Bytes::from_static(b"<cors/>\xff")));

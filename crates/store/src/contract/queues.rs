@@ -100,7 +100,7 @@ pub fn rules_follow_a_renamed_queue(factory: &dyn Factory) {
     stage.pass(seconds(1));
     stage.rename(target, "buried");
     let followed = stage.queue(source);
-    let rule = followed.policy.dead_letters.as_ref().expect("the rule stays");
+    let rule = followed.policy.dead_letters.as_deref().expect("the rule stays");
     assert_eq!(rule.then, DeadLetterAction::MoveTo(Stage::key("buried")));
     assert_eq!((followed.version, followed.modified_at), (2, stage.now()));
     assert_eq!(stage.queue(bystander).version, 1);
@@ -115,7 +115,7 @@ pub fn rule_that_names_its_own_queue_follows_it_in_the_same_version(factory: &dy
     let rule = dead_letters("old", 1, Carries::History);
     let queue = stage.named("old", Policy { dead_letters: rule, ..Policy::standard() });
     let renamed = stage.rename(queue, "new");
-    let rule = renamed.policy.dead_letters.as_ref().expect("the rule stays");
+    let rule = renamed.policy.dead_letters.as_deref().expect("the rule stays");
     assert_eq!(rule.then, DeadLetterAction::MoveTo(Stage::key("new")));
     assert_eq!(renamed.version, 2);
 }

@@ -180,7 +180,7 @@ pub fn dropped_message_is_gone(factory: &dyn Factory) {
         carries: Carries::Nothing,
         written_by: "contract".into(),
     };
-    let source = stage.named("source", Policy { dead_letters: Some(rule), ..Policy::standard() });
+    let source = stage.named("source", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     stage.send_text(source, &["a", "b"]);
     let twice = stage.lease_for(source, 1, seconds(0)).remove(0);
     let twice_again = stage.lease_for(source, 1, seconds(5)).remove(0);

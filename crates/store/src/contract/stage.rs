@@ -324,9 +324,9 @@ pub(super) fn expect_queue(outcome: Outcome) -> Arc<Queue> {
 }
 
 /// A rule that sends messages to `name` once they were leased so often.
-pub(super) fn dead_letters(name: &str, attempts_max: u32, carries: Carries) -> Option<DeadLetterRule> {
+pub(super) fn dead_letters(name: &str, attempts_max: u32, carries: Carries) -> Option<Box<DeadLetterRule>> {
     let then = DeadLetterAction::MoveTo(Stage::key(name));
-    Some(DeadLetterRule { attempts_max, then, carries, written_by: "contract".into() })
+    Some(Box::new(DeadLetterRule { attempts_max, then, carries, written_by: "contract".into() }))
 }
 
 /// The body of a message as text.

@@ -101,6 +101,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     pub(super) fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
+        let queue = self.regions.share_of(queue);
         let id = queue.id;
         self.next_queue = self.next_queue.max(id.0 + 1);
         match self.books.get_mut(&id) {

@@ -10,7 +10,6 @@ mod leasing;
 mod restoring;
 mod time;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,13 +64,7 @@ pub(crate) struct Book {
     pub limited: bool,
     /// Whether this queue stands among those changed since the last checkpoint.
     pub changed: bool,
-    stored: u64,
-    in_flight: u64,
-    delayed: u64,
-    body_bytes: u64,
     held: Held,
-    /// When the oldest message was sent, as it was found at some instant.
-    oldest: Cell<(Timestamp, Option<Timestamp>)>,
 }
 
 impl Book {
@@ -84,18 +77,13 @@ impl Book {
             registered: NO_INSTANT,
             limited: false,
             changed: false,
-            stored: 0,
-            in_flight: 0,
-            delayed: 0,
-            body_bytes: 0,
             held,
-            oldest: Cell::new((Timestamp::ZERO, None)),
         }
     }
 
     /// Gives back the room of what is not there any more.
     pub(crate) fn rest(&mut self) {
-        if self.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
+        if self.held.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
             self.held.let_go();
         }
     }
@@ -106,38 +94,44 @@ impl Book {
 
     /// Leases running.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight
+        self.held.in_flight
     }
 
     /// The figures.
-    pub(crate) fn counts(&self, now: Timestamp) -> Counts {
-        let delayed =
-            self.delayed + self.held.far.len() + self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+    pub(crate) fn counts(&mut self, now: Timestamp) -> Counts {
+        Counts { oldest_sent_at: self.oldest_known(now), ..self.numbers() }
+    }
+
+    /// The figures that are kept, and so without the oldest message.
+    pub(crate) fn numbers(&self) -> Counts {
         Counts {
-            visible: self.stored - self.in_flight - delayed,
-            in_flight: self.in_flight,
-            delayed,
-            body_bytes: self.body_bytes,
-            oldest_sent_at: self.oldest_known(now),
+            visible: self.visible(),
+            in_flight: self.held.in_flight,
+            delayed: self.delayed(),
+            body_bytes: self.held.body_bytes,
+            oldest_sent_at: None,
         }
     }
 
     /// Messages that may be leased now, or wait behind a locked group.
     pub(crate) fn visible(&self) -> u64 {
-        let delayed =
-            self.delayed + self.held.far.len() + self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
-        self.stored - self.in_flight - delayed
+        self.held.stored - self.held.in_flight - self.delayed()
+    }
+
+    fn delayed(&self) -> u64 {
+        let rest = self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
+        self.held.delayed + self.held.far.len() + rest
     }
 
     /// When the oldest message was sent; with many leases, as it was known within the last second.
-    fn oldest_known(&self, now: Timestamp) -> Option<Timestamp> {
-        let (known_at, known) = self.oldest.get();
-        if self.held.entries.len() > OLDEST_LOOKS && now.since(known_at) < Duration::from_secs(1) {
-            return known;
+    fn oldest_known(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.held.entries.len() <= OLDEST_LOOKS {
+            return self.oldest_sent_at();
         }
-        let oldest = self.oldest_sent_at();
-        self.oldest.set((now, oldest));
-        oldest
+        if now.since(self.held.oldest.0) >= Duration::from_secs(1) {
+            self.held.oldest = (now, self.oldest_sent_at());
+        }
+        self.held.oldest.1
     }
 
     /// When the oldest message was sent. Looks at every entry, and at the front of everything that is in order.
@@ -181,9 +175,9 @@ impl Book {
             .held
             .groups
             .busiest()
-            .take_while(|group| rules::fairness::is_noisy(u64::from(group.leased), self.in_flight));
+            .take_while(|group| rules::fairness::is_noisy(u64::from(group.leased), self.held.in_flight));
         let waiting: u64 = noisy.map(|group| u64::from(group.messages - group.leased)).sum();
-        waiting == self.stored - self.in_flight
+        waiting == self.held.stored - self.held.in_flight
     }
 
     // --- Finding ---
@@ -241,7 +235,7 @@ impl Book {
 
     /// The message a standard queue offers next.
     pub(crate) fn front(&mut self) -> Option<Item> {
-        if self.stored == 0 { None } else { self.held.ready.front() }
+        if self.held.stored == 0 { None } else { self.held.ready.front() }
     }
 
     /// The messages a standard queue offers, in order.

@@ -98,6 +98,15 @@ pub fn must_sync(change: &Change<'_>) -> bool {
     }
 }
 
+/// Whether a change's record holds a message's content, which is read back from it ([`read_content`]).
+pub fn holds_content(change: &Change<'_>) -> bool {
+    match change {
+        Change::Sent(_) => true,
+        Change::Extended(extended) => extended.content.is_some(),
+        _ => false,
+    }
+}
+
 /// Writes a change.
 pub fn write(out: &mut Vec<u8>, made: Made, change: &Change<'_>) {
     let at = made.at;
@@ -712,7 +721,7 @@ fn put_policy(out: &mut Vec<u8>, policy: &Policy) {
     }
     put(out, u64::from(policy.body_bytes_max));
     out.push(u8::from(policy.paused));
-    put_option(out, policy.dead_letters.as_ref(), |out, rule| {
+    put_option(out, policy.dead_letters.as_deref(), |out, rule| {
         put(out, u64::from(rule.attempts_max));
         out.push(match rule.carries {
             Carries::History => 0,
@@ -748,7 +757,7 @@ fn read_policy(from: &mut Reader<'_>) -> Option<Policy> {
         wait: length(from)?,
         body_bytes_max: u32::try_from(from.number()?).ok()?,
         paused: from.byte()? == 1,
-        dead_letters: read_option(from, read_rule)?,
+        dead_letters: read_option(from, read_rule)?.map(Box::new),
     })
 }
 

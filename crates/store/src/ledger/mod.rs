@@ -20,6 +20,7 @@ mod history;
 mod item;
 mod lane;
 mod ready;
+mod regions;
 pub mod shelf;
 mod slab;
 mod slice;
@@ -50,6 +51,7 @@ use book::Book;
 use dedup::Sends;
 use due::Due;
 use history::Ring;
+use regions::Regions;
 
 /// Deduplication ids, history events and tasks: what may grow, and how far.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +82,7 @@ pub struct Ledger<S> {
     bounds: Bounds,
     books: HashMap<QueueId, Box<Book>>,
     names: HashSet<ByName>,
+    regions: Regions,
     next_queue: u64,
     next_task: u64,
     /// Running tasks, and the newest finished ones.
@@ -110,6 +113,7 @@ impl<S: Shelf> Ledger<S> {
             bounds,
             books: HashMap::new(),
             names: HashSet::new(),
+            regions: Regions::default(),
             next_queue: 1,
             next_task: 1,
             tasks: BTreeMap::new(),

@@ -106,7 +106,8 @@ impl<S: Shelf> Ledger<S> {
         } else if key & GENERATION_KEYS != 0 {
             self.sends.read(&mut from)?;
         } else {
-            let book = read_book(&mut from, bytes)?;
+            let mut book = read_book(&mut from, bytes)?;
+            book.queue = self.regions.share_of(book.queue);
             let id = book.queue.id;
             book.each_item(&mut |item: &Item| self.shelf.occupy(item.place()));
             self.next_queue = self.next_queue.max(id.0 + 1);

@@ -230,7 +230,7 @@ impl Generator {
             lease_length: self.random.millis(&[30_000, 5_000, 0]),
             delay,
             retention,
-            dead_letters: self.random.chance(60).then(|| self.dead_letters(fifo)),
+            dead_letters: self.random.chance(60).then(|| self.dead_letters(fifo).into()),
             ..Policy::standard()
         }
     }

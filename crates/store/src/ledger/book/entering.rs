@@ -10,10 +10,10 @@ impl Book {
     /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
     pub(crate) fn enter(&mut self, item: Item, now: Timestamp) {
         self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
-        self.stored += 1;
-        self.body_bytes += u64::from(item.body_bytes);
         let hidden = item.visible_at > now;
         let held = &mut *self.held;
+        held.stored += 1;
+        held.body_bytes += u64::from(item.body_bytes);
         if let Some(group) = held.groups.get_mut(item.group.wrapping_sub(1)) {
             group.messages += 1;
         }
@@ -32,7 +32,7 @@ impl Book {
                 self.regroup(item.group - 1, End::Back);
             }
             None if hidden => {
-                let put = if self.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
+                let put = if held.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
                 if let Some(item) = put {
                     self.add_entry(item, true, 0);
                 }
@@ -49,7 +49,7 @@ impl Book {
 
     pub(super) fn add_entry(&mut self, item: Item, hidden: bool, node: u32) {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
-        self.delayed += u64::from(hidden);
+        self.held.delayed += u64::from(hidden);
         let entry = Entry { item, hold, alarm: NO_INSTANT, node };
         self.held.entries.insert(item.sequence, entry);
         self.set_alarm(item.sequence);
@@ -74,8 +74,8 @@ impl Book {
     }
 
     pub(super) fn note_left(&mut self, item: &Item) {
-        self.stored -= 1;
-        self.body_bytes -= u64::from(item.body_bytes);
+        self.held.stored -= 1;
+        self.held.body_bytes -= u64::from(item.body_bytes);
         let Some(slot) = item.group.checked_sub(1) else { return };
         if let Some(group) = self.held.groups.get_mut(slot) {
             group.messages -= 1;
@@ -87,9 +87,9 @@ impl Book {
     pub(super) fn note_hold_ended(&mut self, item: &Item, hold: &Hold) {
         match hold {
             Hold::Ready => {}
-            Hold::Delayed => self.delayed -= 1,
+            Hold::Delayed => self.held.delayed -= 1,
             Hold::Leased(lease) => {
-                self.in_flight -= 1;
+                self.held.in_flight -= 1;
                 self.held.groups.count_lease(item.group, -1);
                 self.forget_attempt(lease.attempt.as_ref());
             }
@@ -104,7 +104,7 @@ impl Book {
     /// Everything leaves at once. Returns how many there were; their places are told one by one.
     pub(crate) fn clear(&mut self, mut gone: impl FnMut(&Item)) -> u64 {
         self.each_item(&mut gone);
-        let stored = self.stored;
+        let stored = self.held.stored;
         let fresh = Self::new(self.queue.clone());
         let kept = Self {
             next_sequence: self.next_sequence,

@@ -22,7 +22,7 @@ impl Book {
                         fifo.first_delayed().is_some_and(|(first, _)| fifo.sequence_of(first) <= sequence);
                     fifo.touch(node, if hidden { Stand::Held } else { Stand::Ready });
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
-                    self.delayed += u64::from(hidden);
+                    self.held.delayed += u64::from(hidden);
                     let visible_at = item.sent_at.plus(delay);
                     Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT, node }
                 }
@@ -30,7 +30,7 @@ impl Book {
                     Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT, node: 0 },
                     None => {
                         let item = self.held.far.take(sequence)?;
-                        self.delayed += 1;
+                        self.held.delayed += 1;
                         Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT, node: 0 }
                     }
                 },
@@ -65,7 +65,7 @@ impl Book {
 
     /// The common case in one go: a message of a standard queue that was ready gets an entry, and is held at once.
     fn lease_ready(&mut self, item: Item, lease: Lease) {
-        self.in_flight += 1;
+        self.held.in_flight += 1;
         self.held.groups.count_lease(item.group, 1);
         let alarm = item.expires_at(self.retention()).min(lease.until);
         if alarm != NO_INSTANT {
@@ -83,9 +83,9 @@ impl Book {
         let old = std::mem::replace(&mut entry.hold, hold);
         match &entry.hold {
             Hold::Ready => {}
-            Hold::Delayed => self.delayed += 1,
+            Hold::Delayed => self.held.delayed += 1,
             Hold::Leased(_) => {
-                self.in_flight += 1;
+                self.held.in_flight += 1;
                 self.held.groups.count_lease(item.group, 1);
             }
         }
@@ -160,7 +160,7 @@ impl Book {
         item.visible_at = visible_at;
         let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
         self.hold(sequence, hold, End::Back);
-        if self.held.fifo.is_none() && self.delayed > HIDDEN_AT_HAND {
+        if self.held.fifo.is_none() && self.held.delayed > HIDDEN_AT_HAND {
             self.put_hidden_away(sequence, now);
         }
     }
@@ -172,7 +172,7 @@ impl Book {
         }
         let Some(entry) = self.held.entries.remove(&sequence) else { return };
         self.held.alarms.remove(&(entry.alarm, sequence));
-        self.delayed -= 1;
+        self.held.delayed -= 1;
         if let Some(item) = self.put_away(entry.item, now) {
             self.add_entry(item, true, 0);
         }
@@ -233,7 +233,7 @@ impl Book {
         let (old, old_bytes) = (entry.item.place(), entry.item.body_bytes);
         (entry.item.address, entry.item.record_bytes, entry.item.body_bytes) =
             (place.address, place.bytes, body_bytes);
-        self.body_bytes = self.body_bytes - u64::from(old_bytes) + u64::from(body_bytes);
+        self.held.body_bytes = self.held.body_bytes - u64::from(old_bytes) + u64::from(body_bytes);
         Some(old)
     }
 

@@ -81,8 +81,8 @@ impl Book {
     }
 
     fn restore_count(&mut self, item: &Item) -> Option<()> {
-        self.stored += 1;
-        self.body_bytes += u64::from(item.body_bytes);
+        self.held.stored += 1;
+        self.held.body_bytes += u64::from(item.body_bytes);
         if let Some(slot) = item.group.checked_sub(1) {
             self.held.groups.get_mut(slot)?.messages += 1;
         }
@@ -93,9 +93,9 @@ impl Book {
         self.restore_count(&entry.item)?;
         match &entry.hold {
             Hold::Ready => {}
-            Hold::Delayed => self.delayed += 1,
+            Hold::Delayed => self.held.delayed += 1,
             Hold::Leased(_) => {
-                self.in_flight += 1;
+                self.held.in_flight += 1;
                 self.held.groups.count_lease(entry.item.group, 1);
             }
         }

@@ -130,7 +130,7 @@ impl Book {
                 let attempts = entry.item.attempts;
                 happened.lapsed.push(sequence);
                 self.release(sequence, until, visible_at, at);
-                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_ref()) {
+                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
                     happened.exhausted += 1;
                     self.held.departures.insert((rules::redrive::leaves_at(until), sequence));
                 }

@@ -46,12 +46,12 @@ impl<S: Shelf> Ledger<S> {
         queue: QueueId,
     ) -> Result<impl Fn(&Item) -> bool + use<S>, RuleError> {
         let source = self.book(queue)?.queue.clone();
-        let has_way_out = source.policy.dead_letters.as_ref().is_some_and(|rule| match &rule.then {
+        let has_way_out = source.policy.dead_letters.as_deref().is_some_and(|rule| match &rule.then {
             DeadLetterAction::Drop => true,
             DeadLetterAction::MoveTo(key) => self.target(&source, key).is_some(),
         });
         Ok(move |item: &Item| {
-            has_way_out && redrive::is_exhausted(item.attempts, source.policy.dead_letters.as_ref())
+            has_way_out && redrive::is_exhausted(item.attempts, source.policy.dead_letters.as_deref())
         })
     }
 

@@ -13,8 +13,9 @@ use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
 impl<S: Shelf> Ledger<S> {
-    pub(in crate::ledger) fn counts(&self, queue: QueueId) -> Result<Counts, StoreError> {
-        Ok(self.book(queue)?.counts(self.newest))
+    pub(in crate::ledger) fn counts(&mut self, queue: QueueId) -> Result<Counts, StoreError> {
+        let now = self.newest;
+        Ok(self.book_mut(queue)?.counts(now))
     }
 
     pub(in crate::ledger) fn peek(&mut self, _now: Timestamp, command: &Peek) -> Result<Outcome, StoreError> {

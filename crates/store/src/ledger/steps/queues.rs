@@ -28,7 +28,7 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.room(bytes + DEFINITION_BYTES)?;
         let queue = Arc::new(Queue {
             id: QueueId(self.next_queue),
-            key: command.key,
+            key: self.regions.share(command.key),
             policy: command.policy,
             documents: command.documents.into_iter().collect(),
             version: 1,
@@ -173,7 +173,7 @@ impl<S: Shelf> Ledger<S> {
 
 /// The queue a queue's dead letters go to.
 fn target_of(queue: &Queue) -> Option<&QueueKey> {
-    match &queue.policy.dead_letters.as_ref()?.then {
+    match &queue.policy.dead_letters.as_deref()?.then {
         DeadLetterAction::MoveTo(key) => Some(key),
         DeadLetterAction::Drop => None,
     }
