@@ -116,6 +116,10 @@ impl Shelf for LogShelf {
     fn vacate(&mut self, place: Place) {
         self.live.vacate(place.address.0, place.bytes);
     }
+
+    fn mark(&self) -> u64 {
+        self.batch.number()
+    }
 }
 
 /// What a failure of the log means to whoever asked for a step.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use kew_core::outcome::Leased;
 use kew_core::{Command, Entropy, Outcome, RuleError, Tally, Timestamp};
 use kew_store::ledger::Ledger;
 use kew_store::{Store, StoreError, Submission, Wait};
@@ -473,16 +474,16 @@ fn spawn(name: &str, inner: Arc<Inner>, run: fn(&Inner)) -> Result<JoinHandle<()
         .map_err(|error| LogError::from_io(format!("starting the thread {name}"), &error))
 }
 
-/// The newest batch that the messages of a lease rest on. `None` for anything else, and on a FIFO queue: there a lease
-/// also tells that the messages before its own are gone.
+/// The newest batch that the messages of a lease rest on; on a FIFO queue, where a lease also tells that the messages
+/// before its own are gone, with those. `None` for anything else.
 fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
     let Outcome::Leased(leased) = outcome else { return None };
-    let queue = leased.first()?.message.queue;
-    if ledger.is_fifo(queue) {
-        return None;
-    }
     let arrivals = &ledger.shelf.arrivals;
-    leased.iter().map(|leased| arrivals.rests_on(queue, leased.message.sequence)).max()
+    let rests_on = |leased: &Leased| {
+        let (queue, sequence) = (leased.message.queue, leased.message.sequence);
+        arrivals.rests_on(queue, sequence).max(ledger.mark_before(queue, sequence))
+    };
+    leased.iter().map(rests_on).max()
 }
 
 /// What a command's records take at most, bodies aside: those ask for room themselves. `None` for one that only looks.

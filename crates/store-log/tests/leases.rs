@@ -109,19 +109,21 @@ fn lease_of_a_dead_letter_waits_until_its_move_is_synced() {
 }
 
 #[test]
-fn lease_on_a_fifo_queue_waits_for_every_earlier_sync() {
+fn lease_on_a_fifo_queue_waits_until_those_before_it_in_its_group_are_gone_for_good() {
     let asked = opened(&SimDisk::new());
     let [row, ..] = queues(&asked);
-    for number in 1..=2 {
-        asked.try_send(row, asked.row("in row", "g", &format!("d{number}"))).unwrap();
+    for (number, group) in (1..).zip(["g", "g", "other"]) {
+        asked.try_send(row, asked.row("in row", group, &format!("d{number}"))).unwrap();
     }
     let first = asked.lease(row, 1);
     let tokens = vec![first[0].token];
     asked.store.step(asked.now, &Command::Ack(Ack { queue: row, receipt: ReceiptRule::Any, tokens }));
     asked.store.write();
     // A power cut now would bring the first one back: nobody may hold the second.
+    let mut other = leasing(&asked, row, 1);
     let mut second = leasing(&asked, row, 1);
     asked.store.write();
+    assert!(is_told(&mut other), "another group's messages tell nothing of it");
     assert!(!is_told(&mut second));
     asked.store.commit();
     assert!(matches!(told(&mut second), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
@@ -178,6 +180,10 @@ struct Held {
     versions: BTreeMap<u64, u64>,
     /// What an ack was asked for: any receipt of it may have been meant.
     acked: BTreeSet<u64>,
+    /// The groups of messages on the FIFO queue, by message.
+    rows: BTreeMap<u64, String>,
+    /// The first message of each group that somebody was given last: those before it are gone.
+    begun: BTreeMap<String, u64>,
 }
 
 impl Held {
@@ -186,6 +192,11 @@ impl Held {
             let (number, version) = version_of(leased);
             let known = self.versions.entry(number).or_default();
             *known = version.max(*known);
+        }
+        // From the last to the first: a group's first message counts.
+        let rows = leased.iter().rev().map(|leased| version_of(leased).0);
+        for (number, group) in rows.filter_map(|number| Some((number, self.rows.get(&number)?))) {
+            self.begun.insert(group.clone(), number);
         }
     }
 
@@ -198,6 +209,10 @@ impl Held {
         for (number, version) in owed {
             let is_there = found.get(number).is_some_and(|found| found >= version);
             assert!(is_there, "{what}: message {number} is held as {version}, found {:?}", found.get(number));
+        }
+        for number in found.keys() {
+            let begun = self.rows.get(number).and_then(|group| self.begun.get(group));
+            assert!(begun.is_none_or(|begun| begun <= number), "{what}: {number} is back, behind {begun:?}");
         }
     }
 }
@@ -213,7 +228,7 @@ fn version_of(leased: &Leased) -> (u64, u64) {
 }
 
 #[test]
-fn no_power_cut_takes_a_message_that_somebody_was_given() {
+fn no_power_cut_takes_a_message_that_somebody_was_given_or_puts_one_before_it_in_its_group() {
     let mut early = 0;
     for seed in 1..=16 {
         let disk = SimDisk::new();
@@ -229,7 +244,9 @@ fn no_power_cut_takes_a_message_that_somebody_was_given() {
                     sent += 1;
                     let body = format!("m{sent}v0");
                     let message = if queue == queues[0] {
-                        asked.row(&body, &format!("g{}", sent % 3), &format!("d{sent}"))
+                        let group = format!("g{}", sent % 3);
+                        held.rows.insert(sent, group.clone());
+                        asked.row(&body, &group, &format!("d{sent}"))
                     } else {
                         asked.message(&body)
                     };

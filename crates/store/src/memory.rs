@@ -132,4 +132,8 @@ impl Shelf for MemoryShelf {
             }
         }
     }
+
+    fn mark(&self) -> u64 {
+        0
+    }
 }

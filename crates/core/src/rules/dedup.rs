@@ -31,10 +31,10 @@ pub fn identity(kind: QueueKind, message: &NewMessage) -> Result<Option<Identity
             None => Ok(None),
         };
     };
-    let group = message.group.clone().ok_or(RuleError::GroupMissing)?;
+    let group = message.group.as_ref().ok_or(RuleError::GroupMissing)?;
     let hash = message.content_hash.as_ref().filter(|_| by_content);
     let id = message.deduplication.as_ref().or(hash).cloned().ok_or(RuleError::DeduplicationMissing)?;
-    let group = (scope == DeduplicationScope::Group).then_some(group);
+    let group = (scope == DeduplicationScope::Group).then(|| group.clone());
     Ok(Some(Identity { group, id }))
 }
 

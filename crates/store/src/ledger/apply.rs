@@ -109,6 +109,7 @@ impl<S: Shelf> Ledger<S> {
                 // While changes are replayed another queue may have this name already.
                 forget_name(&mut self.names, &book.queue);
                 book.set_queue(queue.clone(), at);
+                book.note_set_at(self.shelf.mark());
             }
             None => {
                 self.books.insert(id, Box::new(Book::new(queue.clone())));
@@ -244,7 +245,11 @@ impl<S: Shelf> Ledger<S> {
         let book = self.books.get_mut(&queue)?;
         let item = book.leave(sequence)?;
         // A group's next message may have become its head; a lease may have made room for another.
-        let frees = book.queue.policy.kind.is_fifo() || std::mem::take(&mut book.limited);
+        let is_fifo = book.queue.policy.kind.is_fifo();
+        let frees = is_fifo || std::mem::take(&mut book.limited);
+        if is_fifo {
+            book.note_left_at(&item, self.shelf.mark());
+        }
         // Nothing becomes due earlier because a message left.
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);

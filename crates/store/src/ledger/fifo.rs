@@ -55,7 +55,7 @@ pub(crate) struct Fifo {
     frontier: u32,
     /// Nodes from there on.
     delayed: u64,
-    /// Nodes at rest to begin a search by sequence from.
+    /// Nodes at rest to begin a search by sequence from, beside the oldest.
     marks: BTreeMap<Sequence, u32>,
     since_mark: u32,
     /// First and last group of the rotation.
@@ -177,7 +177,7 @@ impl Fifo {
         }
         self.ages.1 = slot;
         self.since_mark += 1;
-        if last == NIL || self.since_mark >= MARK_EVERY {
+        if self.since_mark >= MARK_EVERY {
             self.mark(slot);
             self.since_mark = 0;
         }
@@ -215,7 +215,8 @@ impl Fifo {
         }
         if marked {
             self.marks.remove(&sequence);
-            if after != NIL {
+            // Mostly the oldest leaves, and from the next one a search begins without a mark.
+            if before != NIL && after != NIL {
                 self.mark(after);
             }
         }
@@ -225,14 +226,21 @@ impl Fifo {
         node.stand = Stand::Held;
     }
 
-    fn is_delayed(&self, slot: u32) -> bool {
+    /// Whether the delay of the message at rest in this node is not over.
+    pub(crate) fn is_delayed(&self, slot: u32) -> bool {
         self.frontier != NIL && self.nodes[slot].sequence >= self.nodes[self.frontier].sequence
     }
 
     /// The node at rest of message `sequence`.
     pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<u32> {
-        let (_, start) = self.marks.range(..=sequence).next_back()?;
-        let mut slot = *start;
+        let mut slot = self.ages.0;
+        // Mostly it is the oldest or soon behind it.
+        if slot != NIL
+            && self.nodes[slot].sequence.0 + u64::from(MARK_EVERY) <= sequence.0
+            && let Some((_, marked)) = self.marks.range(..=sequence).next_back()
+        {
+            slot = *marked;
+        }
         while slot != NIL {
             let node = &self.nodes[slot];
             if node.sequence >= sequence {

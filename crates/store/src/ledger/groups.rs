@@ -21,13 +21,15 @@ pub(crate) struct Group {
     pub leased: u32,
     /// FIFO: its first and last message's nodes.
     pub ends: (u32, u32),
+    /// FIFO: the shelf's mark when a message last left it.
+    pub left_at: u64,
     /// FIFO: its neighbours in the rotation.
     pub turn: Option<(u32, u32)>,
 }
 
 impl Group {
     fn named(name: &str) -> Self {
-        Self { name: name.into(), messages: 0, leased: 0, ends: (NIL, NIL), turn: None }
+        Self { name: name.into(), messages: 0, leased: 0, ends: (NIL, NIL), left_at: 0, turn: None }
     }
 }
 

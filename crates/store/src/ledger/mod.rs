@@ -36,7 +36,7 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
     AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
-    Tally, TaskId, Timestamp,
+    Sequence, Tally, TaskId, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -211,9 +211,10 @@ impl<S: Shelf> Ledger<S> {
         self.history.tally
     }
 
-    /// Whether a queue is there and FIFO.
-    pub fn is_fifo(&self, queue: QueueId) -> bool {
-        self.book(queue).is_ok_and(|book| book.queue.policy.kind.is_fifo())
+    /// The newest of the shelf's marks that whoever is given this message learns of beside the message itself. On a FIFO
+    /// queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
+    pub fn mark_before(&self, queue: QueueId, sequence: Sequence) -> u64 {
+        self.book(queue).map_or(0, |book| book.mark_before(sequence))
     }
 
     /// The newest instant seen.
@@ -281,6 +282,10 @@ impl<S: Shelf> Ledger<S> {
         // While changes are replayed nothing departs by itself: the journal says what did.
         let departures = if self.replaying { usize::MAX } else { self.departures_left };
         let happened = book.pass(at, departures);
+        if book.queue.policy.kind.is_fifo() {
+            let mark = self.shelf.mark();
+            happened.expired.iter().for_each(|item| book.note_left_at(item, mark));
+        }
         self.departures_left -= happened.departing.len().min(self.departures_left);
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);

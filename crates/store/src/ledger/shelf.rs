@@ -64,4 +64,7 @@ pub trait Shelf {
 
     /// It no longer does.
     fn vacate(&mut self, place: Place);
+
+    /// A number for what is recorded now: it grows, and whatever has a smaller one is durable before.
+    fn mark(&self) -> u64;
 }

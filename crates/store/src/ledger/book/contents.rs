@@ -25,6 +25,8 @@ pub(crate) struct Contents {
     pub body_bytes: u64,
     /// When the oldest message was sent, as it was found at some instant.
     pub oldest: (Timestamp, Option<Timestamp>),
+    /// FIFO: the shelf's mark when the settings last changed, and with them perhaps what has expired.
+    pub set_at: u64,
     pub entries: HashMap<Sequence, Entry>,
     pub alarms: Alarms,
     pub departures: BTreeSet<(Timestamp, Sequence)>,

@@ -18,8 +18,7 @@ impl Book {
                 Some(fifo) => {
                     let node = fifo.find_rest(sequence)?;
                     let item = fifo.item(node);
-                    let hidden =
-                        fifo.first_delayed().is_some_and(|(first, _)| fifo.sequence_of(first) <= sequence);
+                    let hidden = fifo.is_delayed(node);
                     fifo.touch(node, if hidden { Stand::Held } else { Stand::Ready });
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
                     self.held.delayed += u64::from(hidden);
@@ -49,11 +48,9 @@ impl Book {
         mut lease: Lease,
     ) -> Option<Item> {
         self.forget_departure(sequence);
-        if self.held.fifo.is_none()
-            && let Some(mut item) = self.held.ready.take(sequence)
-        {
+        if let Some((mut item, node)) = self.take_ready(sequence) {
             lease.before = Some(count_attempt(&mut item, nonce, now));
-            self.lease_ready(item, lease);
+            self.lease_ready(item, node, lease);
             return Some(item);
         }
         let entry = self.lift(sequence)?;
@@ -63,15 +60,33 @@ impl Book {
         Some(item)
     }
 
-    /// The common case in one go: a message of a standard queue that was ready gets an entry, and is held at once.
-    fn lease_ready(&mut self, item: Item, lease: Lease) {
-        self.held.in_flight += 1;
-        self.held.groups.count_lease(item.group, 1);
-        let alarm = item.expires_at(self.retention()).min(lease.until);
-        if alarm != NO_INSTANT {
-            self.held.alarms.insert((alarm, item.sequence));
+    /// Takes a message that shows and has no entry from where it is; on a FIFO queue its node is held from now on.
+    fn take_ready(&mut self, sequence: Sequence) -> Option<(Item, u32)> {
+        let held = &mut *self.held;
+        let Some(fifo) = &mut held.fifo else { return Some((held.ready.take(sequence)?, 0)) };
+        if held.entries.contains_key(&sequence) {
+            return None;
         }
-        self.held.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node: 0 });
+        let node = fifo.find_rest(sequence).filter(|node| !fifo.is_delayed(*node))?;
+        fifo.touch(node, Stand::Held);
+        let item = fifo.item(node);
+        Some((Item { visible_at: item.sent_at.plus(self.queue.policy.delay), ..item }, node))
+    }
+
+    /// The common case in one go: a message that was ready gets an entry, and is held at once.
+    fn lease_ready(&mut self, item: Item, node: u32, lease: Lease) {
+        let retention = self.retention();
+        let held = &mut *self.held;
+        held.in_flight += 1;
+        held.groups.count_lease(item.group, 1);
+        if let Some(fifo) = &mut held.fifo {
+            fifo.regroup(&mut held.groups, item.group - 1, End::Back);
+        }
+        let alarm = item.expires_at(retention).min(lease.until);
+        if alarm != NO_INSTANT {
+            held.alarms.insert((alarm, item.sequence));
+        }
+        held.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node });
     }
 
     /// Sets what a message with an entry is doing, and everything that follows from it.
@@ -235,6 +250,31 @@ impl Book {
             (place.address, place.bytes, body_bytes);
         self.held.body_bytes = self.held.body_bytes - u64::from(old_bytes) + u64::from(body_bytes);
         Some(old)
+    }
+
+    // --- What the next message of a group tells ---
+
+    /// A message of a FIFO queue left, or expired, under this mark of the shelf.
+    pub(crate) fn note_left_at(&mut self, item: &Item, mark: u64) {
+        // A group that is empty now is forgotten: what comes to it later is newer than this.
+        if let Some(group) = item.group.checked_sub(1).and_then(|slot| self.held.groups.get_mut(slot)) {
+            group.left_at = mark;
+        }
+    }
+
+    /// The settings changed under this mark.
+    pub(crate) fn note_set_at(&mut self, mark: u64) {
+        if self.held.stored > 0 {
+            self.held.set_at = mark;
+        }
+    }
+
+    /// The newest mark that a leased message of a FIFO queue tells of; 0 on others.
+    pub(crate) fn mark_before(&self, sequence: Sequence) -> u64 {
+        let held = &*self.held;
+        let group = held.fifo.is_some().then(|| held.entries.get(&sequence)).flatten();
+        let group = group.and_then(|entry| held.groups.get(entry.item.group.checked_sub(1)?));
+        group.map_or(0, |group| group.left_at.max(held.set_at))
     }
 
     // --- Repeated receives ---

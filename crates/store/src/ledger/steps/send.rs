@@ -20,6 +20,8 @@ pub(super) const MESSAGE_BYTES: u64 = 160;
 struct Checked<'a> {
     message: &'a NewMessage,
     identity: Option<Identity>,
+    /// What that is remembered under.
+    hash: Option<u128>,
     visible_at: Timestamp,
     /// Its first send, if that was put away.
     away: Option<First>,
@@ -33,7 +35,8 @@ impl<S: Shelf> Ledger<S> {
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
             let visible_at = now.plus(delay::of_new_message(message.delay, &queue.policy)?);
-            checked.push(Checked { message, identity, visible_at, away: None });
+            let hash = identity.as_ref().map(|identity| self.identity_hash(&queue, epoch, identity));
+            checked.push(Checked { message, identity, hash, visible_at, away: None });
         }
         let is_fifo = queue.policy.kind.is_fifo();
         if is_fifo {
@@ -45,11 +48,10 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
         if is_fifo {
             for checked in &mut checked {
-                checked.away = self.put_away(now, &queue, epoch, checked)?;
+                checked.away = self.put_away(now, checked)?;
             }
         }
-        let mut sent: Vec<Sent> =
-            checked.iter().map(|checked| self.send_one(now, &queue, epoch, checked)).collect();
+        let mut sent: Vec<Sent> = checked.iter().map(|checked| self.send_one(now, &queue, checked)).collect();
         if command.receipts == FirstReceipts::Told {
             for sent in &mut sent {
                 let nonce = self.key.first_nonce(queue.id, sent.sequence);
@@ -59,11 +61,9 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Sent(sent))
     }
 
-    fn send_one(&mut self, now: Timestamp, queue: &Queue, epoch: u32, checked: &Checked<'_>) -> Sent {
-        let identity = checked.identity.as_ref().map(|identity| self.identity_hash(queue, epoch, identity));
-        if let Some(first) =
-            checked.away.or_else(|| identity.and_then(|identity| self.sends.find(identity, now)))
-        {
+    fn send_one(&mut self, now: Timestamp, queue: &Queue, checked: &Checked<'_>) -> Sent {
+        let here = || checked.hash.and_then(|identity| self.sends.find(identity, now));
+        if let Some(first) = checked.away.or_else(here) {
             self.history.tally.deduplicated += 1;
             return Sent {
                 id: first.id,
@@ -84,7 +84,7 @@ impl<S: Shelf> Ledger<S> {
             content: &message.content,
             group: message.group.as_ref(),
             deduplication: checked.identity.as_ref().map(|identity| &identity.id),
-            identity,
+            identity: checked.hash,
             visible_at: checked.visible_at,
             rank: delay::rank(message.returns, now, checked.visible_at),
             expiry: message.expiry,
@@ -105,15 +105,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// The first send of a message that was put away, if its window is open. Read before anything changes: reading may
     /// fail.
-    fn put_away(
-        &mut self,
-        now: Timestamp,
-        queue: &Queue,
-        epoch: u32,
-        checked: &Checked<'_>,
-    ) -> Result<Option<First>, StoreError> {
-        let Some(identity) = &checked.identity else { return Ok(None) };
-        let identity = self.identity_hash(queue, epoch, identity);
+    fn put_away(&mut self, now: Timestamp, checked: &Checked<'_>) -> Result<Option<First>, StoreError> {
+        let Some(identity) = checked.hash else { return Ok(None) };
         for (generation, places) in self.sends.places_away(identity) {
             for place in places {
                 let entry = put_away_entry(&self.shelf.recall(generation, place)?);
