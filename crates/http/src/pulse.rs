@@ -78,6 +78,10 @@ impl Pulse {
     }
 
     pub(crate) fn begin(&self) {
+        // What was found of a body that came to its end all the same is not said of the next one.
+        if self.overdue() == Overdue::Body {
+            self.overdue.store(Overdue::Nothing as u8, Ordering::Relaxed);
+        }
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -219,6 +223,19 @@ mod tests {
         pulse.end();
         pulse.received(17);
         assert_eq!(pulse.signs().phase, Phase::Idle);
+    }
+
+    #[test]
+    fn a_slow_body_says_nothing_of_the_next_one() {
+        let pulse = Pulse::of_request();
+        pulse.find(Overdue::Body);
+        assert_eq!(pulse.overdue(), Overdue::Body);
+        pulse.end();
+        pulse.begin();
+        assert_eq!(pulse.overdue(), Overdue::Nothing);
+        pulse.find(Overdue::Connection);
+        pulse.begin();
+        assert_eq!(pulse.overdue(), Overdue::Connection, "a connection that should end still should");
     }
 
     #[test]

@@ -88,31 +88,32 @@ impl Body {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let mut whole = Gathered::new(bytes_max, share);
-        if let Rest::Bytes(bytes) = self.rest {
-            whole.expect(bytes);
-        }
-        self.take(wire, &mut |piece| whole.add(piece))?;
-        if self.has_ended() {
-            return Ok(whole.whole());
-        }
-        if std::mem::take(&mut self.awaits_leave) {
-            wire.send(LEAVE, b"").await.map_err(|_| Refusal::BodyBroken)?;
-        }
-        while !self.has_ended() {
+        loop {
+            if !wire.ahead().is_empty() {
+                // Who announces much and sends nothing is made no room for.
+                if let Rest::Bytes(bytes) = self.rest {
+                    whole.expect(bytes);
+                }
+                self.take(wire, &mut |piece| whole.add(piece))?;
+            }
+            if self.has_ended() {
+                return Ok(whole.whole());
+            }
+            if std::mem::take(&mut self.awaits_leave) {
+                wire.send(LEAVE, b"").await.map_err(|_| Refusal::BodyBroken)?;
+            }
             match &mut self.rest {
-                Rest::Bytes(bytes) => {
+                Rest::Bytes(bytes) if !whole.bytes().is_empty() => {
                     let left = usize::try_from(*bytes).unwrap_or(usize::MAX);
                     let came = more(wire, |wire, cx| wire.poll_into(cx, whole.bytes(), left)).await?;
                     whole.count(came)?;
                     *bytes = bytes.saturating_sub(came as u64);
                 }
-                Rest::Chunks(chunks) => {
+                Rest::Bytes(_) | Rest::Chunks(_) => {
                     more(wire, |wire, cx| wire.poll_ahead(cx, usize::MAX)).await?;
-                    chunks.read(wire.ahead(), |piece| whole.add(piece))?;
                 }
             }
         }
-        Ok(whole.whole())
     }
 
     /// Reads on and forgets what it reads, within bounds.

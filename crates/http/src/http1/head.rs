@@ -59,9 +59,7 @@ pub(super) struct Search {
 impl Search {
     /// Takes a head off the front of `ahead`, as soon as it is there.
     pub(super) fn take(&mut self, ahead: &mut BytesMut, limits: &Limits) -> Result<Option<Head>, Fault> {
-        if self.seen == 0 {
-            self.skip_empty_lines(ahead);
-        }
+        self.skip_empty_lines(ahead);
         let bytes_max = limits.head_bytes_max.saturating_sub(self.skipped);
         if ahead.is_empty() || (self.seen > 0 && !has_empty_line(ahead, self.seen)) {
             self.seen = ahead.len();
@@ -76,7 +74,7 @@ impl Search {
         }
     }
 
-    /// Some clients send an empty line behind a body.
+    /// Some clients send an empty line behind a body. Whatever begins with one has not been looked at further.
     fn skip_empty_lines(&mut self, ahead: &mut BytesMut) {
         loop {
             let bytes = match ahead.as_ref() {
@@ -86,6 +84,7 @@ impl Search {
             };
             ahead.advance(bytes);
             self.skipped = self.skipped.saturating_add(bytes);
+            self.seen = 0;
         }
     }
 }
@@ -294,6 +293,18 @@ mod tests {
             let found = search.take(&mut ahead, &Limits::default()).expect("it is well formed");
             assert_eq!(found.is_some(), at + 1 == text.len());
         }
+    }
+
+    #[test]
+    fn empty_lines_that_drip_are_not_looked_at_again() {
+        let (mut search, mut ahead) = (Search::default(), BytesMut::new());
+        for byte in b"\r\n".repeat(20_000) {
+            ahead.extend_from_slice(&[byte]);
+            assert!(search.take(&mut ahead, &Limits::default()).expect("it is none yet").is_none());
+            assert!(ahead.len() < 2);
+        }
+        ahead.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(search.take(&mut ahead, &Limits::default()).expect("it is well formed").is_some());
     }
 
     #[test]

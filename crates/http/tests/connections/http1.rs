@@ -130,6 +130,38 @@ async fn old_clients_get_one_answer() {
 }
 
 #[tokio::test]
+async fn an_old_client_that_asks_for_it_keeps_its_connection() {
+    let house = House::open(Limits::default()).await;
+    let mut client = house.client().await;
+    for path in ["/one", "/two"] {
+        client.send(format!("GET {path} HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n")).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.body, format!("GET {path} 0"));
+        assert!(answer.head.contains("connection: keep-alive\r\n"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_behind_the_last_request_is_not_answered() {
+    let house = House::open(Limits::default()).await;
+    let last = "GET /last HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let reply = house.all(format!("{last}GET /more HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+    assert!(reply.contains("connection: close\r\n") && reply.ends_with("GET /last 0"), "{reply}");
+}
+
+#[tokio::test]
+async fn a_request_that_would_like_another_protocol_is_answered_in_this_one() {
+    let house = House::open(Limits::default()).await;
+    let mut client = house.client().await;
+    for _ in 0..2 {
+        client
+            .send("GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n")
+            .await;
+        assert_eq!(client.answer().await.body, "GET /x 0");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_told_so_and_closed() {
     let house = House::open(Limits::default()).await;
     for bytes in [
@@ -153,6 +185,8 @@ async fn leave_to_send_a_body_is_given_when_the_head_is_acceptable() {
     assert_eq!((leave.status, leave.head.as_str()), (100, "http/1.1 100 continue\r\n\r\n"));
     client.send("0123456789").await;
     assert_eq!(client.answer().await.body, "POST /p 10");
+    client.send(format!("{HEAD}Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")).await;
+    assert_eq!(client.answer().await.body, "POST /p 3", "who has sent it waits for no leave");
 
     client.send(format!("{HEAD}Expect: 100-continue\r\nContent-Length: 11\r\n\r\n")).await;
     let refused = client.answer().await;

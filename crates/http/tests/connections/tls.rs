@@ -102,6 +102,20 @@ async fn requests_come_over_both_versions_and_are_told_to_be_safe() {
 }
 
 #[tokio::test]
+async fn the_end_is_told_before_the_connection_closes() {
+    let (papers, cert) = Papers::new();
+    let house = House::with(Limits::default(), Some(papers.load().expect("it can be used"))).await;
+    for last in ["GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "no request\r\n\r\n"] {
+        let mut stream = connect(&house, &cert, &rustls::version::TLS13, &[]).await.expect("it is trusted");
+        tokio::io::AsyncWriteExt::write_all(&mut stream, last.as_bytes()).await.expect("it is taken");
+        let mut all = Vec::new();
+        // Otherwise what came could have been cut off by anybody.
+        tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut all).await.expect("it ends as it should");
+        assert!(all.starts_with(b"HTTP/1.1 "), "{last}");
+    }
+}
+
+#[tokio::test]
 async fn http2_is_spoken_by_agreement_and_without() {
     let (papers, cert) = Papers::new();
     let house = House::with(Limits::default(), Some(papers.load().expect("it can be used"))).await;
