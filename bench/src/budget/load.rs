@@ -130,6 +130,11 @@ impl Loaded {
         self.medians("floor", |round| round["messages_per_second"].as_f64())
     }
 
+    /// The median time of a null request, in microseconds.
+    pub fn null_latency(&self) -> f64 {
+        self.medians("floor", |round| round["latency"]["request"]["p50_us"].as_f64())
+    }
+
     /// An operation's latency in microseconds: `p50_us`, `p99_us`.
     pub fn latency(&self, operation: &str, share: &str) -> f64 {
         self.medians("rounds", |round| round["latency"][operation][share].as_f64())

@@ -263,7 +263,7 @@ fn beyond_the_sync(bench: &Bench, words: &[&str], operation: &str) -> Result<(Be
         let load = bench.loads.once(&server, "sqs", words)?;
         let latency = load.latency(operation, "p50_us");
         raws.push(sync);
-        nulls.push(null.latency("request", "p50_us"));
+        nulls.push(null.null_latency());
         ours.push(latency);
         differences.push(latency - sync);
         last = Some(load);
