@@ -42,8 +42,13 @@ impl Alarms {
     }
 
     pub(crate) fn remove(&mut self, alarm: &Alarm) {
-        let first = self.row.front().is_some_and(|(first, _)| first == alarm);
-        let place = if first { Ok(0) } else { self.row.binary_search_by_key(alarm, |(alarm, _)| *alarm) };
+        if self.row.front().is_some_and(|(first, _)| first == alarm) {
+            self.row.pop_front();
+            self.standing -= 1;
+            self.tidy();
+            return;
+        }
+        let place = self.row.binary_search_by_key(alarm, |(alarm, _)| *alarm);
         match place.ok().and_then(|place| self.row.get_mut(place)) {
             Some((_, stands)) if *stands => {
                 *stands = false;
@@ -58,8 +63,12 @@ impl Alarms {
 
     /// Drops what is marked at both ends; packs the row when little else is left of it.
     fn tidy(&mut self) {
-        while self.row.pop_front_if(|(_, stands)| !*stands).is_some() {}
-        while self.row.pop_back_if(|(_, stands)| !*stands).is_some() {}
+        while self.row.front().is_some_and(|(_, stands)| !*stands) {
+            self.row.pop_front();
+        }
+        while self.row.back().is_some_and(|(_, stands)| !*stands) {
+            self.row.pop_back();
+        }
         if self.row.len() > 2 * self.standing + MARKED_MAX {
             self.row.retain(|(_, stands)| *stands);
         }

@@ -234,14 +234,15 @@ impl<S: Shelf> Ledger<S> {
         queue: QueueId,
         sequence: Sequence,
         kind: EventKind,
-    ) -> Option<Item> {
-        let item = self.take_out(queue, sequence)?;
-        self.shelf.vacate(item.place());
-        self.history.push(at, queue, sequence, kind);
-        Some(item)
+    ) {
+        if let Some(place) = self.take_out(queue, sequence) {
+            self.shelf.vacate(place);
+            self.history.push(at, queue, sequence, kind);
+        }
     }
 
-    fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Item> {
+    #[inline]
+    fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Place> {
         let book = self.books.get_mut(&queue)?;
         let item = book.leave(sequence)?;
         // A group's next message may have become its head; a lease may have made room for another.
@@ -257,7 +258,7 @@ impl<S: Shelf> Ledger<S> {
         if frees {
             self.free(queue);
         }
-        Some(item)
+        Some(item.place())
     }
 
     pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
@@ -297,7 +298,7 @@ impl<S: Shelf> Ledger<S> {
     pub(super) fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
         // Its content stays where it lies; the arrival goes on with it.
         if let Some(left) = self.take_out(moved.from, moved.sequence) {
-            self.shelf.vacate(left.place());
+            self.shelf.vacate(left);
         }
         let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
         self.history.push(at, moved.from, moved.sequence, kind);

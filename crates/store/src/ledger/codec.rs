@@ -240,13 +240,9 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
 /// Reads the content a record brings; `None` when it brings none. The body takes the record over: it is its end.
 pub fn read_content(kind: u8, mut record: Bytes) -> Option<Stored> {
     let mut from = Reader::new(&record);
-    let at = read_made(&mut from)?.at;
+    from.skip()?;
     let (id, group, deduplication) = match kind {
-        kind::SENT => {
-            // Written out here, where most of it is not looked at, it is half the work.
-            let head = SentHead::read(&mut from, &record, at)?;
-            (head.id, head.group, head.deduplication)
-        }
+        kind::SENT => read_sent_names(&mut from, &record)?,
         kind::EXTENDED => {
             let head = ExtendedHead::read(&mut from, &record)?.content?;
             (head.id, head.group, head.deduplication)
@@ -465,8 +461,37 @@ struct SentHead {
     origin: Option<Origin>,
 }
 
+/// The names in a sent message's record, which its receivers are told; the rest, [`SentHead`] has it, the ledger knows.
+#[inline]
+fn read_sent_names(
+    from: &mut Reader<'_>,
+    record: &Bytes,
+) -> Option<(MessageId, Option<GroupId>, Option<DeduplicationId>)> {
+    from.skip()?;
+    from.skip()?;
+    let id = read_id(from)?;
+    let flags = from.byte()?;
+    from.skip()?;
+    for later in [LATER, RANKED] {
+        if flags & later != 0 {
+            from.skip()?;
+        }
+    }
+    let text = |from: &mut Reader<'_>| Text::from_utf8(slice(from, record)?);
+    let group = if flags & GROUPED != 0 { Some(GroupId(text(from)?)) } else { None };
+    let deduplication = if flags & DEDUPLICATED != 0 { Some(DeduplicationId(text(from)?)) } else { None };
+    if flags & REMEMBERED != 0 {
+        from.take(16)?;
+    }
+    if flags & MOVED != 0 {
+        read_key(from)?;
+        read_reason(from)?;
+        from.skip()?;
+    }
+    Some((id, group, deduplication))
+}
+
 impl SentHead {
-    #[inline(always)]
     fn read(from: &mut Reader<'_>, record: &Bytes, at: Timestamp) -> Option<Self> {
         let (queue, sequence, id) = (QueueId(from.number()?), Sequence(from.number()?), read_id(from)?);
         let flags = from.byte()?;

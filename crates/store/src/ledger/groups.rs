@@ -81,8 +81,14 @@ impl Groups {
     }
 
     /// A lease in the group of [`super::item::Item::group`] began (+1) or ended (-1).
+    #[inline]
     pub(crate) fn count_lease(&mut self, group: u32, change: i32) {
-        let Some(slot) = group.checked_sub(1) else { return };
+        if let Some(slot) = group.checked_sub(1) {
+            self.count_lease_in(slot, change);
+        }
+    }
+
+    fn count_lease_in(&mut self, slot: u32, change: i32) {
         let Some(group) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let before = group.leased;
         group.leased = before.saturating_add_signed(change);

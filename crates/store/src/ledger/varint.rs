@@ -97,6 +97,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Passes over a number.
+    #[inline]
+    pub fn skip(&mut self) -> Option<()> {
+        let length = self.rest.iter().take(10).position(|byte| *byte < 0x80)? + 1;
+        self.rest = self.rest.get(length..)?;
+        Some(())
+    }
+
     fn number_of_several_bytes(&mut self) -> Option<u64> {
         if let Some(next) = self.rest.first_chunk() {
             let next = u64::from_le_bytes(*next);

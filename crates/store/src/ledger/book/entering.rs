@@ -56,6 +56,7 @@ impl Book {
     }
 
     /// A message leaves for good.
+    #[inline]
     pub(crate) fn leave(&mut self, sequence: Sequence) -> Option<Item> {
         let item = match self.held.entries.remove(&sequence) {
             Some(entry) => {
@@ -73,10 +74,16 @@ impl Book {
         Some(item)
     }
 
+    #[inline]
     pub(super) fn note_left(&mut self, item: &Item) {
         self.held.stored -= 1;
         self.held.body_bytes -= u64::from(item.body_bytes);
-        let Some(slot) = item.group.checked_sub(1) else { return };
+        if let Some(slot) = item.group.checked_sub(1) {
+            self.note_left_group(slot);
+        }
+    }
+
+    fn note_left_group(&mut self, slot: u32) {
         if let Some(group) = self.held.groups.get_mut(slot) {
             group.messages -= 1;
         }
@@ -84,6 +91,7 @@ impl Book {
         self.held.groups.forget_empty(slot);
     }
 
+    #[inline]
     pub(super) fn note_hold_ended(&mut self, item: &Item, hold: &Hold) {
         match hold {
             Hold::Ready => {}
@@ -91,7 +99,9 @@ impl Book {
             Hold::Leased(lease) => {
                 self.held.in_flight -= 1;
                 self.held.groups.count_lease(item.group, -1);
-                self.forget_attempt(lease.attempt.as_ref());
+                if lease.attempt.is_some() {
+                    self.forget_attempt(lease.attempt.as_ref());
+                }
             }
         }
     }

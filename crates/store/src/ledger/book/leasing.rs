@@ -40,19 +40,28 @@ impl Book {
     }
 
     /// A message is leased: its attempt is counted here, for a consumer that dies never reports.
+    #[inline]
     pub(crate) fn lease(
+        &mut self,
+        sequence: Sequence,
+        nonce: u64,
+        now: Timestamp,
+        lease: Lease,
+    ) -> Option<Item> {
+        self.forget_departure(sequence);
+        if let Some((item, node)) = self.take_ready(sequence) {
+            return Some(self.lease_ready(item, node, nonce, now, lease));
+        }
+        self.lease_lifted(sequence, nonce, now, lease)
+    }
+
+    fn lease_lifted(
         &mut self,
         sequence: Sequence,
         nonce: u64,
         now: Timestamp,
         mut lease: Lease,
     ) -> Option<Item> {
-        self.forget_departure(sequence);
-        if let Some((mut item, node)) = self.take_ready(sequence) {
-            lease.before = Some(count_attempt(&mut item, nonce, now));
-            self.lease_ready(item, node, lease);
-            return Some(item);
-        }
         let entry = self.lift(sequence)?;
         lease.before = Some(count_attempt(&mut entry.item, nonce, now));
         let item = entry.item;
@@ -61,12 +70,17 @@ impl Book {
     }
 
     /// Takes a message that shows and has no entry from where it is; on a FIFO queue its node is held from now on.
+    #[inline]
     fn take_ready(&mut self, sequence: Sequence) -> Option<(Item, u32)> {
-        let held = &mut *self.held;
-        let Some(fifo) = &mut held.fifo else { return Some((held.ready.take(sequence)?, 0)) };
-        if held.entries.contains_key(&sequence) {
-            return None;
+        match &self.held.fifo {
+            None => Some((self.held.ready.take(sequence)?, 0)),
+            Some(_) => self.take_ready_of_group(sequence),
         }
+    }
+
+    fn take_ready_of_group(&mut self, sequence: Sequence) -> Option<(Item, u32)> {
+        let held = &mut *self.held;
+        let fifo = held.fifo.as_mut().filter(|_| !held.entries.contains_key(&sequence))?;
         let node = fifo.find_rest(sequence).filter(|node| !fifo.is_delayed(*node))?;
         fifo.touch(node, Stand::Held);
         let item = fifo.item(node);
@@ -74,7 +88,9 @@ impl Book {
     }
 
     /// The common case in one go: a message that was ready gets an entry, and is held at once.
-    fn lease_ready(&mut self, item: Item, node: u32, lease: Lease) {
+    #[inline]
+    fn lease_ready(&mut self, mut item: Item, node: u32, nonce: u64, now: Timestamp, lease: Lease) -> Item {
+        let before = Some(count_attempt(&mut item, nonce, now));
         let retention = self.retention();
         let held = &mut *self.held;
         held.in_flight += 1;
@@ -86,7 +102,9 @@ impl Book {
         if alarm != NO_INSTANT {
             held.alarms.insert((alarm, item.sequence));
         }
-        held.entries.insert(item.sequence, Entry { item, hold: Hold::Leased(lease), alarm, node });
+        let hold = Hold::Leased(Lease { before, ..lease });
+        held.entries.insert(item.sequence, Entry { item, hold, alarm, node });
+        item
     }
 
     /// Sets what a message with an entry is doing, and everything that follows from it.
@@ -232,11 +250,15 @@ impl Book {
     }
 
     /// Whoever leases a message again may ack it to the last millisecond: what its last lease had set in motion stops.
+    #[inline]
     fn forget_departure(&mut self, sequence: Sequence) {
         // Nearly always there are none, and finding the message would be most of the work of a lease.
-        if self.held.departures.is_empty() {
-            return;
+        if !self.held.departures.is_empty() {
+            self.forget_one_departure(sequence);
         }
+    }
+
+    fn forget_one_departure(&mut self, sequence: Sequence) {
         if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
             self.held.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
         }
@@ -318,6 +340,7 @@ impl Book {
 }
 
 /// A message is leased once more, under this nonce. Answers what that overwrote.
+#[inline]
 fn count_attempt(item: &mut Item, nonce: u64, now: Timestamp) -> Before {
     let before =
         Before { nonce: item.nonce, first_leased_at: item.first_leased_at, lease_end: item.lease_end };

@@ -175,7 +175,7 @@ impl<S: Shelf> Ledger<S> {
         taking.body_bytes += bytes;
         if taking.leased.is_empty() {
             // Entries are large: left to grow by itself, a list of one would ask for room for four.
-            taking.leased.reserve_exact(taking.room.min(LEASED_AT_ONCE));
+            taking.leased = Vec::with_capacity(taking.room.min(LEASED_AT_ONCE));
         }
         let until = taking.terms.until;
         let message = shown(book, &item, stored, State::Leased { until });
