@@ -105,30 +105,46 @@ impl Engine {
     }
 
     /// Claims what is there now, maybe nothing.
-    pub async fn lease(&self, lease: Lease) -> Result<Vec<Leased>, EngineError> {
+    pub fn lease(&self, lease: Lease) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
         let queue = lease.queue;
-        let abandon = self.abandon(&lease);
-        let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
-        self.leased(self.committing(queue, submission, abandon).await)
+        // Not as `async fn`: that keeps room for what it was given and for what becomes of it.
+        async move {
+            let abandon = self.abandon(&lease);
+            let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+            self.leased(self.committing(queue, submission, abandon).await)
+        }
     }
 
     /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
     ///
     /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
     /// too many messages are in flight a waiting receive finds nothing.
-    pub async fn lease_waiting(&self, lease: Lease, wait: Duration) -> Result<Vec<Leased>, EngineError> {
-        if wait.is_zero() {
-            return self.lease(lease).await;
-        }
+    pub fn lease_waiting(
+        &self,
+        lease: Lease,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
         let queue = lease.queue;
-        let abandon = self.abandon(&lease);
-        let mut seat = match self.begin_wait(lease, wait)? {
-            Begun::Claimed(submission) => {
-                return self.leased(self.committing(queue, submission, abandon).await);
+        async move {
+            let abandon = self.abandon(&lease);
+            let begun = match wait {
+                Duration::ZERO => {
+                    Begun::Claimed(self.attempt(&mut self.pass(), queue, &Command::Lease(lease)))
+                }
+                _ => self.begin_wait(lease, wait)?,
+            };
+            match begun {
+                Begun::Claimed(submission) => self.leased(self.committing(queue, submission, abandon).await),
+                Begun::Over => self.leased(Ok(Vec::new())),
+                // Most find something at once. The room that waiting takes is for those who wait.
+                Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
             }
-            Begun::Over => return self.leased(Ok(Vec::new())),
-            Begun::Waiting(seat) => seat,
-        };
+        }
+    }
+
+    /// Waits in a line until there is something, or the wait is over.
+    async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Vec<Leased>, EngineError> {
+        let queue = seat.lease.queue;
         loop {
             let Some((submission, seen, busy)) = seat.call().await else {
                 return self.leased(Ok(Vec::new()));
@@ -324,7 +340,10 @@ impl Engine {
         let mut pass = self.pass();
         let mut limited = false;
         let mut on_its_way = None;
-        match look(self.attempt(&mut pass, queue, &Command::Lease(lease.clone()))) {
+        let command = Command::Lease(lease);
+        let found = look(self.attempt(&mut pass, queue, &command));
+        let Command::Lease(lease) = command else { unreachable!("it was made a lease just now") };
+        match found {
             Found::Leases(submission) => return Ok(Begun::Claimed(submission)),
             Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
             Found::Refused(error) => return Err(error.into()),

@@ -100,8 +100,14 @@ impl<'a> Reader<'a> {
     /// Passes over a number.
     #[inline]
     pub fn skip(&mut self) -> Option<()> {
-        let length = self.rest.iter().take(10).position(|byte| *byte < 0x80)? + 1;
-        self.rest = self.rest.get(length..)?;
+        let last = match self.rest.first_chunk() {
+            Some(next) => !u64::from_le_bytes(*next) & 0x8080_8080_8080_8080,
+            None => 0,
+        };
+        if last == 0 {
+            return self.number().map(drop);
+        }
+        self.rest = self.rest.get(last.trailing_zeros() as usize / 8 + 1..)?;
         Some(())
     }
 
