@@ -22,10 +22,19 @@ impl Tag {
         Self(bytes)
     }
 
+    /// How many of its bytes the text takes.
+    pub fn len(&self) -> usize {
+        self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len())
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The text it holds.
     pub fn as_str(&self) -> &str {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
-        std::str::from_utf8(self.0.get(..end).unwrap_or_default()).unwrap_or_default()
+        std::str::from_utf8(self.0.get(..self.len()).unwrap_or_default()).unwrap_or_default()
     }
 }
 

@@ -33,6 +33,9 @@ pub const BATCH_RECORDS_MAX: u64 = 1 << 30;
 /// A new buffer is made as large as the last batch was, but not larger than this.
 const REUSE_BYTES_MAX: usize = 1 << 20;
 
+/// Records may ask for a little more room than they take in the end.
+const SLACK_BYTES: usize = 1 << 10;
+
 const FLAG_CLOSING: u32 = 1;
 
 /// A batch being filled. It is reused for batch after batch: [`BatchBuffer::begin`] empties it.
@@ -74,8 +77,8 @@ impl BatchBuffer {
     /// Starts batch `number` at an address: the journal's next ones, or the end of the batch filled before it.
     pub fn begin(&mut self, number: u64, start: Address) {
         self.buffer.clear();
-        // The next batch is likely to be as large: growing to it step by step would copy it twice over.
-        self.buffer.reserve(self.last_bytes.min(REUSE_BYTES_MAX));
+        // The next batch is likely to be about as large: growing to it step by step would copy it twice over.
+        self.buffer.reserve((self.last_bytes + self.last_bytes / 8).min(REUSE_BYTES_MAX) + SLACK_BYTES);
         self.buffer.resize(BATCH_HEADER_BYTES, 0);
         self.number = number;
         self.start = start;

@@ -173,6 +173,7 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         live,
         put_away: PutAway::new(segments.disk().clone()),
         sums,
+        stamp: codec::Stamp::default(),
     }
 }
 

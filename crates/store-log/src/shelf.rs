@@ -37,6 +37,7 @@ pub(crate) struct LogShelf {
     pub live: Live,
     pub put_away: PutAway,
     pub sums: Checksums,
+    pub stamp: codec::Stamp,
 }
 
 impl LogShelf {
@@ -87,8 +88,9 @@ impl Shelf for LogShelf {
             self.arrivals.note(self.batch.number(), change);
         }
         self.holds_contents |= codec::holds_content(change);
+        let stamp = &mut self.stamp;
         let address =
-            self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, made, change));
+            self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, stamp, made, change));
         let bytes = u32::try_from(self.batch.next_record() - address).unwrap_or(u32::MAX);
         Place { address: Address(address), bytes }
     }

@@ -42,8 +42,14 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new() -> Self {
+        Self::in_room(Vec::new())
+    }
+
+    /// An empty block that fills room which was used before.
+    pub(crate) fn in_room(mut room: Vec<Item>) -> Self {
+        room.clear();
         Self {
-            body: Body::Open(Vec::new()),
+            body: Body::Open(room),
             count: 0,
             live: 0,
             head: 0,
@@ -52,6 +58,14 @@ impl Block {
             oldest_by_queue: NO_INSTANT,
             earliest_own: NO_INSTANT,
             addresses: (Address(u64::MAX), Address(0)),
+        }
+    }
+
+    /// The room of a block that nothing is left in.
+    pub(crate) fn into_room(self) -> Vec<Item> {
+        match self.body {
+            Body::Open(items) => items,
+            Body::Packed(_) => Vec::new(),
         }
     }
 
@@ -186,7 +200,14 @@ impl Block {
     }
 
     /// Unpacks the block.
+    #[inline]
     pub(crate) fn open(&mut self) {
+        if !self.is_open() {
+            self.unpack();
+        }
+    }
+
+    fn unpack(&mut self) {
         if let Body::Packed(_) = self.body {
             let mut items = Vec::with_capacity(BLOCK_ITEMS);
             items.extend(self.all_items());

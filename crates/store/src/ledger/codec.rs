@@ -18,7 +18,7 @@ use kew_core::{
 use super::block::{expiry_number, expiry_of};
 use super::change::{Change, DeadLettered, Extended, Leased, Rewritten, Sent};
 use super::shelf::{Address, Made, Place, Stored};
-use super::varint::{Reader, put, put_bytes, put_signed};
+use super::varint::{Fields, Reader, put, put_bytes, put_fields, put_signed};
 
 /// The kinds of record, as the byte in a frame's header.
 pub mod kind {
@@ -107,22 +107,54 @@ pub fn holds_content(change: &Change<'_>) -> bool {
     }
 }
 
-/// Writes a change.
-pub fn write(out: &mut Vec<u8>, made: Made, change: &Change<'_>) {
-    let at = made.at;
-    put(out, at.0 << 1 | u64::from(made.begins_step));
+/// When a change was made, as its record begins: most records begin like the one before.
+#[derive(Clone, Default, Debug)]
+pub struct Stamp {
+    number: u64,
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl Stamp {
+    #[inline]
+    fn set(&mut self, made: Made) {
+        let number = made.at.0 << 1 | u64::from(made.begins_step);
+        if number != self.number || self.length == 0 {
+            let mut bytes = Vec::with_capacity(16);
+            put(&mut bytes, number);
+            self.number = number;
+            self.length = bytes.len();
+            bytes.resize(self.bytes.len(), 0);
+            self.bytes.copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// Writes a change. `stamp` is what the last one left.
+pub fn write(out: &mut Vec<u8>, stamp: &mut Stamp, made: Made, change: &Change<'_>) {
+    stamp.set(made);
     match change {
+        Change::Sent(sent) => put_sent(out, stamp, made.at, sent),
+        Change::Leased(leased) => put_leased(out, stamp, made.at, leased),
+        Change::Withdrawn { queue, sequences } | Change::Acked { queue, sequences } => {
+            put_settled(out, stamp, *queue, sequences);
+        }
+        _ => {
+            put_fields(out, |fields| fields.beginning(stamp.bytes, stamp.length));
+            put_plain(out, change);
+        }
+    }
+}
+
+/// Writes a change that is not made for every message.
+fn put_plain(out: &mut Vec<u8>, change: &Change<'_>) {
+    match change {
+        Change::Sent(_) | Change::Leased(_) | Change::Withdrawn { .. } | Change::Acked { .. } => {}
         Change::QueueSet(queue) => put_queue(out, queue),
         Change::QueueDeleted(queue) | Change::Purged(queue) => put(out, queue.0),
-        Change::Sent(sent) => put_sent(out, at, sent),
-        Change::Leased(leased) => put_leased(out, at, leased),
         Change::Repeated { queue, until, sequences } => {
             put(out, queue.0);
             put(out, until.0);
-            put_sequences(out, sequences);
-        }
-        Change::Withdrawn { queue, sequences } | Change::Acked { queue, sequences } => {
-            put(out, queue.0);
             put_sequences(out, sequences);
         }
         Change::Extended(extended) => put_extended(out, extended),
@@ -260,6 +292,7 @@ pub fn read_content(kind: u8, mut record: Bytes) -> Option<Stored> {
 
 // --- Pieces ---
 
+#[inline]
 fn read_made(from: &mut Reader<'_>) -> Option<Made> {
     let number = from.number()?;
     Some(Made { at: Timestamp(number >> 1), begins_step: number & 1 == 1 })
@@ -293,7 +326,12 @@ pub(super) fn read_option<'a, T>(
 
 pub(super) fn put_sequences(out: &mut Vec<u8>, sequences: &[Sequence]) {
     put(out, sequences.len() as u64);
-    let mut last = 0_u64;
+    put_steps(out, None, sequences);
+}
+
+/// Each sequence by what it is away from the one before it.
+fn put_steps(out: &mut Vec<u8>, before: Option<&Sequence>, sequences: &[Sequence]) {
+    let mut last = before.map_or(0, |before| before.0);
     for sequence in sequences {
         put_signed(out, sequence.0.wrapping_sub(last).cast_signed());
         last = sequence.0;
@@ -411,7 +449,7 @@ const DEDUPLICATED: u8 = 1 << 3;
 const REMEMBERED: u8 = 1 << 4;
 const MOVED: u8 = 1 << 5;
 
-fn put_sent(out: &mut Vec<u8>, at: Timestamp, sent: &Sent<'_>) {
+fn put_sent(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, sent: &Sent<'_>) {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let flags = flag(sent.visible_at != at, LATER)
         | flag(sent.rank != at, RANKED)
@@ -419,17 +457,20 @@ fn put_sent(out: &mut Vec<u8>, at: Timestamp, sent: &Sent<'_>) {
         | flag(sent.deduplication.is_some(), DEDUPLICATED)
         | flag(sent.identity.is_some(), REMEMBERED)
         | flag(sent.origin.is_some(), MOVED);
-    put(out, sent.queue.0);
-    put(out, sent.sequence.0);
-    out.extend_from_slice(&sent.id.0);
-    out.push(flags);
-    put(out, expiry_number(sent.expiry));
-    if flags & LATER != 0 {
-        put(out, sent.visible_at.0);
-    }
-    if flags & RANKED != 0 {
-        put(out, sent.rank.0);
-    }
+    put_fields(out, |fields| {
+        fields.beginning(stamp.bytes, stamp.length);
+        fields.number(sent.queue.0);
+        fields.number(sent.sequence.0);
+        fields.bytes(sent.id.0);
+        fields.byte(flags);
+        fields.number(expiry_number(sent.expiry));
+        if flags & LATER != 0 {
+            fields.number(sent.visible_at.0);
+        }
+        if flags & RANKED != 0 {
+            fields.number(sent.rank.0);
+        }
+    });
     if let Some(group) = sent.group {
         put_bytes(out, group.0.as_bytes());
     }
@@ -531,23 +572,60 @@ impl SentHead {
     }
 }
 
-fn put_leased(out: &mut Vec<u8>, at: Timestamp, leased: &Leased<'_>) {
-    put(out, leased.queue.0);
-    put(out, leased.until.0);
-    put_signed(out, at.0.wrapping_sub(leased.received_at.0).cast_signed());
-    put_option(out, leased.cap, |out, cap| put(out, millis(cap)));
-    put(out, millis(leased.lapse_delay));
-    out.push(return_number(leased.returns));
-    put_option(out, leased.owner, |out, owner| put(out, owner.0));
-    put_option(out, leased.attempt, |out, attempt| put_bytes(out, attempt.as_bytes()));
-    put_text(out, leased.by.as_str());
-    put(out, leased.taken.len() as u64);
-    let mut last = 0_u64;
-    for (sequence, nonce) in leased.taken {
-        put_signed(out, sequence.0.wrapping_sub(last).cast_signed());
-        out.extend_from_slice(&nonce.to_le_bytes());
+fn put_leased(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, leased: &Leased<'_>) {
+    put_fields(out, |fields| {
+        fields.beginning(stamp.bytes, stamp.length);
+        fields.number(leased.queue.0);
+        fields.number(leased.until.0);
+        fields.signed(at.0.wrapping_sub(leased.received_at.0).cast_signed());
+        fields.option(leased.cap, |fields, cap| fields.number(millis(cap)));
+        fields.number(millis(leased.lapse_delay));
+        fields.byte(return_number(leased.returns));
+        fields.option(leased.owner, |fields, owner| fields.number(owner.0));
+        fields.byte(u8::from(leased.attempt.is_some()));
+    });
+    if let Some(attempt) = leased.attempt {
+        put_bytes(out, attempt.as_bytes());
+    }
+    let (first, rest) = leased.taken.split_at(leased.taken.len().min(TAKEN_AT_ONCE));
+    put_fields(out, |fields| {
+        let by = leased.by.len();
+        fields.byte(by as u8);
+        fields.beginning(leased.by.0, by);
+        fields.number(leased.taken.len() as u64);
+        put_taken(fields, 0, first);
+    });
+    let mut last = first.last();
+    for some in rest.chunks(TAKEN_AT_ONCE) {
+        put_fields(out, |fields| put_taken(fields, last.map_or(0, |(sequence, _)| sequence.0), some));
+        last = some.last();
+    }
+}
+
+/// Messages of a lease that are written together, each in at most 18 bytes.
+const TAKEN_AT_ONCE: usize = 4;
+
+#[inline]
+fn put_taken(fields: &mut Fields<'_>, mut last: u64, taken: &[(Sequence, u64)]) {
+    for (sequence, nonce) in taken {
+        fields.signed(sequence.0.wrapping_sub(last).cast_signed());
+        fields.bytes(nonce.to_le_bytes());
         last = sequence.0;
     }
+}
+
+/// Messages that were deleted by receipt, or whose leases were undone.
+fn put_settled(out: &mut Vec<u8>, stamp: &Stamp, queue: QueueId, sequences: &[Sequence]) {
+    let first = sequences.first();
+    put_fields(out, |fields| {
+        fields.beginning(stamp.bytes, stamp.length);
+        fields.number(queue.0);
+        fields.number(sequences.len() as u64);
+        if let Some(first) = first {
+            fields.signed(first.0.cast_signed());
+        }
+    });
+    put_steps(out, first, sequences.get(1..).unwrap_or_default());
 }
 
 struct LeasedParts {
@@ -847,4 +925,65 @@ pub fn read_task(from: &mut Reader<'_>) -> Option<MoveTask> {
         to_move: from.number()?,
         started_at: Timestamp(from.number()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u64 = u64::MAX;
+
+    fn round(made: Made, change: &Change<'_>) {
+        let mut out = Vec::new();
+        let mut stamp = Stamp::default();
+        write(&mut out, &mut stamp, Made { at: Timestamp(1), ..made }, &Change::Purged(QueueId(1)));
+        out.clear();
+        write(&mut out, &mut stamp, made, change);
+        let read = read(kind_of(change), &Bytes::from(out), |made, change| format!("{made:?} {change:?}"));
+        assert_eq!(read, Some(format!("{made:?} {:?}", Some(change))));
+    }
+
+    #[test]
+    fn longest_records_fit_the_room_of_their_fields_and_come_back() {
+        let (body, text) = (Bytes::from(vec![7; 300]), Text::from("x".repeat(200)));
+        let content = Content { content_type: ContentType::V8, body, annotations: Bytes::from_static(b"a") };
+        let taken: Vec<(Sequence, u64)> = (0..11).map(|place| (Sequence(MAX / (place + 1)), MAX)).collect();
+        let sequences: Vec<Sequence> = taken.iter().map(|(sequence, _)| *sequence).collect();
+        let millis_max = Duration::from_millis(MAX);
+        for (begins_step, at) in [(true, Timestamp(1)), (false, Timestamp(MAX >> 1))] {
+            let made = Made { at, begins_step };
+            let sent = Sent {
+                queue: QueueId(MAX),
+                sequence: Sequence(MAX),
+                id: MessageId([255; 16]),
+                content: &content,
+                group: Some(&GroupId(text.clone())),
+                deduplication: Some(&DeduplicationId(text.clone())),
+                identity: Some(u128::MAX),
+                visible_at: Timestamp(MAX),
+                rank: Timestamp(MAX - 1),
+                expiry: kew_core::Expiry::After { seconds: u32::MAX - 1 },
+                origin: None,
+            };
+            round(made, &Change::Sent(sent.clone()));
+            round(made, &Change::Sent(Sent { group: None, deduplication: None, identity: None, ..sent }));
+            let leased = Leased {
+                queue: QueueId(MAX),
+                until: Timestamp(MAX),
+                received_at: Timestamp(MAX),
+                cap: Some(millis_max),
+                lapse_delay: millis_max,
+                returns: Return::Behind,
+                owner: Some(OwnerId(MAX)),
+                attempt: Some(&text),
+                by: Tag([b'x'; 16]),
+                taken: &taken,
+            };
+            round(made, &Change::Leased(leased.clone()));
+            round(made, &Change::Leased(Leased { taken: &taken[..1], attempt: None, ..leased }));
+            for sequences in [&sequences[..], &sequences[..1], &[]] {
+                round(made, &Change::Acked { queue: QueueId(MAX), sequences });
+            }
+        }
+    }
 }
