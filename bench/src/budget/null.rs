@@ -1,4 +1,4 @@
-//! A bare server of the same HTTP library, in a process of its own: what connections cost by themselves.
+//! A bare hyper server, in a process of its own: what connections cost by themselves.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;

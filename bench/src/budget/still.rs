@@ -58,7 +58,7 @@ pub fn memory(bench: &Bench) -> Result<Vec<Row>, Fault> {
     ])
 }
 
-/// Idle connections, beside those of a bare server of the same HTTP library.
+/// Idle connections, beside those of a bare hyper server.
 pub fn connections(bench: &Bench) -> Result<Vec<Row>, Fault> {
     let (_folder, server) = bench.server(&[], &[])?;
     let connections = bench.scaled(CONNECTIONS).min(most_connections());
@@ -71,11 +71,13 @@ pub fn connections(bench: &Bench) -> Result<Vec<Row>, Fault> {
     let _ended = (null.kill(), null.wait());
     let theirs = theirs?;
     let above = ours - theirs;
+    let side = if above < 0.0 { "below" } else { "above" };
     Ok(vec![Row::new(
         "memory of an idle connection",
         "at most 2 KB above hyper's own",
         format!(
-            "{above:.0} B above: {ours:.0} B, {theirs:.0} B in a bare server (over {} connections)",
+            "{:.0} B {side}: {ours:.0} B, {theirs:.0} B in a bare server (over {} connections)",
+            above.abs(),
             count(f64::from(connections))
         ),
         Verdict::all(&[above <= 2048.0]),

@@ -83,22 +83,33 @@ async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -
 }
 
 /// Reads a body. One that announces too much stays unread: its client may still wait for leave to send it.
-async fn read<H: Handler>(link: &Link<H>, body: Incoming, share: &mut Share<'_>) -> Result<Bytes, Refusal> {
+async fn read<H: Handler>(
+    link: &Link<H>,
+    mut body: Incoming,
+    share: &mut Share<'_>,
+) -> Result<Bytes, Refusal> {
     let listener = link.listener();
     let bytes_max = listener.shared.limits.body_bytes_max;
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(Refusal::BodyTooLarge { bytes_max });
     }
-    if body.is_end_stream() {
-        return Ok(Bytes::new());
-    }
+    let first = match poll_fn(|cx| Poll::Ready(poll_piece(&mut body, cx))).await {
+        Poll::Ready(first) => match first? {
+            Some(whole) if body.is_end_stream() && whole.len() <= bytes_max => return Ok(whole),
+            None => return Ok(Bytes::new()),
+            first => first,
+        },
+        Poll::Pending => None,
+    };
     // Many bodies are awaited at once, and each keeps its own pace.
     let own = listener.watch.over(Pulse::of_request());
-    whole(body, bytes_max, share, own.pulse()).await
+    whole(first, body, bytes_max, share, own.pulse()).await
 }
 
-/// The whole body, once it is there. `pulse` is told of its progress, and tells when it is too slow.
+/// The whole body with what has come of it, once it is there. `pulse` is told of its progress, and tells when it is
+/// too slow.
 async fn whole<B>(
+    first: Option<Bytes>,
     mut body: B,
     bytes_max: usize,
     share: &mut Share<'_>,
@@ -108,7 +119,10 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     let mut whole = Gathered::new(bytes_max, share);
-    let Some(first) = piece(&mut body, pulse).await? else { return Ok(Bytes::new()) };
+    let first = match first {
+        Some(first) => first,
+        None => piece(&mut body, pulse).await?.unwrap_or_default(),
+    };
     // One that comes in a single piece is not copied.
     if body.is_end_stream() {
         return whole.check(first.len()).map(|()| first);
@@ -196,7 +210,7 @@ mod tests {
     async fn gather(pieces: &[&'static [u8]], bytes_max: usize, ration: &Ration) -> Result<Bytes, Refusal> {
         let mut share = ration.share(10);
         let body = Pieces(pieces.iter().copied().collect());
-        whole(body, bytes_max, &mut share, &Pulse::of_request()).await
+        whole(None, body, bytes_max, &mut share, &Pulse::of_request()).await
     }
 
     #[tokio::test]
@@ -236,6 +250,6 @@ mod tests {
         let (ration, pulse) = (Ration::default(), Pulse::of_request());
         pulse.find(Overdue::Body);
         let body = Pieces([&b"a"[..], b"b", b""].into());
-        assert_eq!(whole(body, 9, &mut ration.share(9), &pulse).await, Err(Refusal::BodyTooSlow));
+        assert_eq!(whole(None, body, 9, &mut ration.share(9), &pulse).await, Err(Refusal::BodyTooSlow));
     }
 }

@@ -63,6 +63,8 @@ where
         else {
             return Spoken::Http1;
         };
+        // However long the reply takes, the request's bytes are not kept for it.
+        drop(request);
         let closes = !keeps_alive || left != Left::Nothing || link.is_closing();
         let written = reply::write(reply, asked, closes, today);
         if wire.send(&written.first, &written.rest).await.is_err() {

@@ -1,4 +1,4 @@
-//! The floor: the same HTTP library on one event loop, bodies read, 200 fixed bytes answered.
+//! The floor: a bare hyper server on one event loop, bodies read, 200 fixed bytes answered.
 
 use std::sync::mpsc;
 
