@@ -13,6 +13,8 @@ const NULL_OF_THE_BUDGET: f64 = 5.0;
 /// Appends of the raw ceiling in one round, and bytes of each: what one send writes.
 const RAW_APPENDS: usize = 300;
 const RAW_BYTES: usize = 400;
+/// Events a server keeps for the history, of 56 bytes each.
+const HISTORY_EVENTS: u64 = 1 << 20;
 
 /// SQS cycles at so many connections.
 pub fn cycle(bench: &Bench, connections: &str, ratio_max: f64, rate_min: f64) -> Result<Vec<Row>, Fault> {
@@ -163,8 +165,8 @@ fn dialect_row(scenario: &str, ratio_max: f64, load: &Loaded) -> Row {
 
 /// A deep queue against an empty one, what it takes in memory, and how soon a killed server is back with it.
 ///
-/// Before it a tenth as many go to another queue: by then what has a fixed size (history, recent batches, the allocator's stock) has
-/// it, and what grows afterwards is the messages'.
+/// Before it a tenth as many go to another queue, and at least as many as the history has room for: by then what has a fixed size
+/// (history, recent batches, the allocator's stock) has it, and what grows afterwards is the messages'.
 pub fn backlog(bench: &Bench) -> Result<Vec<Row>, Fault> {
     let folder = Folder::new(&bench.dir, "backlog")?;
     let server = Server::start(&bench.loads.kew, &folder.0, &[], &[])?;
@@ -173,7 +175,7 @@ pub fn backlog(bench: &Bench) -> Result<Vec<Row>, Fault> {
         let words = ["--scenario", "backlog", "--backlog", &depth, "--keep", "--connections", "16"];
         loads.run(&server, "sqs", &words)
     };
-    let first = (bench.backlog / 10).max(1);
+    let first = bench.backlog.div_ceil(10).max(bench.backlog.min(HISTORY_EVENTS));
     let before = deep(&Loads { rounds: 1, ..bench.loads.clone() }, first)?.resident();
     let load = deep(&bench.loads, bench.backlog)?;
     let (messages, first) = (count(bench.backlog as f64), count(first as f64));
