@@ -278,12 +278,12 @@ impl Engine {
     }
 
     /// Takes a step; what is answered is its outcome.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ask(&self, command: &Command) -> Asked<'_> {
         self.ask_in(&mut self.pass(), command)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ask_in(&self, pass: &mut Pass, command: &Command) -> Asked<'_> {
         let busy = self.work.begin();
         let submission = self.step(pass, self.now(), command);
@@ -304,20 +304,28 @@ pub(crate) struct Asked<'a> {
 impl Future for Asked<'_> {
     type Output = Result<Outcome, EngineError>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
         if self.late {
-            match &answer {
-                Ok(Outcome::Queue(queue)) => {
-                    self.engine.snapshots.put(queue);
-                    self.engine.pass().watches.changed(queue.id, &self.engine.work);
-                }
-                Ok(Outcome::Move(task)) => self.engine.learn_move(task),
-                _ => {}
-            }
+            self.engine.learn_late(&answer);
         }
         Poll::Ready(answer.map_err(EngineError::from))
+    }
+}
+
+impl Engine {
+    /// Follows what a store answers from elsewhere.
+    #[cold]
+    fn learn_late(&self, answer: &Result<Outcome, StoreError>) {
+        match answer {
+            Ok(Outcome::Queue(queue)) => {
+                self.snapshots.put(queue);
+                self.pass().watches.changed(queue.id, &self.work);
+            }
+            Ok(Outcome::Move(task)) => self.learn_move(task),
+            _ => {}
+        }
     }
 }
 

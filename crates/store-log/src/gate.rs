@@ -78,9 +78,10 @@ impl LogGate {
 
     #[inline]
     fn poll(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        if self.has(wanted) {
-            return Poll::Ready(Ok(()));
-        }
+        if self.has(wanted) { Poll::Ready(Ok(())) } else { self.wait(wanted, cx) }
+    }
+
+    fn wait(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         let mut waiting = self.waiting.lock();
         // Looked at again under the lock: an opening in between would have missed this waker.
         if self.has(wanted) {

@@ -479,9 +479,13 @@ fn spawn(name: &str, inner: Arc<Inner>, run: fn(&Inner)) -> Result<JoinHandle<()
 fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
     let Outcome::Leased(leased) = outcome else { return None };
     let arrivals = &ledger.shelf.arrivals;
+    let newest = ledger.shelf.batch.number();
     let rests_on = |leased: &Leased| {
         let (queue, sequence) = (leased.message.queue, leased.message.sequence);
-        arrivals.rests_on(queue, sequence).max(ledger.mark_before(queue, sequence))
+        match arrivals.rests_on(queue, sequence) {
+            arrived if arrived == newest => newest,
+            arrived => arrived.max(ledger.mark_before(queue, sequence)),
+        }
     };
     leased.iter().map(rests_on).max()
 }

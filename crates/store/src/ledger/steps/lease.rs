@@ -25,6 +25,8 @@ struct Taking<'a> {
     room: usize,
     body_bytes: u64,
     leased: Vec<outcome::Leased>,
+    /// The same messages with their nonces.
+    taken: SmallVec<[(Sequence, u64); 2]>,
 }
 
 /// Whether the taking goes on after one message was looked at.
@@ -58,12 +60,13 @@ impl<S: Shelf> Ledger<S> {
         if taking.leased.is_empty() {
             return Ok(Outcome::Leased(Vec::new()));
         }
-        let taken: SmallVec<[(Sequence, u64); 4]> =
-            taking.leased.iter().map(|leased| (leased.message.sequence, leased.token.nonce)).collect();
-        let leased = Leased { taken: &taken, ..taking.terms };
-        self.end_lease(now, &leased);
-        self.record(now, &Change::Leased(leased));
-        Ok(Outcome::Leased(taking.leased))
+        let Taking { terms, leased, taken, .. } = taking;
+        let change = Change::Leased(Leased { taken: &taken, ..terms });
+        if let Change::Leased(terms) = &change {
+            self.end_lease(now, terms);
+        }
+        self.record(now, &change);
+        Ok(Outcome::Leased(leased))
     }
 
     /// The terms and bounds of a lease; `None` when too many run already and the caller wants silence.
@@ -102,7 +105,8 @@ impl<S: Shelf> Ledger<S> {
             taken: &[],
         };
         let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
-        Ok(Some(Taking { command, terms, room, body_bytes: 0, leased: Vec::new() }))
+        let (leased, taken) = (Vec::new(), SmallVec::new());
+        Ok(Some(Taking { command, terms, room, body_bytes: 0, leased, taken }))
     }
 
     fn take_in_order(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
@@ -173,6 +177,7 @@ impl<S: Shelf> Ledger<S> {
         let leased = lease_one(book, history, now, &taking.terms, item.sequence, nonce, sealed);
         let Some(item) = leased else { return Ok(Next::Stop) };
         taking.body_bytes += bytes;
+        taking.taken.push((item.sequence, nonce));
         if taking.leased.is_empty() {
             // Entries are large: left to grow by itself, a list of one would ask for room for four.
             taking.leased = Vec::with_capacity(taking.room.min(LEASED_AT_ONCE));
