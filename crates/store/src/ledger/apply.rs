@@ -244,12 +244,13 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Place> {
         let book = self.books.get_mut(&queue)?;
-        let item = book.leave(sequence)?;
+        let left = book.leave(sequence)?;
+        let (place, group) = (left.place(), left.group);
         // A group's next message may have become its head; a lease may have made room for another.
         let is_fifo = book.queue.policy.kind.is_fifo();
         let frees = is_fifo || std::mem::take(&mut book.limited);
         if is_fifo {
-            book.note_left_at(&item, self.shelf.mark());
+            book.note_left_at(group, self.shelf.mark());
         }
         // Nothing becomes due earlier because a message left.
         if !std::mem::replace(&mut book.changed, true) {
@@ -258,7 +259,7 @@ impl<S: Shelf> Ledger<S> {
         if frees {
             self.free(queue);
         }
-        Some(item.place())
+        Some(place)
     }
 
     pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {

@@ -284,7 +284,7 @@ impl<S: Shelf> Ledger<S> {
         let happened = book.pass(at, departures);
         if book.queue.policy.kind.is_fifo() {
             let mark = self.shelf.mark();
-            happened.expired.iter().for_each(|item| book.note_left_at(item, mark));
+            happened.expired.iter().for_each(|item| book.note_left_at(item.group, mark));
         }
         self.departures_left -= happened.departing.len().min(self.departures_left);
         if !std::mem::replace(&mut book.changed, true) {

@@ -277,9 +277,9 @@ impl Book {
     // --- What the next message of a group tells ---
 
     /// A message of a FIFO queue left, or expired, under this mark of the shelf.
-    pub(crate) fn note_left_at(&mut self, item: &Item, mark: u64) {
+    pub(crate) fn note_left_at(&mut self, group: u32, mark: u64) {
         // A group that is empty now is forgotten: what comes to it later is newer than this.
-        if let Some(group) = item.group.checked_sub(1).and_then(|slot| self.held.groups.get_mut(slot)) {
+        if let Some(group) = group.checked_sub(1).and_then(|slot| self.held.groups.get_mut(slot)) {
             group.left_at = mark;
         }
     }
