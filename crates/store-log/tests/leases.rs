@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use kew_core::command::{Ack, Extend, Extension, FirstReceipts, Lease, Send};
+use kew_core::command::{Ack, Extend, Extension, FirstReceipts, Lease, Purge, Send};
 use kew_core::outcome::Leased;
 use kew_core::{
     Carries, Command, Content, DeadLetterAction, DeadLetterRule, LeaseToken, Outcome, Policy, QueueId,
@@ -174,6 +174,33 @@ fn rewriting(queue: QueueId, token: LeaseToken, body: &str) -> Command {
     })
 }
 
+/// How messages of the FIFO queue go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// By acks alone.
+    Acked,
+    /// Also by a rule that drops them after one lease, and by purges.
+    Dropped,
+}
+
+impl Ends {
+    /// The queues, of which the first is the FIFO queue.
+    fn queues(self, asked: &Asked) -> [QueueId; 3] {
+        let [row, plain, dead] = queues(asked);
+        if self == Self::Acked {
+            return [row, plain, dead];
+        }
+        let rule = DeadLetterRule {
+            attempts_max: 1,
+            then: DeadLetterAction::Drop,
+            carries: Carries::History,
+            written_by: "sqs".into(),
+        };
+        let policy = Policy { dead_letters: Some(rule.into()), ..Policy::fifo() };
+        [asked.queue("dropping.fifo", policy), plain, dead]
+    }
+}
+
 /// Which messages somebody holds, and in which version; acked ones may be gone.
 #[derive(Default)]
 struct Held {
@@ -201,11 +228,13 @@ impl Held {
     }
 
     /// Everything that is held must be found, as new as it is held or newer.
-    fn check(&self, disk: &SimDisk, what: &str) {
+    fn check(&self, disk: &SimDisk, ends: Ends, what: &str) {
         let text = text_of(&opened(disk).store).unwrap();
         let bodies = text.split("\"m").skip(1).filter_map(|rest| parse(rest.split('"').next()?));
         let found: BTreeMap<u64, u64> = bodies.collect();
-        let owed = self.versions.iter().filter(|(number, _)| !self.acked.contains(number));
+        let may_go =
+            |number| self.acked.contains(number) || (ends == Ends::Dropped && self.rows.contains_key(number));
+        let owed = self.versions.iter().filter(|(number, _)| !may_go(*number));
         for (number, version) in owed {
             let is_there = found.get(number).is_some_and(|found| found >= version);
             assert!(is_there, "{what}: message {number} is held as {version}, found {:?}", found.get(number));
@@ -229,11 +258,23 @@ fn version_of(leased: &Leased) -> (u64, u64) {
 
 #[test]
 fn no_power_cut_takes_a_message_that_somebody_was_given_or_puts_one_before_it_in_its_group() {
+    let early = cut_the_power_behind_every_step(Ends::Acked);
+    assert!(early > 80, "{early} leases were answered before a sync");
+}
+
+#[test]
+fn no_power_cut_brings_back_what_was_dropped_or_purged_behind_a_message_that_somebody_was_given() {
+    let early = cut_the_power_behind_every_step(Ends::Dropped);
+    assert!(early > 40, "{early} leases were answered before a sync");
+}
+
+/// Answers how many leases were answered before a sync.
+fn cut_the_power_behind_every_step(ends: Ends) -> u32 {
     let mut early = 0;
     for seed in 1..=16 {
         let disk = SimDisk::new();
         let mut asked = opened(&disk);
-        let queues = queues(&asked);
+        let queues = ends.queues(&asked);
         let (chance, mut held, mut sent) = (entropy(seed), Held::default(), 0);
         let mut waiting: Vec<Submission> = Vec::new();
         let mut holding: Vec<(QueueId, Leased)> = Vec::new();
@@ -276,7 +317,16 @@ fn no_power_cut_takes_a_message_that_somebody_was_given_or_puts_one_before_it_in
                         asked.store.step(asked.now, &rewriting(queue, leased.token, &body));
                     }
                 }
-                _ if chance.bits().is_multiple_of(4) => asked.later(Duration::from_secs(31)),
+                _ if chance.bits().is_multiple_of(4) => {
+                    asked.later(Duration::from_secs(31));
+                    if ends == Ends::Dropped {
+                        holding.clear();
+                    }
+                }
+                _ if ends == Ends::Dropped && chance.bits().is_multiple_of(4) => {
+                    asked.store.step(asked.now, &Command::Purge(Purge { queue: queues[0] }));
+                    holding.retain(|(queue, _)| *queue != queues[0]);
+                }
                 _ => {
                     let _kept_up = asked.store.keep_up();
                 }
@@ -298,9 +348,13 @@ fn no_power_cut_takes_a_message_that_somebody_was_given_or_puts_one_before_it_in
                 None => true,
             });
             for found in [Found::Lost, Found::Torn] {
-                held.check(&disk.reopen(seed + step, found), &format!("seed {seed}, step {step}, {found:?}"));
+                held.check(
+                    &disk.reopen(seed + step, found),
+                    ends,
+                    &format!("seed {seed}, step {step}, {found:?}"),
+                );
             }
         }
     }
-    assert!(early > 80, "{early} leases were answered before a sync");
+    early
 }
