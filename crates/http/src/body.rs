@@ -5,8 +5,8 @@ use bytes::{Bytes, BytesMut};
 use crate::ration::Share;
 use crate::refusal::Refusal;
 
-/// So much room is made for an announced body before it comes.
-const EXPECTED_MAX: usize = 1 << 20;
+/// So much room is made for an announced body before it comes: announcing is cheap.
+const EXPECTED_MAX: usize = 16 << 10;
 
 /// What has come of a body.
 pub(crate) struct Gathered<'a, 'b> {

@@ -90,6 +90,11 @@ impl Pulse {
         self.ended.fetch_add(1, Ordering::Release);
     }
 
+    /// Bytes of the next request came while the last one was answered.
+    pub(crate) fn has_begun_to_ask(&self) {
+        self.received_before.store(self.received.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+    }
+
     /// Only the owner of the socket tells this and the next.
     pub(crate) fn received(&self, bytes: usize) {
         add(&self.received, bytes);
@@ -212,6 +217,19 @@ mod tests {
         assert_eq!(pulse.signs().phase, Phase::Idle);
         pulse.received(1);
         assert_eq!(pulse.signs().phase, Phase::Head);
+    }
+
+    #[test]
+    fn what_came_of_the_next_request_before_the_last_one_ended_is_a_head() {
+        let pulse = Pulse::default();
+        pulse.received(10);
+        pulse.begin();
+        pulse.end();
+        pulse.has_begun_to_ask();
+        assert_eq!(pulse.signs().phase, Phase::Head);
+        pulse.begin();
+        pulse.end();
+        assert_eq!(pulse.signs().phase, Phase::Idle);
     }
 
     #[test]

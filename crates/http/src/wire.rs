@@ -39,6 +39,11 @@ impl<S> Wire<S> {
         &mut self.ahead
     }
 
+    /// Gives what is ahead memory of its own, and lets go of what it came in.
+    pub(crate) fn set_apart(&mut self) {
+        self.ahead = BytesMut::from(&self.ahead[..]);
+    }
+
     /// The next so many bytes, not copied, if they are all there.
     pub(crate) fn take_ahead(&mut self, bytes: usize) -> Option<Bytes> {
         match self.ahead.len() {
@@ -50,8 +55,12 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Reads ahead what there is, at most so many bytes; tells how many, and none at the end.
+    /// Reads ahead what there is, at most so many bytes; tells how many, and none at the end. Nothing ahead takes no
+    /// memory while more is awaited.
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<io::Result<usize>> {
+        if self.ahead.is_empty() {
+            self.ahead = BytesMut::new();
+        }
         let mut space = [MaybeUninit::uninit(); AT_ONCE];
         let (space, _) = space.split_at_mut(bytes_max.min(AT_ONCE));
         let mut buf = ReadBuf::uninit(space);
@@ -188,6 +197,24 @@ mod tests {
         let mut rest = Vec::new();
         wire.read_to_end(&mut rest).await.expect("it is there");
         assert_eq!(rest, b"23456789abc");
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_leaves_no_memory_behind() {
+        let (mut client, mut wire) = wire(1 << 10);
+        client.write_all(&[b'x'; 1 << 10]).await.expect("there is room");
+        poll_fn(|cx| wire.poll_ahead(cx, usize::MAX)).await.expect("it is there");
+        wire.ahead().advance(1_000);
+        wire.set_apart();
+        assert_eq!((wire.ahead().len(), wire.ahead().capacity()), (24, 24));
+        wire.ahead().advance(24);
+        assert!(is_quiet(&mut wire).await);
+        assert_eq!(wire.ahead().capacity(), 0);
+    }
+
+    /// Whether nothing is there to be read.
+    async fn is_quiet(wire: &mut Wire<DuplexStream>) -> bool {
+        poll_fn(|cx| Poll::Ready(wire.poll_ahead(cx, 1).is_pending())).await
     }
 
     #[tokio::test]

@@ -106,8 +106,8 @@ impl Body {
                 Rest::Bytes(bytes) if !whole.bytes().is_empty() => {
                     let left = usize::try_from(*bytes).unwrap_or(usize::MAX);
                     let came = more(wire, |wire, cx| wire.poll_into(cx, whole.bytes(), left)).await?;
-                    whole.count(came)?;
                     *bytes = bytes.saturating_sub(came as u64);
+                    whole.count(came)?;
                 }
                 Rest::Bytes(_) | Rest::Chunks(_) => {
                     more(wire, |wire, cx| wire.poll_ahead(cx, usize::MAX)).await?;

@@ -109,8 +109,8 @@ where
 {
     let limits = &link.listener().shared.limits;
     loop {
-        // Whoever has not asked yet is asked to ask elsewhere.
-        if link.is_closing() {
+        // Whoever has not begun to ask is asked to ask elsewhere.
+        if link.is_closing() && wire.ahead().is_empty() {
             return Poll::Ready(Next::None);
         }
         let opening = if may_be_http2 { Opening::of(wire.ahead()) } else { Opening::Http1 };
@@ -123,7 +123,13 @@ where
                 Err(fault) => return Poll::Ready(Next::Fault(fault)),
             },
         }
-        match ready!(wire.poll_ahead(cx, usize::MAX)) {
+        let polled = wire.poll_ahead(cx, usize::MAX);
+        if polled.is_pending() && search.waits_first() && !wire.ahead().is_empty() {
+            // It came behind another request, with whose bytes it may share memory.
+            wire.set_apart();
+            link.pulse().has_begun_to_ask();
+        }
+        match ready!(polled) {
             Ok(0) | Err(_) => return Poll::Ready(Next::None),
             Ok(_) => {}
         }
@@ -199,17 +205,18 @@ where
         }
         Err(refusal) => {
             let reply = listener.handler.refuse(&refusal, request);
-            Some(Answered { reply, left: left(&refusal, body) })
+            let left = left(&refusal, body, wire.ahead().is_empty());
+            Some(Answered { reply, left })
         }
     }
 }
 
-fn left(refusal: &Refusal, body: &Body) -> Left {
+fn left(refusal: &Refusal, body: &Body, is_nothing_ahead: bool) -> Left {
     if body.has_ended() && !refusal.is_about_body() {
         return Left::Nothing;
     }
     let is_broken_off = matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow);
-    if is_broken_off || body.awaits_leave() { Left::Unsent } else { Left::OnItsWay }
+    if is_broken_off || (body.awaits_leave() && is_nothing_ahead) { Left::Unsent } else { Left::OnItsWay }
 }
 
 /// The reply, unless the client goes away before.

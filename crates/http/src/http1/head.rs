@@ -54,9 +54,15 @@ pub(super) struct Search {
     skipped: usize,
     /// So many bytes of the head were looked at: it does not end in them.
     seen: usize,
+    has_waited: bool,
 }
 
 impl Search {
+    /// Whether what comes next is awaited for the first time.
+    pub(super) fn waits_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_waited, true)
+    }
+
     /// Takes a head off the front of `ahead`, as soon as it is there.
     pub(super) fn take(&mut self, ahead: &mut BytesMut, limits: &Limits) -> Result<Option<Head>, Fault> {
         self.skip_empty_lines(ahead);

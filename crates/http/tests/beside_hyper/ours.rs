@@ -28,6 +28,10 @@ struct Notes(Arc<Mutex<Vec<Asked>>>);
 
 impl Handler for Notes {
     async fn answer(&self, request: &Request) -> Reply {
+        if request.uri.path() == "/later" {
+            // Meanwhile the client is listened to.
+            tokio::task::yield_now().await;
+        }
         let (status, body) = told::reply_to(request.uri.path());
         let headers = request.headers.iter().map(|(name, value)| (name, value.as_bytes()));
         let asked = Asked::new(&request.method, &request.uri, headers, &request.body);

@@ -11,17 +11,19 @@ use proptest::sample::select;
 pub struct Stream {
     bytes: Vec<u8>,
     cuts: Vec<usize>,
+    /// All of it was written as requests are; what is wrong with it is among the words of this file.
+    pub is_written: bool,
 }
 
 impl Stream {
     pub fn whole(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), cuts: Vec::new() }
+        Self { bytes: bytes.to_vec(), cuts: Vec::new(), is_written: true }
     }
 
-    fn cut(bytes: Vec<u8>, cuts: Vec<prop::sample::Index>) -> Self {
+    fn cut(bytes: Vec<u8>, cuts: Vec<prop::sample::Index>, is_written: bool) -> Self {
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         cuts.sort_unstable();
-        Self { bytes, cuts }
+        Self { bytes, cuts, is_written }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -54,6 +56,7 @@ pub fn requests() -> impl Strategy<Value = Stream> {
     ];
     (vec(request(), 1..6), changes, cuts).prop_map(|(requests, changes, cuts)| {
         let mut bytes = requests.concat();
+        let is_written = changes.is_empty();
         for (at, change) in changes {
             let at = at.index(bytes.len());
             match change {
@@ -62,7 +65,7 @@ pub fn requests() -> impl Strategy<Value = Stream> {
                 Change::Remove => drop(bytes.remove(at)),
             }
         }
-        Stream::cut(bytes, cuts)
+        Stream::cut(bytes, cuts, is_written)
     })
 }
 
@@ -94,7 +97,7 @@ pub fn noise() -> impl Strategy<Value = Stream> {
         1 => vec(any::<u8>(), 0..8),
     ];
     (vec(piece, 0..40), vec(any::<prop::sample::Index>(), 0..6))
-        .prop_map(|(pieces, cuts)| Stream::cut(pieces.concat(), cuts))
+        .prop_map(|(pieces, cuts)| Stream::cut(pieces.concat(), cuts, false))
 }
 
 #[derive(Clone, Debug)]
@@ -152,6 +155,7 @@ fn target() -> impl Strategy<Value = &'static str> {
         "/304",
         "/404",
         "/empty",
+        "/later",
         "/a?b=c%20d",
         "*",
         "http://h/x",
@@ -225,18 +229,23 @@ fn lengths() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+/// Codings other than one that is `chunked`.
+pub const CODINGS: [&str; 9] = [
+    "Transfer-Encoding: identity",
+    "Transfer-Encoding: gzip, chunked",
+    "Transfer-Encoding: chunked, gzip",
+    "Transfer-Encoding:\r",
+    "Transfer-Encoding: xchunked",
+    "Transfer-Encoding: \u{b}chunked",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    "Transfer-Encoding : chunked",
+];
+/// A trailer whose line is not ended as a chunk's is.
+pub const TRAILER: &str = "A: b\n";
+
 fn codings() -> impl Strategy<Value = &'static str> {
-    good(&[
-        "Transfer-Encoding: identity",
-        "Transfer-Encoding: gzip, chunked",
-        "Transfer-Encoding: chunked, gzip",
-        "Transfer-Encoding:",
-        "Transfer-Encoding: xchunked",
-        "Transfer-Encoding: \u{b}chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
-        "Transfer-Encoding : chunked",
-    ])
+    good(&CODINGS).prop_map(str::trim_end)
 }
 
 fn chunked() -> impl Strategy<Value = Vec<u8>> {

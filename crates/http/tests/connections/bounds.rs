@@ -1,5 +1,7 @@
 //! How much may be asked at once.
 
+use std::time::Duration;
+
 use crate::house::{Event, House};
 use kew_http::Limits;
 
@@ -57,6 +59,8 @@ async fn all_bodies_together_are_bounded_while_they_are_read_and_answered() {
     let answer = second.answer().await;
     assert_eq!(answer.status, 503, "{answer:?}");
     assert!(answer.body.starts_with("refused /p: the server holds as many bytes"), "{answer:?}");
+    let ended = tokio::time::timeout(Duration::from_secs(3), second.rest()).await;
+    assert_eq!(ended.as_deref(), Ok(""), "nothing more is awaited of a body that is there");
     house.release.notify_one();
     assert_eq!(first.answer().await.body, "waited");
     first.send(format!("POST /p {head}{body}")).await;

@@ -199,3 +199,20 @@ async fn leave_to_send_a_body_is_given_when_the_head_is_acceptable() {
         .await;
     assert_eq!(client.answer().await.status, 421);
 }
+
+#[tokio::test]
+async fn what_is_being_asked_when_the_server_ends_is_answered() {
+    let house = House::open(Limits::default()).await;
+    let (mut begun, mut kept) = (house.client().await, house.client().await);
+    kept.get("/kept").await;
+    begun.send("GET /begun HTTP/1.1\r\nHo").await;
+    while house.shared.drain.places() < 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    house.shared.drain.close();
+    assert_eq!(kept.rest().await, "", "who has not begun to ask is let go");
+    begun.send("st: localhost\r\n\r\n").await;
+    let reply = begun.rest().await;
+    assert!(reply.contains("connection: close\r\n") && reply.ends_with("GET /begun 0"), "{reply}");
+}

@@ -130,3 +130,13 @@ async fn a_reply_that_is_read_steadily_is_read_whole() {
     }
     assert!(bytes > 64 << 20, "{bytes}");
 }
+
+#[tokio::test]
+async fn a_head_that_began_behind_another_request_has_no_longer_than_any_other() {
+    let house = House::open(Limits { head_within: SHORT, idle_within: LONG, ..Limits::default() }).await;
+    let mut client = house.client().await;
+    client.send("GET /a HTTP/1.1\r\nHost: localhost\r\n\r\nGET /b HT").await;
+    assert_eq!(client.answer().await.body, "GET /a 0");
+    let ended = tokio::time::timeout(Duration::from_secs(20), client.rest()).await;
+    assert_eq!(ended.as_deref(), Ok(""));
+}
