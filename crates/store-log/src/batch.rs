@@ -33,6 +33,8 @@ pub const BATCH_RECORDS_MAX: u64 = 1 << 30;
 /// A new buffer is made as large as the last batch was, but not larger than this.
 const REUSE_BYTES_MAX: usize = 1 << 20;
 
+/// Memory of a batch larger than this, and than twice what was filled last, is not kept for the next one.
+const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Records may ask for a little more room than they take in the end.
 const SLACK_BYTES: usize = 1 << 10;
 
@@ -76,7 +78,14 @@ impl BatchBuffer {
 
     /// Starts batch `number` at an address: the journal's next ones, or the end of the batch filled before it.
     pub fn begin(&mut self, number: u64, start: Address) {
+        if !self.buffer.is_empty() {
+            self.last_bytes = self.buffer.len();
+        }
         self.buffer.clear();
+        // One huge batch is no reason to keep its memory for ever.
+        if self.buffer.capacity() > KEPT_BYTES_MAX.max(2 * self.last_bytes) {
+            self.buffer = Vec::new();
+        }
         // The next batch is likely to be about as large: growing to it step by step would copy it twice over.
         self.buffer.reserve((self.last_bytes + self.last_bytes / 8).min(REUSE_BYTES_MAX) + SLACK_BYTES);
         self.buffer.resize(BATCH_HEADER_BYTES, 0);
@@ -138,8 +147,16 @@ impl BatchBuffer {
 
     /// The batch as it was written, and the buffer empty; for a cache of recent batches. Before it was appended
     /// to the journal, header and end are missing, but every record can be read.
+    ///
+    /// It takes at most a quarter more memory than it has bytes, whatever was filled before in the same memory: a cache
+    /// counts bytes. A batch much smaller than its memory is copied, and the next one is filled there.
     pub fn take(&mut self) -> Bytes {
         self.last_bytes = self.buffer.len();
+        if self.buffer.capacity() > self.last_bytes + self.last_bytes / 4 {
+            let batch = Bytes::copy_from_slice(&self.buffer);
+            self.buffer.clear();
+            return batch;
+        }
         Bytes::from(std::mem::take(&mut self.buffer))
     }
 
@@ -377,6 +394,34 @@ mod tests {
         assert_eq!(1000 + bytes.len() as u64, end);
         let found = verify(bytes).unwrap();
         assert_eq!(found, [(first, 1, &b"one1"[..]), (second, 2, b"two"), (third, 3, b"")]);
+    }
+
+    #[test]
+    fn batch_that_is_taken_holds_little_more_memory_than_bytes() {
+        let mut batch = BatchBuffer::new(SUMS);
+        let mut spare: Option<Vec<u8>> = None;
+        for number in 0..2_000_u64 {
+            if let Some(memory) = spare.take() {
+                batch.reuse(memory);
+            }
+            batch.begin(number, 0);
+            assert!(batch.buffer.capacity() <= KEPT_BYTES_MAX.max(2 * batch.last_bytes) + REUSE_BYTES_MAX);
+            // Small ones, now and then a large one, rarely a huge one; some are not taken.
+            let bytes = match number {
+                number if number % 400 == 399 => 12 << 20,
+                number if number % 7 == 6 => 90_000,
+                number => number as usize % 900,
+            };
+            batch.push(1, &[&vec![0; bytes]]);
+            if number % 5 == 4 {
+                continue;
+            }
+            let taken = batch.take();
+            let len = taken.len();
+            let memory = Vec::from(taken);
+            assert!(memory.capacity() <= len + len / 4, "{len} bytes in {}", memory.capacity());
+            spare = (number % 3 == 0).then_some(memory);
+        }
     }
 
     #[test]

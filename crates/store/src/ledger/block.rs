@@ -42,14 +42,8 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new() -> Self {
-        Self::in_room(Vec::new())
-    }
-
-    /// An empty block that fills room which was used before.
-    pub(crate) fn in_room(mut room: Vec<Item>) -> Self {
-        room.clear();
         Self {
-            body: Body::Open(room),
+            body: Body::Open(Vec::new()),
             count: 0,
             live: 0,
             head: 0,
@@ -58,14 +52,6 @@ impl Block {
             oldest_by_queue: NO_INSTANT,
             earliest_own: NO_INSTANT,
             addresses: (Address(u64::MAX), Address(0)),
-        }
-    }
-
-    /// The room of a block that nothing is left in.
-    pub(crate) fn into_room(self) -> Vec<Item> {
-        match self.body {
-            Body::Open(items) => items,
-            Body::Packed(_) => Vec::new(),
         }
     }
 

@@ -17,8 +17,6 @@ pub(crate) struct Lane {
     first_block: u64,
     live: usize,
     last_key: (Timestamp, Sequence),
-    /// Room of a block that was emptied, for the next one.
-    spare: Vec<Item>,
     /// Blocks by the earliest send of a message that expires with the queue's retention.
     by_age: BTreeSet<(Timestamp, u64)>,
     /// Blocks by the earliest expiry of a message with a life of its own.
@@ -52,7 +50,7 @@ impl Lane {
             {
                 full.pack();
             }
-            self.blocks.push_back(Block::in_room(std::mem::take(&mut self.spare)));
+            self.blocks.push_back(Block::new());
         }
         let number = self.first_block + self.blocks.len() as u64 - 1;
         let Some(block) = self.blocks.back_mut() else { return };
@@ -132,9 +130,7 @@ impl Lane {
             let (age, own) = (block.oldest_by_queue, block.earliest_own);
             reindex(&mut self.by_age, self.first_block, age, NO_INSTANT);
             reindex(&mut self.by_own, self.first_block, own, NO_INSTANT);
-            if let Some(emptied) = self.blocks.pop_front() {
-                self.spare = emptied.into_room();
-            }
+            self.blocks.pop_front();
             self.first_block += 1;
         }
     }
@@ -192,9 +188,7 @@ impl Lane {
 
     /// Bytes this lane holds.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks.iter().map(Block::heap_bytes).sum::<usize>()
-            + self.blocks.capacity() * size_of::<Block>()
-            + self.spare.capacity() * size_of::<Item>()
+        self.blocks.iter().map(Block::heap_bytes).sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
     }
 
     /// Writes the lane for a checkpoint.
