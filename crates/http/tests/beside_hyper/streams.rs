@@ -241,8 +241,8 @@ pub const CODINGS: [&str; 9] = [
     "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
     "Transfer-Encoding : chunked",
 ];
-/// A trailer whose line is not ended as a chunk's is.
-pub const TRAILER: &str = "A: b\n";
+/// Trailers whose lines are not ended as those of chunks are. After the second hyper takes what follows for trailers.
+pub const TRAILERS: [&str; 2] = ["A: b\n", "0\r\n\n"];
 
 fn codings() -> impl Strategy<Value = &'static str> {
     good(&CODINGS).prop_map(str::trim_end)
