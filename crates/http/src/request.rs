@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::{HeaderValue, Method, Uri};
+use http::{Method, Uri};
 use kew_core::Timestamp;
 
 use crate::authority::Authority;
@@ -78,11 +78,6 @@ impl RequestId {
     /// Its text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.text).unwrap_or_default()
-    }
-
-    /// Its text as a header.
-    pub fn header(&self) -> HeaderValue {
-        HeaderValue::from_bytes(&self.text).expect("hex digits and hyphens may stand in a header")
     }
 }
 
