@@ -33,6 +33,29 @@ fn segments_freed_by_a_checkpoint_are_recycled() {
 }
 
 #[test]
+fn queue_that_is_emptied_as_fast_as_it_fills_goes_round_in_the_same_files() {
+    // A thousandth of what a store is run with.
+    let usual = LogOptions::default();
+    let segments = SegmentOptions { first_bytes: 64 << 10, largest_bytes: 64 << 10, ..usual.segments };
+    let checkpoint_bytes = usual.checkpoint_bytes >> 10;
+    let disk = SimDisk::new();
+    let asked = opened(&disk, LogOptions { segments, checkpoint_bytes, ..options() });
+    let busy = asked.queue("busy", Policy::standard());
+    let (mut seen, mut fresh) = (BTreeSet::new(), 0);
+    while seen.len() < 40 {
+        pass_through(&asked, busy, ["x".repeat(600)]);
+        let newest = asked.store.segments().list().into_iter().next_back().expect("there is one");
+        if seen.insert(newest.number()) {
+            fresh += usize::from(bytes_of(&disk, newest.name())[FLAGS] & 1);
+            // As the store's own thread would.
+            asked.store.keep_up().unwrap();
+        }
+    }
+    let most = usual.segments.spares_max + 1;
+    assert!(fresh <= most, "{fresh} files were filled for {} segments", seen.len());
+}
+
+#[test]
 fn living_backlog_of_small_bodies_is_not_copied_forward() {
     let segments =
         SegmentOptions { first_bytes: 64 << 10, largest_bytes: 64 << 10, reserve_spares: 1, spares_max: 4 };
