@@ -1,0 +1,88 @@
+//! The kinds of record, as the byte in a frame's header, and what follows from them: which must be safe before anybody
+//! is told, and which hold a content.
+
+use crate::ledger::change::Change;
+
+/// [`Change::QueueSet`]
+pub const QUEUE_SET: u8 = 1;
+/// [`Change::QueueDeleted`]
+pub const QUEUE_DELETED: u8 = 2;
+/// [`Change::Sent`]
+pub const SENT: u8 = 3;
+/// [`Change::Leased`]
+pub const LEASED: u8 = 4;
+/// [`Change::Repeated`]
+pub const REPEATED: u8 = 5;
+/// [`Change::Withdrawn`]
+pub const WITHDRAWN: u8 = 6;
+/// [`Change::Acked`]
+pub const ACKED: u8 = 7;
+/// [`Change::Extended`]
+pub const EXTENDED: u8 = 8;
+/// [`Change::Released`]
+pub const RELEASED: u8 = 9;
+/// [`Change::DeadLettered`]
+pub const DEAD_LETTERED: u8 = 10;
+/// [`Change::Dropped`]
+pub const DROPPED: u8 = 11;
+/// [`Change::Redriven`]
+pub const REDRIVEN: u8 = 12;
+/// [`Change::Purged`]
+pub const PURGED: u8 = 13;
+/// [`Change::TaskSet`]
+pub const TASK_SET: u8 = 14;
+/// [`Change::DocumentSet`]
+pub const DOCUMENT_SET: u8 = 15;
+/// The time, for a journal that had nothing else to say.
+pub const TICK: u8 = 16;
+
+/// The kind of a change's record.
+pub fn kind_of(change: &Change<'_>) -> u8 {
+    match change {
+        Change::QueueSet(_) => QUEUE_SET,
+        Change::QueueDeleted(_) => QUEUE_DELETED,
+        Change::Sent(_) => SENT,
+        Change::Leased(_) => LEASED,
+        Change::Repeated { .. } => REPEATED,
+        Change::Withdrawn { .. } => WITHDRAWN,
+        Change::Acked { .. } => ACKED,
+        Change::Extended(_) => EXTENDED,
+        Change::Released { .. } => RELEASED,
+        Change::DeadLettered(_) => DEAD_LETTERED,
+        Change::Dropped { .. } => DROPPED,
+        Change::Redriven { .. } => REDRIVEN,
+        Change::Purged(_) => PURGED,
+        Change::TaskSet(_) => TASK_SET,
+        Change::DocumentSet { .. } => DOCUMENT_SET,
+    }
+}
+
+/// Whether an answer that rests on this change must wait until it is synced. Leases need only be written: a power cut
+/// may forget them, and the messages are offered again.
+pub fn must_sync(change: &Change<'_>) -> bool {
+    match change {
+        Change::Leased(_) | Change::Repeated { .. } | Change::Withdrawn { .. } | Change::Released { .. } => {
+            false
+        }
+        Change::Extended(extended) => extended.content.is_some(),
+        Change::QueueSet(_)
+        | Change::QueueDeleted(_)
+        | Change::Sent(_)
+        | Change::Acked { .. }
+        | Change::DeadLettered(_)
+        | Change::Dropped { .. }
+        | Change::Redriven { .. }
+        | Change::Purged(_)
+        | Change::TaskSet(_)
+        | Change::DocumentSet { .. } => true,
+    }
+}
+
+/// Whether a change's record holds a message's content, which is read back from it ([`super::read_content`]).
+pub fn holds_content(change: &Change<'_>) -> bool {
+    match change {
+        Change::Sent(_) => true,
+        Change::Extended(extended) => extended.content.is_some(),
+        _ => false,
+    }
+}
