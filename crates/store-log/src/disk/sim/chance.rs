@@ -1,0 +1,67 @@
+//! How a disk is found after a cut, and the chance that decides it.
+
+/// How the disk is found after a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing unsynced reached the disk.
+    Lost,
+    /// Everything unsynced did.
+    Kept,
+    /// Any part did: sectors of any write, names of any folder, lengths in between.
+    Torn,
+}
+
+/// How much of a group of changes is found.
+#[derive(Clone, Copy)]
+pub(super) enum Taste {
+    Nothing,
+    All,
+    Some,
+}
+
+/// Random numbers from a seed (splitmix64).
+pub(super) struct Chance(pub(super) u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// A torn disk keeps some files and folders wholly and loses others wholly, to meet every mixture.
+    pub(super) fn taste(&mut self, found: Found) -> Taste {
+        match found {
+            Found::Lost => Taste::Nothing,
+            Found::Kept => Taste::All,
+            Found::Torn => match self.below(4) {
+                0 => Taste::Nothing,
+                1 => Taste::All,
+                _ => Taste::Some,
+            },
+        }
+    }
+
+    pub(super) fn keeps(&mut self, taste: Taste) -> bool {
+        match taste {
+            Taste::Nothing => false,
+            Taste::All => true,
+            Taste::Some => self.below(2) == 0,
+        }
+    }
+
+    /// How many of `count` writes a sector has seen.
+    pub(super) fn prefix(&mut self, count: usize) -> usize {
+        match self.below(3) {
+            0 => 0,
+            1 => count,
+            _ => self.below(count as u64 + 1) as usize,
+        }
+    }
+}
