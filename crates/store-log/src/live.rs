@@ -51,17 +51,19 @@ impl Live {
         self.pending_from = start;
     }
 
-    /// The batch being filled was written to the segment that begins at `base`.
-    pub(crate) fn place_batch(&mut self, base: Address) {
+    /// The batch being filled was written to the segment that begins at `base`. Says how many messages rest in it.
+    pub(crate) fn place_batch(&mut self, base: Address) -> u64 {
         self.add_segment(base);
         let (messages, record_bytes) = std::mem::take(&mut self.pending);
         if let Some(life) = self.at(base) {
             life.messages += messages;
             life.record_bytes += record_bytes;
         }
+        messages
     }
 
-    fn is_pending(&self, address: Address) -> bool {
+    /// Whether an address is in the batch being filled.
+    pub(crate) fn is_pending(&self, address: Address) -> bool {
         address & SURVIVOR_SPACE == 0 && address >= self.pending_from
     }
 

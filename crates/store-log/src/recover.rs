@@ -166,7 +166,6 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         batch: BatchBuffer::new(sums),
         must_sync: false,
         owed: 0,
-        holds_contents: false,
         arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),
         reader: Reader::new(segments.clone(), sums),

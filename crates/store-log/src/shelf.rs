@@ -29,8 +29,6 @@ pub(crate) struct LogShelf {
     pub must_sync: bool,
     /// The newest batch that was written and must be synced, but is not; 0 when there is none.
     pub owed: u64,
-    /// Whether the batch being filled holds contents: others are never read again.
-    pub holds_contents: bool,
     pub arrivals: Arrivals,
     pub recent: Recent,
     pub reader: Reader,
@@ -87,7 +85,6 @@ impl Shelf for LogShelf {
             self.must_sync = true;
             self.arrivals.note(self.batch.number(), change);
         }
-        self.holds_contents |= codec::holds_content(change);
         let stamp = &mut self.stamp;
         let address =
             self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, stamp, made, change));
@@ -112,10 +109,16 @@ impl Shelf for LogShelf {
     }
 
     fn occupy(&mut self, place: Place) {
+        if !self.live.is_pending(place.address.0) {
+            self.recent.occupy(place.address.0);
+        }
         self.live.occupy(place.address.0, place.bytes);
     }
 
     fn vacate(&mut self, place: Place) {
+        if !self.live.is_pending(place.address.0) {
+            self.recent.vacate(place.address.0);
+        }
         self.live.vacate(place.address.0, place.bytes);
     }
 

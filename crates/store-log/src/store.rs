@@ -454,11 +454,12 @@ impl LogShelf {
         let start = self.batch.start();
         let appended = journal.append(&mut self.batch)?;
         let base = journal.active().base();
-        self.live.place_batch(base);
-        if std::mem::take(&mut self.holds_contents)
-            && let Some(memory) = self.recent.push(start, self.batch.take())
-        {
-            self.batch.reuse(memory);
+        let messages = self.live.place_batch(base);
+        if messages > 0 {
+            self.recent.push(start, self.batch.take(), messages);
+            if let Some(memory) = self.recent.take_spare() {
+                self.batch.reuse(memory);
+            }
         }
         self.batch.begin(journal.next_batch(), journal.end());
         self.live.begin_batch(journal.end());

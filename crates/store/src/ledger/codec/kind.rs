@@ -77,12 +77,3 @@ pub fn must_sync(change: &Change<'_>) -> bool {
         | Change::DocumentSet { .. } => true,
     }
 }
-
-/// Whether a change's record holds a message's content, which is read back from it ([`super::read_content`]).
-pub fn holds_content(change: &Change<'_>) -> bool {
-    match change {
-        Change::Sent(_) => true,
-        Change::Extended(extended) => extended.content.is_some(),
-        _ => false,
-    }
-}
