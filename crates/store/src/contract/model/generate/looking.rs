@@ -1,0 +1,42 @@
+//! Steps that only look, and the one that does what is due.
+
+use kew_core::Command;
+use kew_core::command::{History, Identify, Peek, View};
+
+use super::Generator;
+use crate::contract::model::run::Run;
+
+impl Generator {
+    pub(super) fn peek(&mut self, run: &Run<'_>) -> Option<Command> {
+        let views = [View::Ready, View::Ready, View::Delayed, View::Leased];
+        Some(Command::Peek(Peek {
+            queue: self.queue(run)?,
+            view: *self.random.pick(&views).expect("there are four"),
+            skip: *self.random.pick(&[0, 0, 0, 1, 5]).expect("there are five"),
+            max: *self.random.pick(&[1, 10, 32, 200]).expect("there are four"),
+            body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
+        }))
+    }
+
+    pub(super) fn identify(&mut self, run: &Run<'_>) -> Option<Command> {
+        let queue = self.queue(run)?;
+        Some(Command::Identify(Identify { queue, token: self.token(run, queue, |_| true)? }))
+    }
+
+    pub(super) fn counts(&mut self, run: &Run<'_>) -> Option<Command> {
+        Some(Command::Counts(self.queue(run)?))
+    }
+
+    pub(super) fn due(&mut self, _run: &Run<'_>) -> Option<Command> {
+        Some(Command::Due)
+    }
+
+    pub(super) fn queues(&mut self, _run: &Run<'_>) -> Option<Command> {
+        Some(Command::Queues)
+    }
+
+    pub(super) fn history(&mut self, run: &Run<'_>) -> Option<Command> {
+        let place = self.random.pick(&run.known)?.place;
+        Some(Command::History(History { queue: place.queue, sequence: place.sequence }))
+    }
+}
