@@ -89,83 +89,211 @@ impl From<Code> for WireError {
     }
 }
 
-/// SQS's errors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Code {
+/// Writes the enum of codes with each one's status, its name in the JSON protocol, its name in the Query protocol and its
+/// usual text.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident $status:literal $json:literal $query:literal $text:literal,)+) => {
+        /// SQS's errors.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Code {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Code {
+            /// How it looks on the wire.
+            pub(crate) fn look(self) -> Look {
+                match self {
+                    $(Self::$name => Look { json: $json, query: $query, status: $status },)+
+                }
+            }
+
+            fn usual_text(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
     /// No such queue.
-    QueueDoesNotExist,
+    QueueDoesNotExist 400
+        "com.amazonaws.sqs#QueueDoesNotExist" "AWS.SimpleQueueService.NonExistentQueue"
+        "The specified queue does not exist.",
     /// The name is taken by a queue with other settings.
-    QueueNameExists,
+    QueueNameExists 400
+        "com.amazonaws.sqs#QueueNameExists" "QueueAlreadyExists"
+        "A queue already exists with the same name and a different value.",
     /// A receipt handle that was never given out for this queue.
-    ReceiptHandleIsInvalid,
+    ReceiptHandleIsInvalid 404
+        "com.amazonaws.sqs#ReceiptHandleIsInvalid" "ReceiptHandleIsInvalid"
+        "The input receipt handle is invalid.",
     /// A parameter has a value it may not have.
-    InvalidParameterValue,
+    InvalidParameterValue 400
+        "com.amazon.coral.service#InvalidParameterValueException" "InvalidParameterValue"
+        "One or more parameters are invalid.",
     /// A parameter that must be there is not.
-    MissingParameter,
+    MissingParameter 400
+        "com.amazon.coral.service#MissingRequiredParameterException" "MissingParameter"
+        "The request must contain a parameter that is missing.",
     /// A queue attribute has a value it may not have.
-    InvalidAttributeValue,
+    InvalidAttributeValue 400
+        "com.amazonaws.sqs#InvalidAttributeValue" "InvalidAttributeValue"
+        "An attribute has an invalid value.",
     /// A body holds characters it may not hold.
-    InvalidMessageContents,
+    InvalidMessageContents 400
+        "com.amazonaws.sqs#InvalidMessageContents" "InvalidMessageContents"
+        "Invalid characters found.",
     /// No queue has an attribute of this name.
-    InvalidAttributeName,
+    InvalidAttributeName 400
+        "com.amazonaws.sqs#InvalidAttributeName" "InvalidAttributeName"
+        "Unknown Attribute.",
     /// Not signed in a way SQS reads.
-    InvalidSecurity,
+    InvalidSecurity 403
+        "com.amazonaws.sqs#InvalidSecurity" "InvalidSecurity"
+        "The request was not made in a way that SQS can check.",
     /// An entry of a batch has an id it may not have.
-    InvalidBatchEntryId,
+    InvalidBatchEntryId 400
+        "com.amazonaws.sqs#InvalidBatchEntryId" "AWS.SimpleQueueService.InvalidBatchEntryId"
+        "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.",
     /// Two entries of a batch have the same id.
-    BatchEntryIdsNotDistinct,
+    BatchEntryIdsNotDistinct 400
+        "com.amazonaws.sqs#BatchEntryIdsNotDistinct" "AWS.SimpleQueueService.BatchEntryIdsNotDistinct"
+        "An id is repeated.",
     /// A batch holds too many bytes.
-    BatchRequestTooLong,
+    BatchRequestTooLong 400
+        "com.amazonaws.sqs#BatchRequestTooLong" "AWS.SimpleQueueService.BatchRequestTooLong"
+        "The batch is too long.",
     /// A batch without entries.
-    EmptyBatchRequest,
+    EmptyBatchRequest 400
+        "com.amazonaws.sqs#EmptyBatchRequest" "AWS.SimpleQueueService.EmptyBatchRequest"
+        "The batch has no entries.",
     /// A batch of too many entries.
-    TooManyEntriesInBatchRequest,
+    TooManyEntriesInBatchRequest 400
+        "com.amazonaws.sqs#TooManyEntriesInBatchRequest" "AWS.SimpleQueueService.TooManyEntriesInBatchRequest"
+        "The batch has too many entries.",
     /// The message is not leased; never returned by default.
-    MessageNotInflight,
+    MessageNotInflight 400
+        "com.amazonaws.sqs#MessageNotInflight" "AWS.SimpleQueueService.MessageNotInflight"
+        "The message is not in flight.",
     /// The queue was purged a moment ago.
-    PurgeQueueInProgress,
+    PurgeQueueInProgress 403
+        "com.amazonaws.sqs#PurgeQueueInProgress" "AWS.SimpleQueueService.PurgeQueueInProgress"
+        "The queue was purged a moment ago.",
     /// A queue of this name was deleted a moment ago.
-    QueueDeletedRecently,
+    QueueDeletedRecently 400
+        "com.amazonaws.sqs#QueueDeletedRecently" "AWS.SimpleQueueService.QueueDeletedRecently"
+        "A queue of this name was deleted a moment ago.",
     /// The caller may not do this.
-    AccessDenied,
+    AccessDenied 403
+        "com.amazon.coral.service#AccessDeniedException" "AccessDenied"
+        "Access to the resource is denied.",
     /// The request is not signed.
-    MissingAuthenticationToken,
+    MissingAuthenticationToken 403
+        "com.amazon.coral.service#MissingAuthenticationTokenException" "MissingAuthenticationToken"
+        "Request is missing Authentication Token",
     /// The signature lacks a part, or is written wrongly.
-    IncompleteSignature,
+    IncompleteSignature 400
+        "com.amazon.coral.service#IncompleteSignatureException" "IncompleteSignature"
+        "The request signature is incomplete.",
     /// Nobody has this access key.
-    InvalidClientTokenId,
+    InvalidClientTokenId 403
+        "com.amazon.coral.service#UnrecognizedClientException" "InvalidClientTokenId"
+        "The security token included in the request is invalid.",
     /// The signature is not the right one.
-    SignatureDoesNotMatch,
+    SignatureDoesNotMatch 403
+        "com.amazon.coral.service#InvalidSignatureException" "SignatureDoesNotMatch"
+        "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.",
     /// A signed URL whose time is over.
-    RequestExpired,
+    RequestExpired 400
+        "com.amazon.coral.service#RequestExpired" "RequestExpired"
+        "Request has expired.",
     /// Too many messages in flight.
-    OverLimit,
+    OverLimit 403
+        "com.amazonaws.sqs#OverLimit" "OverLimit"
+        "Too many messages in flight: delete some, or let their visibility timeouts end.",
     /// A bound of the server was reached; try again later.
-    RequestThrottled,
+    RequestThrottled 403
+        "com.amazonaws.sqs#RequestThrottled" "RequestThrottled"
+        "The request was throttled: try again later.",
     /// No such move task, or source of one.
-    ResourceNotFound,
+    ResourceNotFound 404
+        "com.amazonaws.sqs#ResourceNotFoundException" "ResourceNotFoundException"
+        "The resource does not exist.",
     /// The target names no action served here.
-    UnknownOperation,
+    UnknownOperation 400
+        "com.amazon.coral.service#UnknownOperationException" "InvalidAction"
+        "The operation is not known.",
     /// The Query protocol's word for the same.
-    InvalidAction,
+    InvalidAction 400
+        "com.amazon.coral.service#InvalidAction" "InvalidAction"
+        "The action is not valid for this endpoint.",
     /// A query string or form that is not well formed, or too long a list.
-    MalformedQueryString,
+    MalformedQueryString 400
+        "com.amazon.coral.service#MalformedQueryStringException" "MalformedQueryString"
+        "The query string contains a syntax error.",
     /// Not HTTP as it should be.
-    MalformedHttpRequest,
+    MalformedHttpRequest 400
+        "com.amazon.coral.service#MalformedHttpRequestException" "MalformedHttpRequest"
+        "The request is not HTTP as it should be.",
     /// A request for another host than this one.
-    MisdirectedRequest,
+    MisdirectedRequest 421
+        "com.amazon.coral.service#MisdirectedRequestException" "MisdirectedRequest"
+        "The request is for another host.",
     /// A body that came too slowly.
-    RequestTimeout,
+    RequestTimeout 408
+        "com.amazon.coral.service#RequestTimeoutException" "RequestTimeout"
+        "The request came too slowly.",
     /// A body beyond the server's bound.
-    RequestEntityTooLarge,
+    RequestEntityTooLarge 413
+        "com.amazon.coral.service#RequestEntityTooLargeException" "RequestEntityTooLarge"
+        "The request is too large.",
     /// A path that is nothing of SQS.
-    UnknownPath,
+    UnknownPath 404
+        "com.amazon.coral.service#UnknownOperationException" "UnknownOperationException"
+        "The operation is not known.",
     /// The body cannot be read.
-    Serialization,
+    Serialization 400
+        "com.amazon.coral.service#SerializationException" "SerializationException"
+        "The request body cannot be read.",
     /// The store refuses for now; whether the request was done may be unknown.
-    ServiceUnavailable,
+    ServiceUnavailable 503
+        "com.amazon.coral.service#ServiceUnavailableException" "ServiceUnavailable"
+        "The service cannot do this now: try again later.",
     /// A fault of the server.
-    InternalFailure,
+    InternalFailure 500
+        "com.amazon.coral.service#InternalFailure" "InternalFailure"
+        "The service failed.",
+}
+
+impl Code {
+    /// The Query protocol's code without the family some have in front, as entries of batches tell it.
+    pub(crate) fn short(self) -> &'static str {
+        let query = self.look().query;
+        query.strip_prefix("AWS.SimpleQueueService.").unwrap_or(query)
+    }
+
+    /// Whether the client is to blame.
+    pub(crate) fn is_of_sender(self) -> bool {
+        self.look().fault() == Fault::Sender
+    }
+}
+
+/// How a code looks on the wire.
+pub(crate) struct Look {
+    /// The JSON protocol's `__type`.
+    pub(crate) json: &'static str,
+    /// The Query protocol's code.
+    pub(crate) query: &'static str,
+    pub(crate) status: u16,
+}
+
+impl Look {
+    /// Whose fault it is, by its status.
+    pub(crate) fn fault(&self) -> Fault {
+        if self.status < 500 { Fault::Sender } else { Fault::Receiver }
+    }
 }
 
 /// Whose fault it is.
@@ -183,183 +311,6 @@ impl Fault {
         match self {
             Self::Sender => "Sender",
             Self::Receiver => "Receiver",
-        }
-    }
-}
-
-/// How a code looks on the wire.
-pub(crate) struct Look {
-    /// The JSON protocol's `__type`.
-    pub(crate) json: &'static str,
-    /// The Query protocol's code.
-    pub(crate) query: &'static str,
-    pub(crate) status: u16,
-    pub(crate) fault: Fault,
-}
-
-impl Code {
-    pub(crate) fn look(self) -> Look {
-        let (json, query, status) = match self {
-            Self::QueueDoesNotExist => {
-                ("com.amazonaws.sqs#QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400)
-            }
-            Self::QueueNameExists => ("com.amazonaws.sqs#QueueNameExists", "QueueAlreadyExists", 400),
-            Self::ReceiptHandleIsInvalid => {
-                ("com.amazonaws.sqs#ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", 404)
-            }
-            Self::InvalidParameterValue => {
-                ("com.amazon.coral.service#InvalidParameterValueException", "InvalidParameterValue", 400)
-            }
-            Self::MissingParameter => {
-                ("com.amazon.coral.service#MissingRequiredParameterException", "MissingParameter", 400)
-            }
-            Self::InvalidAttributeValue => {
-                ("com.amazonaws.sqs#InvalidAttributeValue", "InvalidAttributeValue", 400)
-            }
-            Self::InvalidMessageContents => {
-                ("com.amazonaws.sqs#InvalidMessageContents", "InvalidMessageContents", 400)
-            }
-            Self::OverLimit => ("com.amazonaws.sqs#OverLimit", "OverLimit", 403),
-            Self::InvalidAttributeName => {
-                ("com.amazonaws.sqs#InvalidAttributeName", "InvalidAttributeName", 400)
-            }
-            Self::InvalidSecurity => ("com.amazonaws.sqs#InvalidSecurity", "InvalidSecurity", 403),
-            Self::InvalidBatchEntryId => {
-                ("com.amazonaws.sqs#InvalidBatchEntryId", "AWS.SimpleQueueService.InvalidBatchEntryId", 400)
-            }
-            Self::BatchEntryIdsNotDistinct => (
-                "com.amazonaws.sqs#BatchEntryIdsNotDistinct",
-                "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
-                400,
-            ),
-            Self::BatchRequestTooLong => {
-                ("com.amazonaws.sqs#BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong", 400)
-            }
-            Self::EmptyBatchRequest => {
-                ("com.amazonaws.sqs#EmptyBatchRequest", "AWS.SimpleQueueService.EmptyBatchRequest", 400)
-            }
-            Self::TooManyEntriesInBatchRequest => (
-                "com.amazonaws.sqs#TooManyEntriesInBatchRequest",
-                "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
-                400,
-            ),
-            Self::MessageNotInflight => {
-                ("com.amazonaws.sqs#MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", 400)
-            }
-            Self::PurgeQueueInProgress => {
-                ("com.amazonaws.sqs#PurgeQueueInProgress", "AWS.SimpleQueueService.PurgeQueueInProgress", 403)
-            }
-            Self::QueueDeletedRecently => {
-                ("com.amazonaws.sqs#QueueDeletedRecently", "AWS.SimpleQueueService.QueueDeletedRecently", 400)
-            }
-            Self::AccessDenied => ("com.amazon.coral.service#AccessDeniedException", "AccessDenied", 403),
-            Self::MissingAuthenticationToken => (
-                "com.amazon.coral.service#MissingAuthenticationTokenException",
-                "MissingAuthenticationToken",
-                403,
-            ),
-            Self::IncompleteSignature => {
-                ("com.amazon.coral.service#IncompleteSignatureException", "IncompleteSignature", 400)
-            }
-            Self::InvalidClientTokenId => {
-                ("com.amazon.coral.service#UnrecognizedClientException", "InvalidClientTokenId", 403)
-            }
-            Self::SignatureDoesNotMatch => {
-                ("com.amazon.coral.service#InvalidSignatureException", "SignatureDoesNotMatch", 403)
-            }
-            Self::RequestExpired => ("com.amazon.coral.service#RequestExpired", "RequestExpired", 400),
-            Self::RequestThrottled => ("com.amazonaws.sqs#RequestThrottled", "RequestThrottled", 403),
-            Self::ResourceNotFound => {
-                ("com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException", 404)
-            }
-            Self::UnknownOperation => {
-                ("com.amazon.coral.service#UnknownOperationException", "InvalidAction", 400)
-            }
-            Self::InvalidAction => ("com.amazon.coral.service#InvalidAction", "InvalidAction", 400),
-            Self::MalformedQueryString => {
-                ("com.amazon.coral.service#MalformedQueryStringException", "MalformedQueryString", 400)
-            }
-            Self::MalformedHttpRequest => {
-                ("com.amazon.coral.service#MalformedHttpRequestException", "MalformedHttpRequest", 400)
-            }
-            Self::MisdirectedRequest => {
-                ("com.amazon.coral.service#MisdirectedRequestException", "MisdirectedRequest", 421)
-            }
-            Self::RequestTimeout => {
-                ("com.amazon.coral.service#RequestTimeoutException", "RequestTimeout", 408)
-            }
-            Self::RequestEntityTooLarge => {
-                ("com.amazon.coral.service#RequestEntityTooLargeException", "RequestEntityTooLarge", 413)
-            }
-            Self::UnknownPath => {
-                ("com.amazon.coral.service#UnknownOperationException", "UnknownOperationException", 404)
-            }
-            Self::Serialization => {
-                ("com.amazon.coral.service#SerializationException", "SerializationException", 400)
-            }
-            Self::ServiceUnavailable => {
-                ("com.amazon.coral.service#ServiceUnavailableException", "ServiceUnavailable", 503)
-            }
-            Self::InternalFailure => ("com.amazon.coral.service#InternalFailure", "InternalFailure", 500),
-        };
-        Look { json, query, status, fault: if status < 500 { Fault::Sender } else { Fault::Receiver } }
-    }
-
-    /// The Query protocol's code without the family some have in front, as entries of batches tell it.
-    pub(crate) fn short(self) -> &'static str {
-        let query = self.look().query;
-        query.strip_prefix("AWS.SimpleQueueService.").unwrap_or(query)
-    }
-
-    /// Whether the client is to blame.
-    pub(crate) fn is_of_sender(self) -> bool {
-        self.look().fault == Fault::Sender
-    }
-
-    fn usual_text(self) -> &'static str {
-        match self {
-            Self::QueueDoesNotExist => "The specified queue does not exist.",
-            Self::QueueNameExists => "A queue already exists with the same name and a different value.",
-            Self::ReceiptHandleIsInvalid => "The input receipt handle is invalid.",
-            Self::InvalidParameterValue => "One or more parameters are invalid.",
-            Self::MissingParameter => "The request must contain a parameter that is missing.",
-            Self::InvalidAttributeValue => "An attribute has an invalid value.",
-            Self::InvalidMessageContents => "Invalid characters found.",
-            Self::InvalidAttributeName => "Unknown Attribute.",
-            Self::InvalidSecurity => "The request was not made in a way that SQS can check.",
-            Self::InvalidBatchEntryId => {
-                "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long."
-            }
-            Self::BatchEntryIdsNotDistinct => "An id is repeated.",
-            Self::BatchRequestTooLong => "The batch is too long.",
-            Self::EmptyBatchRequest => "The batch has no entries.",
-            Self::TooManyEntriesInBatchRequest => "The batch has too many entries.",
-            Self::MessageNotInflight => "The message is not in flight.",
-            Self::PurgeQueueInProgress => "The queue was purged a moment ago.",
-            Self::QueueDeletedRecently => "A queue of this name was deleted a moment ago.",
-            Self::AccessDenied => "Access to the resource is denied.",
-            Self::MissingAuthenticationToken => "Request is missing Authentication Token",
-            Self::IncompleteSignature => "The request signature is incomplete.",
-            Self::InvalidClientTokenId => "The security token included in the request is invalid.",
-            Self::SignatureDoesNotMatch => {
-                "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details."
-            }
-            Self::RequestExpired => "Request has expired.",
-            Self::OverLimit => {
-                "Too many messages in flight: delete some, or let their visibility timeouts end."
-            }
-            Self::RequestThrottled => "The request was throttled: try again later.",
-            Self::ResourceNotFound => "The resource does not exist.",
-            Self::UnknownOperation | Self::UnknownPath => "The operation is not known.",
-            Self::InvalidAction => "The action is not valid for this endpoint.",
-            Self::MalformedQueryString => "The query string contains a syntax error.",
-            Self::MalformedHttpRequest => "The request is not HTTP as it should be.",
-            Self::MisdirectedRequest => "The request is for another host.",
-            Self::RequestTimeout => "The request came too slowly.",
-            Self::RequestEntityTooLarge => "The request is too large.",
-            Self::Serialization => "The request body cannot be read.",
-            Self::ServiceUnavailable => "The service cannot do this now: try again later.",
-            Self::InternalFailure => "The service failed.",
         }
     }
 }

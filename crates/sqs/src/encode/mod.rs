@@ -115,7 +115,7 @@ pub(crate) fn error(error: &WireError, protocol: Protocol, request: &Request) ->
         Protocol::Query => Reply::new(status, XML, query_error(error, request)),
         Protocol::QueryJson => Reply::new(status, PLAIN_JSON, query_json_error(error, request)),
     };
-    let query = format!("{};{}", look.query, look.fault.name());
+    let query = format!("{};{}", look.query, look.fault().name());
     let query = HeaderValue::try_from(query).unwrap_or(HeaderValue::from_static("InternalFailure;Receiver"));
     named(reply.with(QUERY_ERROR, query), request)
 }
@@ -132,7 +132,7 @@ fn query_json_error(error: &WireError, request: &Request) -> Vec<u8> {
     let look = error.code().look();
     let mut out = JsonWriter::with_capacity(256);
     out.object("Error", |out| {
-        out.plain("Type", look.fault.name().as_bytes());
+        out.plain("Type", look.fault().name().as_bytes());
         out.plain("Code", look.query.as_bytes());
         out.text("Message", query_message(error));
     });
@@ -143,7 +143,7 @@ fn query_json_error(error: &WireError, request: &Request) -> Vec<u8> {
 fn query_error(error: &WireError, request: &Request) -> Vec<u8> {
     let look = error.code().look();
     let message = query_message(error);
-    let (fault, code) = (look.fault.name(), look.query);
+    let (fault, code) = (look.fault().name(), look.query);
     let mut xml = format!(
         "{PROLOG}<ErrorResponse xmlns=\"{NAMESPACE}\"><Error><Type>{fault}</Type><Code>{code}</Code><Message>"
     )
