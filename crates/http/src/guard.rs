@@ -5,24 +5,23 @@
 //! rebinding), so it is refused; so is what a page of another origin sends. In strict mode everything is authenticated
 //! and only what is malformed is refused.
 
+mod hosts;
+mod pages;
+
 use std::fmt;
-use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 
-use http::header::{HOST, HeaderName, ORIGIN};
+use http::header::{HOST, HeaderName};
 use http::{HeaderValue, Method, Version};
 
-use crate::authority::{Authority, Host, is_below};
+use crate::authority::Authority;
 use crate::headers::{FieldValue, Headers};
 use crate::refusal::Refusal;
 use crate::request::Request;
+use hosts::Hosts;
+use pages::{BROWSERS, Pages};
 
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-
-/// What only browsers send.
-const BROWSERS: [HeaderName; 4] = [ORIGIN, SEC_FETCH_SITE, SEC_FETCH_MODE, SEC_FETCH_DEST];
+pub use pages::foreign_page;
 
 /// Which requests reach a front-end.
 #[derive(Clone)]
@@ -31,33 +30,6 @@ pub struct Guard {
     pages: Pages,
     /// The first host that was let in, as it was written: nearly every request repeats it.
     usual: OnceLock<Box<[u8]>>,
-}
-
-#[derive(Clone)]
-enum Hosts {
-    Any,
-    Known {
-        /// Host names, or `*.parent`, as they were configured.
-        listed: Arc<[String]>,
-        recognised: Option<Arc<Recognise>>,
-        /// Finds the host in names that stand for another.
-        inner: Option<Inner>,
-    },
-}
-
-/// The host that a name stands for, such as `host` in `service.region.host`.
-type Inner = fn(&str) -> Option<&str>;
-
-/// Tells whether a dotted host name is one of the front-end's own.
-type Recognise = dyn Fn(&str) -> bool + Send + Sync;
-
-/// Who judges what web pages send.
-#[derive(Clone, Copy)]
-enum Pages {
-    /// Other sites' pages are refused here.
-    Refused,
-    /// The front-end decides.
-    LeftToHandler,
 }
 
 impl Guard {
@@ -130,45 +102,21 @@ impl Guard {
             Some(value) if self.usual.get().is_some_and(|usual| **usual == *value.as_bytes()) => {}
             Some(value) => {
                 let authority = Authority::parse(value.as_bytes()).ok_or(Refusal::HostMalformed)?;
-                self.check_host(&authority.host)?;
+                self.hosts.check(&authority.host)?;
                 // Whoever comes first is remembered, once: what is let in depends on nothing but the settings.
                 self.usual.get_or_init(|| value.as_bytes().into());
             }
         }
-        if found.is_from_browser { self.check_page(request) } else { Ok(()) }
+        if found.is_from_browser { self.pages.check(request) } else { Ok(()) }
     }
 
     /// Judges a request that is well formed: for a front-end of which only a part is guarded, behind a listener that
     /// lets everything in.
     pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
         if let Some(authority) = request.authority() {
-            self.check_host(&authority.host)?;
+            self.hosts.check(&authority.host)?;
         }
-        self.check_page(request)
-    }
-
-    fn check_page(&self, request: &Request) -> Result<(), Refusal> {
-        match self.pages {
-            Pages::LeftToHandler => Ok(()),
-            Pages::Refused => foreign_page(request).map_or(Ok(()), Err),
-        }
-    }
-
-    fn check_host(&self, host: &Host<'_>) -> Result<(), Refusal> {
-        let Hosts::Known { listed, recognised, inner } = &self.hosts else { return Ok(()) };
-        let Host::Name(name) = host else { return Ok(()) };
-        if !name.contains('.') || is_everybodys(name) || is_listed(listed, name) {
-            return Ok(());
-        }
-        let is_ours = |within: &str| {
-            within.parse::<Ipv4Addr>().is_ok() || is_everybodys(within) || is_listed(listed, within)
-        };
-        if inner.and_then(|inner| inner(name)).is_some_and(is_ours)
-            || recognised.as_ref().is_some_and(|known| known(&name.to_ascii_lowercase()))
-        {
-            return Ok(());
-        }
-        Err(Refusal::HostNotAllowed { host: name.to_ascii_lowercase().into() })
+        self.pages.check(request)
     }
 }
 
@@ -181,53 +129,6 @@ impl fmt::Debug for Guard {
         let refuses_pages = matches!(self.pages, Pages::Refused);
         f.debug_struct("Guard").field("hosts", &hosts).field("refuses_pages", &refuses_pages).finish()
     }
-}
-
-/// Why a request is refused that a web page sent which is not the server's own; `None` if none did.
-pub fn foreign_page(request: &Request) -> Option<Refusal> {
-    let headers = &request.headers;
-    // A browser always says where a request comes from, unless it is too old or the address is not a safe one.
-    let cross_site = headers
-        .get_all(SEC_FETCH_SITE.as_str())
-        .any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
-    if cross_site || is_part_of_another_page(headers) {
-        return Some(Refusal::CrossSite);
-    }
-    let own = headers.get(HOST).and_then(|value| Authority::parse(value.as_bytes()));
-    let foreign = headers.get_all(ORIGIN.as_str()).find(|origin| !is_own(*origin, own.as_ref()))?;
-    Some(Refusal::ForeignOrigin { origin: printable(foreign) })
-}
-
-/// Whether a browser fetches this as an image, a script, a frame or the like for a page that is not the server's own.
-/// Such a request names no origin, and a neighbour on another port counts as the same site; no other client sends it.
-fn is_part_of_another_page(headers: &Headers) -> bool {
-    let all = |name: &HeaderName, allowed: &[&str]| {
-        headers.get_all(name.as_str()).all(|value| {
-            allowed.iter().any(|allowed| value.as_bytes().eq_ignore_ascii_case(allowed.as_bytes()))
-        })
-    };
-    let is_own = headers.contains(SEC_FETCH_SITE) && all(&SEC_FETCH_SITE, &["same-origin", "none"]);
-    !is_own
-        && (headers
-            .get_all(SEC_FETCH_MODE.as_str())
-            .any(|mode| mode.as_bytes().eq_ignore_ascii_case(b"no-cors"))
-            || !all(&SEC_FETCH_DEST, &["document", "empty"]))
-}
-
-/// Whether a page of `origin` is one this server itself served: same host and port, whatever loopback is called.
-/// `null` and whatever else does not parse is foreign.
-fn is_own(origin: FieldValue<'_>, own: Option<&Authority<'_>>) -> bool {
-    let bytes = origin.as_bytes();
-    let (secure, rest) = if let Some(rest) = bytes.strip_prefix(b"https://") {
-        (true, rest)
-    } else if let Some(rest) = bytes.strip_prefix(b"http://") {
-        (false, rest)
-    } else {
-        return false;
-    };
-    let (Some(own), Some(theirs)) = (own, Authority::parse(rest)) else { return false };
-    let same_host = theirs.host.is_same(&own.host) || (theirs.host.is_loopback() && own.host.is_loopback());
-    same_host && theirs.port_or_default(secure) == own.port_or_default(secure)
 }
 
 /// Makes target and `Host` say the same, or refuses.
@@ -269,34 +170,12 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Names that mean a machine itself, or the one below its containers, wherever they are asked for.
-fn is_everybodys(name: &str) -> bool {
-    is_same(name, "localhost") || is_below(name, "localhost") || is_same(name, "host.docker.internal")
-}
-
-fn is_listed(listed: &[String], name: &str) -> bool {
-    listed.iter().any(|entry| match entry.strip_prefix("*.") {
-        Some(parent) => is_below(name, parent),
-        None => is_same(name, entry),
-    })
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
-}
-
-/// A header's text to show: short, and nothing in it that is not plain.
-fn printable(value: FieldValue<'_>) -> Box<str> {
-    let plain = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
-    value.as_bytes().iter().take(100).map(plain).collect::<String>().into()
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::request::sample;
 
-    fn request(headers: &[(&'static str, &'static str)]) -> Request {
+    pub(super) fn request(headers: &[(&'static str, &'static str)]) -> Request {
         let mut request = sample();
         for (name, value) in headers {
             request.headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -304,93 +183,12 @@ mod tests {
         request
     }
 
-    fn judged(guard: &Guard, headers: &[(&'static str, &'static str)]) -> Result<(), Refusal> {
+    pub(super) fn judged(guard: &Guard, headers: &[(&'static str, &'static str)]) -> Result<(), Refusal> {
         guard.check(&mut request(headers), Version::HTTP_11)
     }
 
-    fn host(guard: &Guard, host: &'static str) -> Result<(), Refusal> {
+    pub(super) fn host(guard: &Guard, host: &'static str) -> Result<(), Refusal> {
         judged(guard, &[("host", host)])
-    }
-
-    fn not_allowed(host: &str) -> Result<(), Refusal> {
-        Err(Refusal::HostNotAllowed { host: host.into() })
-    }
-
-    #[test]
-    fn addresses_names_without_a_dot_and_localhost_reach_an_open_server() {
-        for name in [
-            "localhost",
-            "localhost:9324",
-            "127.0.0.1:9324",
-            "192.168.1.7",
-            "[::1]:9324",
-            "[2001:db8::7]",
-            "kew",
-            "kew:9324",
-            "my_queue",
-            "sqs.us-east-1.localhost:9324",
-            "A.LocalHost",
-            "Host.Docker.Internal:9324",
-            "localhost.",
-        ] {
-            assert_eq!(host(&Guard::open(), name), Ok(()), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_dotted_name_nobody_configured_is_refused_with_the_setting_that_allows_it() {
-        for (name, shown) in [
-            ("evil.example", "evil.example"),
-            ("EVIL.example:9324", "evil.example"),
-            ("evil.example.", "evil.example"),
-            ("localhost.evil.example", "localhost.evil.example"),
-            ("127.0.0.1.evil.example", "127.0.0.1.evil.example"),
-            ("127.1", "127.1"),
-            (".localhost", ".localhost"),
-            ("xhost.docker.internal", "xhost.docker.internal"),
-        ] {
-            assert_eq!(host(&Guard::open(), name), not_allowed(shown), "{name}");
-        }
-        let refusal = host(&Guard::open(), "evil.example").expect_err("it is refused");
-        assert_eq!(refusal.status().as_u16(), 421);
-        assert!(refusal.to_string().contains("`hosts` of [server]"), "{refusal}");
-    }
-
-    #[test]
-    fn names_that_are_listed_or_recognised_pass() {
-        let guard = Guard::open()
-            .with_hosts(["queue.test".to_owned(), "*.corp.test".to_owned()])
-            .with_hosts_like(|name| name == "account.queue.core.test");
-        for name in ["queue.test:1", "QUEUE.TEST", "a.corp.test", "a.b.corp.test", "Account.queue.core.test"]
-        {
-            assert_eq!(host(&guard, name), Ok(()), "{name}");
-        }
-        assert_eq!(host(&guard, "corp.test"), not_allowed("corp.test"));
-        assert_eq!(host(&guard, "xqueue.test"), not_allowed("xqueue.test"));
-        assert_eq!(host(&Guard::open().with_any_host(), "evil.example"), Ok(()));
-        assert_eq!(host(&Guard::strict(), "evil.example"), Ok(()));
-    }
-
-    #[test]
-    fn a_name_that_stands_for_another_host_is_judged_by_that() {
-        fn found(name: &str) -> Option<&str> {
-            name.strip_prefix("svc.")
-        }
-        let listed = ["queue.test".to_owned(), "kew".to_owned(), "*.corp.test".to_owned()];
-        let guard = Guard::open().with_hosts(listed).with_hosts_within(found);
-        for name in [
-            "svc.10.0.0.7:1",
-            "svc.localhost",
-            "svc.host.docker.internal",
-            "svc.queue.test",
-            "svc.a.corp.test",
-            "svc.kew",
-        ] {
-            assert_eq!(host(&guard, name), Ok(()), "{name}");
-        }
-        for name in ["svc.com", "svc.evil.example", "xsvc.kew", "svc.svc.kew"] {
-            assert_eq!(host(&guard, name), not_allowed(name), "{name}");
-        }
     }
 
     #[test]
@@ -428,91 +226,5 @@ mod tests {
             check("http://evil.example/", &[]),
             Err(Refusal::HostNotAllowed { host: "evil.example".into() })
         );
-    }
-
-    #[test]
-    fn pages_of_other_origins_are_refused() {
-        let page =
-            |origin: &'static str| judged(&Guard::open(), &[("host", "localhost:9325"), ("origin", origin)]);
-        for own in
-            ["http://localhost:9325", "http://127.0.0.1:9325", "http://[::1]:9325", "https://LOCALHOST:9325"]
-        {
-            assert_eq!(page(own), Ok(()), "{own}");
-        }
-        for foreign in [
-            "null",
-            "",
-            "http://localhost",
-            "http://localhost:3000",
-            "https://evil.example",
-            "http://evil.example:9325",
-            "http://localhost:9325/path",
-            "http://me@localhost:9325",
-            "localhost:9325",
-            "file://",
-            "chrome-extension://abc",
-        ] {
-            assert_eq!(page(foreign), Err(Refusal::ForeignOrigin { origin: foreign.into() }), "{foreign}");
-        }
-        let by_address = [("host", "10.0.0.7"), ("origin", "http://10.0.0.7")];
-        assert_eq!(judged(&Guard::open(), &by_address), Ok(()), "the default port may be left out");
-        let two = [("host", "a"), ("origin", "http://a"), ("origin", "http://b")];
-        assert_eq!(judged(&Guard::open(), &two), Err(Refusal::ForeignOrigin { origin: "http://b".into() }));
-    }
-
-    #[test]
-    fn what_a_browser_calls_cross_site_is_refused_whatever_the_origin() {
-        let site = |site: &'static str| judged(&Guard::open(), &[("host", "kew"), ("sec-fetch-site", site)]);
-        assert_eq!(site("cross-site"), Err(Refusal::CrossSite));
-        assert_eq!(site("Cross-Site"), Err(Refusal::CrossSite));
-        for fine in ["same-origin", "same-site", "none"] {
-            assert_eq!(site(fine), Ok(()), "{fine}");
-        }
-    }
-
-    // An image tag on a page of another port asks without an origin, and would run what its URL says.
-    #[test]
-    fn images_and_frames_of_neighbouring_pages_are_refused() {
-        let judge = |headers: &[(&'static str, &'static str)]| {
-            let headers: Vec<_> = [("host", "kew")].iter().chain(headers).copied().collect();
-            [Guard::open(), Guard::open().with_any_host()].map(|guard| judged(&guard, &headers))
-        };
-        for refused in [
-            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")][..],
-            &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
-            &[("sec-fetch-mode", "No-Cors")],
-            &[("sec-fetch-dest", "script")],
-            &[
-                ("sec-fetch-site", "same-origin"),
-                ("sec-fetch-site", "same-site"),
-                ("sec-fetch-dest", "image"),
-            ],
-        ] {
-            assert_eq!(judge(refused), [Err(Refusal::CrossSite), Err(Refusal::CrossSite)], "{refused:?}");
-        }
-        for fine in [
-            // The server's own pages, a person who follows a link, and clients that speak like a browser.
-            &[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")]
-                [..],
-            &[("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")],
-            &[
-                ("sec-fetch-site", "same-site"),
-                ("sec-fetch-mode", "navigate"),
-                ("sec-fetch-dest", "document"),
-            ],
-            &[("sec-fetch-mode", "cors")],
-            &[("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
-        ] {
-            assert_eq!(judge(fine), [Ok(()), Ok(())], "{fine:?}");
-        }
-    }
-
-    #[test]
-    fn pages_are_left_to_the_front_end_where_it_asks_for_them() {
-        let headers = [("host", "kew"), ("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")];
-        let left = Guard::open().with_pages_left_to_handler();
-        assert_eq!(judged(&left, &headers), Ok(()));
-        assert_eq!(judged(&Guard::open().with_any_host(), &headers), Err(Refusal::CrossSite));
-        assert_eq!(foreign_page(&request(&headers)), Some(Refusal::CrossSite));
     }
 }
