@@ -4,6 +4,8 @@
 //! differences to the message before it, as variable-length numbers. Only the block being filled and the block being
 //! served are open.
 
+mod packed;
+
 use std::time::Duration;
 
 use kew_core::{Expiry, Sequence, Timestamp};
@@ -11,6 +13,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 use super::item::{Item, NO_INSTANT};
 use super::shelf::Address;
 use super::varint::{self, Reader};
+use packed::{Unpack, pack};
 
 /// Messages in a full block.
 pub(crate) const BLOCK_ITEMS: usize = 256;
@@ -141,11 +144,7 @@ impl Block {
 
     /// The live messages with their places, in order.
     pub(crate) fn live_items(&self) -> impl Iterator<Item = (usize, Item)> + '_ {
-        let all: Items<'_> = match &self.body {
-            Body::Open(items) => Items::Open(items.iter()),
-            Body::Packed(bytes) => Items::Packed(Unpack::new(bytes, self.count)),
-        };
-        all.enumerate().filter(|(place, _)| !self.is_gone(*place))
+        self.all_items().enumerate().filter(|(place, _)| !self.is_gone(*place))
     }
 
     /// Takes out every message for which `leaves` says so, and finds the earliest expiries of the rest anew.
@@ -245,7 +244,7 @@ impl Block {
                 block.note(&item);
             }
         }
-        if read != count || !unpack.reader.is_empty() {
+        if read != count || !unpack.is_at_end() {
             return None;
         }
         block.count = count;
@@ -273,188 +272,9 @@ impl Iterator for Items<'_> {
     }
 }
 
-// Which fields of a packed message differ from what its predecessor lets one expect.
-const SKIPS: u8 = 1;
-const LATER: u8 = 1 << 1;
-const RANKED: u8 = 1 << 2;
-const OWN_LIFE: u8 = 1 << 3;
-const GROUPED: u8 = 1 << 4;
-const TOUCHED: u8 = 1 << 5;
-const RESIZED: u8 = 1 << 6;
-/// A second byte follows, with those that are rare.
-const MORE: u8 = 1 << 7;
-const MOVED: u8 = 1;
-const HIDDEN: u8 = 1 << 1;
-
-fn before_first() -> Item {
-    Item {
-        sequence: Sequence(0),
-        address: Address(0),
-        record_bytes: 0,
-        body_bytes: 0,
-        sent_at: Timestamp::ZERO,
-        rank: Timestamp::ZERO,
-        visible_at: Timestamp::ZERO,
-        expiry: Expiry::ByQueue,
-        group: 0,
-        attempts: 0,
-        first_leased_at: NO_INSTANT,
-        nonce: 0,
-        lease_end: NO_INSTANT,
-        origin: 0,
-        moved_at: Timestamp::ZERO,
-    }
-}
-
-fn pack(items: &[Item]) -> Box<[u8]> {
-    let mut out = Vec::with_capacity(items.len() * 8);
-    let mut last = before_first();
-    for item in items {
-        pack_one(&mut out, &last, item);
-        last = *item;
-    }
-    out.into_boxed_slice()
-}
-
-fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
-    let touched = item.nonce != 0
-        || item.attempts != 0
-        || item.lease_end != NO_INSTANT
-        || item.first_leased_at != NO_INSTANT;
-    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-    let flags = flag(item.sequence.0 != last.sequence.0.wrapping_add(1), SKIPS)
-        | flag(item.sent_at != last.sent_at, LATER)
-        | flag(item.rank != item.sent_at, RANKED)
-        | flag(item.expiry != Expiry::ByQueue, OWN_LIFE)
-        | flag(item.group != 0, GROUPED)
-        | flag(touched, TOUCHED)
-        | flag((item.record_bytes, item.body_bytes) != (last.record_bytes, last.body_bytes), RESIZED);
-    let more = flag(item.origin != 0, MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
-    out.push(flags | flag(more != 0, MORE));
-    if more != 0 {
-        out.push(more);
-    }
-    varint::put_signed(out, item.address.0.wrapping_sub(last.address.0).cast_signed());
-    if flags & RESIZED != 0 {
-        varint::put_signed(out, i64::from(item.record_bytes) - i64::from(last.record_bytes));
-        varint::put_signed(out, i64::from(item.body_bytes) - i64::from(last.body_bytes));
-    }
-    if flags & SKIPS != 0 {
-        varint::put_signed(out, item.sequence.0.wrapping_sub(last.sequence.0).cast_signed());
-    }
-    if flags & LATER != 0 {
-        varint::put_signed(out, item.sent_at.0.wrapping_sub(last.sent_at.0).cast_signed());
-    }
-    if flags & RANKED != 0 {
-        varint::put_signed(out, item.rank.0.wrapping_sub(item.sent_at.0).cast_signed());
-    }
-    if flags & OWN_LIFE != 0 {
-        varint::put(out, expiry_number(item.expiry));
-    }
-    if flags & GROUPED != 0 {
-        varint::put(out, u64::from(item.group));
-    }
-    if flags & TOUCHED != 0 {
-        varint::put(out, u64::from(item.attempts));
-        varint::put(out, item.nonce);
-        varint::put_signed(out, item.first_leased_at.0.wrapping_sub(item.sent_at.0).cast_signed());
-        varint::put_signed(out, item.lease_end.0.wrapping_sub(item.sent_at.0).cast_signed());
-    }
-    if more & MOVED != 0 {
-        varint::put(out, u64::from(item.origin));
-        varint::put_signed(out, item.moved_at.0.wrapping_sub(item.sent_at.0).cast_signed());
-    }
-    if more & HIDDEN != 0 {
-        varint::put_signed(out, item.visible_at.0.wrapping_sub(item.sent_at.0).cast_signed());
-    }
-}
-
-/// An expiry as a number: 0 by queue, 1 never, else seconds + 2.
-pub(crate) fn expiry_number(expiry: Expiry) -> u64 {
-    match expiry {
-        Expiry::ByQueue => 0,
-        Expiry::Never => 1,
-        Expiry::After { seconds } => u64::from(seconds) + 2,
-    }
-}
-
-/// The expiry of a number.
-pub(crate) fn expiry_of(number: u64) -> Option<Expiry> {
-    match number {
-        0 => Some(Expiry::ByQueue),
-        1 => Some(Expiry::Never),
-        _ => u32::try_from(number - 2).ok().map(|seconds| Expiry::After { seconds }),
-    }
-}
-
-struct Unpack<'a> {
-    reader: Reader<'a>,
-    left: u16,
-    last: Item,
-}
-
-impl<'a> Unpack<'a> {
-    fn new(bytes: &'a [u8], count: u16) -> Self {
-        Self { reader: Reader::new(bytes), left: count, last: before_first() }
-    }
-
-    fn read_one(&mut self) -> Option<Item> {
-        let from = &mut self.reader;
-        let last = &self.last;
-        let flags = from.byte()?;
-        let more = if flags & MORE != 0 { from.byte()? } else { 0 };
-        let since = |base: Timestamp, delta: i64| Timestamp(base.0.wrapping_add(delta.cast_unsigned()));
-        let mut item = before_first();
-        item.address = Address(last.address.0.wrapping_add(from.signed()?.cast_unsigned()));
-        (item.record_bytes, item.body_bytes) = (last.record_bytes, last.body_bytes);
-        if flags & RESIZED != 0 {
-            item.record_bytes =
-                u32::try_from(i64::from(last.record_bytes).checked_add(from.signed()?)?).ok()?;
-            item.body_bytes = u32::try_from(i64::from(last.body_bytes).checked_add(from.signed()?)?).ok()?;
-        }
-        let step = if flags & SKIPS != 0 { from.signed()?.cast_unsigned() } else { 1 };
-        item.sequence = Sequence(last.sequence.0.wrapping_add(step));
-        item.sent_at = if flags & LATER != 0 { since(last.sent_at, from.signed()?) } else { last.sent_at };
-        item.rank = if flags & RANKED != 0 { since(item.sent_at, from.signed()?) } else { item.sent_at };
-        if flags & OWN_LIFE != 0 {
-            item.expiry = expiry_of(from.number()?)?;
-        }
-        if flags & GROUPED != 0 {
-            item.group = u32::try_from(from.number()?).ok()?;
-        }
-        if flags & TOUCHED != 0 {
-            item.attempts = u32::try_from(from.number()?).ok()?;
-            item.nonce = from.number()?;
-            item.first_leased_at = since(item.sent_at, from.signed()?);
-            item.lease_end = since(item.sent_at, from.signed()?);
-        }
-        if more & MOVED != 0 {
-            item.origin = u32::try_from(from.number()?).ok()?;
-            item.moved_at = since(item.sent_at, from.signed()?);
-        }
-        if more & HIDDEN != 0 {
-            item.visible_at = since(item.sent_at, from.signed()?);
-        }
-        Some(item)
-    }
-}
-
-impl Iterator for Unpack<'_> {
-    type Item = Item;
-
-    fn next(&mut self) -> Option<Item> {
-        if self.left == 0 {
-            return None;
-        }
-        let item = self.read_one()?;
-        self.left -= 1;
-        self.last = item;
-        Some(item)
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::packed::before_first;
     use super::*;
 
     pub(crate) fn item(sequence: u64) -> Item {

@@ -33,8 +33,8 @@ use stamp::read_made;
 
 pub use kind::{kind_of, must_sync};
 pub(super) use pieces::{
-    put_document_key, put_key, put_option, put_sequences, read_document_key, read_key, read_option,
-    read_reason, read_return, read_sequences, reason_number, return_number,
+    expiry_number, expiry_of, put_document_key, put_key, put_option, put_sequences, read_document_key,
+    read_key, read_option, read_reason, read_return, read_sequences, reason_number, return_number,
 };
 pub(super) use queue::{put_queue, read_queue};
 pub use stamp::Stamp;

@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use kew_core::{AccountId, GroupId, QueueId, QueueKey, Sequence, Text, Timestamp};
 
-use super::pieces::{put_key, put_option, read_key, read_option, slice};
-use crate::ledger::block::{expiry_number, expiry_of};
+use super::pieces::{expiry_number, expiry_of, put_key, put_option, read_key, read_option, slice};
 use crate::ledger::change::DeadLettered;
 use crate::ledger::shelf::{Address, Place};
 use crate::ledger::varint::{Reader, put, put_bytes};

@@ -1,9 +1,10 @@
-//! What several records are made of: fields that may be missing, runs of sequences, names, keys.
+//! What several records are made of: fields that may be missing, runs of sequences, names, keys,
+//! expiries.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::{AccountId, DocumentKey, MessageId, MoveReason, QueueKey, Return, Sequence};
+use kew_core::{AccountId, DocumentKey, Expiry, MessageId, MoveReason, QueueKey, Return, Sequence};
 
 use crate::ledger::varint::{Reader, put, put_bytes, put_signed};
 
@@ -121,5 +122,23 @@ pub(in crate::ledger) fn read_return(from: &mut Reader<'_>) -> Option<Return> {
         0 => Some(Return::InPlace),
         1 => Some(Return::Behind),
         _ => None,
+    }
+}
+
+/// An expiry as a number: 0 by queue, 1 never, else seconds + 2.
+pub(in crate::ledger) fn expiry_number(expiry: Expiry) -> u64 {
+    match expiry {
+        Expiry::ByQueue => 0,
+        Expiry::Never => 1,
+        Expiry::After { seconds } => u64::from(seconds) + 2,
+    }
+}
+
+/// The expiry of a number.
+pub(in crate::ledger) fn expiry_of(number: u64) -> Option<Expiry> {
+    match number {
+        0 => Some(Expiry::ByQueue),
+        1 => Some(Expiry::Never),
+        _ => u32::try_from(number - 2).ok().map(|seconds| Expiry::After { seconds }),
     }
 }

@@ -6,9 +6,10 @@ use kew_core::{
 };
 
 use super::content::put_content;
-use super::pieces::{put_key, read_id, read_key, read_reason, reason_number, slice};
+use super::pieces::{
+    expiry_number, expiry_of, put_key, read_id, read_key, read_reason, reason_number, slice,
+};
 use super::stamp::Stamp;
-use crate::ledger::block::{expiry_number, expiry_of};
 use crate::ledger::change::Sent;
 use crate::ledger::varint::{Reader, put, put_bytes, put_fields};
 
