@@ -62,6 +62,14 @@ pub fn backup(store: &LogStore, target: &Path) -> Result<BackupReport, LogError>
 
 /// Reads a backup's list and every file on it. Files beyond the list do not matter.
 pub fn verify_backup(target: &Path) -> Result<Vec<BackedUp>, LogError> {
+    // Opening would make it.
+    if !target.is_dir() {
+        return Err(LogError::Io {
+            doing: format!("opening {}", target.display()),
+            kind: std::io::ErrorKind::NotFound,
+            detail: "there is no such directory".to_owned(),
+        });
+    }
     let disk = RealDisk::open(target).doing("opening", &target.display().to_string())?;
     let list = disk.open(BACKUP_LIST).map_err(|error| crate::manifest::missing(BACKUP_LIST, &error))?;
     let bytes = read_whole(&*list, 1 << 30).doing("reading", BACKUP_LIST)?;

@@ -16,11 +16,15 @@ use crate::error::LogError;
 use crate::identity::Identity;
 use crate::lines::{LINES_VERSION, Line, StoreLine, from_hex};
 use crate::options::{Drive, LogOptions};
+use crate::recover::is_left_of_a_store;
 use crate::shelf::LogShelf;
 use crate::store::LogStore;
 
 /// Contents are committed when so many bytes wait.
 const BATCH_BYTES: u64 = 1 << 20;
+
+/// The last millisecond of the year 9999. Engine time begins no earlier than an export says, and must go on from there.
+const NEWEST_MS_MAX: u64 = 253_402_300_799_999;
 
 /// What an import brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,13 +51,14 @@ pub fn import(
     };
     let key = from_hex(&head.mac_key).filter(|_| head.version == LINES_VERSION);
     let key = key.ok_or_else(|| lines.bad("the line is of another version or has no key"))?;
+    if head.newest_ms > NEWEST_MS_MAX {
+        return Err(lines.bad("newest_ms is past the year 9999"));
+    }
     if Identity::load(&*disk)?.is_some() {
-        let what = "the directory holds a store already; an import makes a new one".to_owned();
-        return Err(LogError::Io {
-            doing: "importing".into(),
-            kind: std::io::ErrorKind::AlreadyExists,
-            detail: what,
-        });
+        return Err(occupied("the directory holds a store already; an import makes a new one"));
+    }
+    if is_left_of_a_store(&*disk)? {
+        return Err(occupied("the directory holds what is left of a store; an import makes a new one"));
     }
     let store_id = entropy.wide_bits().to_be_bytes();
     Identity { store_id, mac_key: key, created_ms: now.0 }.create(&*disk)?;
@@ -64,6 +69,11 @@ pub fn import(
     let report = importing.run(&mut lines, &head)?;
     store.close()?;
     Ok(report)
+}
+
+fn occupied(what: &str) -> LogError {
+    let kind = std::io::ErrorKind::AlreadyExists;
+    LogError::Io { doing: "importing".into(), kind, detail: what.to_owned() }
 }
 
 struct Importing<'a> {
@@ -81,13 +91,15 @@ impl Importing<'_> {
             match lines.next()?.ok_or_else(|| lines.bad("the export ends before its last line"))? {
                 Line::Store(_) => return Err(lines.bad("a second first line")),
                 Line::Document(line) => {
-                    let bytes = line.bytes.bytes().ok_or_else(|| lines.bad("a document's bytes"))?;
+                    let bytes =
+                        line.bytes.bytes().ok_or_else(|| lines.bad("a document's bytes are no base64"))?;
                     let key = kew_core::DocumentKey::new(&line.owner, &line.key);
                     let account = kew_core::AccountId(line.account);
                     self.store.inner.writer.lock().restore_document(account, key, bytes);
                 }
                 Line::Queue(line) => {
-                    let carried = line.carried().ok_or_else(|| lines.bad("a queue"))?;
+                    let carried =
+                        line.carried().ok_or_else(|| lines.bad("a document of a queue is no base64"))?;
                     if self.store.inner.writer.lock().carried_queue(carried.queue.id).is_some() {
                         return Err(lines.bad("a queue that was there before"));
                     }
@@ -95,17 +107,23 @@ impl Importing<'_> {
                     self.report.queues += 1;
                 }
                 Line::Message(line) => {
-                    let (queue, carried, stored) = line.carried().ok_or_else(|| lines.bad("a message"))?;
+                    let (queue, carried, stored) = line.carried().map_err(|what| lines.bad(what))?;
                     self.message(lines, queue, carried, &stored)?;
                 }
                 Line::Remembered(line) => {
-                    self.sends.push(line.remembered().ok_or_else(|| lines.bad("a deduplication id"))?);
+                    self.sends.push(
+                        line.remembered()
+                            .ok_or_else(|| lines.bad("identity and id must be 32 hex digits"))?,
+                    );
                 }
                 Line::End(end) if end.lines == lines.number => break,
                 Line::End(_) => return Err(lines.bad("lines are missing")),
             }
         }
         self.report.lines = lines.number;
+        if !lines.is_at_end()? {
+            return Err(lines.bad("there is more behind the last line of the export"));
+        }
         self.sends.sort_unstable_by_key(|send| send.at);
         {
             let mut ledger = self.store.inner.writer.lock();
@@ -183,6 +201,21 @@ impl Lines<'_> {
         }
         let line = serde_json::from_str(&self.text);
         line.map(Some).map_err(|error| self.bad(&error.to_string()))
+    }
+
+    /// Whether nothing but empty lines is left.
+    fn is_at_end(&mut self) -> Result<bool, LogError> {
+        loop {
+            self.text.clear();
+            let read = self.from.read_line(&mut self.text);
+            if read.map_err(|error| LogError::from_io("reading the export", &error))? == 0 {
+                return Ok(true);
+            }
+            self.number += 1;
+            if !self.text.trim().is_empty() {
+                return Ok(false);
+            }
+        }
     }
 
     fn bad(&self, what: &str) -> LogError {

@@ -391,13 +391,15 @@ impl MessageLine {
     }
 
     /// The content, and all the rest with its place still to be filled in.
-    pub fn carried(self) -> Option<(QueueId, Carried, Stored)> {
-        let body = self.body.bytes()?;
-        let annotations = self.annotations.map_or(Some(Bytes::new()), Blob::bytes)?;
+    /// An error says what cannot be read.
+    pub fn carried(self) -> Result<(QueueId, Carried, Stored), &'static str> {
+        let body = self.body.bytes().ok_or("the body is no base64")?;
+        let annotations = self.annotations.map_or(Some(Bytes::new()), Blob::bytes);
+        let annotations = annotations.ok_or("the annotations are no base64")?;
         let carried = Carried {
             sequence: Sequence(self.sequence),
             place: Place::default(),
-            body_bytes: u32::try_from(body.len()).ok()?,
+            body_bytes: u32::try_from(body.len()).map_err(|_| "the body is longer than any")?,
             sent_at: Timestamp(self.sent_ms),
             rank: Timestamp(self.rank_ms),
             expiry: match self.expires {
@@ -428,12 +430,12 @@ impl MessageLine {
             TypeLine::V8 => ContentType::V8,
         };
         let stored = Stored {
-            id: MessageId(from_hex(&self.id)?),
+            id: MessageId(from_hex(&self.id).ok_or("the id must be 32 hex digits")?),
             content: Content { content_type, body, annotations },
             group: self.group.map(|group| GroupId(Text::from(group))),
             deduplication: self.deduplication.map(|id| DeduplicationId(Text::from(id))),
         };
-        Some((QueueId(self.queue), carried, stored))
+        Ok((QueueId(self.queue), carried, stored))
     }
 }
 

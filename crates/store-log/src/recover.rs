@@ -118,6 +118,13 @@ pub(crate) fn open(
     Ok((inner, report))
 }
 
+/// Whether there is a checkpoint or a journal. The identity is the first file of a store: without it there is nothing
+/// else either, unless it was lost.
+pub(crate) fn is_left_of_a_store(disk: &dyn Disk) -> Result<bool, LogError> {
+    let segments = disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)?;
+    Ok(Manifest::load(disk)?.is_some() || segments.iter().any(|name| name.ends_with(".seg")))
+}
+
 /// The store's identity, made when the directory holds no store yet.
 fn identity(
     disk: &dyn Disk,
@@ -127,9 +134,7 @@ fn identity(
     if let Some(identity) = Identity::load(disk)? {
         return Ok((identity, false));
     }
-    // It is the first file of a store: without it, nothing else is there either.
-    let segments = disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)?;
-    if Manifest::load(disk)?.is_some() || segments.iter().any(|name| name.ends_with(".seg")) {
+    if is_left_of_a_store(disk)? {
         let what = "the file is missing, but there is a checkpoint or a journal";
         return Err(LogError::damage(crate::IDENTITY_FILE, 0, what));
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use kew_core::{Entropy, Timestamp};
 use kew_store_log::{
-    BackupReport, CheckReport, Disk, Drive, IDENTITY_FILE, LogError, LogOptions, LogStore, RealDisk,
-    StoreStats,
+    BackupReport, CheckReport, Disk, Drive, IDENTITY_FILE, LogError, LogOptions, LogStore, MANIFEST_FILE,
+    RealDisk, SEGMENTS_FOLDER, StoreStats,
 };
 use thiserror::Error;
 
@@ -64,6 +64,8 @@ enum ToolError {
     Locked { path: PathBuf, holder: String },
     #[error(transparent)]
     Log(LogError),
+    #[error("{cause}; {} holds an empty store now: remove it before the next import", path.display())]
+    CutShort { path: PathBuf, cause: LogError },
     #[error("{doing}: {cause}")]
     Machine { doing: String, cause: io::Error },
     /// It was done, and what it found is not good; it has been told.
@@ -114,10 +116,18 @@ impl StoreArgs {
             )),
             None => Box::new(io::stdin().lock()),
         };
+        let was_store = self.store.join(IDENTITY_FILE).exists();
         let disk = RealDisk::open(&self.store).map_err(doing(format!("making {}", self.store.display())))?;
         let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
         let imported = kew_store_log::import(&mut *lines, Arc::new(disk), options, entropy()?, system_now());
-        let report = imported.map_err(|error| self.explain(error))?;
+        let report = imported.map_err(|error| {
+            let is_cut_short = !was_store && self.store.join(IDENTITY_FILE).exists();
+            if is_cut_short {
+                ToolError::CutShort { path: self.store.clone(), cause: error }
+            } else {
+                self.explain(error)
+            }
+        })?;
         tell(&format!(
             "{} queues and {} messages, out of {} lines\n",
             report.queues, report.messages, report.lines
@@ -144,10 +154,9 @@ impl StoreArgs {
 
     /// The directory of a store that is there: looking at nothing must not make one.
     fn disk(&self) -> Result<Arc<dyn Disk>, ToolError> {
-        let entries = std::fs::read_dir(&self.store).map(Iterator::count).unwrap_or_default();
-        let is_named = self.store.join(IDENTITY_FILE).exists();
-        // A directory that lost the file that names it is still to be looked at, and not to be called empty.
-        if !is_named && entries == 0 {
+        let holds = |name: &&str| self.store.join(name).exists();
+        // A store that lost the file that names it is still to be looked at. Anything else is somebody's directory.
+        if ![IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].iter().any(holds) {
             return Err(ToolError::NoStore(self.store.clone()));
         }
         let disk = RealDisk::open(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;

@@ -76,6 +76,38 @@ fn tools_keep_away_from_a_running_server_and_from_nothing() {
 }
 
 #[test]
+fn a_directory_of_something_else_is_no_store_and_is_left_as_it_is() {
+    let directory = data_directory();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).expect("there is room");
+    std::fs::write(data.join("letter"), "dear").expect("there is room");
+    for arguments in [&["check"][..], &["stats"], &["export"], &["backup", "elsewhere"]] {
+        let output = tool(directory.path(), arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(errors(&output).contains("holds no store"), "{arguments:?}: {}", errors(&output));
+    }
+    assert_eq!(std::fs::read_dir(&data).expect("it is there").count(), 1, "a tool made something");
+    let missing = directory.path().join("missing");
+    let output = tool(directory.path(), &["backup", "--verify", &missing.to_string_lossy()]);
+    assert!(errors(&output).contains("no such directory"), "{}", errors(&output));
+    assert!(!missing.exists(), "verifying made a directory");
+}
+
+#[test]
+fn an_import_that_fails_says_what_it_leaves() {
+    let (one, other) = (data_directory(), data_directory());
+    left_behind(one.path());
+    let lines = done(one.path(), &["export"]);
+    let cut = one.path().join("cut");
+    std::fs::write(&cut, &lines[..lines.len() / 2]).expect("there is room");
+    let import = ["import", "--from", &cut.to_string_lossy()];
+    let output = tool(other.path(), &import);
+    let told = errors(&output);
+    assert!(told.contains("importing line") && told.contains("remove it before the next import"), "{told}");
+    assert!(errors(&tool(other.path(), &import)).contains("holds a store already"));
+}
+
+#[test]
 fn damage_is_named_with_exit_code_one() {
     let directory = data_directory();
     left_behind(directory.path());

@@ -25,6 +25,9 @@ impl RealDisk {
     pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         if !root.is_dir() {
+            if root.exists() {
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"));
+            }
             fs::create_dir_all(&root)?;
             // The directory's own name must survive too; a parent that cannot be synced is not ours to judge.
             if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {

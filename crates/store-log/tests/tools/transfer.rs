@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::{Command, LeaseTerms, NewMessage, Outcome};
-use kew_store_log::{LogError, LogStore, SimDisk, check, export, import};
+use kew_store_log::{Disk, LogError, LogStore, SimDisk, check, export, import};
 
 use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
 
@@ -145,6 +145,34 @@ fn a_directory_that_holds_a_store_is_not_imported_into() {
     drop(one);
     let error = try_import(&lines, &disk).unwrap_err().to_string();
     assert!(error.contains("holds a store already"), "{error}");
+    disk.remove(kew_store_log::IDENTITY_FILE).unwrap();
+    let error = try_import(&lines, &disk).unwrap_err().to_string();
+    assert!(error.contains("what is left of a store"), "{error}");
+    assert!(
+        disk.open(kew_store_log::IDENTITY_FILE).is_err(),
+        "what is to be looked at was given another name"
+    );
+}
+
+#[test]
+fn lines_that_cannot_be_meant_are_refused_with_what_is_wrong() {
+    let one = a_bit_of_everything(Arc::new(SimDisk::new()));
+    let text = String::from_utf8(exported(&one.store)).unwrap();
+    let told = |text: &str| try_import(text.as_bytes(), &SimDisk::new()).unwrap_err().to_string();
+    assert!(
+        told(&text.repeat(2)).contains("more behind the last line"),
+        "two exports in one file are two stores"
+    );
+    assert!(told(&format!("{text}\nand so on")).contains("more behind the last line"));
+    try_import(format!("{text}\n\r\n").as_bytes(), &SimDisk::new()).unwrap();
+    let newest = text.find("\"newest_ms\":").unwrap() + "\"newest_ms\":".len();
+    let digits = text[newest..].find(|letter: char| !letter.is_ascii_digit()).unwrap();
+    let late = format!("{}{}{}", &text[..newest], u64::MAX, &text[newest + digits..]);
+    assert!(told(&late).contains("newest_ms"), "time could not go on from there");
+    let message = text.find("{\"message\"").unwrap();
+    let id = message + text[message..].find("\"id\":\"").unwrap() + "\"id\":\"".len();
+    let unreadable = format!("{}zz{}", &text[..id], &text[id + 2..]);
+    assert!(told(&unreadable).contains("the id must be 32 hex digits"));
 }
 
 #[test]
