@@ -1,14 +1,17 @@
 //! What a store finds again when it is opened anew, after a clean end and after a kill.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use kew_core::command::{
     ContinueMove, Documents, Lease, ListMoves, PutDocuments, StartMove, UpdateQueue, View,
 };
+use kew_core::outcome::Leased;
 use kew_core::{
     AccountId, Carries, Command, DocumentKey, Expiry, NewMessage, Outcome, Policy, RuleError, TaskState, Text,
 };
 
-use super::stage::{Stage, bodies, dead_letters, expect_queue, id, seconds};
+use super::stage::{Stage, bodies, body, dead_letters, expect_queue, id, seconds};
 use super::{Ending, Factory};
 
 /// Plays `before`, ends the store in each way, and plays `after`.
@@ -43,6 +46,64 @@ pub fn messages_are_there_again_as_they_were(factory: &dyn Factory) {
         assert_eq!(stage.figures(standard), (2, 0, 1));
         assert_eq!(stage.leased_bodies(fifo), ["g-1", "g-2", "h-1"]);
         assert_eq!(stage.send_text(standard, &["e"])[0].sequence.0, 5);
+    });
+}
+
+/// Many more messages than are kept together, which leave from everywhere: the order of every group holds, also behind
+/// those that are leased, and what remains expires in its time.
+pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {
+    let name = |number: u32| format!("g{}-{number:03}", number * number % 11);
+    let before = |stage: &mut Stage<'_>| {
+        let queue = stage.named("long.fifo", Policy { retention: seconds(1_000), ..Policy::fifo() });
+        for number in 0..600 {
+            if number % 50 == 0 {
+                stage.pass(seconds(10));
+            }
+            stage.send_groups(queue, &[&name(number)]);
+        }
+        let mut there: BTreeSet<u32> = (0..600).collect();
+        let mut ack = |leased: &Leased| {
+            assert_eq!(stage.ack(leased.token), Ok(()));
+            there.retain(|number| name(*number) != body(&leased.message));
+        };
+        (0..40).for_each(|_| stage.lease(queue, 3).iter().for_each(&mut ack));
+        // Every group is leased; out of the middle of what is leased some leave, and the last group stays locked.
+        let leased: Vec<Leased> = (0..6).flat_map(|_| stage.lease_for(queue, 10, seconds(5_000))).collect();
+        assert_eq!((leased.len(), stage.lease(queue, 1).len()), (60, 0));
+        let (held, back) = (&leased[50..], leased.iter().enumerate().take(50));
+        for (place, leased) in back {
+            match place % 4 {
+                1 | 2 => ack(leased),
+                _ => assert!(stage.extend(leased.token, seconds(0)).is_ok()),
+            }
+        }
+        (queue, there, bodies(held))
+    };
+    survives(factory, before, |stage, (queue, mut there, held)| {
+        assert_eq!(stage.figures(queue), (there.len() as u64 - 10, 10, 0));
+        let group = |body: &str| body.split('-').next().map(str::to_owned);
+        let locked: BTreeSet<_> = held.iter().map(|body| group(body)).collect();
+        for _ in 0..30 {
+            let leased = stage.lease(queue, 3);
+            assert!(!leased.is_empty());
+            for leased in &leased {
+                let found = body(&leased.message);
+                assert!(!locked.contains(&group(&found)), "{found} is behind a leased one");
+                let first = there.iter().copied().find(|number| group(&name(*number)) == group(&found));
+                let first = first.expect("its group is not empty");
+                assert_eq!(found, name(first));
+                there.remove(&first);
+                assert_eq!(stage.ack(leased.token), Ok(()));
+            }
+        }
+        // Sent 10 s apart, fifty at a time, the first at 10 s.
+        for gone_through in [99, 299, 549] {
+            stage.at_second(1_000 + 10 * (1 + u64::from(gone_through) / 50));
+            there.retain(|number| *number > gone_through);
+            let counts = stage.counts(queue);
+            assert_eq!(counts.visible + counts.in_flight, there.len() as u64);
+            assert_eq!(counts.body_bytes, there.iter().map(|number| name(*number).len() as u64).sum::<u64>());
+        }
     });
 }
 

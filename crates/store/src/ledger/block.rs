@@ -13,7 +13,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 use super::item::{Item, NO_INSTANT};
 use super::shelf::Address;
 use super::varint::{self, Reader};
-use packed::{Unpack, pack};
+pub(super) use packed::{Unpack, pack};
 
 /// Messages in a full block.
 pub(crate) const BLOCK_ITEMS: usize = 256;
@@ -225,6 +225,12 @@ impl Block {
             Body::Packed(bytes) => varint::put_bytes(out, bytes),
             Body::Open(items) => varint::put_bytes(out, &pack(items)),
         }
+    }
+
+    /// Passes over a block.
+    pub(crate) fn skip(from: &mut Reader<'_>) -> Option<()> {
+        (0..1 + 4).try_for_each(|_| from.skip())?;
+        from.bytes().map(drop)
     }
 
     /// Reads a block back; `None` when the bytes are not one.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, rules};
 
-use super::fifo::{Fifo, Stand};
+use super::fifo::Fifo;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
 use contents::Held;
 
@@ -81,10 +81,12 @@ impl Book {
         }
     }
 
-    /// Gives back the room of what is not there any more.
+    /// Gives back the room of what is not there any more, or need not be open.
     pub(crate) fn rest(&mut self) {
         if self.held.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
             self.held.let_go();
+        } else if let Some(fifo) = &mut self.held.fifo {
+            fifo.settle();
         }
     }
 
@@ -198,7 +200,7 @@ impl Book {
     /// A message without an entry.
     pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<Item> {
         match &self.held.fifo {
-            Some(fifo) => Some(fifo.item(fifo.find_rest(sequence)?)),
+            Some(fifo) => fifo.find_rest(sequence),
             None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence)),
         }
     }
@@ -226,10 +228,7 @@ impl Book {
         match (self.held.entries.get(&sequence), &self.held.fifo) {
             (Some(entry), _) => matches!(entry.hold, Hold::Ready),
             (None, None) => self.held.ready.get(sequence).is_some(),
-            (None, Some(fifo)) => {
-                let first_delayed = fifo.first_delayed().map(|(node, _)| fifo.sequence_of(node));
-                fifo.find_rest(sequence).is_some() && first_delayed.is_none_or(|first| sequence < first)
-            }
+            (None, Some(fifo)) => fifo.is_at_rest(sequence) && !fifo.is_delayed(sequence),
         }
     }
 
@@ -251,19 +250,11 @@ impl Book {
     /// The first message a group offers.
     pub(crate) fn head_of(&self, group: u32) -> Option<Item> {
         let fifo = self.held.fifo.as_ref()?;
-        let node = fifo.head(&self.held.groups, group)?;
-        Some(self.item_of(fifo, node))
+        self.item_of(fifo, fifo.head(&self.held.groups, group)?)
     }
 
-    fn item_of(&self, fifo: &Fifo, node: u32) -> Item {
-        match fifo.stand(node) {
-            Stand::Rest => fifo.item(node),
-            Stand::Ready | Stand::Held => self
-                .held
-                .entries
-                .get(&fifo.sequence_of(node))
-                .map_or_else(|| fifo.item(node), |entry| entry.item),
-        }
+    fn item_of(&self, fifo: &Fifo, sequence: Sequence) -> Option<Item> {
+        fifo.find_rest(sequence).or_else(|| Some(self.held.entries.get(&sequence)?.item))
     }
 
     /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
@@ -275,7 +266,8 @@ impl Book {
             staying += usize::from(!leaves(item));
             room
         };
-        let items = fifo.offered(&self.held.groups, group).map(|node| self.item_of(fifo, node));
+        let items =
+            fifo.offered(&self.held.groups, group).filter_map(|sequence| self.item_of(fifo, sequence));
         items.take_while(|item| wanted(item)).collect()
     }
 
@@ -285,7 +277,7 @@ impl Book {
             let groups = fifo.rotation(&self.held.groups);
             groups
                 .flat_map(|group| fifo.offered(&self.held.groups, group))
-                .map(|node| self.item_of(fifo, node))
+                .filter_map(|sequence| self.item_of(fifo, sequence))
         })
     }
 
@@ -304,11 +296,9 @@ impl Book {
         if !leased {
             found.extend(self.held.far.iter().map(|item| (item.visible_at, item)));
             if let Some(fifo) = &self.held.fifo {
-                let mut next = fifo.first_delayed().map(|(node, _)| node);
-                while let Some(node) = next {
-                    found.push((fifo.item(node).sent_at.plus(self.queue.policy.delay), fifo.item(node)));
-                    next = fifo.next_by_age(node);
-                }
+                let delay = self.queue.policy.delay;
+                let delayed = fifo.first_delayed().map(|(first, _)| fifo.rest_from(first));
+                found.extend(delayed.into_iter().flatten().map(|item| (item.sent_at.plus(delay), item)));
             }
         }
         found.sort_unstable_by_key(|(at, item)| (*at, item.sequence));

@@ -1,23 +1,21 @@
 //! The order within and between the groups of a FIFO queue.
 //!
-//! Every message has a node in its group's list, in the order of sends. Messages that were never touched ("at rest")
-//! live in their node alone and also stand in one list by age, from which they expire and out of the queue's delay
-//! they show; all others have an entry elsewhere and only their stand here. Groups that offer something stand in the
-//! rotation.
+//! Every message has a place in a [`Run`], in the order of sends, and knows its neighbours in its group. One that was
+//! never touched ("at rest") lives there alone, in about twenty bytes; all others have an entry elsewhere and only their
+//! stand here. The oldest at rest, from which messages expire, and the first whose delay is not over are at hand. Groups
+//! that offer something stand in the rotation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use kew_core::{Expiry, Sequence, Timestamp};
 
-use super::groups::{Groups, NIL};
+use super::groups::{Groups, NIL, NO_SEQUENCE};
 use super::item::{Item, NO_INSTANT};
+use super::run::{FAR, Links, NONE, Run, given_for};
 use super::shelf::Address;
-use super::slab::Slab;
 
-/// Steps between two marked nodes of the age list: how far a search by sequence walks.
-const MARK_EVERY: u32 = 64;
-
-/// What a node's message is doing.
+/// What a message is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stand {
     /// Never touched: offered once the queue's delay is over.
@@ -28,36 +26,34 @@ pub(crate) enum Stand {
     Held,
 }
 
-#[derive(Clone, Debug)]
-struct Node {
-    sequence: Sequence,
-    address: Address,
-    sent_at: Timestamp,
-    record_bytes: u32,
-    body_bytes: u32,
-    origin: u32,
-    group: u32,
-    /// Neighbours in the group.
-    near: (u32, u32),
-    /// Neighbours by age, while at rest.
-    age: (u32, u32),
-    stand: Stand,
-    marked: bool,
+/// Which neighbour in a group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Side {
+    Before,
+    After,
 }
+
+/// A message at rest that something happens to next, and when it was sent.
+type Next = Option<(Sequence, Timestamp)>;
 
 /// The messages of a FIFO queue, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo {
-    nodes: Slab<Node>,
-    /// Oldest and newest node at rest.
-    ages: (u32, u32),
-    /// The first node at rest whose delay is not over.
-    frontier: u32,
-    /// Nodes from there on.
+    /// All runs but the one being filled, by a sequence at or before their first and behind the run before. None is
+    /// empty.
+    full: BTreeMap<Sequence, Box<Run>>,
+    /// Which of them have messages at rest.
+    resting: BTreeSet<Sequence>,
+    /// The newest messages.
+    filling: Run,
+    /// Neighbours whose distance is more than a link can say.
+    far: BTreeMap<(Sequence, Side), Sequence>,
+    /// The oldest message at rest.
+    oldest: Next,
+    /// The first message at rest whose delay is not over.
+    first_delayed: Next,
+    /// Messages at rest from there on.
     delayed: u64,
-    /// Nodes at rest to begin a search by sequence from, beside the oldest.
-    marks: BTreeMap<Sequence, u32>,
-    since_mark: u32,
     /// First and last group of the rotation.
     turns: (u32, u32),
 }
@@ -65,12 +61,13 @@ pub(crate) struct Fifo {
 impl Default for Fifo {
     fn default() -> Self {
         Self {
-            nodes: Slab::default(),
-            ages: (NIL, NIL),
-            frontier: NIL,
+            full: BTreeMap::new(),
+            resting: BTreeSet::new(),
+            filling: Run::default(),
+            far: BTreeMap::new(),
+            oldest: None,
+            first_delayed: None,
             delayed: 0,
-            marks: BTreeMap::new(),
-            since_mark: 0,
             turns: (NIL, NIL),
         }
     }
@@ -90,277 +87,321 @@ impl Fifo {
     }
 
     /// Adds a message that was never touched at the end of its group.
-    pub(crate) fn push_rest(&mut self, groups: &mut Groups, item: &Item, delayed: bool) -> u32 {
-        let node = self.push(groups, item, Stand::Rest);
-        self.age_append(node);
+    pub(crate) fn push_rest(&mut self, groups: &mut Groups, item: &Item, delayed: bool) {
+        self.push(groups, item, Stand::Rest);
+        let here = Some((item.sequence, item.sent_at));
+        self.oldest = self.oldest.or(here);
         if delayed {
             self.delayed += 1;
-            if self.frontier == NIL {
-                self.frontier = node;
-            }
+            self.first_delayed = self.first_delayed.or(here);
         }
-        node
     }
 
-    /// Adds a message that has an entry elsewhere at the end of its group.
-    pub(crate) fn push_touched(&mut self, groups: &mut Groups, item: &Item, stand: Stand) -> u32 {
-        self.push(groups, item, stand)
+    /// Adds a message that has an entry elsewhere at the end of its group. Sequences rise.
+    pub(crate) fn push(&mut self, groups: &mut Groups, item: &Item, stand: Stand) {
+        let Some(group) = groups.get_mut(item.group.wrapping_sub(1)) else { return };
+        let sequence = item.sequence;
+        let last = std::mem::replace(&mut group.ends.1, sequence);
+        if last == NO_SEQUENCE {
+            group.ends.0 = sequence;
+        }
+        if !self.filling.has_room_for(sequence) {
+            self.put_full();
+        }
+        self.filling.push(&untouched(item), Links { before: NONE, after: NONE }, stand);
+        self.link(last, sequence);
     }
 
-    fn push(&mut self, groups: &mut Groups, item: &Item, stand: Stand) -> u32 {
-        let group = item.group.wrapping_sub(1);
-        let node = Node {
-            sequence: item.sequence,
-            address: item.address,
-            sent_at: item.sent_at,
-            record_bytes: item.record_bytes,
-            body_bytes: item.body_bytes,
-            origin: item.origin,
-            group,
-            near: (NIL, NIL),
-            age: (NIL, NIL),
-            stand,
-            marked: false,
+    /// The run being filled is full: another one is begun.
+    fn put_full(&mut self) {
+        let run = std::mem::take(&mut self.filling);
+        self.put_anew(run.first(), &run);
+    }
+
+    /// Packs a run anew that is not among the full ones, into a neighbour if both fit into one.
+    fn put_anew(&mut self, key: Sequence, run: &Run) {
+        if run.live() == 0 {
+            return;
+        }
+        let before = self.full.range(..key).next_back();
+        let after = self.full.range(key..).next();
+        let (key, joined) = match (before, after) {
+            (Some((first, before)), _) if before.fits_with(run) => (*first, Run::joined(&[before, run])),
+            (_, Some((second, after))) if run.fits_with(after) => {
+                let (second, joined) = (*second, Run::joined(&[run, after]));
+                self.full.remove(&second);
+                self.resting.remove(&second);
+                (key, joined)
+            }
+            _ => (key, Run::joined(&[run])),
         };
-        let slot = self.nodes.insert(node);
-        if let Some(entry) = groups.get_mut(group) {
-            let last = entry.ends.1;
-            entry.ends = (if last == NIL { slot } else { entry.ends.0 }, slot);
-            self.nodes[slot].near.0 = last;
-            if last != NIL {
-                self.nodes[last].near.1 = slot;
-            }
+        if joined.at_rest() > 0 {
+            self.resting.insert(key);
         }
-        slot
+        self.full.insert(key, Box::new(joined));
+    }
+
+    /// Packs the run being filled, on a queue where nothing happens.
+    pub(crate) fn settle(&mut self) {
+        if self.filling.live() > 0 {
+            self.filling.pack();
+        }
     }
 
     /// Takes a message out of its group for good.
-    pub(crate) fn remove(&mut self, groups: &mut Groups, slot: u32) {
-        self.unrest(slot);
-        let node = &self.nodes[slot];
-        let ((before, after), group) = (node.near, node.group);
+    pub(crate) fn remove(&mut self, groups: &mut Groups, group: u32, sequence: Sequence) {
+        if self.find(sequence).is_none() {
+            return;
+        }
+        self.unrest(sequence);
+        let (before, after) = (self.neighbour(sequence, Side::Before), self.neighbour(sequence, Side::After));
         if let Some(entry) = groups.get_mut(group) {
-            if before == NIL {
+            if before == NO_SEQUENCE {
                 entry.ends.0 = after;
             }
-            if after == NIL {
+            if after == NO_SEQUENCE {
                 entry.ends.1 = before;
             }
         }
-        if before != NIL {
-            self.nodes[before].near.1 = after;
+        self.forget_far((sequence, Side::Before), (sequence, Side::After));
+        self.link(before, after);
+        self.vacate(sequence);
+    }
+
+    fn vacate(&mut self, sequence: Sequence) {
+        let Some((key, run, place)) = self.find_mut(sequence) else { return };
+        let is_sparse = run.remove(place);
+        match key {
+            Some(key) if is_sparse => {
+                let run = self.full.remove(&key);
+                self.resting.remove(&key);
+                if let Some(run) = run {
+                    self.put_anew(key, &run);
+                }
+            }
+            Some(_) => {}
+            None if run.live() == 0 => run.clear(),
+            None => {}
         }
-        if after != NIL {
-            self.nodes[after].near.0 = before;
-        }
-        self.nodes.give_back(slot);
     }
 
-    /// A message at rest is touched: it leaves the list by age and stands as `stand`.
-    pub(crate) fn touch(&mut self, slot: u32, stand: Stand) {
-        self.unrest(slot);
-        self.nodes[slot].stand = stand;
-    }
-
-    /// What message `slot` is doing.
-    pub(crate) fn stand(&self, slot: u32) -> Stand {
-        self.nodes[slot].stand
-    }
-
-    fn age_append(&mut self, slot: u32) {
-        let last = self.ages.1;
-        self.nodes[slot].age = (last, NIL);
-        if last == NIL {
-            self.ages.0 = slot;
+    /// The run and the place of a message.
+    #[inline]
+    fn find(&self, sequence: Sequence) -> Option<(&Run, usize)> {
+        let run = if sequence >= self.filling.first() {
+            &self.filling
         } else {
-            self.nodes[last].age.1 = slot;
-        }
-        self.ages.1 = slot;
-        self.since_mark += 1;
-        if self.since_mark >= MARK_EVERY {
-            self.mark(slot);
-            self.since_mark = 0;
+            self.full.range(..=sequence).next_back()?.1
+        };
+        Some((run, run.place(sequence)?))
+    }
+
+    /// The run of a message, its key among the full ones, and the message's place.
+    #[inline]
+    fn find_mut(&mut self, sequence: Sequence) -> Option<(Option<Sequence>, &mut Run, usize)> {
+        let (key, run) = if sequence >= self.filling.first() {
+            (None, &mut self.filling)
+        } else {
+            let (key, run) = self.full.range_mut(..=sequence).next_back()?;
+            (Some(*key), &mut **run)
+        };
+        let place = run.place(sequence)?;
+        Some((key, run, place))
+    }
+
+    /// The next message of a group on this side, or [`NO_SEQUENCE`].
+    fn neighbour(&self, sequence: Sequence, side: Side) -> Sequence {
+        let Some((run, place)) = self.find(sequence) else { return NO_SEQUENCE };
+        let links = run.links(place);
+        let distance = if side == Side::Before { links.before } else { links.after };
+        match (distance, side) {
+            (NONE, _) => NO_SEQUENCE,
+            (FAR, _) => self.far.get(&(sequence, side)).copied().unwrap_or(NO_SEQUENCE),
+            (distance, Side::Before) => Sequence(sequence.0 - u64::from(distance)),
+            (distance, Side::After) => Sequence(sequence.0 + u64::from(distance)),
         }
     }
 
-    fn mark(&mut self, slot: u32) {
-        let node = &mut self.nodes[slot];
-        if !node.marked {
-            node.marked = true;
-            self.marks.insert(node.sequence, slot);
+    /// Makes two messages of a group neighbours; either may be [`NO_SEQUENCE`].
+    fn link(&mut self, before: Sequence, after: Sequence) {
+        let is_end = before == NO_SEQUENCE || after == NO_SEQUENCE;
+        let distance = match after.0.wrapping_sub(before.0) {
+            _ if is_end => NONE,
+            near if near < u64::from(FAR) => near as u32,
+            _ => FAR,
+        };
+        if distance == FAR {
+            self.far.insert((before, Side::After), after);
+            self.far.insert((after, Side::Before), before);
+        } else {
+            self.forget_far((before, Side::After), (after, Side::Before));
+        }
+        if let Some((_, run, place)) = self.find_mut(before) {
+            run.links_mut(place).after = distance;
+        }
+        if let Some((_, run, place)) = self.find_mut(after) {
+            run.links_mut(place).before = distance;
         }
     }
 
-    fn unrest(&mut self, slot: u32) {
-        let node = &self.nodes[slot];
-        if node.stand != Stand::Rest {
+    fn forget_far(&mut self, one: (Sequence, Side), other: (Sequence, Side)) {
+        if !self.far.is_empty() {
+            self.far.remove(&one);
+            self.far.remove(&other);
+        }
+    }
+
+    /// A message at rest is touched: it stands as `stand` from now on.
+    pub(crate) fn touch(&mut self, sequence: Sequence, stand: Stand) {
+        self.unrest(sequence);
+        self.set_stand(sequence, stand);
+    }
+
+    /// What a message is doing.
+    fn stand(&self, sequence: Sequence) -> Option<Stand> {
+        self.find(sequence).map(|(run, place)| run.stand(place))
+    }
+
+    fn unrest(&mut self, sequence: Sequence) {
+        let Some((key, run, place)) = self.find_mut(sequence) else { return };
+        if run.stand(place) != Stand::Rest {
             return;
         }
-        let (sequence, (before, after), marked) = (node.sequence, node.age, node.marked);
-        if self.is_delayed(slot) {
+        run.set_stand(place, Stand::Held);
+        if let Some(key) = key
+            && run.at_rest() == 0
+        {
+            self.resting.remove(&key);
+        }
+        if self.is_delayed(sequence) {
             self.delayed -= 1;
         }
-        if self.frontier == slot {
-            self.frontier = after;
+        let is_next = |next: Next| next.is_some_and(|(next, _)| next == sequence);
+        if is_next(self.first_delayed) {
+            self.first_delayed = self.next_at_rest(sequence);
         }
-        if before == NIL {
-            self.ages.0 = after;
-        } else {
-            self.nodes[before].age.1 = after;
-        }
-        if after == NIL {
-            self.ages.1 = before;
-        } else {
-            self.nodes[after].age.0 = before;
-        }
-        if marked {
-            self.marks.remove(&sequence);
-            // Mostly the oldest leaves, and from the next one a search begins without a mark.
-            if before != NIL && after != NIL {
-                self.mark(after);
-            }
-        }
-        let node = &mut self.nodes[slot];
-        node.marked = false;
-        node.age = (NIL, NIL);
-        node.stand = Stand::Held;
-    }
-
-    /// Whether the delay of the message at rest in this node is not over.
-    pub(crate) fn is_delayed(&self, slot: u32) -> bool {
-        self.frontier != NIL && self.nodes[slot].sequence >= self.nodes[self.frontier].sequence
-    }
-
-    /// The node at rest of message `sequence`.
-    pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<u32> {
-        let mut slot = self.ages.0;
-        // Mostly it is the oldest or soon behind it.
-        if slot != NIL
-            && self.nodes[slot].sequence.0 + u64::from(MARK_EVERY) <= sequence.0
-            && let Some((_, marked)) = self.marks.range(..=sequence).next_back()
-        {
-            slot = *marked;
-        }
-        while slot != NIL {
-            let node = &self.nodes[slot];
-            if node.sequence >= sequence {
-                return (node.sequence == sequence).then_some(slot);
-            }
-            slot = node.age.1;
-        }
-        None
-    }
-
-    /// The message at rest in this node.
-    pub(crate) fn item(&self, slot: u32) -> Item {
-        let node = &self.nodes[slot];
-        Item {
-            sequence: node.sequence,
-            address: node.address,
-            record_bytes: node.record_bytes,
-            body_bytes: node.body_bytes,
-            sent_at: node.sent_at,
-            rank: node.sent_at,
-            visible_at: Timestamp::ZERO,
-            expiry: Expiry::ByQueue,
-            group: node.group + 1,
-            attempts: 0,
-            first_leased_at: NO_INSTANT,
-            nonce: 0,
-            lease_end: NO_INSTANT,
-            origin: node.origin,
-            moved_at: node.sent_at,
+        if is_next(self.oldest) {
+            self.oldest = self.next_at_rest(sequence);
         }
     }
 
-    /// The group of a node.
-    pub(crate) fn group_of(&self, slot: u32) -> u32 {
-        self.nodes[slot].group
+    fn next_at_rest(&self, sequence: Sequence) -> Next {
+        let next = self.rest_from(Sequence(sequence.0 + 1)).next();
+        next.map(|item| (item.sequence, item.sent_at))
     }
 
-    /// The message of a node.
-    pub(crate) fn sequence_of(&self, slot: u32) -> Sequence {
-        self.nodes[slot].sequence
+    /// The messages at rest from this one on, in the order of sends.
+    pub(crate) fn rest_from(&self, sequence: Sequence) -> impl Iterator<Item = Item> + '_ {
+        let key = self.resting.range(..=sequence).next_back().copied().unwrap_or(sequence);
+        let full = self.resting.range(key..).filter_map(|key| self.full.get(key)).map(|run| &**run);
+        full.chain(std::iter::once(&self.filling))
+            .flat_map(Run::rest_items)
+            .skip_while(move |item| item.sequence < sequence)
     }
 
-    /// The oldest message at rest.
-    pub(crate) fn oldest(&self) -> Option<(u32, Timestamp)> {
-        (self.ages.0 != NIL).then(|| (self.ages.0, self.nodes[self.ages.0].sent_at))
+    /// All messages at rest, in the order of sends.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = Item> + '_ {
+        self.rest_from(Sequence(0))
     }
 
-    /// The next message at rest by age.
-    pub(crate) fn next_by_age(&self, slot: u32) -> Option<u32> {
-        let next = self.nodes[slot].age.1;
-        (next != NIL).then_some(next)
+    /// How many messages are at rest.
+    pub(crate) fn rest_count(&self) -> usize {
+        self.resting.iter().filter_map(|key| self.full.get(key)).map(|run| run.at_rest()).sum::<usize>()
+            + self.filling.at_rest()
+    }
+
+    /// Whether the delay of the message at rest in this place is not over.
+    pub(crate) fn is_delayed(&self, sequence: Sequence) -> bool {
+        self.first_delayed.is_some_and(|(first, _)| sequence >= first)
+    }
+
+    /// Whether this message is at rest.
+    pub(crate) fn is_at_rest(&self, sequence: Sequence) -> bool {
+        self.stand(sequence) == Some(Stand::Rest)
+    }
+
+    /// The message of this sequence, if it is at rest.
+    pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<Item> {
+        let (run, place) = self.find(sequence)?;
+        if run.stand(place) == Stand::Rest { run.item(place) } else { None }
+    }
+
+    /// The oldest message at rest, and when it was sent.
+    pub(crate) fn oldest(&self) -> Next {
+        self.oldest
     }
 
     /// The first message at rest whose delay is not over, and when it was sent.
-    pub(crate) fn first_delayed(&self) -> Option<(u32, Timestamp)> {
-        (self.frontier != NIL).then(|| (self.frontier, self.nodes[self.frontier].sent_at))
+    pub(crate) fn first_delayed(&self) -> Next {
+        self.first_delayed
     }
 
     /// That message's delay is over.
     pub(crate) fn show_first_delayed(&mut self) {
-        if self.frontier != NIL {
+        if let Some((sequence, _)) = self.first_delayed {
             self.delayed -= 1;
-            self.frontier = self.nodes[self.frontier].age.1;
+            self.first_delayed = self.next_at_rest(sequence);
         }
     }
 
     /// Draws the line between shown and delayed anew: messages at rest sent after `shown_through` are delayed.
     /// Returns the messages that changed sides, each with its group.
     pub(crate) fn redraw_delay(&mut self, shown_through: Option<Timestamp>) -> Vec<(Sequence, u32)> {
-        let old = self.frontier;
-        let mut frontier = NIL;
-        let mut delayed = 0;
-        let mut slot = self.ages.1;
-        while slot != NIL && shown_through.is_none_or(|through| self.nodes[slot].sent_at > through) {
-            frontier = slot;
-            delayed += 1;
-            slot = self.nodes[slot].age.0;
+        let old = self.first_delayed;
+        let is_delayed = |item: &Item| shown_through.is_none_or(|through| item.sent_at > through);
+        let (mut first, mut delayed) = (None, 0);
+        let full = self.resting.iter().rev().filter_map(|key| self.full.get(key)).map(|run| &**run);
+        'runs: for run in std::iter::once(&self.filling).chain(full) {
+            let items: Vec<Item> = run.rest_items().collect();
+            for item in items.iter().rev() {
+                if !is_delayed(item) {
+                    break 'runs;
+                }
+                first = Some((item.sequence, item.sent_at));
+                delayed += 1;
+            }
         }
-        self.frontier = frontier;
-        self.delayed = delayed;
-        let place = |slot: u32| if slot == NIL { Sequence(u64::MAX) } else { self.nodes[slot].sequence };
-        let (mut slot, end) = if place(old) < place(frontier) { (old, frontier) } else { (frontier, old) };
-        let mut changed = Vec::new();
-        while slot != NIL && slot != end {
-            changed.push((self.nodes[slot].sequence, self.nodes[slot].group));
-            slot = self.nodes[slot].age.1;
-        }
-        changed
+        (self.first_delayed, self.delayed) = (first, delayed);
+        let line = |next: Next| next.map_or(NO_SEQUENCE, |(sequence, _)| sequence);
+        let (from, to) = (line(old).min(line(first)), line(old).max(line(first)));
+        let changed = self.rest_from(from).take_while(|item| item.sequence < to);
+        changed.map(|item| (item.sequence, item.group - 1)).collect()
     }
 
-    /// Whether this node's message may be offered if nothing is before it.
-    fn is_offerable(&self, slot: u32) -> bool {
-        match self.nodes[slot].stand {
-            Stand::Rest => !self.is_delayed(slot),
-            Stand::Ready => true,
-            Stand::Held => false,
+    /// Whether this message may be offered if nothing is before it.
+    fn is_offerable(&self, sequence: Sequence) -> bool {
+        match self.stand(sequence) {
+            Some(Stand::Rest) => !self.is_delayed(sequence),
+            Some(Stand::Ready) => true,
+            Some(Stand::Held) | None => false,
         }
     }
 
     /// The messages a group offers, in order.
-    pub(crate) fn offered<'a>(&'a self, groups: &Groups, group: u32) -> impl Iterator<Item = u32> + 'a {
-        let mut slot = groups.get(group).map_or(NIL, |group| group.ends.0);
+    pub(crate) fn offered<'a>(
+        &'a self,
+        groups: &Groups,
+        group: u32,
+    ) -> impl Iterator<Item = Sequence> + use<'a> {
+        let mut next = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
         std::iter::from_fn(move || {
-            if slot == NIL || !self.is_offerable(slot) {
-                return None;
-            }
-            let offered = slot;
-            slot = self.nodes[slot].near.1;
+            let offered = Some(next).filter(|next| self.is_offerable(*next))?;
+            next = self.neighbour(offered, Side::After);
             Some(offered)
         })
     }
 
     /// The first message a group offers.
-    pub(crate) fn head(&self, groups: &Groups, group: u32) -> Option<u32> {
-        self.offered(groups, group).next()
+    pub(crate) fn head(&self, groups: &Groups, group: u32) -> Option<Sequence> {
+        let first = groups.get(group)?.ends.0;
+        self.is_offerable(first).then_some(first)
     }
 
     /// Sets what a touched message is doing.
-    pub(crate) fn set_stand(&mut self, slot: u32, stand: Stand) {
-        self.nodes[slot].stand = stand;
+    pub(crate) fn set_stand(&mut self, sequence: Sequence, stand: Stand) {
+        if let Some((_, run, place)) = self.find_mut(sequence) {
+            run.set_stand(place, stand);
+        }
     }
 
     /// Puts a group into the rotation or out of it, by whether it offers anything. True when it entered.
@@ -389,10 +430,10 @@ impl Fifo {
         if let Some(entry) = groups.get_mut(group) {
             entry.turn = Some(turn);
         }
-        self.link(groups, turn.0, group, turn.1);
+        self.link_turn(groups, turn.0, group, turn.1);
     }
 
-    fn link(&mut self, groups: &mut Groups, before: u32, group: u32, after: u32) {
+    fn link_turn(&mut self, groups: &mut Groups, before: u32, group: u32, after: u32) {
         match groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
             Some(turn) => turn.1 = group,
             None => self.turns.0 = group,
@@ -431,20 +472,41 @@ impl Fifo {
         })
     }
 
-    /// Gives every message at rest for which `to` knows a new address that address.
-    pub(crate) fn relocate(&mut self, mut to: impl FnMut(&Item) -> Option<Address>) {
-        let mut slot = self.ages.0;
-        while slot != NIL {
-            if let Some(address) = to(&self.item(slot)) {
-                self.nodes[slot].address = address;
-            }
-            slot = self.nodes[slot].age.1;
+    /// The messages at rest that may lie within these addresses.
+    pub(crate) fn rest_near<'a>(&'a self, range: &Range<Address>) -> impl Iterator<Item = Item> + use<'a> {
+        let range = range.clone();
+        let runs = self.full.values().map(|run| &**run).chain(std::iter::once(&self.filling));
+        runs.filter(move |run| run.may_lie_in(&range)).flat_map(Run::rest_items)
+    }
+
+    /// Gives every message at rest for which `to` knows a new address, out of this range, that address.
+    pub(crate) fn relocate(&mut self, range: &Range<Address>, mut to: impl FnMut(&Item) -> Option<Address>) {
+        let full = self.full.values_mut().map(|run| &mut **run);
+        for run in full.chain(std::iter::once(&mut self.filling)).filter(|run| run.may_lie_in(range)) {
+            run.relocate(&mut to);
         }
     }
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.nodes.heap_bytes() + self.marks.len() * 24
+        // A tree's nodes have eleven places, and six of them filled where keys only rise.
+        let listed = (self.full.len() * 16 + self.resting.len() * 8) * 11 / 6;
+        let runs: usize = self.full.values().map(|run| given_for(size_of::<Run>()) + run.heap_bytes()).sum();
+        size_of::<Self>() + listed + runs + self.filling.heap_bytes() + self.far.len() * 48
+    }
+}
+
+/// A message to which nothing ever happened.
+fn untouched(item: &Item) -> Item {
+    Item {
+        rank: item.sent_at,
+        visible_at: Timestamp::ZERO,
+        expiry: Expiry::ByQueue,
+        attempts: 0,
+        first_leased_at: NO_INSTANT,
+        nonce: 0,
+        lease_end: NO_INSTANT,
+        ..*item
     }
 }
 
@@ -454,71 +516,104 @@ mod tests {
     use super::*;
     use kew_core::{GroupId, Text};
 
+    #[derive(Default)]
     struct Fixture {
         fifo: Fifo,
         groups: Groups,
     }
 
     impl Fixture {
-        fn new() -> Self {
-            Self { fifo: Fifo::default(), groups: Groups::default() }
+        fn slot(&mut self, group: &str) -> u32 {
+            self.groups.slot(&GroupId(Text::from(group)))
         }
 
-        fn send(&mut self, sequence: u64, group: &str, delayed: bool) -> u32 {
-            let slot = self.groups.slot(&GroupId(Text::from(group)));
+        fn send(&mut self, sequence: u64, group: &str, delayed: bool) -> Sequence {
+            let slot = self.slot(group);
             let item = Item { group: slot + 1, ..item(sequence) };
-            let node = self.fifo.push_rest(&mut self.groups, &item, delayed);
-            self.fifo.regroup(&mut self.groups, slot, End::Back);
-            node
+            self.fifo.push_rest(&mut self.groups, &item, delayed);
+            self.regroup(group, End::Back);
+            Sequence(sequence)
+        }
+
+        fn sent(&mut self, sequence: u64, group: &str) {
+            self.send(sequence, group, false);
+        }
+
+        fn regroup(&mut self, group: &str, end: End) {
+            let slot = self.slot(group);
+            self.fifo.regroup(&mut self.groups, slot, end);
+        }
+
+        fn remove(&mut self, sequence: u64, group: &str) {
+            let slot = self.slot(group);
+            self.fifo.remove(&mut self.groups, slot, Sequence(sequence));
+            self.regroup(group, End::Back);
+        }
+
+        fn offered(&mut self, group: &str) -> Vec<u64> {
+            let slot = self.slot(group);
+            self.fifo.offered(&self.groups, slot).map(|sequence| sequence.0).collect()
         }
 
         fn rotation(&self) -> Vec<&str> {
             self.fifo.rotation(&self.groups).filter_map(|slot| Some(&*self.groups.get(slot)?.name)).collect()
         }
+
+        /// Whether runs are what their keys and the list of those with messages at rest say.
+        fn check_runs(&self) {
+            let runs: Vec<(&Sequence, &Box<Run>)> = self.fifo.full.iter().collect();
+            for pair in runs.windows(2) {
+                assert!(pair[0].1.first() < *pair[1].0 && *pair[1].0 <= pair[1].1.first());
+            }
+            for (key, run) in runs {
+                assert!(run.live() > 0);
+                assert_eq!(self.fifo.resting.contains(key), run.at_rest() > 0);
+            }
+            assert!(self.fifo.resting.len() <= self.fifo.full.len());
+        }
     }
 
     #[test]
     fn groups_enter_at_the_back_and_leave_when_they_offer_nothing() {
-        let mut it = Fixture::new();
+        let mut it = Fixture::default();
         let a = it.send(1, "a", false);
         it.send(2, "b", false);
         it.send(3, "a", false);
         it.send(4, "c", true);
         assert_eq!(it.rotation(), ["a", "b"]);
         it.fifo.touch(a, Stand::Held);
-        let group = it.fifo.group_of(a);
-        it.fifo.regroup(&mut it.groups, group, End::Back);
+        it.regroup("a", End::Back);
         assert_eq!(it.rotation(), ["b"]);
         it.fifo.set_stand(a, Stand::Ready);
-        it.fifo.regroup(&mut it.groups, group, End::Back);
+        it.regroup("a", End::Back);
         assert_eq!(it.rotation(), ["b", "a"]);
-        assert_eq!(it.fifo.offered(&it.groups, group).count(), 2);
+        assert_eq!(it.offered("a"), [1, 3]);
         it.fifo.show_first_delayed();
-        let c = it.groups.slot(&GroupId(Text::from("c")));
-        it.fifo.regroup(&mut it.groups, c, End::Front);
+        it.regroup("c", End::Front);
         assert_eq!(it.rotation(), ["c", "b", "a"]);
-        let b = it.groups.slot(&GroupId(Text::from("b")));
+        let b = it.slot("b");
         it.fifo.leave(&mut it.groups, b);
         assert_eq!(it.rotation(), ["c", "a"]);
     }
 
     #[test]
     fn messages_at_rest_are_found_by_sequence_whatever_left() {
-        let mut it = Fixture::new();
-        let nodes: Vec<u32> = (1..=1_000).map(|n| it.send(n, "g", false)).collect();
-        for n in (1..=1_000).filter(|n| n % 3 != 0) {
-            it.fifo.remove(&mut it.groups, nodes[n - 1]);
+        let mut it = Fixture::default();
+        (1..=1_000).for_each(|n| it.sent(n, "g"));
+        (1..=1_000).filter(|n| n % 3 != 0).for_each(|n| it.remove(n, "g"));
+        it.check_runs();
+        for n in 0..=1_001 {
+            let found = it.fifo.find_rest(Sequence(n)).map(|item| (item.sequence, item.address));
+            let there = n % 3 == 0 && n > 0;
+            assert_eq!(found, there.then(|| (Sequence(n), item(n).address)));
         }
-        for n in 1..=1_000 {
-            let found = it.fifo.find_rest(Sequence(n)).map(|slot| it.fifo.sequence_of(slot));
-            assert_eq!(found, (n % 3 == 0).then_some(Sequence(n)));
-        }
-        assert_eq!(it.fifo.oldest().map(|(slot, _)| it.fifo.sequence_of(slot)), Some(Sequence(3)));
+        assert_eq!(it.fifo.oldest(), Some((Sequence(3), item(3).sent_at)));
+        assert!(it.offered("g").into_iter().eq((1..=333).map(|n| 3 * n)));
     }
 
     #[test]
     fn change_of_delay_moves_the_line_both_ways() {
-        let mut it = Fixture::new();
+        let mut it = Fixture::default();
         for n in 1..=9 {
             it.send(n, if n % 2 == 0 { "even" } else { "odd" }, false);
         }
@@ -526,10 +621,186 @@ mod tests {
         let through = item(5).sent_at;
         assert_eq!(it.fifo.redraw_delay(Some(through)).len(), 4);
         assert_eq!(it.fifo.delayed(), 4);
-        assert_eq!(it.fifo.first_delayed().map(|(slot, _)| it.fifo.sequence_of(slot)), Some(Sequence(6)));
+        assert_eq!(it.fifo.first_delayed(), Some((Sequence(6), item(6).sent_at)));
         it.fifo.redraw_delay(None);
         assert_eq!(it.fifo.delayed(), 9);
         it.fifo.redraw_delay(Some(Timestamp::NEVER));
         assert_eq!(it.fifo.delayed(), 0);
+    }
+
+    #[test]
+    fn line_of_delay_is_drawn_through_many_runs() {
+        let mut it = Fixture::default();
+        (1..=1_000).for_each(|n| it.sent(n, "g"));
+        let changed = it.fifo.redraw_delay(Some(item(299).sent_at));
+        assert!(changed.iter().map(|(sequence, _)| sequence.0).eq(300..=1_000));
+        (300..=400).for_each(|n| it.fifo.touch(Sequence(n), Stand::Held));
+        assert_eq!(it.fifo.first_delayed().map(|(first, _)| first), Some(Sequence(401)));
+        it.fifo.show_first_delayed();
+        assert_eq!((it.fifo.delayed(), it.fifo.is_delayed(Sequence(401))), (599, false));
+    }
+
+    #[test]
+    fn neighbours_are_found_however_far_away_they_are() {
+        let mut it = Fixture::default();
+        let far = u64::from(FAR);
+        // Just near enough, just too far, further than a run reaches; another group in between.
+        let all = [1, far, 2 * far, 4 * far, 4 * far + 1, 9 * far];
+        all.into_iter().for_each(|n| it.sent(n, "g"));
+        it.send(10 * far, "h", false);
+        assert_eq!(it.offered("g"), all);
+        assert_eq!(it.fifo.far.len(), 2 * 3);
+        it.remove(4 * far + 1, "g");
+        it.remove(far, "g");
+        assert_eq!(it.offered("g"), [1, 2 * far, 4 * far, 9 * far]);
+        [1, 9 * far, 4 * far].into_iter().for_each(|n| it.remove(n, "g"));
+        assert_eq!(it.offered("g"), [2 * far]);
+        assert!(it.fifo.far.is_empty(), "{:?}", it.fifo.far);
+        it.check_runs();
+    }
+
+    /// Messages with their groups and stands, as plain as can be.
+    #[derive(Default)]
+    struct Plain(BTreeMap<u64, (usize, Stand)>);
+
+    impl Plain {
+        fn offered(&self, group: usize) -> Vec<u64> {
+            let all = self.0.iter().filter(|(_, (of, _))| *of == group);
+            all.take_while(|(_, (_, stand))| *stand != Stand::Held).map(|(sequence, _)| *sequence).collect()
+        }
+
+        fn rest(&self) -> Vec<u64> {
+            self.0.iter().filter(|(_, (_, stand))| *stand == Stand::Rest).map(|(n, _)| *n).collect()
+        }
+    }
+
+    #[test]
+    fn order_is_that_of_a_plain_list_whatever_happens() {
+        const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+        for seed in 0..20_u64 {
+            let (mut it, mut plain) = (Fixture::default(), Plain::default());
+            let (mut chance, mut sequence) = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, 0);
+            let mut roll = |sides: u64| {
+                chance ^= chance << 13;
+                chance ^= chance >> 7;
+                chance ^= chance << 17;
+                chance % sides
+            };
+            for step in 0..3_000 {
+                // Grows, shrinks and grows again.
+                let sends = if step / 1_000 == 1 { 3 } else { 6 };
+                let some = plain.0.len() as u64;
+                match roll(10) {
+                    kind if kind < sends || some == 0 => {
+                        sequence += if roll(8) == 0 { 1 + roll(900) } else { 1 };
+                        let group = roll(5) as usize;
+                        let stand = if roll(6) == 0 { Stand::Held } else { Stand::Rest };
+                        let slot = it.slot(NAMES[group]);
+                        let item = Item { group: slot + 1, ..item(sequence) };
+                        match stand {
+                            Stand::Rest => it.fifo.push_rest(&mut it.groups, &item, false),
+                            _ => it.fifo.push(&mut it.groups, &item, stand),
+                        }
+                        plain.0.insert(sequence, (group, stand));
+                    }
+                    kind => {
+                        // Mostly near the front, sometimes anywhere.
+                        let reach = if roll(3) == 0 { some } else { some.min(6) };
+                        let n = *plain.0.keys().nth(roll(reach) as usize).expect("there are so many");
+                        let (group, stand) = plain.0[&n];
+                        if kind == 9 {
+                            let new = if roll(2) == 0 { Stand::Ready } else { Stand::Held };
+                            match stand {
+                                Stand::Rest => it.fifo.touch(Sequence(n), new),
+                                _ => it.fifo.set_stand(Sequence(n), new),
+                            }
+                            plain.0.insert(n, (group, new));
+                        } else {
+                            it.remove(n, NAMES[group]);
+                            plain.0.remove(&n);
+                        }
+                    }
+                }
+                if roll(50) == 0 {
+                    it.fifo.settle();
+                }
+                if step % 97 == 0 {
+                    it.check_runs();
+                    let rest: Vec<u64> = it.fifo.rest().map(|item| item.sequence.0).collect();
+                    assert_eq!((it.fifo.rest_count(), &rest), (rest.len(), &plain.rest()), "seed {seed}");
+                    assert_eq!(it.fifo.oldest().map(|(n, _)| n.0), rest.first().copied());
+                    for n in &rest {
+                        let found = it.fifo.find_rest(Sequence(*n)).expect("it is at rest");
+                        let expected = item(*n);
+                        assert_eq!(
+                            (found.address, found.sent_at, found.body_bytes),
+                            (expected.address, expected.sent_at, expected.body_bytes)
+                        );
+                    }
+                    for (group, name) in NAMES.iter().enumerate() {
+                        assert_eq!(it.offered(name), plain.offered(group), "seed {seed}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_change_in_ranges_and_only_of_messages_at_rest() {
+        let mut it = Fixture::default();
+        (1..=500).for_each(|n| it.sent(n, "g"));
+        (101..=110).for_each(|n| it.fifo.touch(Sequence(n), Stand::Held));
+        let range = item(100).address..item(300).address;
+        let near = it.fifo.rest_near(&range).filter(|item| range.contains(&item.address));
+        assert!(near.map(|item| item.sequence.0).eq([100].into_iter().chain(111..300)));
+        let mut moved = 0;
+        it.fifo.relocate(&range, |item| {
+            let is_in = range.contains(&item.address);
+            moved += u32::from(is_in);
+            is_in.then(|| Address(item.address.0 + 1_000_000))
+        });
+        assert_eq!(moved, 190);
+        for n in (1..=500).filter(|n| !(101..=110).contains(n)) {
+            let added = if (100..300).contains(&n) { 1_000_000 } else { 0 };
+            let found = it.fifo.find_rest(Sequence(n)).expect("it is at rest");
+            assert_eq!(found.address.0, item(n).address.0 + added);
+        }
+        let moved = Address(item(100).address.0 + 1_000_000);
+        assert!(it.fifo.rest_near(&(moved..Address(moved.0 + 1))).any(|item| item.address == moved));
+    }
+
+    #[test]
+    fn message_at_rest_takes_24_bytes_and_its_group_96() {
+        let mut it = Fixture::default();
+        let names: Vec<String> = (0..20_000).map(|n| format!("group-{n}")).collect();
+        let messages = 5 * names.len();
+        for n in 0..messages {
+            it.send(n as u64 + 1, &names[n % names.len()], false);
+        }
+        let bytes = it.fifo.heap_bytes();
+        assert!(bytes <= 21 * messages, "{} bytes a message", bytes as f64 / messages as f64);
+        let bytes = it.groups.heap_bytes();
+        assert!(bytes <= 96 * names.len(), "{} bytes a group", bytes as f64 / names.len() as f64);
+    }
+
+    #[test]
+    fn few_that_stay_of_many_take_little_more() {
+        let mut it = Fixture::default();
+        for n in 1..=400_000 {
+            it.send(n, "stays", false);
+            if n % 200 != 0 {
+                it.remove(n, "stays");
+            }
+        }
+        assert_eq!(it.offered("stays").len(), 2_000);
+        let bytes = it.fifo.heap_bytes() as f64 / 2_000.0;
+        assert!(bytes <= 32.0, "{bytes} bytes a message");
+        // The same when they leave from a backlog.
+        let mut it = Fixture::default();
+        (1..=100_000).for_each(|n| it.sent(n, "stays"));
+        (1..=100_000).filter(|n| n % 50 != 0).for_each(|n| it.remove(n, "stays"));
+        assert_eq!(it.offered("stays").len(), 2_000);
+        let bytes = it.fifo.heap_bytes() as f64 / 2_000.0;
+        assert!(bytes <= 32.0, "{bytes} bytes a message");
     }
 }

@@ -4,11 +4,16 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use kew_core::GroupId;
 use kew_core::rules::fairness::NOISY_LEASES;
+use kew_core::{GroupId, Sequence};
 
-/// "No slot" in links between nodes and groups.
+use super::run::given_for;
+use super::slab::Slab;
+
+/// "No slot" in links between groups.
 pub(crate) const NIL: u32 = u32::MAX;
+/// "No message" at the ends of a group.
+pub(crate) const NO_SEQUENCE: Sequence = Sequence(u64::MAX);
 
 /// A group with something in it.
 #[derive(Clone, Debug)]
@@ -19,8 +24,8 @@ pub(crate) struct Group {
     pub messages: u32,
     /// Of those, leased ones.
     pub leased: u32,
-    /// FIFO: its first and last message's nodes.
-    pub ends: (u32, u32),
+    /// FIFO: its first and last message.
+    pub ends: (Sequence, Sequence),
     /// FIFO: the shelf's mark when a message last left it.
     pub left_at: u64,
     /// FIFO: its neighbours in the rotation.
@@ -29,15 +34,15 @@ pub(crate) struct Group {
 
 impl Group {
     fn named(name: &str) -> Self {
-        Self { name: name.into(), messages: 0, leased: 0, ends: (NIL, NIL), left_at: 0, turn: None }
+        let ends = (NO_SEQUENCE, NO_SEQUENCE);
+        Self { name: name.into(), messages: 0, leased: 0, ends, left_at: 0, turn: None }
     }
 }
 
 /// All groups of a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
-    slots: Vec<Option<Group>>,
-    free: Vec<u32>,
+    slots: Slab<Option<Group>>,
     by_name: HashTable<u32>,
     /// The groups with so many leases that they may be noisy, by how many.
     busy: BTreeSet<(u32, u32)>,
@@ -49,35 +54,24 @@ impl Groups {
     pub(crate) fn slot(&mut self, group: &GroupId) -> u32 {
         let name = group.0.as_str();
         let hash = self.hasher.hash_one(name);
-        let named = |slot: &u32| {
-            self.slots.get(*slot as usize).and_then(Option::as_ref).is_some_and(|g| *g.name == *name)
-        };
+        let named =
+            |slot: &u32| self.slots.get(*slot).and_then(Option::as_ref).is_some_and(|g| *g.name == *name);
         if let Some(slot) = self.by_name.find(hash, named) {
             return *slot;
         }
-        let group = Group::named(name);
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(group);
-                slot
-            }
-            None => {
-                self.slots.push(Some(group));
-                (self.slots.len() - 1) as u32
-            }
-        };
+        let slot = self.slots.insert(Some(Group::named(name)));
         self.index(hash, slot);
         slot
     }
 
     /// The group in this slot.
     pub(crate) fn get(&self, slot: u32) -> Option<&Group> {
-        self.slots.get(slot as usize)?.as_ref()
+        self.slots.get(slot)?.as_ref()
     }
 
     /// The group in this slot, to change.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Group> {
-        self.slots.get_mut(slot as usize)?.as_mut()
+        self.slots.get_mut(slot)?.as_mut()
     }
 
     /// A lease in the group of [`super::item::Item::group`] began (+1) or ended (-1).
@@ -89,7 +83,7 @@ impl Groups {
     }
 
     fn count_lease_in(&mut self, slot: u32, change: i32) {
-        let Some(group) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        let Some(group) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let before = group.leased;
         group.leased = before.saturating_add_signed(change);
         if before >= NOISY_LEASES {
@@ -112,47 +106,52 @@ impl Groups {
         if let Ok(found) = self.by_name.find_entry(hash, |other| *other == slot) {
             found.remove();
         }
-        self.slots[slot as usize] = None;
-        self.free.push(slot);
+        self.slots[slot] = None;
+        self.slots.give_back(slot);
     }
 
-    /// The names of all slots, in order.
-    pub(crate) fn names(&self) -> Vec<Option<&str>> {
-        self.slots.iter().map(|group| group.as_ref().map(|group| &*group.name)).collect()
+    /// How many slots there are, in use or free.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
     }
 
-    /// A table with these names in these slots; those without one are free.
-    pub(crate) fn with_names(names: &[Option<&str>]) -> Self {
+    /// The names of all slots, in order; free ones have none.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Option<&str>> {
+        self.slots.iter().map(|group| group.as_ref().map(|group| &*group.name))
+    }
+
+    /// A table of so many slots, each with the next name that is read; those without one are free.
+    pub(crate) fn read<'a>(slots: u64, mut name: impl FnMut() -> Option<Option<&'a str>>) -> Option<Self> {
         let mut groups = Self::default();
-        for (slot, name) in (0..).zip(names) {
-            let Some(name) = name else {
-                groups.slots.push(None);
-                groups.free.push(slot);
-                continue;
-            };
-            groups.slots.push(Some(Group::named(name)));
-            groups.index(groups.hasher.hash_one(*name), slot);
+        let mut free = Vec::new();
+        for _ in 0..slots {
+            let name = name()?;
+            let slot = groups.slots.insert(name.map(Group::named));
+            match name {
+                Some(name) => groups.index(groups.hasher.hash_one(name), slot),
+                None => free.push(slot),
+            }
         }
-        groups
+        free.into_iter().for_each(|slot| groups.slots.give_back(slot));
+        Some(groups)
     }
 
     fn index(&mut self, hash: u64, slot: u32) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_name.insert_unique(hash, slot, |slot| {
-            hasher
-                .hash_one(slots.get(*slot as usize).and_then(Option::as_ref).map_or("", |group| &group.name))
+            hasher.hash_one(slots.get(*slot).and_then(Option::as_ref).map_or("", |group| &group.name))
         });
     }
 
     /// All slots in use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
-        self.slots.iter().enumerate().filter_map(|(slot, group)| Some((slot as u32, group.as_ref()?)))
+        (0..).zip(self.slots.iter()).filter_map(|(slot, group)| Some((slot, group.as_ref()?)))
     }
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let names: usize = self.iter().map(|(_, group)| group.name.len()).sum();
-        self.slots.capacity() * size_of::<Option<Group>>() + self.by_name.capacity() * 8 + names
+        let names: usize = self.iter().map(|(_, group)| given_for(group.name.len())).sum();
+        self.slots.heap_bytes() + self.by_name.allocation_size() + names
     }
 }
 

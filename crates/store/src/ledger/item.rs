@@ -122,8 +122,6 @@ pub struct Entry {
     pub hold: Hold,
     /// Its one alarm: the next instant its state changes by itself, or `NEVER`.
     pub alarm: Timestamp,
-    /// Its node among the groups of a FIFO queue.
-    pub node: u32,
 }
 
 impl Entry {

@@ -21,6 +21,7 @@ mod item;
 mod lane;
 mod ready;
 mod regions;
+mod run;
 pub mod shelf;
 mod slab;
 mod slice;

@@ -41,6 +41,26 @@ impl<T> Slab<T> {
         self.free.push(slot);
     }
 
+    /// The value in this slot, or one that was in it.
+    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        self.pieces.get(slot as usize / PIECE)?.get(slot as usize % PIECE)
+    }
+
+    /// The value in this slot, or one that was in it, to change.
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.pieces.get_mut(slot as usize / PIECE)?.get_mut(slot as usize % PIECE)
+    }
+
+    /// How many slots were ever used.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+    }
+
+    /// What is or was in every slot that was ever used, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pieces.iter().flatten()
+    }
+
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
         let values: usize = self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>()).sum();

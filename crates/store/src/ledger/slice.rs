@@ -11,9 +11,10 @@ use kew_core::time::millis;
 use kew_core::{AccountId, ByName, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
 
 use super::Ledger;
-use super::block::Block;
+use super::block::{BLOCK_ITEMS, Block};
 use super::book::Book;
 use super::codec;
+use super::groups::Groups;
 use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use super::shelf::Shelf;
 use super::varint::{Reader, put, put_bytes, put_signed};
@@ -160,9 +161,8 @@ fn write_book(book: &Book, out: &mut Vec<u8>) {
         codec::put_key(out, key);
         out.push(codec::reason_number(*reason));
     }
-    let names = parts.groups.names();
-    put(out, names.len() as u64);
-    for name in names {
+    put(out, parts.groups.slots() as u64);
+    for name in parts.groups.names() {
         // Free slots are written too: messages name their group by its slot.
         codec::put_option(out, name, |out, name| put_bytes(out, name.as_bytes()));
     }
@@ -172,10 +172,8 @@ fn write_book(book: &Book, out: &mut Vec<u8>) {
             parts.far.write(out);
         }
         Some(fifo) => {
-            put(out, fifo.first_delayed().map_or(u64::MAX, |(node, _)| fifo.sequence_of(node).0));
-            let mut rest = Vec::new();
-            book.each_rest(&mut |item: &Item| rest.push(*item));
-            write_items(out, &rest);
+            put(out, fifo.first_delayed().map_or(u64::MAX, |(sequence, _)| sequence.0));
+            write_items(out, fifo.rest_count(), fifo.rest());
             let rotation: Vec<u32> = fifo.rotation(parts.groups).collect();
             put(out, rotation.len() as u64);
             for group in rotation {
@@ -185,7 +183,7 @@ fn write_book(book: &Book, out: &mut Vec<u8>) {
     }
     let mut entries: Vec<&Entry> = parts.entries.values().collect();
     entries.sort_unstable_by_key(|entry| entry.item.sequence);
-    write_items(out, &entries.iter().map(|entry| entry.item).collect::<Vec<_>>());
+    write_items(out, entries.len(), entries.iter().map(|entry| entry.item));
     for entry in entries {
         write_hold(out, &entry.hold);
     }
@@ -213,20 +211,20 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
     for _ in 0..from.number()? {
         origins.push((codec::read_key(from)?, codec::read_reason(from)?));
     }
-    let mut names = Vec::new();
-    for _ in 0..from.number()? {
-        names.push(codec::read_option(from, |from| std::str::from_utf8(from.bytes()?).ok())?);
-    }
-    book.restore_tables(origins, &names);
+    let groups = Groups::read(from.number()?, || {
+        codec::read_option(from, |from| std::str::from_utf8(from.bytes()?).ok())
+    })?;
+    book.restore_tables(origins, groups);
     if is_fifo {
         let delayed_from = Sequence(from.number()?);
-        let rest = read_items(from)?;
+        let mut rest = Blocks::skip(from)?;
         let mut rotation = Vec::new();
         for _ in 0..from.number()? {
             rotation.push(u32::try_from(from.number()?).ok()?);
         }
         let entries = read_entries(from)?;
-        book.restore_groups(&rest, delayed_from, entries, &rotation)?;
+        book.restore_groups(rest.by_ref().flatten(), delayed_from, entries, &rotation)?;
+        rest.was_read()?;
     } else {
         let ready = super::ready::Ready::read(from, retention)?;
         let far = super::far::Far::read(from, retention)?;
@@ -246,30 +244,66 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
     Some(book)
 }
 
-fn write_items(out: &mut Vec<u8>, items: &[Item]) {
-    let blocks = items.chunks(super::block::BLOCK_ITEMS);
-    put(out, blocks.len() as u64);
-    for items in blocks {
-        let mut block = Block::new();
-        items.iter().for_each(|item| block.push(*item));
+/// Writes so many messages, in blocks.
+fn write_items(out: &mut Vec<u8>, count: usize, items: impl Iterator<Item = Item>) {
+    put(out, count.div_ceil(BLOCK_ITEMS) as u64);
+    let mut block = Block::new();
+    for item in items {
+        block.push(item);
+        if block.is_full() {
+            std::mem::replace(&mut block, Block::new()).write(out);
+        }
+    }
+    if block.live() > 0 {
         block.write(out);
     }
 }
 
 fn read_items(from: &mut Reader<'_>) -> Option<Vec<Item>> {
-    let mut items = Vec::new();
-    for _ in 0..from.number()? {
-        items.extend(Block::read(from)?.live_items().map(|(_, item)| item));
-    }
+    let mut blocks = Blocks::skip(from)?;
+    let items = blocks.by_ref().flatten().collect();
+    blocks.was_read()?;
     Some(items)
+}
+
+/// Messages that [`write_items`] wrote, block by block: all of a large queue at once would take many times the room of what
+/// is made of them.
+struct Blocks<'a> {
+    from: Reader<'a>,
+    left: u64,
+}
+
+impl<'a> Blocks<'a> {
+    /// Passes over the blocks that begin here, to be read meanwhile or later.
+    fn skip(from: &mut Reader<'a>) -> Option<Self> {
+        let left = from.number()?;
+        let blocks = Self { from: from.clone(), left };
+        (0..left).try_for_each(|_| Block::skip(from))?;
+        Some(blocks)
+    }
+
+    /// Whether all of them were blocks; asked at the end.
+    fn was_read(&self) -> Option<()> {
+        (self.left == 0).then_some(())
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Vec<Item>;
+
+    fn next(&mut self) -> Option<Vec<Item>> {
+        if self.left == 0 {
+            return None;
+        }
+        let block = Block::read(&mut self.from)?;
+        self.left -= 1;
+        Some(block.live_items().map(|(_, item)| item).collect())
+    }
 }
 
 fn read_entries(from: &mut Reader<'_>) -> Option<Vec<Entry>> {
     let items = read_items(from)?;
-    items
-        .into_iter()
-        .map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: NO_INSTANT, node: 0 }))
-        .collect()
+    items.into_iter().map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: NO_INSTANT })).collect()
 }
 
 fn write_hold(out: &mut Vec<u8>, hold: &Hold) {

@@ -237,8 +237,7 @@ fn carried_book(book: &Book) -> CarriedQueue {
 
 /// The first message at rest on a FIFO queue whose delay is not over.
 fn first_delayed(book: &Book) -> Option<Sequence> {
-    let fifo = book.parts().fifo?;
-    Some(fifo.sequence_of(fifo.first_delayed()?.0))
+    book.parts().fifo?.first_delayed().map(|(sequence, _)| sequence)
 }
 
 fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State {

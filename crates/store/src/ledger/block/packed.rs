@@ -41,7 +41,8 @@ pub(super) fn before_first() -> Item {
     }
 }
 
-pub(super) fn pack(items: &[Item]) -> Box<[u8]> {
+/// Messages as bytes, each as its differences to the one before it.
+pub(in crate::ledger) fn pack(items: &[Item]) -> Box<[u8]> {
     let mut out = Vec::with_capacity(items.len() * 8);
     let mut last = before_first();
     for item in items {
@@ -106,14 +107,14 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
 }
 
 /// Reads packed messages one after the other; ends early where the bytes are none.
-pub(super) struct Unpack<'a> {
+pub(in crate::ledger) struct Unpack<'a> {
     reader: Reader<'a>,
     left: u16,
     last: Item,
 }
 
 impl<'a> Unpack<'a> {
-    pub(super) fn new(bytes: &'a [u8], count: u16) -> Self {
+    pub(in crate::ledger) fn new(bytes: &'a [u8], count: u16) -> Self {
         Self { reader: Reader::new(bytes), left: count, last: before_first() }
     }
 

@@ -47,9 +47,8 @@ impl Contents {
     pub(crate) fn take_rest(&mut self, sequence: Sequence) -> Option<Item> {
         match &mut self.fifo {
             Some(fifo) => {
-                let node = fifo.find_rest(sequence)?;
-                let item = fifo.item(node);
-                fifo.remove(&mut self.groups, node);
+                let item = fifo.find_rest(sequence)?;
+                fifo.remove(&mut self.groups, item.group - 1, sequence);
                 Some(item)
             }
             None => self.ready.take(sequence).or_else(|| self.far.take(sequence)),

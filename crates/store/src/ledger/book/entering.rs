@@ -26,15 +26,15 @@ impl Book {
                     fifo.push_rest(&mut held.groups, &item, hidden);
                 } else {
                     let stand = if hidden { Stand::Held } else { Stand::Ready };
-                    let node = fifo.push_touched(&mut held.groups, &item, stand);
-                    self.add_entry(item, hidden, node);
+                    fifo.push(&mut held.groups, &item, stand);
+                    self.add_entry(item, hidden);
                 }
                 self.regroup(item.group - 1, End::Back);
             }
             None if hidden => {
                 let put = if held.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
                 if let Some(item) = put {
-                    self.add_entry(item, true, 0);
+                    self.add_entry(item, true);
                 }
             }
             None => {
@@ -47,10 +47,10 @@ impl Book {
         self.held.far.put(item, now, self.queue.policy.retention)
     }
 
-    pub(super) fn add_entry(&mut self, item: Item, hidden: bool, node: u32) {
+    pub(super) fn add_entry(&mut self, item: Item, hidden: bool) {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
         self.held.delayed += u64::from(hidden);
-        let entry = Entry { item, hold, alarm: NO_INSTANT, node };
+        let entry = Entry { item, hold, alarm: NO_INSTANT };
         self.held.entries.insert(item.sequence, entry);
         self.set_alarm(item.sequence);
     }
@@ -64,7 +64,7 @@ impl Book {
                 self.note_hold_ended(&entry.item, &entry.hold);
                 let held = &mut *self.held;
                 if let Some(fifo) = &mut held.fifo {
-                    fifo.remove(&mut held.groups, entry.node);
+                    fifo.remove(&mut held.groups, entry.item.group - 1, sequence);
                 }
                 entry.item
             }
@@ -137,11 +137,8 @@ impl Book {
 
     /// Every message at rest on a FIFO queue, oldest first.
     pub(crate) fn each_rest(&self, see: &mut impl FnMut(&Item)) {
-        let Some(fifo) = &self.held.fifo else { return };
-        let mut next = fifo.oldest().map(|(node, _)| node);
-        while let Some(node) = next {
-            see(&fifo.item(node));
-            next = fifo.next_by_age(node);
+        if let Some(fifo) = &self.held.fifo {
+            fifo.rest().for_each(|item| see(&item));
         }
     }
 }

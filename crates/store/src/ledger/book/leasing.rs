@@ -16,21 +16,20 @@ impl Book {
             let delay = self.queue.policy.delay;
             let entry = match &mut self.held.fifo {
                 Some(fifo) => {
-                    let node = fifo.find_rest(sequence)?;
-                    let item = fifo.item(node);
-                    let hidden = fifo.is_delayed(node);
-                    fifo.touch(node, if hidden { Stand::Held } else { Stand::Ready });
+                    let item = fifo.find_rest(sequence)?;
+                    let hidden = fifo.is_delayed(sequence);
+                    fifo.touch(sequence, if hidden { Stand::Held } else { Stand::Ready });
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
                     self.held.delayed += u64::from(hidden);
                     let visible_at = item.sent_at.plus(delay);
-                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT, node }
+                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT }
                 }
                 None => match self.held.ready.take(sequence) {
-                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT, node: 0 },
+                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT },
                     None => {
                         let item = self.held.far.take(sequence)?;
                         self.held.delayed += 1;
-                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT, node: 0 }
+                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT }
                     }
                 },
             };
@@ -49,8 +48,8 @@ impl Book {
         lease: Lease,
     ) -> Option<Item> {
         self.forget_departure(sequence);
-        if let Some((item, node)) = self.take_ready(sequence) {
-            return Some(self.lease_ready(item, node, nonce, now, lease));
+        if let Some(item) = self.take_ready(sequence) {
+            return Some(self.lease_ready(item, nonce, now, lease));
         }
         self.lease_lifted(sequence, nonce, now, lease)
     }
@@ -69,27 +68,26 @@ impl Book {
         Some(item)
     }
 
-    /// Takes a message that shows and has no entry from where it is; on a FIFO queue its node is held from now on.
+    /// Takes a message that shows and has no entry from where it is; on a FIFO queue its place is held from now on.
     #[inline]
-    fn take_ready(&mut self, sequence: Sequence) -> Option<(Item, u32)> {
+    fn take_ready(&mut self, sequence: Sequence) -> Option<Item> {
         match &self.held.fifo {
-            None => Some((self.held.ready.take(sequence)?, 0)),
+            None => self.held.ready.take(sequence),
             Some(_) => self.take_ready_of_group(sequence),
         }
     }
 
-    fn take_ready_of_group(&mut self, sequence: Sequence) -> Option<(Item, u32)> {
+    fn take_ready_of_group(&mut self, sequence: Sequence) -> Option<Item> {
         let held = &mut *self.held;
         let fifo = held.fifo.as_mut().filter(|_| !held.entries.contains_key(&sequence))?;
-        let node = fifo.find_rest(sequence).filter(|node| !fifo.is_delayed(*node))?;
-        fifo.touch(node, Stand::Held);
-        let item = fifo.item(node);
-        Some((Item { visible_at: item.sent_at.plus(self.queue.policy.delay), ..item }, node))
+        let item = fifo.find_rest(sequence).filter(|_| !fifo.is_delayed(sequence))?;
+        fifo.touch(sequence, Stand::Held);
+        Some(Item { visible_at: item.sent_at.plus(self.queue.policy.delay), ..item })
     }
 
     /// The common case in one go: a message that was ready gets an entry, and is held at once.
     #[inline]
-    fn lease_ready(&mut self, mut item: Item, node: u32, nonce: u64, now: Timestamp, lease: Lease) -> Item {
+    fn lease_ready(&mut self, mut item: Item, nonce: u64, now: Timestamp, lease: Lease) -> Item {
         let before = Some(count_attempt(&mut item, nonce, now));
         let retention = self.retention();
         let held = &mut *self.held;
@@ -103,7 +101,7 @@ impl Book {
             held.alarms.insert((alarm, item.sequence));
         }
         let hold = Hold::Leased(Lease { before, ..lease });
-        held.entries.insert(item.sequence, Entry { item, hold, alarm, node });
+        held.entries.insert(item.sequence, Entry { item, hold, alarm });
         item
     }
 
@@ -111,8 +109,7 @@ impl Book {
     pub(super) fn hold(&mut self, sequence: Sequence, hold: Hold, end: End) {
         let Some(entry) = self.held.entries.get_mut(&sequence) else { return };
         let item = entry.item;
-        let (node, stand) =
-            (entry.node, if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held });
+        let stand = if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
         let old = std::mem::replace(&mut entry.hold, hold);
         match &entry.hold {
             Hold::Ready => {}
@@ -125,7 +122,7 @@ impl Book {
         self.note_hold_ended(&item, &old);
         let held = &mut *self.held;
         if let Some(fifo) = &mut held.fifo {
-            fifo.set_stand(node, stand);
+            fifo.set_stand(sequence, stand);
             fifo.regroup(&mut held.groups, item.group - 1, end);
         } else if stand == Stand::Ready {
             self.put_down(sequence);
@@ -207,7 +204,7 @@ impl Book {
         self.held.alarms.remove(&(entry.alarm, sequence));
         self.held.delayed -= 1;
         if let Some(item) = self.put_away(entry.item, now) {
-            self.add_entry(item, true, 0);
+            self.add_entry(item, true);
         }
     }
 

@@ -31,9 +31,9 @@ impl Book {
         }
     }
 
-    pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: &[Option<&str>]) {
+    pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: Groups) {
         self.held.origins = origins;
-        self.held.groups = Groups::with_names(groups);
+        self.held.groups = groups;
     }
 
     /// A standard queue's messages, from a slice.
@@ -48,23 +48,25 @@ impl Book {
     /// A FIFO queue's messages, from a slice: those at rest and those with an entry, each in order.
     pub(crate) fn restore_groups(
         &mut self,
-        rest: &[Item],
+        rest: impl Iterator<Item = Item>,
         delayed_from: Sequence,
         entries: Vec<Entry>,
         rotation: &[u32],
     ) -> Option<()> {
-        let mut rest = rest.iter().peekable();
-        for mut entry in entries {
-            while let Some(item) = rest.next_if(|item| item.sequence < entry.item.sequence) {
-                self.restore_rest(item, delayed_from)?;
+        let mut rest = rest.peekable();
+        let mut last = None;
+        for entry in entries {
+            let sequence = entry.item.sequence;
+            while let Some(item) = rest.next_if(|item| item.sequence < sequence) {
+                self.restore_rest(&item, delayed_from, &mut last)?;
             }
             let stand = if matches!(entry.hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
-            self.held.groups.get(entry.item.group.checked_sub(1)?)?;
+            self.restore_order_of(&entry.item, &mut last)?;
             let held = &mut *self.held;
-            entry.node = held.fifo.as_mut()?.push_touched(&mut held.groups, &entry.item, stand);
+            held.fifo.as_mut()?.push(&mut held.groups, &entry.item, stand);
             self.restore_entry(entry)?;
         }
-        rest.try_for_each(|item| self.restore_rest(item, delayed_from))?;
+        rest.try_for_each(|item| self.restore_rest(&item, delayed_from, &mut last))?;
         let held = &mut *self.held;
         let fifo = held.fifo.as_mut()?;
         for group in rotation {
@@ -73,11 +75,24 @@ impl Book {
         Some(())
     }
 
-    fn restore_rest(&mut self, item: &Item, delayed_from: Sequence) -> Option<()> {
+    fn restore_rest(
+        &mut self,
+        item: &Item,
+        delayed_from: Sequence,
+        last: &mut Option<Sequence>,
+    ) -> Option<()> {
+        self.restore_order_of(item, last)?;
         let held = &mut *self.held;
-        held.groups.get(item.group.checked_sub(1)?)?;
         held.fifo.as_mut()?.push_rest(&mut held.groups, item, item.sequence >= delayed_from);
         self.restore_count(item)
+    }
+
+    /// The next message of a FIFO queue is behind the last one, and has a group.
+    fn restore_order_of(&self, item: &Item, last: &mut Option<Sequence>) -> Option<()> {
+        self.held.groups.get(item.group.checked_sub(1)?)?;
+        let rises = item.sequence.0 < u64::MAX && last.is_none_or(|last| last < item.sequence);
+        *last = Some(item.sequence);
+        rises.then_some(())
     }
 
     fn restore_count(&mut self, item: &Item) -> Option<()> {
@@ -122,7 +137,9 @@ impl Book {
         }
         self.held.ready.aside_items().for_each(&mut note);
         self.held.entries.values().for_each(|entry| note(&entry.item));
-        self.each_rest(&mut note);
+        if let Some(fifo) = &self.held.fifo {
+            fifo.rest_near(range).for_each(|item| note(&item));
+        }
     }
 
     /// Gives every message that rests on one of these places its new one. Returns how many did, as (old, new).
@@ -151,7 +168,7 @@ impl Book {
         self.held.far.blocks_mut().for_each(move_block);
         self.held.entries.values_mut().for_each(|entry| move_single(&mut entry.item));
         if let Some(fifo) = &mut self.held.fifo {
-            fifo.relocate(new_place);
+            fifo.relocate(range, new_place);
         }
         moved.into_inner()
     }

@@ -52,7 +52,7 @@ impl Book {
         let mut near = Vec::new();
         self.held.far.deal(at, self.queue.policy.retention, |item| near.push(item));
         for item in near {
-            self.add_entry(item, true, 0);
+            self.add_entry(item, true);
         }
     }
 
@@ -73,10 +73,11 @@ impl Book {
             })
             .collect();
         if let Some(fifo) = &self.held.fifo {
-            let mut next = fifo.oldest();
-            while let Some((node, _)) = next.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
-                leaving.push(fifo.sequence_of(node));
-                next = fifo.next_by_age(node).map(|node| (node, fifo.item(node).sent_at));
+            let oldest = fifo.oldest();
+            if let Some((oldest, _)) = oldest.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
+                let rest = fifo.rest_from(oldest);
+                let over = rest.take_while(|item| item.sent_at.plus(retention) <= at);
+                leaving.extend(over.map(|item| item.sequence));
             }
         }
         leaving.sort_unstable();
@@ -109,11 +110,12 @@ impl Book {
         let mut shown = Vec::new();
         let delay = self.queue.policy.delay;
         let Some(fifo) = &mut self.held.fifo else { return shown };
-        while let Some((node, sent_at)) = fifo.first_delayed()
+        while let Some((sequence, sent_at)) = fifo.first_delayed()
             && sent_at.plus(delay) <= at
+            && let Some(item) = fifo.find_rest(sequence)
         {
-            shown.push((fifo.sequence_of(node), fifo.group_of(node)));
-            waking.push(fifo.sequence_of(node));
+            shown.push((sequence, item.group - 1));
+            waking.push(sequence);
             fifo.show_first_delayed();
         }
         shown
