@@ -1,14 +1,13 @@
 //! Webhooks as consumers of a running server: by the virtual clock, through kills, and at its end.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::answers;
 use super::program::{self, Kew, data_directory};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,52 +29,27 @@ pub struct Hook {
 
 impl Hook {
     pub fn open() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
-        let hook = Self { url, delivered: Arc::default(), refuses: Arc::default(), holds: Arc::default() };
+        let hook = Self {
+            url: String::new(),
+            delivered: Arc::default(),
+            refuses: Arc::default(),
+            holds: Arc::default(),
+        };
         let serving = hook.clone();
-        // They end with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let hook = serving.clone();
-                std::thread::spawn(move || hook.serve(stream));
-            }
-        });
-        hook
+        let address = answers::plain(move |batch| Some(serving.take(batch)));
+        Self { url: format!("http://{address}/"), ..hook }
     }
 
-    fn serve(&self, stream: TcpStream) -> Option<()> {
-        let mut reader = BufReader::new(stream);
-        loop {
-            let mut length = 0;
-            loop {
-                let mut line = String::new();
-                if reader.read_line(&mut line).ok()? == 0 {
-                    return None;
-                }
-                let line = line.trim_end().to_ascii_lowercase();
-                if let Some(value) = line.strip_prefix("content-length:") {
-                    length = value.trim().parse().ok()?;
-                }
-                if line.is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).ok()?;
-            let batch: Value = serde_json::from_slice(&body).expect("a batch is JSON");
-            for message in batch["messages"].as_array().expect("it has messages") {
-                let text = message["body"].as_str().expect("it is a text").to_owned();
-                let attempts = message["attempts"].as_u64().expect("it is a number");
-                self.delivered.lock().expect("nobody panics").entry(text).or_default().push(attempts);
-            }
-            while self.holds.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            let status = if self.refuses.load(Ordering::Relaxed) { 500 } else { 200 };
-            let reply = format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n");
-            reader.get_mut().write_all(reply.as_bytes()).ok()?;
+    fn take(&self, batch: &Value) -> Vec<u8> {
+        for message in batch["messages"].as_array().expect("it has messages") {
+            let text = message["body"].as_str().expect("it is a text").to_owned();
+            let attempts = message["attempts"].as_u64().expect("it is a number");
+            self.delivered.lock().expect("nobody panics").entry(text).or_default().push(attempts);
         }
+        while self.holds.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        answers::reply(if self.refuses.load(Ordering::Relaxed) { 500 } else { 200 }, "")
     }
 
     pub fn delivered(&self) -> BTreeMap<String, Vec<u64>> {
