@@ -44,6 +44,8 @@ pub(crate) struct Fifo {
     full: BTreeMap<Sequence, Box<Run>>,
     /// Which of them have messages at rest.
     resting: BTreeSet<Sequence>,
+    /// The one with the oldest message at rest, if it is open: mostly it is the one that messages are leased from.
+    served: Option<Sequence>,
     /// The newest messages.
     filling: Run,
     /// Neighbours whose distance is more than a link can say.
@@ -63,6 +65,7 @@ impl Default for Fifo {
         Self {
             full: BTreeMap::new(),
             resting: BTreeSet::new(),
+            served: None,
             filling: Run::default(),
             far: BTreeMap::new(),
             oldest: None,
@@ -115,34 +118,55 @@ impl Fifo {
     /// The run being filled is full: another one is begun.
     fn put_full(&mut self) {
         let run = std::mem::take(&mut self.filling);
-        self.put_anew(run.first(), &run);
+        self.put_anew(run.first(), run);
     }
 
     /// Packs a run anew that is not among the full ones, into a neighbour if both fit into one.
-    fn put_anew(&mut self, key: Sequence, run: &Run) {
+    fn put_anew(&mut self, key: Sequence, run: Run) {
         if run.live() == 0 {
             return;
         }
-        let before = self.full.range(..key).next_back();
-        let after = self.full.range(key..).next();
-        let (key, joined) = match (before, after) {
-            (Some((first, before)), _) if before.fits_with(run) => (*first, Run::joined(&[before, run])),
+        let before = self.full.range(..key).next_back().filter(|(key, _)| self.served != Some(**key));
+        let after = self.full.range(key..).next().filter(|(key, _)| self.served != Some(**key));
+        let (key, packed) = match (before, after) {
+            (Some((first, before)), _) if before.fits_with(&run) => (*first, Run::joined(&[before, &run])),
             (_, Some((second, after))) if run.fits_with(after) => {
-                let (second, joined) = (*second, Run::joined(&[run, after]));
+                let (second, joined) = (*second, Run::joined(&[&run, after]));
                 self.full.remove(&second);
                 self.resting.remove(&second);
                 (key, joined)
             }
-            _ => (key, Run::joined(&[run])),
+            _ => (key, run.packed_anew()),
         };
-        if joined.at_rest() > 0 {
+        if packed.at_rest() > 0 {
             self.resting.insert(key);
         }
-        self.full.insert(key, Box::new(joined));
+        self.full.insert(key, Box::new(packed));
     }
 
-    /// Packs the run being filled, on a queue where nothing happens.
+    /// Opens the run with the oldest message at rest, and packs the one that had it before.
+    fn serve_oldest(&mut self) {
+        if self.resting.first() == self.served.as_ref() {
+            return;
+        }
+        self.put_served();
+        self.served = self.resting.first().copied();
+        if let Some(run) = self.served.and_then(|served| self.full.get_mut(&served)) {
+            run.open();
+        }
+    }
+
+    fn put_served(&mut self) {
+        let Some(key) = self.served.take() else { return };
+        self.resting.remove(&key);
+        if let Some(run) = self.full.remove(&key) {
+            self.put_anew(key, *run);
+        }
+    }
+
+    /// Packs what is open, on a queue where nothing happens.
     pub(crate) fn settle(&mut self) {
+        self.put_served();
         if self.filling.live() > 0 {
             self.filling.pack();
         }
@@ -169,14 +193,18 @@ impl Fifo {
     }
 
     fn vacate(&mut self, sequence: Sequence) {
+        let served = self.served;
         let Some((key, run, place)) = self.find_mut(sequence) else { return };
         let is_sparse = run.remove(place);
         match key {
+            // The one being served is packed anew when it is left.
+            Some(key) if served == Some(key) && run.live() > 0 => {}
             Some(key) if is_sparse => {
+                self.served = served.filter(|served| *served != key);
                 let run = self.full.remove(&key);
                 self.resting.remove(&key);
                 if let Some(run) = run {
-                    self.put_anew(key, &run);
+                    self.put_anew(key, *run);
                 }
             }
             Some(_) => {}
@@ -281,6 +309,7 @@ impl Fifo {
             self.first_delayed = self.next_at_rest(sequence);
         }
         if is_next(self.oldest) {
+            self.serve_oldest();
             self.oldest = self.next_at_rest(sequence);
         }
     }
@@ -570,6 +599,7 @@ mod tests {
                 assert_eq!(self.fifo.resting.contains(key), run.at_rest() > 0);
             }
             assert!(self.fifo.resting.len() <= self.fifo.full.len());
+            assert!(self.fifo.served.is_none_or(|served| self.fifo.full.contains_key(&served)));
         }
     }
 

@@ -91,7 +91,7 @@ impl Run {
     /// Adds a message at the end of a run that has room for it. Sequences rise.
     pub(super) fn push(&mut self, item: &Item, links: Links, stand: Stand) {
         let place = self.links.len();
-        let Body::Open(items) = self.open() else { return };
+        let Body::Open(items) = self.opened() else { return };
         items.push(*item);
         if place == 0 {
             self.sequences.0 = item.sequence;
@@ -115,7 +115,12 @@ impl Run {
         self.addresses = (self.addresses.0.min(address), self.addresses.1.max(address));
     }
 
-    fn open(&mut self) -> &mut Body {
+    /// Unpacks it.
+    pub(super) fn open(&mut self) {
+        self.opened();
+    }
+
+    fn opened(&mut self) -> &mut Body {
         if let Body::Packed(_) = &self.body {
             let mut items = Vec::with_capacity(RUN_ITEMS);
             items.extend(self.items());
@@ -199,6 +204,15 @@ impl Run {
             && u32::try_from(later.sequences.1.0 - self.sequences.0.0).is_ok()
     }
 
+    /// The same messages, packed.
+    pub(super) fn packed_anew(mut self) -> Run {
+        if self.live() < self.links.len() {
+            return Run::joined(&[&self]);
+        }
+        self.pack();
+        self
+    }
+
     /// The messages of neighbouring runs that fit into one, packed.
     pub(super) fn joined(runs: &[&Run]) -> Run {
         let mut joined = Run::default();
@@ -219,7 +233,7 @@ impl Run {
         }
     }
 
-    /// What every place holds or held.
+    /// What every place holds or held, in order.
     fn items(&self) -> impl Iterator<Item = Item> + '_ {
         let (open, packed) = match &self.body {
             Body::Open(items) => (Some(items.iter().copied()), None),
