@@ -15,7 +15,7 @@ use kew_engine::{Engine, Options, TimeSource};
 use kew_store_log::{Drive, LogOptions, LogStore, OpenReport};
 
 use crate::answers::Answers;
-use crate::counting::{CountingDisk, Counts, syncs_of_this_thread};
+use crate::counting::{self, Counts, syncs_of_this_thread};
 
 /// Sends, leases and acks of one pass: 171 each, 513 commands in one commit.
 pub const CYCLES_PER_COMMIT: u64 = 171;
@@ -48,8 +48,7 @@ impl Rig {
     }
 
     fn open_with(dir: &Path, clock: MachineTime, chance: Chance, drive: Drive) -> Self {
-        let disk = CountingDisk::open(dir).expect("the directory can be made");
-        let counts = disk.counts.clone();
+        let (disk, counts) = counting::open(dir).expect("the directory can be made");
         let (clock, entropy) = (Arc::new(clock), Arc::new(chance));
         let options = LogOptions { drive, ..LogOptions::default() };
         let (store, report) = LogStore::open(Arc::new(disk), options, entropy.clone(), clock.system())

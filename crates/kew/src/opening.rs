@@ -9,7 +9,7 @@ use kew_store_log::{Disk, Durability, LogError, LogOptions, LogStore, OpenReport
 use crate::assemble::StartError;
 use crate::log::{Level, Log};
 use crate::machine;
-use crate::slow_disk::{self, SlowDisk};
+use crate::slow_disk;
 
 /// The store in the directory at `path`.
 pub fn open(
@@ -26,7 +26,7 @@ pub fn open(
             let millis = added.as_millis().to_string();
             let warning = "each sync is made to take longer, as the variable asks; unset it unless this is a measurement";
             log.tell(Level::Warn, warning, &[("variable", slow_disk::VARIABLE), ("milliseconds", &millis)]);
-            Arc::new(SlowDisk::new(disk, added))
+            Arc::new(slow_disk::slowed(disk, added))
         }
     };
     let opened = LogStore::open(disk, options, entropy, machine::system_now());

@@ -1,12 +1,14 @@
 //! The seam between the log and the machine: one directory, its files, and what each sync promises.
 //!
 //! Everything the log does to the disk goes through [`Disk`] and [`DiskFile`], so tests can tear, lose, delay and
-//! fail any of it ([`SimDisk`]). Names are relative to the directory, with at most one level of folders
-//! (`segments/…`); a rename stays within its folder. What is promised after a crash is only what POSIX promises:
-//! a file's bytes after `sync_data`, a name after `sync_dir` of its folder, a rename wholly or not at all.
+//! fail any of it ([`SimDisk`]), and measurements can count it or slow it down ([`WatchedDisk`]). Names are relative to
+//! the directory, with at most one level of folders (`segments/…`); a rename stays within its folder. What is promised
+//! after a crash is only what POSIX promises: a file's bytes after `sync_data`, a name after `sync_dir` of its folder,
+//! a rename wholly or not at all.
 
 mod real;
 mod sim;
+mod watched;
 
 use std::any::Any;
 use std::io;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 
 pub use real::RealDisk;
 pub use sim::{Fault, FaultPlan, Found, SimDisk, SimStats};
+pub use watched::{WatchedDisk, Watcher};
 
 /// A directory that holds a store. The empty folder name means the directory itself.
 pub trait Disk: Send + Sync + 'static {

@@ -47,7 +47,9 @@ pub use backup::{BACKUP_LIST, BackedUp, BackupReport, backup, verify_backup};
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
-pub use disk::{Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats};
+pub use disk::{
+    Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats, WatchedDisk, Watcher,
+};
 pub use error::LogError;
 pub use export::{ExportReport, export};
 pub use frame::{

@@ -1,7 +1,5 @@
 //! Names of groups and queues through checkpoints, and who is told of a name.
 
-use std::io;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -10,7 +8,7 @@ use kew_core::command::{CreateQueue, UpdateQueue};
 use kew_core::{Command, NewMessage, Outcome, Policy, QueueId, RuleError};
 use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError};
-use kew_store_log::{Disk, DiskFile, DiskLock, LogStore, SimDisk};
+use kew_store_log::{LogStore, SimDisk, WatchedDisk, Watcher};
 
 use crate::opened;
 use crate::small::{Asked, START, entropy, key, options, text_of};
@@ -47,55 +45,22 @@ fn groups_of_any_name_survive_a_checkpoint() {
 
 type Interruption = Box<dyn FnOnce() + Send>;
 
-/// A disk that lets something else happen once, when a checkpoint has begun.
-struct Interrupted {
-    disk: SimDisk,
-    then: Arc<Mutex<Option<Interruption>>>,
+/// Lets something else happen once, when a checkpoint has begun.
+#[derive(Default)]
+struct Interrupts {
+    then: Mutex<Option<Interruption>>,
 }
 
-impl Disk for Interrupted {
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.create(name)
-    }
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(name)
-    }
-    fn create_dir(&self, folder: &str) -> io::Result<()> {
-        self.disk.create_dir(folder)
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+impl Watcher for Interrupts {
+    type File = ();
+
+    fn opened(&self, _name: &str) {}
+
+    fn lists(&self, folder: &str) {
         let then = self.then.lock().unwrap().take_if(|_| folder == "checkpoints");
         if let Some(then) = then {
             then();
         }
-        self.disk.list(folder)
-    }
-    fn hard_link(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.hard_link(from, to)
-    }
-    fn hard_link_out(&self, from: &str, to: &Path) -> io::Result<()> {
-        self.disk.hard_link_out(from, to)
-    }
-    fn link_count(&self, name: &str) -> io::Result<u64> {
-        self.disk.link_count(name)
-    }
-    fn sync_dir(&self, folder: &str) -> io::Result<()> {
-        self.disk.sync_dir(folder)
-    }
-    fn free_space(&self) -> io::Result<u64> {
-        self.disk.free_space()
-    }
-    fn lock(&self) -> io::Result<DiskLock> {
-        self.disk.lock()
-    }
-    fn is_copy_on_write(&self) -> bool {
-        self.disk.is_copy_on_write()
     }
 }
 
@@ -107,8 +72,8 @@ fn rename(asked: &Asked, queue: QueueId, name: &str) {
 
 #[test]
 fn queues_renamed_during_a_checkpoint_keep_their_names() {
-    let (disk, then) = (SimDisk::new(), Arc::default());
-    let interrupted = Interrupted { disk: disk.clone(), then: Arc::clone(&then) };
+    let (disk, interrupts) = (SimDisk::new(), Arc::new(Interrupts::default()));
+    let interrupted = WatchedDisk::new(disk.clone(), Arc::clone(&interrupts));
     let store = LogStore::open(Arc::new(interrupted), options(), entropy(1), START).unwrap().0;
     let asked = Arc::new(Asked::of(store));
     let first = asked.queue("x", Policy::standard());
@@ -116,12 +81,12 @@ fn queues_renamed_during_a_checkpoint_keep_their_names() {
     let second = asked.queue("b", Policy::standard());
     let renaming = asked.clone();
     // The first one's slice is kept as it was, the second one's is written after this.
-    *then.lock().unwrap() = Some(Box::new(move || {
+    *interrupts.then.lock().unwrap() = Some(Box::new(move || {
         rename(&renaming, first, "y");
         rename(&renaming, second, "x");
     }));
     asked.store.checkpoint().unwrap();
-    assert!(then.lock().unwrap().is_none(), "nothing was renamed");
+    assert!(interrupts.then.lock().unwrap().is_none(), "nothing was renamed");
     drop(asked);
     let again = opened(&disk.reopen_process_crash(), options());
     assert_eq!((again.find("y"), again.find("x")), (first, second));
