@@ -259,16 +259,17 @@ impl Book {
 
     /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
     pub(crate) fn offered_by(&self, group: u32, max: usize, leaves: impl Fn(&Item) -> bool) -> Vec<Item> {
-        let Some(fifo) = &self.held.fifo else { return Vec::new() };
-        let mut staying = 0;
-        let mut wanted = |item: &Item| {
-            let room = staying < max;
-            staying += usize::from(!leaves(item));
-            room
-        };
-        let items =
-            fifo.offered(&self.held.groups, group).filter_map(|sequence| self.item_of(fifo, sequence));
-        items.take_while(|item| wanted(item)).collect()
+        let (mut items, mut staying) = (Vec::new(), 0);
+        let Some(fifo) = &self.held.fifo else { return items };
+        // One that is not wanted any more is not looked at: it may have to be unpacked.
+        let mut offered = fifo.offered(&self.held.groups, group);
+        while staying < max
+            && let Some(item) = offered.next().and_then(|sequence| self.item_of(fifo, sequence))
+        {
+            staying += usize::from(!leaves(&item));
+            items.push(item);
+        }
+        items
     }
 
     /// The messages a FIFO queue offers, group by group in the order of the rotation.
