@@ -2,7 +2,8 @@
 //!
 //! When the system clock is behind (it was set back, or the store has seen a later instant before the restart), engine
 //! time goes on from where it is at seven eighths of the speed until the two meet: leases never end early because of a
-//! clock. When the system clock leaps ahead, engine time leaps with it.
+//! clock. When the system clock leaps ahead, engine time leaps with it, but never past it: what a clock that was wrong
+//! is put right by has not passed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub trait TimeSource: Send + Sync {
     /// What the system clock shows.
     fn system(&self) -> Timestamp;
 
-    /// Time since some beginning, on a clock that nobody sets. Only used to tell a leap from time that passed.
+    /// Time since some beginning, on a clock that nobody sets: it tells a leap from time that passed.
     fn steady(&self) -> Duration;
 }
 
@@ -103,10 +104,7 @@ impl EngineClock {
 
     /// Reports a leap of the system clock since the last look.
     pub(crate) fn watch(&self) {
-        let leap = {
-            let mut dial = self.dial.lock();
-            dial.leap(self.source.system(), self.source.steady())
-        };
+        let leap = self.read(|dial| dial.leap(self.source.steady()));
         if leap >= LEAP_WORTH_TELLING {
             (self.notices)(Notice::ClockJumped { by: leap });
         }
@@ -136,7 +134,7 @@ impl EngineClock {
     /// Takes a reading of the source and lets `use_it` work with the dial.
     fn read<T>(&self, use_it: impl FnOnce(&mut Dial) -> T) -> T {
         let mut dial = self.dial.lock();
-        let news = dial.follow(self.source.system());
+        let news = dial.follow(&*self.source);
         let result = use_it(&mut dial);
         self.in_step.store(dial.in_step(), Ordering::Release);
         drop(dial);
@@ -238,13 +236,13 @@ struct Dial {
     frozen: bool,
     /// The newest instant shown. Nothing earlier is ever shown again.
     newest: Timestamp,
-    /// The system's and the steady clock at the last look for leaps.
+    /// The paced time and the steady clock at the last look for leaps.
     watched: (Timestamp, Duration),
 }
 
 #[derive(Clone, Copy)]
 struct Slew {
-    system: Timestamp,
+    steady: Duration,
     engine: Timestamp,
     told: bool,
 }
@@ -252,17 +250,9 @@ struct Slew {
 impl Dial {
     fn new(system: Timestamp, steady: Duration, newest: Timestamp) -> Self {
         let told = newest.since(system) >= BEHIND_WORTH_TELLING;
-        let slew = (newest > system).then_some(Slew { system, engine: newest, told });
-        Self {
-            system,
-            paced: system.max(newest),
-            slew,
-            offset: 0,
-            held: None,
-            frozen: false,
-            newest,
-            watched: (system, steady),
-        }
+        let slew = (newest > system).then_some(Slew { steady, engine: newest, told });
+        let paced = system.max(newest);
+        Self { system, paced, slew, offset: 0, held: None, frozen: false, newest, watched: (paced, steady) }
     }
 
     fn now(&mut self) -> Timestamp {
@@ -283,11 +273,13 @@ impl Dial {
     }
 
     /// Follows the system clock to its reading.
-    fn follow(&mut self, system: Timestamp) -> News {
+    fn follow(&mut self, source: &dyn TimeSource) -> News {
+        let system = source.system();
         let mut news = News::None;
         if system < self.system {
             let by = self.paced.since(system);
-            self.slew = Some(Slew { system, engine: self.paced, told: by >= BEHIND_WORTH_TELLING });
+            let told = by >= BEHIND_WORTH_TELLING;
+            self.slew = Some(Slew { steady: source.steady(), engine: self.paced, told });
             news = News::Behind(by);
         }
         self.system = system;
@@ -295,8 +287,10 @@ impl Dial {
             self.paced = system;
             return news;
         };
-        let passed = millis(system.since(slew.system));
+        // By the clock that nobody sets: when the system's leaps ahead, it makes up for what it was behind, and the
+        // days by which it was wrong are no time that passed. They would end every lease and every retention.
         // Counted from where it began, so that many readings a millisecond lose nothing to rounding.
+        let passed = millis(source.steady().saturating_sub(slew.steady));
         let engine = slew.engine.plus(Duration::from_millis(passed - passed / 8));
         if system < engine {
             self.paced = engine;
@@ -307,11 +301,11 @@ impl Dial {
         if slew.told { News::Met } else { News::None }
     }
 
-    /// How much further the system clock went than the steady one since the last look.
-    fn leap(&mut self, system: Timestamp, steady: Duration) -> Duration {
-        let (system_before, steady_before) = self.watched;
-        self.watched = (system, steady);
-        system.since(system_before).saturating_sub(steady.saturating_sub(steady_before))
+    /// How much further time went than the steady clock since the last look.
+    fn leap(&mut self, steady: Duration) -> Duration {
+        let (before, steady_before) = self.watched;
+        self.watched = (self.paced, steady);
+        self.paced.since(before).saturating_sub(steady.saturating_sub(steady_before))
     }
 }
 
@@ -381,9 +375,9 @@ mod tests {
             let _ = bench.clock.now();
         }
         assert_eq!(bench.clock.now(), Timestamp(1_700), "800 ms count as 700, however often one looks");
-        bench.hands.set(7_999);
+        bench.hands.pass(7_199);
         assert_eq!(bench.clock.now(), Timestamp(8_000));
-        bench.hands.set(8_001);
+        bench.hands.pass(2);
         assert_eq!(bench.clock.now(), Timestamp(8_001));
         assert_eq!(bench.told.lock().last(), Some(&Notice::ClockMet));
     }
@@ -395,12 +389,29 @@ mod tests {
         bench.hands.set(4_000);
         assert_eq!(bench.clock.now(), Timestamp(10_000));
         assert_eq!(bench.told.lock().last(), Some(&Notice::ClockBehind { by: Duration::from_secs(6) }));
-        bench.hands.set(4_800);
+        bench.hands.pass(800);
         assert_eq!(bench.clock.now(), Timestamp(10_700));
         bench.hands.set(1_000);
         assert_eq!(bench.clock.now(), Timestamp(10_700));
         bench.hands.set(90_000);
         assert_eq!(bench.clock.now(), Timestamp(90_000));
+    }
+
+    #[test]
+    fn clock_that_was_behind_and_is_put_right_makes_nothing_pass() {
+        const DAY: u64 = 86_400_000;
+        let bench = bench(ClockKind::System, DAY, 11 * DAY);
+        assert_eq!(bench.clock.now(), Timestamp(11 * DAY));
+        bench.hands.pass(800);
+        assert_eq!(bench.clock.now(), Timestamp(11 * DAY + 700));
+        bench.hands.set(6 * DAY);
+        assert_eq!(bench.clock.now(), Timestamp(11 * DAY + 700), "still behind, by less");
+        bench.hands.set(11 * DAY + 900);
+        assert_eq!(bench.clock.now(), Timestamp(11 * DAY + 900));
+        bench.clock.watch();
+        assert_eq!(bench.told.lock().last(), Some(&Notice::ClockMet), "no leap is told of");
+        bench.hands.set(12 * DAY);
+        assert_eq!(bench.clock.now(), Timestamp(12 * DAY), "in step again, a leap counts");
     }
 
     #[test]
