@@ -291,10 +291,7 @@ impl Parts<'_> {
     }
 
     fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
-        let (log, sqs, limits) = (self.log, &self.settings.sqs, self.in_flight_limits());
-        let failures = move |id: kew_http::RequestId, cause: &str| {
-            log.tell(Level::Error, cause, &[("request", id.as_str())]);
-        };
+        let (sqs, limits) = (&self.settings.sqs, self.in_flight_limits());
         let sqs = kew_sqs::Settings {
             auth: credentials::sqs(self.settings)?,
             region: sqs.region.as_str().into(),
@@ -304,7 +301,7 @@ impl Parts<'_> {
             purge_interval: sqs.purge_interval,
             standard_in_flight_limit: limits.standard,
             fifo_in_flight_limit: limits.fifo,
-            failures: Arc::new(failures),
+            failures: Arc::new(self.failures()),
             ..kew_sqs::Settings::default()
         };
         Ok(FrontEndSettings {
@@ -315,11 +312,13 @@ impl Parts<'_> {
         })
     }
 
+    /// What becomes of a failure that is ours. It may name files, which are the store's: so it tells which store.
+    fn failures(&self) -> impl Fn(kew_http::RequestId, &str) + Send + Sync + use<> {
+        let (log, store) = (self.log, self.settings.server.store.to_string());
+        move |id, cause| log.tell(Level::Error, cause, &[("request", id.as_str()), ("store", &store)])
+    }
+
     fn cloudflare(&self) -> kew_cloudflare::Settings {
-        let log = self.log;
-        let failures = move |id: kew_http::RequestId, cause: &str| {
-            log.tell(Level::Error, cause, &[("request", id.as_str())]);
-        };
         kew_cloudflare::Settings {
             accounts: credentials::cloudflare(self.settings),
             trust: match self.settings.server.auth {
@@ -334,7 +333,7 @@ impl Parts<'_> {
                 wanted: self.settings.workers.run,
                 exposed: self.settings.workers.exposed,
             },
-            failures: Arc::new(failures),
+            failures: Arc::new(self.failures()),
             ..kew_cloudflare::Settings::open(self.settings.sqs.region.as_str().into())
         }
     }
@@ -347,10 +346,7 @@ impl Parts<'_> {
     }
 
     fn azure(&self) -> kew_azure::Settings {
-        let (log, azure) = (self.log, &self.settings.azure);
-        let failures = move |id: kew_http::RequestId, cause: &str| {
-            log.tell(Level::Error, cause, &[("request", id.as_str())]);
-        };
+        let azure = &self.settings.azure;
         let accounts = credentials::azure(self.settings);
         let region = self.settings.sqs.region.as_str().into();
         kew_azure::Settings {
@@ -363,7 +359,7 @@ impl Parts<'_> {
             skew: azure.skew,
             in_flight_max: self.settings.limits.in_flight_max,
             queue_deletion_delay: azure.queue_deletion_delay,
-            failures: Arc::new(failures),
+            failures: Arc::new(self.failures()),
             ..kew_azure::Settings::open(accounts, region, Arc::new(machine::SystemClock))
         }
     }

@@ -1,5 +1,6 @@
 //! Texts to values. What is not accepted comes back as a phrase of what would be.
 
+use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,15 @@ pub enum StoreChoice {
     Memory,
     /// In this directory.
     Directory(PathBuf),
+}
+
+impl fmt::Display for StoreChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Directory(path) => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 /// Where something is served.

@@ -120,11 +120,14 @@ impl Disk for RealDisk {
 
     fn lock(&self) -> io::Result<DiskLock> {
         let path = self.root.join(LOCK_FILE);
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        // The first thing anybody does with a directory, so that this is where a wrong one shows.
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.map_err(named)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held_by_another(&mut file)),
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::Error(error)) => return Err(named(error)),
         }
         // For people only: nobody decides by the number, so a full disk does not matter here.
         let _best_effort = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -239,6 +242,15 @@ mod tests {
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
         drop(held);
         disk.lock().expect("free again");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_locked_is_named() {
+        let (folder, disk) = disk();
+        fs::create_dir(folder.path().join("store").join(LOCK_FILE)).expect("it is ours");
+        let error = crate::lock_store(&disk).expect_err("no file").to_string();
+        let named = format!("locking the store's directory: {}", folder.path().join("store").display());
+        assert!(error.starts_with(&named), "{error}");
     }
 
     #[test]
