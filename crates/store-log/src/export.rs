@@ -7,16 +7,18 @@
 //!
 //! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
 //! moment, export a backup.
+//!
+//! A message that cannot be read ends an export, unless whoever asked for it wants the others all the same.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::{QueueId, Sequence};
+use kew_core::{QueueId, QueueKey, Sequence};
 use kew_store::ledger::{Address, Carried, Shelf, Stored, codec};
 
 use crate::error::LogError;
-use crate::frame::{Checksums, SURVIVOR_SPACE};
+use crate::frame::{Checksums, FRAME_HEADER_BYTES, SURVIVOR_SPACE};
 use crate::identity::Identity;
 use crate::lines::{
     DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, QueueLine, RememberedLine, StoreLine, hex,
@@ -36,13 +38,42 @@ pub struct ExportReport {
     pub queues: u64,
     /// Messages.
     pub messages: u64,
+    /// Messages that could not be read and are in no line.
+    pub left_out: u64,
     /// Lines in all.
     pub lines: u64,
 }
 
+/// A message of which the content cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// The queue it is in.
+    pub queue: QueueKey,
+    /// Which one of the queue's.
+    pub sequence: Sequence,
+    /// What is wrong, with the place.
+    pub cause: LogError,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "message {} of queue {}: {}", self.sequence.0, self.queue, self.cause)
+    }
+}
+
 /// Writes everything the store holds.
 pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogError> {
-    let mut exporting = Exporting { store, to, report: ExportReport::default() };
+    export_readable(store, to, &mut |message| Err(message.cause))
+}
+
+/// Writes everything the store holds but the messages that cannot be read. Each of those is told; an error from whom it
+/// is told ends the export.
+pub fn export_readable(
+    store: &LogStore,
+    to: &mut dyn Write,
+    leave_out: &mut dyn FnMut(Unreadable) -> Result<(), LogError>,
+) -> Result<ExportReport, LogError> {
+    let mut exporting = Exporting { store, to, leave_out, report: ExportReport::default() };
     exporting.head()?;
     exporting.queues()?;
     exporting.sends()?;
@@ -54,6 +85,7 @@ pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogE
 struct Exporting<'a> {
     store: &'a LogStore,
     to: &'a mut dyn Write,
+    leave_out: &'a mut dyn FnMut(Unreadable) -> Result<(), LogError>,
     report: ExportReport,
 }
 
@@ -98,25 +130,33 @@ impl Exporting<'_> {
         for carried in queues {
             self.write(&Line::Queue(QueueLine::of(&carried)))?;
             self.report.queues += 1;
-            self.messages(carried.queue.id)?;
+            self.messages(carried.queue.id, &carried.queue.key)?;
         }
         Ok(())
     }
 
-    fn messages(&mut self, queue: QueueId) -> Result<(), LogError> {
+    fn messages(&mut self, queue: QueueId, key: &QueueKey) -> Result<(), LogError> {
         let mut after = Sequence(0);
         loop {
             let page = Page::take(self.store, queue, after)?;
             let Some((last, _)) = page.messages.last() else { return Ok(()) };
             after = last.sequence;
-            let mut contents = Pinned { segments: page.segments, sums: page.sums, chunk: None };
+            let mut contents = Pinned::new(page.segments, page.sums);
             for (carried, stored) in page.messages {
-                let stored = match stored {
-                    Some(stored) => stored,
-                    None => contents.read(carried.place.address)?,
-                };
-                self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
-                self.report.messages += 1;
+                match stored.map_or_else(|| contents.read(carried.place.address), Ok) {
+                    Ok(stored) => {
+                        self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
+                        self.report.messages += 1;
+                    }
+                    Err(cause) => {
+                        (self.leave_out)(Unreadable {
+                            queue: key.clone(),
+                            sequence: carried.sequence,
+                            cause,
+                        })?;
+                        self.report.left_out += 1;
+                    }
+                }
             }
         }
     }
@@ -162,9 +202,14 @@ struct Pinned {
     segments: Vec<Arc<Segment>>,
     sums: Checksums,
     chunk: Option<(u64, Bytes)>,
+    read_ahead: u64,
 }
 
 impl Pinned {
+    fn new(segments: Vec<Arc<Segment>>, sums: Checksums) -> Self {
+        Self { segments, sums, chunk: None, read_ahead: READ_AHEAD }
+    }
+
     fn read(&mut self, address: Address) -> Result<Stored, LogError> {
         let at = address.0;
         let segment = self.segments.iter().find(|segment| (segment.base()..segment.end()).contains(&at));
@@ -177,7 +222,11 @@ impl Pinned {
         let frame = match held {
             Some(frame) => frame,
             None => {
-                let bytes = read_chunk(segment, at, segment.end(), READ_AHEAD)?;
+                let bytes = read_chunk(segment, at, segment.end(), self.read_ahead).or_else(|_| {
+                    // A bad sector keeps back what lies in it, not what is read together with it.
+                    self.read_ahead = FRAME_HEADER_BYTES;
+                    read_chunk(segment, at, segment.end(), self.read_ahead)
+                })?;
                 let frame = self.sums.verify_shared(&bytes, 0, at);
                 self.chunk = Some((at, bytes));
                 frame.ok_or_else(|| damaged(segment, at))?

@@ -8,7 +8,7 @@
 //! Above it, [`LogStore`] keeps the ledger of `kew-store` and journals its changes: commands of many callers share one
 //! batch and one sync. Upkeep (checkpoints, copying survivors forward, recycling) runs beside it.
 //!
-//! Tools for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`import`].
+//! Tools for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`export_readable`], [`import`].
 
 mod arrivals;
 mod backup;
@@ -51,7 +51,7 @@ pub use disk::{
     Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats, WatchedDisk, Watcher,
 };
 pub use error::LogError;
-pub use export::{ExportReport, export};
+pub use export::{ExportReport, Unreadable, export, export_readable};
 pub use frame::{
     Address, Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER, SURVIVOR_SPACE,
 };

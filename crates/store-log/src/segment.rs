@@ -248,7 +248,7 @@ impl Segment {
             std::io::ErrorKind::UnexpectedEof => {
                 LogError::damage(&self.name, offset, "the file ends too early")
             }
-            _ => LogError::from_io(format!("reading {}", self.name), &error),
+            _ => LogError::from_io(format!("reading {} at offset {offset}", self.name), &error),
         })
     }
 

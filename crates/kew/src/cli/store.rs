@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use kew_core::{Entropy, Timestamp};
 use kew_store_log::{
-    BackupReport, CheckReport, Disk, Drive, IDENTITY_FILE, LogError, LogOptions, LogStore, MANIFEST_FILE,
-    RealDisk, SEGMENTS_FOLDER, StoreStats,
+    BackupReport, CheckReport, Disk, Drive, ExportReport, IDENTITY_FILE, LogError, LogOptions, LogStore,
+    MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, StoreStats, Unreadable,
 };
 use thiserror::Error;
 
@@ -38,6 +38,9 @@ enum Tool {
         /// Into this file, which must not exist yet, instead of standard output
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
+        /// Go on past messages that cannot be read, name each on standard error; exit code 3 when there are any
+        #[arg(long)]
+        leave_out_damaged: bool,
     },
     /// Make a new store out of the lines of an export
     Import {
@@ -71,7 +74,15 @@ enum ToolError {
     /// It was done, and what it found is not good; it has been told.
     #[error("the store is damaged")]
     Damaged,
+    #[error("{0}; --leave-out-damaged exports everything else")]
+    Unreadable(Unreadable),
+    /// The rest was exported; each of these has been told.
+    #[error("messages left out, since they cannot be read: {0}")]
+    LeftOut(u64),
 }
+
+/// The exit code of an export that is good but not of everything.
+const LEFT_OUT: u8 = 3;
 
 /// Runs one tool.
 pub(super) fn run(store: &StoreArgs) -> ExitCode {
@@ -80,7 +91,7 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
         Err(error) => {
             // Where nobody listens the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
-            ExitCode::FAILURE
+            if let ToolError::LeftOut(_) = error { LEFT_OUT.into() } else { ExitCode::FAILURE }
         }
     }
 }
@@ -90,7 +101,9 @@ impl StoreArgs {
         match &self.tool {
             Tool::Check => self.check(),
             Tool::Stats => self.with_store(|store| tell(&stats_lines(&kew_store_log::stats(store)))),
-            Tool::Export { to } => self.with_store(|store| export(store, to.as_deref())),
+            Tool::Export { to, leave_out_damaged } => {
+                self.with_store(|store| export(store, to.as_deref(), *leave_out_damaged))
+            }
             Tool::Import { from } => self.import(from.as_deref()),
             Tool::Backup { target, verify: true } => {
                 let files = kew_store_log::verify_backup(target).map_err(ToolError::Log)?;
@@ -171,17 +184,48 @@ impl StoreArgs {
     }
 }
 
-fn export(store: &LogStore, to: Option<&Path>) -> Result<(), ToolError> {
-    let Some(path) = to else {
-        return kew_store_log::export(store, &mut io::stdout().lock()).map(drop).map_err(ToolError::Log);
+fn export(store: &LogStore, to: Option<&Path>, leaves_out: bool) -> Result<(), ToolError> {
+    let report = match to {
+        None => write_lines(store, &mut io::stdout().lock(), leaves_out)?,
+        Some(path) => {
+            let report = export_file(store, path, leaves_out)?;
+            let (queues, messages) = (report.queues, report.messages);
+            tell(&format!("{queues} queues and {messages} messages, in {} lines\n", report.lines))?;
+            report
+        }
     };
+    if report.left_out == 0 { Ok(()) } else { Err(ToolError::LeftOut(report.left_out)) }
+}
+
+fn export_file(store: &LogStore, path: &Path, leaves_out: bool) -> Result<ExportReport, ToolError> {
     let file = File::create_new(path).map_err(doing(format!("making {}", path.display())))?;
     let mut buffer = BufWriter::new(file);
-    let report = kew_store_log::export(store, &mut buffer).map_err(ToolError::Log)?;
-    let written =
-        buffer.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
-    written.map_err(doing(format!("writing {}", path.display())))?;
-    tell(&format!("{} queues and {} messages, in {} lines\n", report.queues, report.messages, report.lines))
+    let written = write_lines(store, &mut buffer, leaves_out).and_then(|report| {
+        let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
+        let synced = file.and_then(|file| file.sync_all());
+        synced.map(|()| report).map_err(doing(format!("writing {}", path.display())))
+    });
+    if written.is_err() {
+        // Nothing imports a part of an export, and the next attempt wants the name.
+        let _removed = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// Writes the lines; stops at a message that cannot be read, or tells it and goes on.
+fn write_lines(store: &LogStore, to: &mut dyn Write, leaves_out: bool) -> Result<ExportReport, ToolError> {
+    let mut stopped_at = None;
+    let exported = kew_store_log::export_readable(store, to, &mut |message| {
+        if leaves_out {
+            // Where nobody listens the work goes on.
+            let _told = writeln!(io::stderr().lock(), "left out {message}");
+            return Ok(());
+        }
+        let cause = message.cause.clone();
+        stopped_at = Some(message);
+        Err(cause)
+    });
+    exported.map_err(|error| stopped_at.map_or(ToolError::Log(error), ToolError::Unreadable))
 }
 
 fn entropy() -> Result<Arc<dyn Entropy>, ToolError> {

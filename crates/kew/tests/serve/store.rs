@@ -107,12 +107,11 @@ fn an_import_that_fails_says_what_it_leaves() {
     assert!(errors(&tool(other.path(), &import)).contains("holds a store already"));
 }
 
-#[test]
-fn damage_is_named_with_exit_code_one() {
-    let directory = data_directory();
-    left_behind(directory.path());
-    done(directory.path(), &["stats"]);
-    let segments = directory.path().join("data/segments");
+/// A store that is left behind, with one byte of the message `m1` flipped below its last checkpoint.
+fn left_damaged(directory: &Path) {
+    left_behind(directory);
+    done(directory, &["stats"]);
+    let segments = directory.join("data/segments");
     let first =
         std::fs::read_dir(&segments).expect("there are some").flatten().map(|entry| entry.path()).min();
     let first = first.expect("there is one");
@@ -120,8 +119,64 @@ fn damage_is_named_with_exit_code_one() {
     let body = bytes.windows(2).position(|window| window == b"m1").expect("bodies lie there as they are");
     bytes[body] ^= 1;
     std::fs::write(&first, bytes).expect("it is writable");
+}
+
+#[test]
+fn damage_is_named_with_exit_code_one() {
+    let directory = data_directory();
+    left_damaged(directory.path());
     let output = tool(directory.path(), &["check"]);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains("DAMAGE  ") && told.contains("segments/"), "{told}");
+}
+
+#[test]
+fn all_other_messages_are_rescued_from_a_store_with_a_damaged_one() {
+    let (one, other) = (data_directory(), data_directory());
+    left_damaged(one.path());
+    let lines = one.path().join("lines").to_string_lossy().into_owned();
+    let output = tool(one.path(), &["export", "--to", &lines]);
+    let told = errors(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("damage in segments/") && told.contains("; --leave-out-damaged exports"), "{told}");
+    assert!(!Path::new(&lines).exists(), "a part of an export is in the way of the next");
+    let output = tool(one.path(), &["export", "--leave-out-damaged", "--to", &lines]);
+    let told = errors(&output);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 queues and 2 messages, in 5 lines\n");
+    let (left_out, sum) = told.trim_end().split_once('\n').expect("two lines");
+    assert!(
+        left_out
+            .starts_with("left out message 2 of queue 000000000000/us-east-1/orders: damage in segments/")
+    );
+    assert!(left_out.contains(".seg at offset "), "{told}");
+    assert_eq!(sum, "error: messages left out, since they cannot be read: 1");
+    let output = tool(one.path(), &["export", "--leave-out-damaged"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stdout, std::fs::read(&lines).expect("it was written"));
+
+    done(other.path(), &["import", "--from", &lines]);
+    // Of a sound store nothing is left out.
+    done(other.path(), &["export", "--leave-out-damaged"]);
+    let kew = Kew::start(other.path());
+    let (_, found) = kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
+    assert!(found.contains("\"Body\":\"m0") && found.contains("\"Body\":\"m2"), "{found}");
+    assert_eq!(found.matches("\"Body\":").count(), 2, "{found}");
+}
+
+#[test]
+fn a_receive_of_a_damaged_message_fails_and_the_log_says_where_it_lies() {
+    let directory = data_directory();
+    left_damaged(directory.path());
+    let kew = Kew::start(directory.path());
+    let receive = || kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
+    let (_, first) = receive();
+    assert_eq!(first.matches("\"Body\":").count(), 1, "{first}");
+    let (status, refused) = receive();
+    assert!(status == 500 && refused.contains("InternalFailure"), "{status} {refused}");
+    let told = kew.errors();
+    let store = directory.path().join("data").display().to_string();
+    assert!(told.contains("stored data is damaged: damage in segments/"), "{told}");
+    assert!(told.contains(&format!("store=\"{store}\"")), "{told}");
 }

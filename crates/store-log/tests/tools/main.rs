@@ -3,6 +3,7 @@
 
 mod backup;
 mod check;
+mod rescue;
 #[path = "../small/mod.rs"]
 mod small;
 mod transfer;
