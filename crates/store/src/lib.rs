@@ -23,7 +23,8 @@ pub use submission::{Gate, Submission, Wait};
 /// A step is applied in the order of calls. Its answer may be used once its [`Submission`] resolves: then everything
 /// it tells is as durable as it must be (sends, deletes and settings synced; leases written).
 pub trait Store: Send + Sync {
-    /// Applies one command, all of it or nothing.
+    /// Applies one command, all of it or nothing. A lease that is refused because a message cannot be read sets that one
+    /// aside.
     fn step(&self, now: Timestamp, command: &Command) -> Submission;
 
     /// The next instant at which something becomes due by itself, or an earlier one.

@@ -1,9 +1,10 @@
 //! A message that cannot be read does not keep the others in a damaged store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kew_core::Command;
-use kew_core::command::{Lease, Purge};
+use kew_core::command::Lease;
+use kew_core::{Command, Outcome, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{LogError, LogStore, SimDisk, Unreadable, check, export, export_readable, import};
 
@@ -157,23 +158,72 @@ fn what_cannot_be_read_from_the_disk_keeps_nothing_back_before_it() {
     assert_eq!(without(&lines, &[]), without(&whole, &[last]));
 }
 
+fn refused_by_damage(asked: &Asked, queue: QueueId, file: &str) {
+    let refused = asked.try_ask(Command::Lease(Lease::of(queue, 100, asked.now)));
+    assert!(matches!(&refused, Err(StoreError::Damaged { what }) if what.contains(file)), "{refused:?}");
+}
+
+fn reopened(asked: Asked, disk: &SimDisk) -> Asked {
+    let now = asked.now;
+    asked.store.close().unwrap();
+    drop(asked);
+    let mut again = Asked::of(open(disk).unwrap().0);
+    again.now = now;
+    again
+}
+
 #[test]
-fn a_receive_says_that_a_message_is_damaged_until_the_queue_is_purged() {
+fn receive_that_comes_to_damage_says_so_and_sets_it_aside() {
     let disk = a_store();
     let (file, _) = damage(&disk, "old message 1");
-    let asked = Asked::of(open(&disk).unwrap().0);
-    let plain = asked.find("plain");
+    let mut asked = Asked::of(open(&disk).unwrap().0);
+    let (plain, dead) = (asked.find("plain"), asked.find("dead"));
     let before = asked.lease(plain, 100);
     let bodies: Vec<&[u8]> = before.iter().map(|leased| &leased.message.content.body[..13]).collect();
-    assert_eq!(bodies, [b"the oldest me", b"old message 0"]);
+    assert_eq!(bodies, [b"the oldest me", b"old message 0"], "what can be read is answered first");
+    refused_by_damage(&asked, plain, &file);
+    let behind = asked.lease(plain, 100);
+    assert_eq!(&behind[0].message.content.body[..13], b"old message 2", "it stands before nobody");
+    assert_eq!(behind.len(), 11);
+    [before, behind].iter().for_each(|leased| asked.ack(plain, leased));
+    // It is hidden as by a lease, tried again, and leaves by its queue's rule.
     for _ in 0..2 {
-        let refused = asked.try_ask(Command::Lease(Lease::of(plain, 100, asked.now)));
-        assert!(matches!(&refused, Err(StoreError::Damaged { what }) if what.contains(&file)), "{refused:?}");
+        asked = reopened(asked, &disk);
+        assert!(asked.lease(plain, 100).is_empty());
+        asked.later(Duration::from_secs(31));
+        refused_by_damage(&asked, plain, &file);
     }
-    asked.ack(plain, &before);
-    asked.ask(Command::Purge(Purge { queue: plain }));
-    asked.send(plain, "a fresh start");
-    assert_eq!(asked.lease(plain, 100).len(), 1);
+    let Outcome::Counts(counts) = asked.ask(Command::Counts(dead)) else { panic!("no counts") };
+    asked.later(Duration::from_secs(31));
+    assert!(asked.lease(plain, 100).is_empty());
+    let Outcome::Counts(after) = asked.ask(Command::Counts(dead)) else { panic!("no counts") };
+    assert_eq!(after.stored(), counts.stored() + 1);
+}
+
+#[test]
+fn damage_in_one_group_locks_no_other() {
+    let disk = a_store();
+    let (file, _) = damage(&disk, "in row 2");
+    let mut asked = Asked::of(open(&disk).unwrap().0);
+    let row = asked.find("row.fifo");
+    // Of the group that is damaged, what is behind the damage waits.
+    for expected in [&["in row 0", "in row 1", "in row 3", "in row 5"][..], &["in row 6"][..]] {
+        let (mut bodies, mut refused) = (Vec::new(), 0);
+        loop {
+            match asked.try_ask(Command::Lease(Lease::of(row, 100, asked.now))) {
+                Ok(Outcome::Leased(leased)) if leased.is_empty() => break,
+                Ok(Outcome::Leased(leased)) => {
+                    asked.ack(row, &leased);
+                    bodies.extend(leased.into_iter().map(|leased| leased.message.content.body));
+                }
+                Err(StoreError::Damaged { what }) if what.contains(&file) => refused += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((bodies, refused), (expected.iter().map(|body| (*body).into()).collect(), 1));
+        asked.try_send(row, asked.row("in row 6", "g1", "d6")).unwrap();
+        asked.later(Duration::from_secs(31));
+    }
 }
 
 #[test]

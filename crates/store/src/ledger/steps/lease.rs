@@ -1,10 +1,12 @@
 //! Leasing: choosing messages, and claiming them.
 
 use kew_core::command::{Lease, OverLimit};
+use kew_core::event::Tag;
 use kew_core::outcome;
 use kew_core::rules::{batching, fairness, visibility};
-use kew_core::{LeaseToken, Outcome, QueueId, RuleError, Sequence, State, Text, Timestamp};
+use kew_core::{LeaseToken, Outcome, QueueId, Return, RuleError, Sequence, State, Text, Timestamp};
 use smallvec::SmallVec;
+use std::time::Duration;
 
 use super::shown;
 use crate::StoreError;
@@ -17,6 +19,9 @@ use crate::ledger::shelf::Shelf;
 
 /// Entries of an answer that room is made for at once.
 const LEASED_AT_ONCE: usize = 10;
+
+/// How long a message that cannot be read stays hidden at least, also in queues whose leases end at once.
+const SET_ASIDE_MIN: Duration = Duration::from_secs(1);
 
 /// What a lease has taken so far.
 struct Taking<'a> {
@@ -168,7 +173,10 @@ impl<S: Shelf> Ledger<S> {
             Ok(stored) => stored,
             // What was claimed before stays claimed and is answered; the next lease meets the damage first.
             Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.set_aside(now, queue, item.sequence)?;
+                return Err(error);
+            }
         };
         let nonce = self.new_nonce();
         let token = self.key.seal(queue, item.sequence, nonce);
@@ -186,6 +194,31 @@ impl<S: Shelf> Ledger<S> {
         let message = shown(book, &item, stored, State::Leased { until });
         taking.leased.push(outcome::Leased { message, token, until });
         Ok(Next::GoOn)
+    }
+
+    /// A message that cannot be read is hidden as if whoever leased it had died: it does not stand before all others, is
+    /// tried again, and at last goes where its queue's dead letters go.
+    fn set_aside(&mut self, now: Timestamp, queue: QueueId, sequence: Sequence) -> Result<(), StoreError> {
+        let nonce = self.new_nonce();
+        let book = self.books.get_mut(&queue).ok_or(RuleError::QueueNotFound)?;
+        let length = book.queue.policy.lease_length.max(SET_ASIDE_MIN);
+        let terms = Leased {
+            queue,
+            until: visibility::lease_until(now, length),
+            received_at: now,
+            cap: None,
+            lapse_delay: Duration::ZERO,
+            returns: Return::InPlace,
+            owner: None,
+            attempt: None,
+            by: Tag::new("unreadable"),
+            taken: &[(sequence, nonce)],
+        };
+        if lease_one(book, &mut self.history, now, &terms, sequence, nonce, None).is_some() {
+            self.end_lease(now, &terms);
+            self.record(now, &Change::Leased(terms));
+        }
+        Ok(())
     }
 
     /// The same messages again, with the same receipts and a fresh end.
