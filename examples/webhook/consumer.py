@@ -34,7 +34,7 @@ def handle(message):
     if message["body"] == "fail":
         # 30, 900, 27000 seconds: Kew takes whatever is above a day for a day.
         raise TryLater(30 ** message["attempts"])
-    print("handled", message["id"], "attempt", message["attempts"], json.dumps(message["body"]), flush=True)
+    print(f"handled {message['id']} attempt {message['attempts']} {json.dumps(message['body'])}", flush=True)
 
 
 def is_genuine(headers, body):
