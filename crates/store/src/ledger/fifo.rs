@@ -164,7 +164,7 @@ impl Fifo {
         }
     }
 
-    /// Packs what is open, on a queue where nothing happens.
+    /// Packs what is open: said before a queue is written to a checkpoint, after which perhaps nothing happens to it.
     pub(crate) fn settle(&mut self) {
         self.put_served();
         if self.filling.live() > 0 {
@@ -365,12 +365,23 @@ impl Fifo {
         self.first_delayed
     }
 
-    /// That message's delay is over.
-    pub(crate) fn show_first_delayed(&mut self) {
-        if let Some((sequence, _)) = self.first_delayed {
-            self.delayed -= 1;
-            self.first_delayed = self.next_at_rest(sequence);
-        }
+    /// Shows the messages whose delay `is_over`, by when they were sent, up to the first that is not over. Returns them,
+    /// each with its group.
+    pub(crate) fn show_delayed(&mut self, is_over: impl Fn(Timestamp) -> bool) -> Vec<(Sequence, u32)> {
+        let mut shown = Vec::new();
+        let Some((first, _)) = self.first_delayed.filter(|(_, sent_at)| is_over(*sent_at)) else {
+            return shown;
+        };
+        let next = self.rest_from(first).find(|item| {
+            let is_shown = is_over(item.sent_at);
+            if is_shown {
+                shown.push((item.sequence, item.group - 1));
+            }
+            !is_shown
+        });
+        self.delayed -= shown.len() as u64;
+        self.first_delayed = next.map(|item| (item.sequence, item.sent_at));
+        shown
     }
 
     /// Draws the line between shown and delayed anew: messages at rest sent after `shown_through` are delayed.
@@ -516,12 +527,12 @@ impl Fifo {
         }
     }
 
-    /// Bytes held.
+    /// Bytes held beside itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         // A tree's nodes have eleven places, and six of them filled where keys only rise.
         let listed = (self.full.len() * 16 + self.resting.len() * 8) * 11 / 6;
         let runs: usize = self.full.values().map(|run| given_for(size_of::<Run>()) + run.heap_bytes()).sum();
-        size_of::<Self>() + listed + runs + self.filling.heap_bytes() + self.far.len() * 48
+        listed + runs + self.filling.heap_bytes() + self.far.len() * 48
     }
 }
 
@@ -618,7 +629,8 @@ mod tests {
         it.regroup("a", End::Back);
         assert_eq!(it.rotation(), ["b", "a"]);
         assert_eq!(it.offered("a"), [1, 3]);
-        it.fifo.show_first_delayed();
+        assert_eq!(it.fifo.show_delayed(|_| false), []);
+        assert_eq!(it.fifo.show_delayed(|_| true).len(), 1);
         it.regroup("c", End::Front);
         assert_eq!(it.rotation(), ["c", "b", "a"]);
         let b = it.slot("b");
@@ -666,8 +678,15 @@ mod tests {
         assert!(changed.iter().map(|(sequence, _)| sequence.0).eq(300..=1_000));
         (300..=400).for_each(|n| it.fifo.touch(Sequence(n), Stand::Held));
         assert_eq!(it.fifo.first_delayed().map(|(first, _)| first), Some(Sequence(401)));
-        it.fifo.show_first_delayed();
-        assert_eq!((it.fifo.delayed(), it.fifo.is_delayed(Sequence(401))), (599, false));
+        // Three messages are sent in each millisecond of the fixture.
+        for (through, delayed) in [(401, 599), (401, 599), (698, 302), (1_000, 0)] {
+            let before = it.fifo.delayed();
+            let shown = it.fifo.show_delayed(|sent_at| sent_at <= item(through).sent_at);
+            assert!(shown.iter().all(|(sequence, _)| sequence.0 <= through));
+            assert_eq!((it.fifo.delayed(), before - shown.len() as u64), (delayed, delayed));
+            assert!(!it.fifo.is_delayed(Sequence(through)));
+        }
+        assert_eq!(it.fifo.first_delayed(), None);
     }
 
     #[test]

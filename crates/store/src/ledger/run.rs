@@ -1,7 +1,7 @@
 //! Up to 64 messages of a FIFO queue in the order of sends, and their neighbours within their groups.
 //!
-//! One run is being filled and open; the others are packed, as blocks of standard queues are, to some eight bytes a
-//! message. A neighbour is told by how many places in the order of sends it is away, so that a link stays true whatever
+//! The run being filled and the one that messages are leased from are open; the others are packed, as blocks of standard
+//! queues are, to some eight bytes a message. A neighbour is told by how many places in the order of sends it is away, so that a link stays true whatever
 //! becomes of the runs at its ends.
 
 use std::ops::Range;
@@ -122,7 +122,8 @@ impl Run {
 
     fn opened(&mut self) -> &mut Body {
         if let Body::Packed(_) = &self.body {
-            let mut items = Vec::with_capacity(RUN_ITEMS);
+            // Room for those it has and one more: most queues have few, and are packed again before many come.
+            let mut items = Vec::with_capacity(self.links.len() + 1);
             items.extend(self.items());
             self.body = Body::Open(items);
         }

@@ -78,7 +78,8 @@ impl Held {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.contents.as_ref().map_or(0, |_| size_of::<Contents>())
+        let order = if self.is_fifo { size_of::<Fifo>() } else { 0 };
+        self.contents.as_ref().map_or(0, |_| size_of::<Contents>() + order)
     }
 }
 

@@ -107,17 +107,10 @@ impl Book {
 
     /// Messages at rest whose delay ends: they are shown now, and their groups enter the rotation in their turn.
     fn show_rested(&mut self, at: Timestamp, waking: &mut Vec<Sequence>) -> Vec<(Sequence, u32)> {
-        let mut shown = Vec::new();
         let delay = self.queue.policy.delay;
-        let Some(fifo) = &mut self.held.fifo else { return shown };
-        while let Some((sequence, sent_at)) = fifo.first_delayed()
-            && sent_at.plus(delay) <= at
-            && let Some(item) = fifo.find_rest(sequence)
-        {
-            shown.push((sequence, item.group - 1));
-            waking.push(sequence);
-            fifo.show_first_delayed();
-        }
+        let Some(fifo) = &mut self.held.fifo else { return Vec::new() };
+        let shown = fifo.show_delayed(|sent_at| sent_at.plus(delay) <= at);
+        waking.extend(shown.iter().map(|(sequence, _)| *sequence));
         shown
     }
 
