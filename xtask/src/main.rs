@@ -1,11 +1,12 @@
 //! The house's scripts: one command line for what a contributor, `make` and CI run.
 //!
-//! `layers` decides who may import whom, `steps` what a check consists of, `tools` what the machine must bring, `e2e`
-//! how the vendors' clients are run.
+//! `layers` decides who may import whom, `steps` what a check consists of, `run` times steps and sums up, `tools` what the
+//! machine must bring, `e2e` how the vendors' clients are run.
 
 mod e2e;
 mod guard;
 mod layers;
+mod run;
 mod steps;
 mod tools;
 

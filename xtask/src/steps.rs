@@ -1,9 +1,10 @@
 //! What `check`, `test`, `test-long` and `bench` consist of.
 //!
-//! The three test runs are the same steps; the counts differ, and the larger two also run the vendors' clients. The
-//! counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
+//! The three test runs are the same steps; the counts differ, and the larger two also run the vendors' clients. A step
+//! that fails does not end a run; the end lists every step with its time and its failure. The counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
 //! one run can be made smaller or larger.
 
+use crate::run::Run;
 use crate::{Done, e2e, guard, layers, tools};
 use std::env;
 use std::process::{Command, Stdio};
@@ -11,38 +12,56 @@ use std::process::{Command, Stdio};
 type Counts = &'static [(&'static str, &'static str)];
 
 const CHECK: Counts = &[("KEW_MODEL_HISTORIES", "200")];
-const TEST: Counts = &[("KEW_MODEL_HISTORIES", "2000"), ("KEW_CRASH", "every"), ("KEW_KILLS", "20")];
-const LONG: Counts =
-    &[("KEW_MODEL_HISTORIES", "20000"), ("KEW_CRASH", "every"), ("KEW_KILLS", "200"), ("KEW_LONG", "1")];
+const TEST: Counts = &[
+    ("KEW_MODEL_HISTORIES", "2000"),
+    ("KEW_CRASH", "every"),
+    ("KEW_INTERLEAVED", "500"),
+    ("KEW_KILLS", "20"),
+    ("KEW_UNREAD", "1000"),
+];
+const LONG: Counts = &[
+    ("KEW_MODEL_HISTORIES", "20000"),
+    ("KEW_CRASH", "every"),
+    ("KEW_INTERLEAVED", "20000"),
+    ("KEW_KILLS", "200"),
+    ("KEW_UNREAD", "10000"),
+    ("KEW_LONG", "1"),
+];
 
 /// Format, lints, layers, then every test with small counts.
 pub fn check() -> Done {
-    house()?;
-    tests(CHECK)
+    let mut run = Run::begin();
+    house(&mut run);
+    tests(&mut run, CHECK, false);
+    run.conclude()
 }
 
 /// What CI runs: says what the machine brings, then a check with larger counts.
 pub fn test() -> Done {
     tools::report()?;
-    house()?;
-    tests(TEST)?;
-    wire_tests_over_the_log()?;
-    guard::run(&[])?;
-    e2e::run(&[])?;
-    workers_in_the_real_runtime(TEST)
+    let mut run = Run::begin();
+    everything(&mut run, TEST);
+    run.conclude()
 }
 
 /// The full counts, the clients, then the benches.
 pub fn test_long() -> Done {
     tools::report()?;
-    house()?;
-    tests(LONG)?;
-    wire_tests_over_the_log()?;
-    guard::run(&[])?;
-    e2e::run(&[])?;
-    workers_in_the_real_runtime(LONG)?;
-    bench(&["engine"])?;
-    bench(&[])
+    let mut run = Run::begin();
+    everything(&mut run, LONG);
+    run.step("bench of the engine", || bench(&["engine"]));
+    run.step("the budget table", || bench(&[]));
+    run.conclude()
+}
+
+fn everything(run: &mut Run, counts: Counts) {
+    let browser = tools::browser();
+    house(run);
+    tests(run, counts, browser);
+    run.step("wire tests over the embedded store", wire_tests_over_the_log);
+    run.step("guard of hot paths", || guard::run(&[]));
+    run.step("the vendors' clients", || e2e::run(&[]));
+    run.step("Workers in the real runtime", || workers_in_the_real_runtime(counts));
 }
 
 /// What takes ten minutes because it is about ten minutes, and the trigger host with the vendor's emulator.
@@ -99,24 +118,32 @@ pub fn bench(arguments: &[&str]) -> Done {
     step("bench", command.args(words))
 }
 
-fn house() -> Done {
-    step("format", &mut cargo(&["fmt", "--all", "--check"]))?;
-    step(
-        "lints",
-        &mut cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
-    )?;
-    println!("\n== layers");
-    layers()
+fn house(run: &mut Run) {
+    run.step("format", || step("format", &mut cargo(&["fmt", "--all", "--check"])));
+    run.step("lints", || {
+        let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        step("lints", &mut cargo(&lints))
+    });
+    run.step("layers", || {
+        println!("\n== layers");
+        layers()
+    });
 }
 
-/// Examples in documents come first, so that a run ends with the tests themselves.
-fn tests(counts: Counts) -> Done {
-    let counts: Vec<(&str, String)> =
-        counts.iter().map(|&(name, value)| (name, chosen(name, value))).collect();
-    step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
-    let said: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
-    step(&format!("tests with {}", said.join(" ")), command.envs(counts))
+/// Examples in documents come first, so that a run ends with the tests themselves. With a browser, none of its tests may be
+/// left out.
+fn tests(run: &mut Run, counts: Counts, browser: bool) {
+    run.step("examples in documents", || {
+        step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))
+    });
+    run.step("tests", || {
+        let counts: Vec<(&str, String)> =
+            counts.iter().map(|&(name, value)| (name, chosen(name, value))).collect();
+        let shown: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+        command.envs(counts).envs(browser.then_some(("KEW_CHROMIUM_NEEDED", "1")));
+        step(&format!("tests with {}", shown.join(" ")), &mut command)
+    });
 }
 
 /// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
@@ -158,7 +185,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs one step in the open and stops the script when it fails.
+/// Runs one command with its output shown. Fails when it cannot be started or exits with a failure.
 pub fn step(name: &str, command: &mut Command) -> Done {
     println!("\n== {name}");
     let status = command.status().map_err(|error| format!("{name}: cannot start: {error}"))?;

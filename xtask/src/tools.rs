@@ -38,6 +38,32 @@ pub fn report() -> Done {
     }
 }
 
+const BROWSER: Tool = Tool {
+    version: &["chromium", "--version"],
+    purpose: "tries to reach an open server from web pages",
+    origin: "apt-get install chromium",
+};
+
+/// Whether there is a browser for the tests that need one. Where packages may be installed it is installed; elsewhere its
+/// tests are left out, and this says so.
+pub fn browser() -> bool {
+    if BROWSER.installed_version().is_none() && is_root() {
+        println!("  installing {} ({})", BROWSER.name(), BROWSER.purpose);
+        for words in [&["update"][..], &["install", "-y", "--no-install-recommends", "chromium"]] {
+            let mut install = Command::new("apt-get");
+            install.args(words).args(["-qq"]).env("DEBIAN_FRONTEND", "noninteractive");
+            // What does not work is seen below: a machine without packages or a network has no browser.
+            let _tried = install.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        }
+    }
+    BROWSER.report()
+}
+
+fn is_root() -> bool {
+    let asked = Command::new("id").arg("-u").stdin(Stdio::null()).output();
+    asked.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
 impl Tool {
     fn report(&self) -> bool {
         let found = self.installed_version();

@@ -1,0 +1,82 @@
+//! A run of several steps: each is timed, one that fails does not end the run, and the end sums up.
+
+use crate::Done;
+use std::time::{Duration, Instant};
+
+/// The steps that were run so far.
+pub struct Run {
+    begun: Instant,
+    steps: Vec<Step>,
+}
+
+struct Step {
+    name: &'static str,
+    took: Duration,
+    result: Done,
+}
+
+impl Run {
+    /// A run without steps, its time counted from now.
+    pub fn begin() -> Self {
+        Self { begun: Instant::now(), steps: Vec::new() }
+    }
+
+    /// Runs one step and notes how long it took and whether it failed.
+    pub fn step(&mut self, name: &'static str, step: impl FnOnce() -> Done) {
+        let begun = Instant::now();
+        let result = step();
+        let step = Step { name, took: begun.elapsed(), result };
+        println!("{}", step.line());
+        self.steps.push(step);
+    }
+
+    /// Prints every step with its time. Fails with the names of the steps that failed.
+    pub fn conclude(self) -> Done {
+        println!("\n== All steps, {}", shown(self.begun.elapsed()));
+        self.steps.iter().for_each(|step| println!("{}", step.line()));
+        let failed: Vec<&str> =
+            self.steps.iter().filter(|step| step.result.is_err()).map(|step| step.name).collect();
+        println!("steps: {} passed, {} failed", self.steps.len() - failed.len(), failed.len());
+        if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    }
+}
+
+impl Step {
+    fn line(&self) -> String {
+        match &self.result {
+            Ok(()) => format!("  passed  {:>9}  {}", shown(self.took), self.name),
+            Err(reason) => format!("  FAILED  {:>9}  {}: {reason}", shown(self.took), self.name),
+        }
+    }
+}
+
+/// Minutes and seconds.
+fn shown(took: Duration) -> String {
+    let seconds = took.as_secs();
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_ends_the_run_with_its_name_after_all_others_were_run() {
+        let mut run = Run::begin();
+        let mut ran = 0;
+        run.step("one", || Err("a reason".to_owned()));
+        run.step("two", || {
+            ran += 1;
+            Ok(())
+        });
+        assert_eq!(ran, 1);
+        assert_eq!(run.steps[0].line(), "  FAILED        0 s  one: a reason");
+        assert_eq!(run.conclude(), Err("failed: one".to_owned()));
+    }
+
+    #[test]
+    fn times_are_shown_in_minutes_from_one_minute_on() {
+        let at = |seconds| shown(Duration::from_secs(seconds));
+        assert_eq!([at(0), at(59), at(60), at(3_725)], ["0 s", "59 s", "1 min 00 s", "62 min 05 s"]);
+    }
+}
