@@ -46,14 +46,20 @@ impl<F: Future> Answers<F> {
     /// The answers, in order; everything asked has been committed, or is being committed by the store's upkeep, which
     /// takes along what it finds when it makes a checkpoint.
     pub fn take(&mut self) -> impl Iterator<Item = F::Output> + '_ {
+        self.take_with(|| {})
+    }
+
+    /// The same for steps that may be put off until there is room: `commit` commits what was taken again.
+    pub fn take_with(&mut self, commit: impl Fn()) -> impl Iterator<Item = F::Output> {
         let used = std::mem::take(&mut self.used);
-        self.places[..used].iter_mut().map(|place| {
+        self.places[..used].iter_mut().map(move |place| {
             loop {
                 if let Some(output) = place.output.take() {
                     return output;
                 }
                 place.poll();
                 if place.output.is_none() {
+                    commit();
                     std::thread::yield_now();
                 }
             }

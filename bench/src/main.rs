@@ -3,9 +3,11 @@
 //! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
 //! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
 //! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of,
-//! [`budget`] measures the whole server beside its budgets and writes the report.
+//! [`budget`] measures the whole server beside its budgets and writes the report, [`beside`] what a neighbour on a server
+//! feels of long operations.
 
 mod answers;
+mod beside;
 mod budget;
 mod counting;
 mod guard;
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("budget", rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return budget::run(rest);
+    }
+    if let Some(("neighbour", rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return beside::run(rest);
     }
     let options = match Options::parse(words.into_iter()) {
         Ok(options) => options,

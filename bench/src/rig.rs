@@ -53,6 +53,8 @@ impl Rig {
         let options = LogOptions { drive, ..LogOptions::default() };
         let (store, report) = LogStore::open(Arc::new(disk), options, entropy.clone(), clock.system())
             .expect("the store opens");
+        // The spare files are there before anything is measured: a step that finds no room is put off.
+        store.keep_up().expect("upkeep makes the spare files");
         let store = Arc::new(store);
         let start = Engine::start(store.clone(), clock.clone(), entropy, Options::default());
         let engine = finish(start).expect("the engine starts");
@@ -66,7 +68,12 @@ impl Rig {
         let mut answers = Answers::new();
         answers.ask(self.engine.create_queue(create));
         self.engine.commit();
-        answers.take().next().expect("one was asked").expect("the queue is new").id
+        let made = answers
+            .take_with(|| {
+                self.engine.commit();
+            })
+            .next();
+        made.expect("one was asked").expect("the queue is new").id
     }
 
     /// The queue made under this name before.
@@ -99,7 +106,10 @@ impl Rig {
                 }));
             }
             self.engine.commit();
-            answers.take().for_each(|sent| drop(sent.expect("the send is fine")));
+            let sent = answers.take_with(|| {
+                self.engine.commit();
+            });
+            sent.for_each(|sent| drop(sent.expect("the send is fine")));
         }
     }
 

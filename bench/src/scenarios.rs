@@ -3,8 +3,8 @@
 mod cold;
 mod cycle;
 mod fifo;
-mod neighbour;
 mod reopen;
+mod shared;
 mod start;
 mod waiters;
 
@@ -72,7 +72,7 @@ pub const ALL: [Scenario; 11] = [
     scenario("cold-1000", 10.0, cold::thousand_queues),
     scenario("fifo", 4.0, fifo::run),
     scenario("reopen", 6.0, reopen::run),
-    scenario("neighbour", 16.0, neighbour::run),
+    scenario("shared", 16.0, shared::run),
     scenario("waiters", 0.5, waiters::idle),
     scenario("wake", 0.5, waiters::wake),
     scenario("start", 0.5, start::run),

@@ -12,7 +12,7 @@ mod page;
 mod plan;
 mod plot;
 mod rows;
-mod server;
+pub mod server;
 mod still;
 
 use std::cell::Cell;
@@ -28,7 +28,7 @@ use plan::Plan;
 pub use null::serve as serve_null;
 
 /// What goes wrong in a measurement.
-type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 /// What rows are measured with.
 pub struct Bench {

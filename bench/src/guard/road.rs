@@ -75,6 +75,7 @@ pub fn whole(method: Method, uri: Uri, headers: Headers, body: bytes::Bytes) -> 
         received_at: NOW,
         peer: SocketAddr::from(([127, 0, 0, 1], 40_000)),
         secure: false,
+        room: kew_http::Room::default(),
     }
 }
 

@@ -249,6 +249,7 @@ impl From<EngineError> for WireError {
             | EngineError::DeduplicationNotAllowed
             | EngineError::DelayNotAllowed
             | EngineError::KindChange => Self::new(Code::InvalidInput).because(error),
+            EngineError::TooManyQueues { .. } => Self::new(Code::ServerBusy).saying(error.to_string()),
             EngineError::TooManyInFlight
             | EngineError::VersionChanged
             | EngineError::Overloaded { .. }
@@ -270,6 +271,12 @@ impl From<RuleError> for WireError {
     }
 }
 
+impl From<Refusal> for WireError {
+    fn from(refusal: Refusal) -> Self {
+        Self::from(&refusal)
+    }
+}
+
 impl From<&Refusal> for WireError {
     fn from(refusal: &Refusal) -> Self {
         let code = match refusal {
@@ -279,13 +286,14 @@ impl From<&Refusal> for WireError {
             | Refusal::HostsDiffer
             | Refusal::BodyBroken
             | Refusal::BodyTooSlow => Code::InvalidInput,
+            Refusal::AuthorizationRepeated => Code::InvalidAuthenticationInfo,
             Refusal::HostNotAllowed { .. } => Code::MisdirectedRequest,
             Refusal::CrossSite | Refusal::ForeignOrigin { .. } => Code::AuthorizationFailure,
             Refusal::MethodNotServed => Code::UnsupportedHttpVerb,
             Refusal::BodyTooLarge { bytes_max } => {
                 return Self::new(Code::RequestBodyTooLarge).with("MaxLimit", bytes_max);
             }
-            Refusal::BodiesTooLarge => Code::ServerBusy,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::ServerBusy,
         };
         Self::new(code).saying(refusal.to_string())
     }

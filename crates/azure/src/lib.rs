@@ -68,6 +68,8 @@ pub struct Settings {
     pub bearer: Bearer,
     /// Whether dotted host names begin with the account.
     pub host_style: bool,
+    /// The parents of hosts that begin with an account, in open mode: `<account>.<parent>`, `<account>.queue.<parent>`.
+    pub host_parents: Arc<[String]>,
     /// How far a request's own date may be from the machine's.
     pub skew: Duration,
     /// The machine's time, which clients date their requests by.
@@ -92,6 +94,7 @@ impl Settings {
             trust: Trust::Open,
             bearer: Bearer::Off,
             host_style: true,
+            host_parents: Arc::default(),
             skew: Duration::from_secs(15 * 60),
             machine,
             in_flight_max: 120_000,
@@ -104,14 +107,20 @@ impl Settings {
         self.accounts.iter().find(|account| *account.name == *name)
     }
 
-    /// Who may reach the front-end: its accounts' own hosts too, and web pages as its CORS rules say.
+    /// Who may reach the front-end: also who asks by an account's host, and web pages as its CORS rules say.
     pub fn guard(&self, guard: Guard) -> Guard {
-        let names: Vec<Arc<str>> = self.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
-        let is_own = move |host: &str| {
-            let account = target::account_of_host(host).map(|name| name.trim_end_matches("-secondary"));
-            account.is_some_and(|account| names.iter().any(|name| **name == *account))
-        };
-        guard.with_hosts_like(is_own).with_pages_left_to_handler()
+        self.hosts(guard).with_pages_left_to_handler()
+    }
+
+    /// Who may reach an address that also serves this front-end: also who asks by an account's host. That is
+    /// `<account>.queue.<host>` where `<host>` itself may be asked for, or a name below a parent that is listed. Whoever
+    /// owns any other domain may have pointed such a name here for a web page of theirs.
+    pub fn hosts(&self, guard: Guard) -> Guard {
+        let names: Arc<[Arc<str>]> = self.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
+        let (accounts, parents) = (Arc::clone(&names), Arc::clone(&self.host_parents));
+        guard
+            .with_hosts_within(move |host| target::host_of_account(host, &names))
+            .with_hosts_like(move |host| target::is_below_parent(host, &accounts, &parents))
     }
 }
 

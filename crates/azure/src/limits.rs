@@ -61,6 +61,8 @@ pub(crate) const TEXT_BYTES: usize = 65_536;
 pub(crate) const BODY_BYTES: usize = 6 * TEXT_BYTES + 1_024;
 /// Bytes of bodies in one reply; the first message always fits.
 pub(crate) const REPLY_BODY_BYTES: u64 = 8 << 20;
+/// Room that is kept for messages that are peeked at until their reply is made.
+pub(crate) const PEEKED_BYTES: usize = 1 << 20;
 /// Bytes of all names and values of a queue's metadata.
 pub(crate) const METADATA_BYTES: usize = 8 << 10;
 /// Stored access policies of a queue.

@@ -46,6 +46,19 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Whether its reply is as long as what is stored, and not only says what was done.
+    pub(crate) fn shows_what_is_stored(self) -> bool {
+        matches!(
+            self,
+            Self::ListQueues
+                | Self::GetServiceProperties
+                | Self::GetQueueMetadata
+                | Self::GetQueueAcl
+                | Self::GetMessages
+                | Self::PeekMessages
+        )
+    }
+
     /// Its name, for metrics.
     pub fn name(self) -> &'static str {
         match self {

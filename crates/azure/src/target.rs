@@ -1,6 +1,7 @@
 //! Which account, which queue, which message: the path and the host of a request.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use kew_http::{Request, percent};
 
@@ -60,6 +61,27 @@ pub(crate) fn account_of_host(host: &str) -> Option<&str> {
     host.split_once('.').map(|(account, _)| account).filter(|account| !account.is_empty())
 }
 
+/// The host in `<account>.queue.<host>`, for an account there is.
+pub(crate) fn host_of_account<'a>(host: &'a str, accounts: &[Arc<str>]) -> Option<&'a str> {
+    let (service, inner) = rest_of_account(host, accounts)?.split_once('.')?;
+    service.eq_ignore_ascii_case("queue").then_some(inner)
+}
+
+/// Whether a host is an account's, and the rest of its name is one of these parents or below one.
+pub(crate) fn is_below_parent(host: &str, accounts: &[Arc<str>], parents: &[String]) -> bool {
+    let Some(rest) = rest_of_account(host, accounts) else { return false };
+    parents.iter().any(|parent| rest.eq_ignore_ascii_case(parent) || kew_http::is_below(rest, parent))
+}
+
+/// What follows the account in a host.
+fn rest_of_account<'a>(host: &'a str, accounts: &[Arc<str>]) -> Option<&'a str> {
+    let (account, rest) = host.split_once('.')?;
+    let is = |name: &str, known: &str| name.eq_ignore_ascii_case(known);
+    let primary = account.len().checked_sub(SECONDARY.len()).and_then(|at| account.split_at_checked(at));
+    let primary = primary.and_then(|(name, suffix)| is(suffix, SECONDARY).then_some(name)).unwrap_or(account);
+    accounts.iter().any(|known| is(primary, known)).then_some(rest)
+}
+
 impl<'a> Target<'a> {
     /// Reads a request's address. With `host_style` off every account is looked for in the path.
     pub(crate) fn read(request: &'a Request, host_style: bool) -> Result<Self, WireError> {
@@ -68,7 +90,7 @@ impl<'a> Target<'a> {
         let host = host.map_or_else(|| request.header("host").unwrap_or_default(), |(host, _)| host);
         let path = request.uri.path().strip_prefix('/').unwrap_or_default();
         match account_of_host(host).filter(|_| host_style) {
-            Some(account) => Self::parts(Style::Host, Cow::Borrowed(account), path),
+            Some(account) => Self::parts(Style::Host, lower(account), path),
             None => {
                 let (account, rest) = path.split_once('/').unwrap_or((path, ""));
                 Self::parts(Style::Path, decoded(account)?, rest)
@@ -92,6 +114,14 @@ impl<'a> Target<'a> {
             _ => return Err(Code::InvalidUri.into()),
         };
         Ok(Self { style, account, is_secondary, place })
+    }
+}
+
+/// Hosts are the same in any case; accounts are lower case.
+fn lower(account: &str) -> Cow<'_, str> {
+    match account.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => account.to_ascii_lowercase().into(),
+        false => account.into(),
     }
 }
 
@@ -141,6 +171,34 @@ mod tests {
         assert_eq!(account_of_host("devstoreaccount1.queue.localhost"), Some("devstoreaccount1"));
         for host in ["127.0.0.1", "[::1]", "localhost", "kew", "host.docker.internal"] {
             assert_eq!(account_of_host(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_an_account_is_told_only_where_the_account_and_the_service_stand_before_it() {
+        let accounts = ["devstoreaccount1".into()];
+        for (host, inner) in [
+            ("devstoreaccount1.queue.localhost", Some("localhost")),
+            ("DevStoreAccount1-Secondary.Queue.kew.test", Some("kew.test")),
+            ("devstoreaccount1.attacker.example", None),
+            ("devstoreaccount1.queue", None),
+            ("devstoreaccount1", None),
+            ("other.queue.localhost", None),
+            ("-secondary.queue.localhost", None),
+        ] {
+            assert_eq!(host_of_account(host, &accounts), inner, "{host}");
+        }
+        let parents = ["queue.core.test".to_owned()];
+        for host in ["devstoreaccount1.queue.core.test", "devstoreaccount1-secondary.eu.Queue.core.test"] {
+            assert!(is_below_parent(host, &accounts, &parents), "{host}");
+        }
+        for host in [
+            "devstoreaccount1.core.test",
+            "x.queue.core.test",
+            "queue.core.test",
+            "devstoreaccount1.xqueue.core.test",
+        ] {
+            assert!(!is_below_parent(host, &accounts, &parents), "{host}");
         }
     }
 }

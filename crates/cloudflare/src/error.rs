@@ -211,6 +211,7 @@ impl From<EngineError> for WireError {
             EngineError::DocumentTooLarge { .. } | EngineError::KindChange => {
                 Self::new(Code::InvalidQueueSettings).saying(error.to_string())
             }
+            EngineError::TooManyQueues { .. } => Self::new(Code::Overloaded).saying(error.to_string()),
             EngineError::NoSpace => Self::new(Code::NoSpace).because(error),
             EngineError::TooManyInFlight
             | EngineError::VersionChanged
@@ -232,11 +233,21 @@ impl From<RuleError> for WireError {
     }
 }
 
+impl From<Refusal> for WireError {
+    fn from(refusal: Refusal) -> Self {
+        Self::from(&refusal)
+    }
+}
+
 impl From<&Refusal> for WireError {
     fn from(refusal: &Refusal) -> Self {
         let code = match refusal {
             Refusal::BodyTooLarge { .. } => Code::BatchTooLarge,
-            Refusal::BodiesTooLarge => Code::Overloaded,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::Overloaded,
+            Refusal::AuthorizationRepeated => {
+                return Self::new(Code::InvalidHeaders)
+                    .caused_by(6_111, "Invalid format for Authorization header");
+            }
             Refusal::HostMissing
             | Refusal::HostRepeated
             | Refusal::HostMalformed

@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::command::{CreateQueue, UpdateQueue};
+use kew_core::command::UpdateQueue;
 use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
 use kew_http::{Handler, Refusal, Reply, Request, RequestId};
@@ -57,8 +57,6 @@ pub struct Settings {
     pub scripts: Scripts,
     /// At most so many messages of a queue are in flight.
     pub in_flight_max: u32,
-    /// No queue is made here where its account has so many, whichever dialect made them.
-    pub queues_max: u32,
     /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
     pub failures: Arc<Failures>,
 }
@@ -76,7 +74,6 @@ impl Settings {
             inner_token: None,
             scripts: Scripts::default(),
             in_flight_max: 120_000,
-            queues_max: limits::QUEUES,
             failures: Arc::new(|_, _| {}),
         }
     }
@@ -198,17 +195,6 @@ impl Context<'_> {
         self.engine.look_through(self.caller.account, &self.settings.region, |queue| {
             if limits::is_queue_name(&queue.key.name) { look(queue) } else { ControlFlow::Continue(()) }
         });
-    }
-
-    /// Makes a queue, unless its account has as many as it may.
-    async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, WireError> {
-        let max = self.settings.queues_max;
-        let made = self.engine.create_queue_within(create, max as usize).await?;
-        made.ok_or_else(|| {
-            let text =
-                format!("The account has {max} queues, which is the most there may be ([limits] queues_max)");
-            WireError::new(Code::Overloaded).saying(text)
-        })
     }
 
     /// Whether a queue is one of the caller's, here.

@@ -27,6 +27,8 @@ pub(crate) const VISIBILITY_TIMEOUT: Limit = kew_push::limits::VISIBILITY_TIMEOU
 pub(crate) const LEASE_CAP: Duration = Duration::from_secs(43_200);
 /// Bytes of bodies in one reply; the first message always fits.
 pub(crate) const REPLY_BODY_BYTES: u64 = 8 << 20;
+/// Room that is kept for messages that are peeked at until their reply is made.
+pub(crate) const PEEKED_BYTES: usize = 1 << 20;
 /// Leases of one ack, and references of one purge: ours, ten times the largest pull.
 pub(crate) const SETTLED_TOGETHER: usize = 1_000;
 
@@ -34,9 +36,6 @@ pub(crate) const SETTLED_TOGETHER: usize = 1_000;
 pub(crate) const PER_PAGE: u32 = 100;
 /// Queues of one page at most.
 pub(crate) const PER_PAGE_MAX: u32 = 1_000;
-
-/// Queues of an account, where the operator says nothing else.
-pub(crate) const QUEUES: u32 = 10_000;
 
 /// Characters of a Worker's name.
 pub(crate) const SCRIPT_NAME_CHARACTERS: usize = 255;

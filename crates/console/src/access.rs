@@ -1,6 +1,7 @@
 //! Who may use the admin API: whoever has the token, where there is one; and changes come as JSON, which a form on a web
 //! page cannot send.
 
+use crate::Settings;
 use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, secret};
 
 const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
@@ -9,13 +10,29 @@ const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// Refuses a request that does not bring the token.
 pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), Box<Reply>> {
     let Some(token) = token else { return Ok(()) };
-    let brought = request.header("authorization").and_then(bearer).unwrap_or_default();
-    if secret::is_same_text(brought, token) {
+    if brings(request, token) {
         return Ok(());
     }
-    let line = "this needs the admin token: send it as `Authorization: Bearer …` ([admin] token)";
+    Err(ask("this needs the admin token: send it as `Authorization: Bearer …` ([admin] token)"))
+}
+
+/// Refuses to show metrics to a request that brings neither their token nor the one for everything, where they are closed.
+pub(crate) fn check_metrics(request: &Request, settings: &Settings) -> Result<(), Box<Reply>> {
+    let Some(token) = settings.metrics_token.as_deref() else { return Ok(()) };
+    if brings(request, token) || settings.token.as_deref().is_some_and(|token| brings(request, token)) {
+        return Ok(());
+    }
+    Err(ask("metrics need their token: send it as `Authorization: Bearer …` ([admin] metrics_token)"))
+}
+
+fn brings(request: &Request, token: &str) -> bool {
+    let brought = request.header("authorization").and_then(bearer).unwrap_or_default();
+    secret::is_same_text(brought, token)
+}
+
+fn ask(line: &str) -> Box<Reply> {
     let challenge = HeaderValue::from_static("Bearer realm=\"kew\"");
-    Err(Box::new(Reply::text(StatusCode::UNAUTHORIZED, line).with(WWW_AUTHENTICATE, challenge)))
+    Box::new(Reply::text(StatusCode::UNAUTHORIZED, line).with(WWW_AUTHENTICATE, challenge))
 }
 
 /// Refuses a change that is no JSON.

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
 use crate::metrics::{PushAttempts, StoreBytes};
-use crate::pushes::LatestPushes;
+use crate::pushes::{LatestPushes, OpenCircuits};
 
 /// Where the program tells what there is to show.
 #[derive(Default)]
@@ -38,6 +38,8 @@ pub struct Running {
     pub push_attempts: Box<PushAttempts>,
     /// The latest of them.
     pub latest_pushes: Box<LatestPushes>,
+    /// Consumers that cannot be reached.
+    pub open_circuits: Box<OpenCircuits>,
     /// What its store takes on disk; `None` where it lies in memory.
     pub store_bytes: Option<Box<StoreBytes>>,
 }

@@ -1,4 +1,5 @@
-//! `/api/v1/clock`: the virtual clock, moved by tests, followed by programs that live by it.
+//! `/api/v1/clock`: the virtual clock, moved by tests, followed by programs that live by it; and
+//! `/api/v1/clock/confirm`, where a person says that a clock that leapt is right.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,6 +63,27 @@ pub(crate) async fn answer(board: &Board, followers: &Followers, request: &Reque
             moved.map(shown).map_err(|why| Reply::text(StatusCode::SERVICE_UNAVAILABLE, &why))
         }
         _ => Err(access::not_allowed(&request.method, "GET, HEAD, POST")),
+    }
+}
+
+/// Lets expiry go on that a leap of the clock holds, if one does.
+pub(crate) async fn confirm(board: &Board, request: &Request) -> Result<Reply, Reply> {
+    let Phase::Serving(running) = board.phase() else {
+        return Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving"));
+    };
+    if request.method != Method::POST {
+        return Err(access::not_allowed(&request.method, "POST"));
+    }
+    access::check_json(request).map_err(|refused| *refused)?;
+    let engine: Arc<Engine> = running.engine.clone();
+    let asked = running.home.spawn(async move { engine.confirm_clock().await }).await;
+    let unavailable = |why: &str| Reply::text(StatusCode::SERVICE_UNAVAILABLE, why);
+    match asked {
+        Ok(Ok(confirmed)) => {
+            Ok(Reply::new(StatusCode::OK, JSON, json!({ "confirmed": confirmed }).to_string()))
+        }
+        Ok(Err(error)) => Err(unavailable(&error.to_string())),
+        Err(_) => Err(unavailable("the server is stopping")),
     }
 }
 

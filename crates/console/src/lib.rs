@@ -11,20 +11,24 @@ mod health;
 mod metrics;
 mod pushes;
 mod route;
+mod upkeep;
 
 use std::sync::Arc;
 
-use kew_http::{Durations, Guard, Handler, Histogram, Reply, Request};
+use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request};
 
 pub use board::{Board, Running};
 pub use metrics::{InFlightLimits, PushAttempts, StoreBytes};
-pub use pushes::{LatestPushes, PushAttempt};
+pub use pushes::{LatestPushes, OpenCircuits, PushAttempt, PushCircuit};
+pub use upkeep::{UpkeepNews, UpkeepReport};
 
 /// How the console is set up.
 #[derive(Clone)]
 pub struct Settings {
     /// What everything but health and metrics asks for, if anything.
     pub token: Option<Arc<str>>,
+    /// What metrics ask for, if anything; the token above opens them too.
+    pub metrics_token: Option<Arc<str>>,
     /// Who may reach everything but health and metrics, which probes and scrapers may ask for by any name: the listener
     /// itself lets everything in.
     pub guard: Guard,
@@ -36,6 +40,10 @@ pub struct Settings {
     pub durations: Arc<Durations>,
     /// How long the store's syncs took.
     pub store_syncs: Arc<Histogram>,
+    /// How the work beside requests goes.
+    pub upkeep: Arc<UpkeepReport>,
+    /// Replies that clients have not taken yet.
+    pub replies: Replies,
     /// Which program this is.
     pub version: &'static str,
 }

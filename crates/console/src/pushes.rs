@@ -1,4 +1,5 @@
-//! `/api/v1/push/attempts`: what came of the batches that were brought to consumers lately, the newest first.
+//! `/api/v1/push/attempts`: what came of the batches that were brought to consumers lately, the newest first, and which
+//! consumers cannot be reached.
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ const PAIRS_MAX: usize = 20;
 /// Attempts of a reply that was asked for no number, and the most.
 const MAX_USUALLY: usize = 100;
 const MAX: usize = 1_000;
+const OUTCOMES: [&str; 3] = ["ok", "failed", "unreached"];
 
 /// One batch brought to a consumer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +45,28 @@ pub struct PushAttempt {
     pub error: Option<String>,
 }
 
+/// A consumer whose target cannot be reached: nothing is leased for it until a try succeeds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PushCircuit {
+    /// Which queue waits.
+    pub queue: QueueKey,
+    /// For which consumer: its id.
+    pub consumer: String,
+    /// What that is, for people.
+    pub target: String,
+    /// Since when, in engine time.
+    pub since: Timestamp,
+    /// Tries that failed since then.
+    pub tries: u32,
+    /// The pause between the latest try and the next, in real time.
+    pub pause: Duration,
+    /// Why the latest failed.
+    pub error: String,
+}
+
+/// Tells which consumers cannot be reached, the longest so first.
+pub type OpenCircuits = dyn Fn() -> Vec<PushCircuit> + Send + Sync;
+
 /// Tells the latest batches brought to consumers, the newest first.
 pub type LatestPushes = dyn Fn() -> Vec<PushAttempt> + Send + Sync;
 
@@ -70,7 +94,10 @@ pub(crate) fn answer(board: &Board, request: &Request) -> Reply {
     let latest = (running.latest_pushes)();
     let shown: Vec<Value> =
         latest.iter().filter(|attempt| wanted.has(attempt)).take(wanted.max).map(shown).collect();
-    Reply::new(StatusCode::OK, JSON, json!({ "attempts": shown }).to_string())
+    let circuits = (running.open_circuits)();
+    let circuits: Vec<Value> =
+        circuits.iter().filter(|open| wanted.has_circuit(open)).take(wanted.max).map(shown_circuit).collect();
+    Reply::new(StatusCode::OK, JSON, json!({ "attempts": shown, "circuits": circuits }).to_string())
 }
 
 impl Wanted {
@@ -79,8 +106,8 @@ impl Wanted {
         let text =
             |name: &str| form::first(&pairs, name).filter(|text| !text.is_empty()).map(ToOwned::to_owned);
         let outcome = text("outcome");
-        if let Some(other) = outcome.as_deref().filter(|outcome| !["ok", "failed"].contains(outcome)) {
-            return Err(format!("outcome is ok or failed, and not {other:?}"));
+        if let Some(other) = outcome.as_deref().filter(|outcome| !OUTCOMES.contains(outcome)) {
+            return Err(format!("outcome is ok, failed or unreached, and not {other:?}"));
         }
         let max = match text("max") {
             None => MAX_USUALLY,
@@ -90,6 +117,11 @@ impl Wanted {
             }
         };
         Ok(Self { queue: text("queue"), consumer: text("consumer"), outcome, max })
+    }
+
+    fn has_circuit(&self, open: &PushCircuit) -> bool {
+        self.queue.as_deref().is_none_or(|queue| queue == &*open.queue.name)
+            && self.consumer.as_deref().is_none_or(|consumer| consumer == open.consumer)
     }
 
     fn has(&self, attempt: &PushAttempt) -> bool {
@@ -117,6 +149,21 @@ fn shown(attempt: &PushAttempt) -> Value {
         "took_ms": (attempt.took.as_secs_f64() * 100_000.0).round() / 100.0,
         "status": attempt.status,
         "error": attempt.error,
+    })
+}
+
+fn shown_circuit(open: &PushCircuit) -> Value {
+    json!({
+        "state": "open",
+        "account": open.queue.account.to_string(),
+        "region": &*open.queue.region,
+        "queue": &*open.queue.name,
+        "consumer": open.consumer,
+        "target": open.target,
+        "since_ms": open.since.0,
+        "tries": open.tries,
+        "pause_ms": u64::try_from(open.pause.as_millis()).unwrap_or(u64::MAX),
+        "error": open.error,
     })
 }
 
@@ -157,6 +204,27 @@ mod tests {
         assert_eq!(Wanted::read("").map(|wanted| wanted.max), Ok(MAX_USUALLY));
         for wrong in ["max=0", "max=1001", "max=all", "outcome=good"] {
             assert!(Wanted::read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_open_circuit_is_shown_with_everything_that_is_known_of_it() {
+        let open = PushCircuit {
+            queue: QueueKey::new(AccountId(1), "here", "a"),
+            consumer: "c1".to_owned(),
+            target: "webhook w".to_owned(),
+            since: Timestamp(7),
+            tries: 3,
+            pause: Duration::from_micros(399_999),
+            error: "cannot connect".to_owned(),
+        };
+        let expected = json!({
+            "state": "open", "account": "000000000001", "region": "here", "queue": "a", "consumer": "c1",
+            "target": "webhook w", "since_ms": 7, "tries": 3, "pause_ms": 399, "error": "cannot connect",
+        });
+        assert_eq!(shown_circuit(&open), expected);
+        for (query, expected) in [("queue=a&outcome=ok", true), ("queue=b", false), ("consumer=c2", false)] {
+            assert_eq!(Wanted::read(query).expect("it is fine").has_circuit(&open), expected, "{query}");
         }
     }
 

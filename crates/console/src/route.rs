@@ -12,8 +12,11 @@ impl Console {
         let is_read = matches!(request.method, Method::GET | Method::HEAD);
         match request.uri.path() {
             "/livez" if is_read => health::live(),
-            "/readyz" if is_read => health::ready(&self.board),
-            "/metrics" if is_read => self.metrics().await,
+            "/readyz" if is_read => health::ready(&self.board, &self.settings.upkeep),
+            "/metrics" if is_read => match access::check_metrics(request, &self.settings) {
+                Ok(()) => self.metrics().await,
+                Err(refused) => *refused,
+            },
             "/livez" | "/readyz" | "/metrics" => access::not_allowed(&request.method, READS),
             _ => match self.check(request) {
                 Ok(()) => self.route_guarded(request).await,
@@ -33,6 +36,9 @@ impl Console {
             "/api/v1/clock" => {
                 clock::answer(&self.board, &self.followers, request).await.unwrap_or_else(|refused| refused)
             }
+            "/api/v1/clock/confirm" => {
+                clock::confirm(&self.board, request).await.unwrap_or_else(|refused| refused)
+            }
             "/api/v1/push/attempts" => pushes::answer(&self.board, request),
             "/" if matches!(request.method, Method::GET | Method::HEAD) => {
                 Reply::new(StatusCode::OK, TEXT, INDEX)
@@ -47,7 +53,9 @@ Kew
   /livez           200 while the process answers
   /readyz          200 while requests are served, else 503 and why not
   /metrics         figures for Prometheus
-  /api/v1/push/attempts?queue=NAME&consumer=ID&outcome=ok|failed&max=N
-                   what came of batches brought to consumers lately
+  /api/v1/push/attempts?queue=NAME&consumer=ID&outcome=ok|failed|unreached&max=N
+                   what came of batches brought to consumers lately, and which cannot be reached
+  /api/v1/clock/confirm
+                   POST {} to say that the clock is right, when it leapt and expiry is held
   /api/v1/clock    GET or POST {\"advance_ms\":N} or {\"freeze\":true|false}, with --clock virtual
 ";

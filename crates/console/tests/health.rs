@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kew_console::{Board, Console, InFlightLimits, Running, Settings};
+use kew_console::{Board, Console, InFlightLimits, Running, Settings, UpkeepReport};
 use kew_core::command::CreateQueue;
-use kew_core::{AccountId, Command, Entropy, Policy, QueueKey, Timestamp};
+use kew_core::rules::retention::{ExpiryHold, HoldEnd};
+use kew_core::{AccountId, Command, Entropy, Policy, QueueKey, Reports, Timestamp, Work};
 use kew_engine::{Engine, Options, TimeSource};
-use kew_http::{Guard, Handler, HeaderValue, Headers, Method, Reply, Request, RequestId, StatusCode};
+use kew_http::{
+    Guard, Handler, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId, StatusCode,
+};
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 
 /// A store that can be held up, and that can have failed.
@@ -31,6 +34,10 @@ impl Store for Troubled {
 
     fn newest_instant(&self) -> Timestamp {
         self.store.newest_instant()
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.store.expiry_hold()
     }
 
     fn health(&self) -> Result<(), StoreError> {
@@ -64,6 +71,10 @@ impl Entropy for Same {
 }
 
 async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
+    console_with(store, Arc::new(UpkeepReport::new(Arc::new(Same), drop))).await
+}
+
+async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<Console>, Arc<Board>) {
     let store = Arc::clone(store) as Arc<dyn Store>;
     let engine = Engine::start(store, Arc::new(Same), Arc::new(Same), Options::default()).await;
     let engine = engine.expect("it starts");
@@ -76,27 +87,43 @@ async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
     let board = Arc::new(Board::default());
     let settings = Settings {
         token: None,
+        metrics_token: None,
         guard: Guard::open(),
         metrics_queues: 10,
         in_flight_limits: InFlightLimits { standard: 1, fifo: 1 },
         durations: Arc::default(),
         store_syncs: Arc::default(),
+        upkeep,
+        replies: Replies::new(1 << 20),
         version: "0",
     };
     let console = Arc::new(Console::new(Arc::clone(&board), settings));
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE, "it is starting");
     let home = tokio::runtime::Handle::current();
-    let push_attempts = Box::new(|| [("ok", 2), ("failed", 1)]);
+    let push_attempts = Box::new(|| [("ok", 2), ("failed", 1), ("unreached", 0)]);
     let latest_pushes = Box::new(Vec::new);
-    board.serving(Running { engine, home, push_attempts, latest_pushes, store_bytes: None });
+    let open_circuits = Box::new(Vec::new);
+    board.serving(Running { engine, home, push_attempts, latest_pushes, open_circuits, store_bytes: None });
     (console, board)
 }
 
 async fn ask(console: &Console, path: &'static str) -> Reply {
+    ask_with(console, Method::GET, path, None).await
+}
+
+async fn ask_with(
+    console: &Console,
+    method: Method,
+    path: &'static str,
+    content_type: Option<&'static str>,
+) -> Reply {
     let mut headers = Headers::default();
+    if let Some(content_type) = content_type {
+        headers.insert(kew_http::header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
     headers.insert(kew_http::header::HOST, HeaderValue::from_static("localhost"));
     let request = Request {
-        method: Method::GET,
+        method,
         uri: path.parse().expect("it is a path"),
         headers,
         body: Default::default(),
@@ -104,6 +131,7 @@ async fn ask(console: &Console, path: &'static str) -> Reply {
         received_at: Timestamp::ZERO,
         peer: ([127, 0, 0, 1], 1).into(),
         secure: false,
+        room: Default::default(),
     };
     console.answer(&request).await
 }
@@ -145,4 +173,74 @@ async fn a_server_that_failed_or_stops_is_not_ready_and_says_why() {
     board.stopping();
     assert_eq!(ask(&console, "/readyz").await.body, "not ready: stopping\n");
     assert_eq!(ask(&console, "/livez").await.status, StatusCode::OK);
+}
+
+/// A clock that a test sets.
+#[derive(Default)]
+struct Steady(Mutex<Duration>);
+
+impl TimeSource for Steady {
+    fn system(&self) -> Timestamp {
+        Timestamp(1_000)
+    }
+
+    fn steady(&self) -> Duration {
+        *self.0.lock().expect("nobody panics")
+    }
+}
+
+#[tokio::test]
+async fn upkeep_that_fails_shows_in_the_metrics_at_once_and_in_readyz_when_it_lasts() {
+    let clock = Arc::new(Steady::default());
+    let upkeep = Arc::new(UpkeepReport::new(clock.clone(), drop));
+    let (console, _board) = console_with(&store(), upkeep.clone()).await;
+    upkeep.failed(Work::Checkpoint, "no space left");
+    let metrics = ask(&console, "/metrics").await.body;
+    let metrics = String::from_utf8(metrics.to_vec()).expect("it is text");
+    for line in [
+        "kew_upkeep_failures_total{work=\"checkpoint\"} 1\n",
+        "kew_upkeep_failing{work=\"checkpoint\"} 1\n",
+        "kew_upkeep_failing{work=\"spare\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert_eq!(ask(&console, "/readyz").await.body, "ready\n");
+    *clock.0.lock().expect("nobody panics") = Duration::from_secs(90);
+    let reply = ask(&console, "/readyz").await;
+    assert_eq!(reply.status, StatusCode::OK, "requests are served");
+    assert_eq!(reply.body, "ready\ncheckpoint has failed for 90 seconds: no space left\n");
+    upkeep.succeeded(Work::Checkpoint);
+    assert_eq!(ask(&console, "/readyz").await.body, "ready\n");
+}
+
+#[tokio::test]
+async fn expiry_that_a_leap_holds_is_told_until_somebody_confirms_the_clock() {
+    let store = store();
+    let hold = ExpiryHold { through: Timestamp(500), until: HoldEnd::Confirmed };
+    drop(store.store.step(Timestamp(600), &Command::HoldExpiry(Some(hold))));
+    let (console, _board) = console(&store).await;
+    let text = |reply: &Reply| String::from_utf8_lossy(&reply.body).into_owned();
+    let metric = async || text(&ask(&console, "/metrics").await).contains("kew_clock_leap_held 1\n");
+    let ready = ask(&console, "/readyz").await;
+    assert_eq!(ready.status, StatusCode::OK);
+    let told = text(&ready);
+    assert!(told.starts_with("ready\n") && told.contains("/api/v1/clock/confirm"), "{told}");
+    assert!(metric().await);
+    const CONFIRM: &str = "/api/v1/clock/confirm";
+    const JSON: Option<&str> = Some("application/json");
+    for (method, content_type, status) in [
+        (Method::GET, JSON, StatusCode::METHOD_NOT_ALLOWED),
+        (Method::POST, None, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Method::POST, Some("text/plain"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+    ] {
+        assert_eq!(ask_with(&console, method, CONFIRM, content_type).await.status, status);
+    }
+    assert!(metric().await, "nothing was confirmed by that");
+    for confirmed in ["{\"confirmed\":true}", "{\"confirmed\":false}"] {
+        let reply = ask_with(&console, Method::POST, CONFIRM, JSON).await;
+        assert_eq!((reply.status, text(&reply).as_str()), (StatusCode::OK, confirmed));
+    }
+    assert!(!metric().await);
+    assert_eq!(ask(&console, "/readyz").await.body, "ready\n");
+    assert_eq!(store.store.expiry_hold(), None);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::event::Tag;
+use crate::rules::retention::ExpiryHold;
 use crate::{
     AccountId, Content, DocumentKey, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId, QueueKey,
     ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
@@ -23,7 +24,7 @@ pub enum Command {
     Send(Send),
     /// Claims messages.
     Lease(Lease),
-    /// Undoes leases whose taker went away before they were committed.
+    /// Undoes leases whose messages reached nobody: their taker went away, or could bring them nowhere.
     Withdraw(Withdraw),
     /// Deletes messages by their receipts, each for itself.
     Ack(Ack),
@@ -51,6 +52,8 @@ pub enum Command {
     ListMoves(ListMoves),
     /// Moves messages a person chose.
     MoveChosen(MoveChosen),
+    /// Holds expiry, moves an earlier hold, or lifts it.
+    HoldExpiry(Option<ExpiryHold>),
     /// Does what has become due.
     Due,
     /// Lists all queues.

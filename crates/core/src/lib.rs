@@ -14,6 +14,8 @@ pub mod message;
 pub mod model;
 pub mod outcome;
 pub mod queue;
+pub mod report;
+pub mod room;
 pub mod rules;
 pub mod tally;
 pub mod task;
@@ -32,6 +34,8 @@ pub use queue::{
     ByName, Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy,
     Queue, QueueKind,
 };
+pub use report::{Reports, Work};
+pub use room::Room;
 pub use tally::Tally;
 pub use task::{MoveTask, TaskFailure, TaskState};
 pub use time::{Clock, Entropy, Timestamp};

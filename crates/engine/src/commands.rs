@@ -12,12 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use kew_core::command::{
     Ack, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease, ListMoves, MoveChosen,
-    OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
+    OverLimit, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue, Withdraw,
 };
 use kew_core::outcome::{Extended, Leased, Sent};
 use kew_core::{
     Command, Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Outcome, Queue, QueueId,
-    RuleError, Sequence, TaskId, Timestamp,
+    Room, RuleError, Sequence, TaskId, Timestamp,
 };
 use kew_store::{StoreError, Submission};
 use tokio::sync::oneshot;
@@ -27,6 +27,7 @@ use crate::busy::Busy;
 use crate::commit::{Abandon, Committing, Found, look};
 use crate::engine::unexpected;
 use crate::pass::Pass;
+use crate::room::{self, Held};
 use crate::waiters::{Call, Seat, Waiter};
 use crate::{Engine, EngineError};
 
@@ -42,9 +43,16 @@ pub struct Settled {
 /// Awaits a command's answer and takes the one kind of outcome it has.
 macro_rules! ask {
     ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {{
-        // The command ends with this statement: only what was asked is kept while the answer is on its way.
-        let asked = $engine.ask(&$command);
-        match asked.await? {
+        let command = $command;
+        let asked = $engine.ask(&command);
+        let answer = if asked.submission.is_put_off() {
+            $engine.ask_again(command, asked).await
+        } else {
+            // Only what was asked is kept while the answer is on its way.
+            drop(command);
+            asked.await
+        };
+        match answer? {
             $pattern => Ok::<_, EngineError>($value),
             other => unexpected($name, &other),
         }
@@ -52,28 +60,22 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// Makes a queue.
+    /// Makes a queue, unless its account has as many as it may: of those that are made at once, whoever makes them, none
+    /// gets past that.
     pub async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, EngineError> {
-        ask!(self, "create queue", Command::CreateQueue(create), Outcome::Queue(queue) => queue)
-    }
-
-    /// Makes a queue, or none where its account has `max` in its region: of those that are made at once, none gets past
-    /// that.
-    pub async fn create_queue_within(
-        &self,
-        create: CreateQueue,
-        max: usize,
-    ) -> Result<Option<Arc<Queue>>, EngineError> {
+        let key = create.key.clone();
+        let command = Command::CreateQueue(create);
         let asked = {
             let mut pass = self.pass();
-            let is_new = self.snapshots.by_name((&create.key).into()).is_none();
-            if is_new && self.snapshots.count(&create.key) >= max {
-                return Ok(None);
+            let is_new = self.snapshots.by_name((&key).into()).is_none();
+            let max = self.options.queues_max;
+            if is_new && self.snapshots.count(key.account) >= max as usize {
+                return Err(EngineError::TooManyQueues { max });
             }
-            self.ask_in(&mut pass, &Command::CreateQueue(create))
+            self.ask_in(&mut pass, &command)
         };
-        match asked.await? {
-            Outcome::Queue(queue) => Ok(Some(queue)),
+        match self.answer(command, asked).await? {
+            Outcome::Queue(queue) => Ok(queue),
             other => unexpected("create queue", &other),
         }
     }
@@ -115,26 +117,44 @@ impl Engine {
         }
     }
 
-    /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
-    ///
-    /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
-    /// too many messages are in flight a waiting receive finds nothing.
+    /// Claims what is there now, or waits for it up to `wait`, for an asker who has room for whatever there is.
     pub fn lease_waiting(
         &self,
         lease: Lease,
         wait: Duration,
     ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
+        self.lease_within(lease, wait, None)
+    }
+
+    /// Claims what is there now, or waits for it up to `wait`; empty when that is over.
+    ///
+    /// Waiting receives of a queue are served in order of arrival, each freed message to exactly one of them. While
+    /// too many messages are in flight a waiting receive finds nothing. Nothing is leased while `room` is full: that is
+    /// an error, for a receive that waits when its turn comes.
+    pub fn lease_within(
+        &self,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+    ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
         let queue = lease.queue;
         async move {
             let abandon = self.abandon(&lease);
+            if room::is_full(room.as_ref()) {
+                return Err(room::FULL.into());
+            }
             let begun = match wait {
                 Duration::ZERO => {
-                    Begun::Claimed(self.attempt(&mut self.pass(), queue, &Command::Lease(lease)))
+                    let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
+                    let held = Held::of(room.as_ref(), &submission);
+                    Begun::Claimed(submission, held)
                 }
-                _ => self.begin_wait(lease, wait)?,
+                _ => self.begin_wait(lease, wait, room)?,
             };
             match begun {
-                Begun::Claimed(submission) => self.leased(self.committing(queue, submission, abandon).await),
+                Begun::Claimed(submission, _held) => {
+                    self.leased(self.committing(queue, submission, abandon).await)
+                }
                 Begun::Over => self.leased(Ok(Vec::new())),
                 // Most find something at once. The room that waiting takes is for those who wait.
                 Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
@@ -146,7 +166,7 @@ impl Engine {
     async fn wait_in(&self, mut seat: Seat<'_>) -> Result<Vec<Leased>, EngineError> {
         let queue = seat.lease.queue;
         loop {
-            let Some((submission, seen, busy)) = seat.call().await else {
+            let Some((submission, seen, (busy, _held))) = seat.call().await else {
                 return self.leased(Ok(Vec::new()));
             };
             let committing = self.committing(queue, submission, Abandon::Withdraw);
@@ -182,23 +202,33 @@ impl Engine {
     /// Deletes some messages and gives others up: both steps are handed over before either is awaited, so that they
     /// reach the disk together unless it is between them that it fails. One that names nothing is not taken.
     pub async fn ack_and_release(&self, ack: Ack, release: Release) -> Settled {
-        let acked = (!ack.tokens.is_empty()).then(|| self.ask(&Command::Ack(ack)));
-        let released = (!release.entries.is_empty()).then(|| self.ask(&Command::Release(release)));
+        let asked = |command: Command| {
+            let asked = self.ask(&command);
+            (command, asked)
+        };
+        let acked = (!ack.tokens.is_empty()).then(|| asked(Command::Ack(ack)));
+        let released = (!release.entries.is_empty()).then(|| asked(Command::Release(release)));
         let acked = match acked {
-            Some(acked) => acked.await.map(|outcome| match outcome {
+            Some((command, asked)) => self.answer(command, asked).await.map(|outcome| match outcome {
                 Outcome::Acked(acked) => acked,
                 other => unexpected("ack", &other),
             }),
             None => Ok(Vec::new()),
         };
         let released = match released {
-            Some(released) => released.await.map(|outcome| match outcome {
+            Some((command, asked)) => self.answer(command, asked).await.map(|outcome| match outcome {
                 Outcome::Released(released) => released,
                 other => unexpected("release", &other),
             }),
             None => Ok(Vec::new()),
         };
         Settled { acked, released }
+    }
+
+    /// Undoes leases whose messages reached nobody: no attempt is counted, and each is where it was before. Says how many
+    /// were undone; a lease that has ended or was changed is left as it is.
+    pub async fn give_back(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
+        ask!(self, "give back", Command::Withdraw(withdraw), Outcome::Withdrawn(count) => count)
     }
 
     /// Releases every endless lease of owners other than this one.
@@ -283,6 +313,32 @@ impl Engine {
         self.ask_in(&mut self.pass(), command)
     }
 
+    /// Takes a step again whenever what put it off has been worked on, so often and no more.
+    #[cold]
+    pub(crate) fn ask_again<'a>(&'a self, command: Command, first: Asked<'a>) -> Late<'a> {
+        Box::pin(async move {
+            let mut asked = first;
+            for _ in 0..TRIES_MAX {
+                let is_put_off = asked.submission.is_put_off();
+                let answer = asked.await;
+                if !is_put_off || !matches!(answer, Err(EngineError::Overloaded { .. })) {
+                    return answer;
+                }
+                asked = self.ask(&command);
+            }
+            asked.await
+        })
+    }
+
+    /// The answer to a step; one that was put off is taken again.
+    pub(crate) async fn answer<'a>(
+        &'a self,
+        command: Command,
+        asked: Asked<'a>,
+    ) -> Result<Outcome, EngineError> {
+        if asked.submission.is_put_off() { self.ask_again(command, asked).await } else { asked.await }
+    }
+
     #[inline(always)]
     fn ask_in(&self, pass: &mut Pass, command: &Command) -> Asked<'_> {
         let busy = self.work.begin();
@@ -291,6 +347,13 @@ impl Engine {
         Asked { engine: self, submission, late, _busy: busy }
     }
 }
+
+/// How often a step that was put off is taken again. Each time a spare file was made or a batch was written meanwhile.
+const TRIES_MAX: u32 = 64;
+
+/// The answer to a step that was put off.
+pub(crate) type Late<'a> =
+    Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + std::marker::Send + 'a>>;
 
 /// A step whose outcome is on its way.
 pub(crate) struct Asked<'a> {
@@ -332,7 +395,7 @@ impl Engine {
 /// How a waiting receive begins.
 enum Begun<'a> {
     /// It got something, or may get no seat while its answer is on its way.
-    Claimed(Submission),
+    Claimed(Submission, Held),
     /// There is nothing, and nobody waits any more.
     Over,
     /// It waits.
@@ -341,7 +404,12 @@ enum Begun<'a> {
 
 impl Engine {
     /// The one attempt at once and, if it finds nothing, a seat in the same pass, so that no message slips by.
-    fn begin_wait(&self, mut lease: Lease, wait: Duration) -> Result<Begun<'_>, EngineError> {
+    fn begin_wait(
+        &self,
+        mut lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+    ) -> Result<Begun<'_>, EngineError> {
         // Asked to refuse, the store tells an empty queue from one at its limit; the receive sees neither.
         lease.over_limit = OverLimit::Refuse;
         let queue = lease.queue;
@@ -352,31 +420,36 @@ impl Engine {
         let found = look(self.attempt(&mut pass, queue, &command));
         let Command::Lease(lease) = command else { unreachable!("it was made a lease just now") };
         match found {
-            Found::Leases(submission) => return Ok(Begun::Claimed(submission)),
+            Found::Leases(submission) => {
+                let held = Held::of(room.as_ref(), &submission);
+                return Ok(Begun::Claimed(submission, held));
+            }
             Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => limited = true,
             Found::Refused(error) => return Err(error.into()),
             Found::Nothing => {}
             Found::Unknown(submission) => on_its_way = Some(submission),
         }
+        let claimed = |submission| Begun::Claimed(submission, Held::default());
         if pass.closed {
-            return Ok(on_its_way.map_or(Begun::Over, Begun::Claimed));
+            return Ok(on_its_way.map_or(Begun::Over, claimed));
         }
         if let Err(error) = self.check_bounds(&pass, queue) {
-            return on_its_way.map(Begun::Claimed).ok_or(error);
+            return on_its_way.map(claimed).ok_or(error);
         }
         pass.waiters.sit(queue);
         self.stats.waiting_receives.set(u64::from(pass.waiters.seats()));
         let (answer, calls) = oneshot::channel();
         let ticket = pass.ticket();
         let deadline = self.now().plus(wait);
-        let seat = Seat { engine: self, lease, deadline, ticket, calls, trying: false };
+        let seat = Seat { engine: self, lease, deadline, ticket, room, calls, trying: false };
         match on_its_way {
             Some(submission) => {
                 let (seen, busy) = (pass.waiters.news(queue), self.work.begin());
-                drop(answer.send(Call::Claimed { submission, late: true, seen, busy }));
+                let held = Held::default();
+                drop(answer.send(Call::Claimed { submission, late: true, seen, busy, held }));
             }
             None => {
-                let waiter = Waiter { lease: seat.lease.clone(), deadline, answer };
+                let waiter = Waiter { lease: seat.lease.clone(), deadline, room: seat.room.clone(), answer };
                 pass.waiters.enter(queue, ticket, waiter);
                 pass.agenda.set(deadline, ticket, Alarm::WaitEnds(queue));
             }

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::EngineError;
 use crate::busy::{Busy, Work};
+use crate::leap::Expiry;
 use crate::options::Options;
 use crate::pass::Pass;
 use crate::snapshot::{Listing, QueueName, Snapshots};
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) moving_time: Semaphore,
     pub(crate) work: Work,
     pub(crate) stats: Stats,
+    /// Guards what is known of the clock while expiry is held.
+    pub(crate) expiry: Mutex<Expiry>,
 }
 
 impl Engine {
@@ -51,7 +54,9 @@ impl Engine {
         options: Options,
     ) -> Result<Arc<Self>, EngineError> {
         let notices = Arc::clone(&options.notices);
-        let clock = Arc::new(EngineClock::new(source, options.clock, store.newest_instant(), notices));
+        let newest = store.newest_instant();
+        let rules = (options.clock, options.clock_leap_max);
+        let clock = Arc::new(EngineClock::new(source, rules, newest, notices));
         let engine = Arc::new(Self {
             work: Work::counted(clock.is_virtual()),
             owner: OwnerId(entropy.bits()),
@@ -66,7 +71,9 @@ impl Engine {
             moves_bell: Notify::new(),
             moving_time: Semaphore::new(1),
             stats: Stats::default(),
+            expiry: Mutex::default(),
         });
+        engine.hold_expiry_at_start(newest);
         engine.load_queues().await?;
         Ok(engine)
     }

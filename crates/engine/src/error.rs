@@ -76,6 +76,12 @@ pub enum EngineError {
     /// As many tasks run as the caller allows one account.
     #[error("too many move tasks are running")]
     TooManyTasks,
+    /// The account has as many queues as it may have.
+    #[error("the account has {max} queues, which is the most there may be ([limits] queues_max)")]
+    TooManyQueues {
+        /// The most there may be.
+        max: u32,
+    },
     /// There is no room for more messages; deletes and reads go on.
     #[error("no space left for more messages")]
     NoSpace,

@@ -24,14 +24,16 @@ impl Engine {
     /// Drives the move tasks until [`Engine::shutdown`]. Whoever builds the engine spawns it once and joins it.
     pub async fn run_moves(&self) {
         let mut runs = Runs::new();
-        self.resume_moves().await;
+        let mut resumed = false;
         while !self.is_shut_down() {
+            resumed = resumed || self.resume_moves().await;
             self.take_on(&mut runs);
             let now = self.now();
             let due: Vec<TaskId> =
                 runs.iter().filter(|(_, run)| run.next_at <= now).map(|(id, _)| *id).collect();
             if due.is_empty() {
                 let next = runs.values().map(|run| run.next_at).min().unwrap_or(Timestamp::NEVER);
+                let next = if resumed { next } else { next.min(now.plus(REST_AFTER_FAILURE)) };
                 either(self.sleep_until(next), self.moves_bell.notified()).await;
                 continue;
             }
@@ -51,12 +53,18 @@ impl Engine {
         }
     }
 
-    /// Finds the tasks that ran when the store was last used.
-    async fn resume_moves(&self) {
+    /// Finds the tasks that ran when the store was last used; false when they must be looked for again.
+    async fn resume_moves(&self) -> bool {
         let _busy = self.work.begin();
         match self.list_moves(ListMoves { source: None }).await {
-            Ok(tasks) => tasks.iter().for_each(|task| self.learn_move(task)),
-            Err(error) => (self.options.notices)(Notice::MovesUnknown(error)),
+            Ok(tasks) => {
+                tasks.iter().for_each(|task| self.learn_move(task));
+                true
+            }
+            Err(error) => {
+                (self.options.notices)(Notice::MovesUnknown(error));
+                false
+            }
         }
     }
 
@@ -64,7 +72,7 @@ impl Engine {
         let started = std::mem::take(&mut *self.started_moves.lock());
         let now = self.now();
         for task in started {
-            runs.entry(task.id).or_insert_with(|| Run::new(task.rate_max, self.options.move_batch, now));
+            runs.entry(task.id).or_insert_with(|| Run::new(&task, self.options.move_batch, now));
         }
     }
 
@@ -72,8 +80,11 @@ impl Engine {
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
         let Some(run) = runs.get_mut(&id) else { return };
         let command = Command::ContinueMove(ContinueMove { task: id, max: run.step });
-        match self.ask(&command).await {
-            Ok(Outcome::Move(task)) if task.state == TaskState::Running => run.stepped(self.now()),
+        let asked = self.ask(&command);
+        match self.ask_again(command, asked).await {
+            Ok(Outcome::Move(task)) if task.state == TaskState::Running => {
+                run.stepped(task.moved, self.now());
+            }
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(Outcome::Move(_)) | Err(EngineError::TaskNotFound) => drop(runs.remove(&id)),
             Ok(other) => unexpected("continue move", &other),
@@ -95,27 +106,34 @@ struct Run {
     step: u32,
     /// Where the pace counts from.
     since: Timestamp,
-    steps: u64,
+    /// Messages that were moved by then.
+    moved_before: u64,
     next_at: Timestamp,
 }
 
 impl Run {
-    fn new(rate_max: Option<u32>, batch: u32, now: Timestamp) -> Self {
+    fn new(task: &MoveTask, batch: u32, now: Timestamp) -> Self {
         let batch = batch.max(1);
-        let step = rate_max.map_or(batch, |rate| (rate / STEPS_PER_SECOND).clamp(1, batch));
-        Self { rate: rate_max.map(|rate| u64::from(rate.max(1))), step, since: now, steps: 0, next_at: now }
+        let step = task.rate_max.map_or(batch, |rate| (rate / STEPS_PER_SECOND).clamp(1, batch));
+        Self {
+            rate: task.rate_max.map(|rate| u64::from(rate.max(1))),
+            step,
+            since: now,
+            moved_before: task.moved,
+            next_at: now,
+        }
     }
 
-    /// Sets the instant of the next step.
-    fn stepped(&mut self, now: Timestamp) {
+    /// Sets the instant of the next step, now that so many messages were moved in all: a step may move fewer than it was
+    /// asked to, when they are large.
+    fn stepped(&mut self, moved: u64, now: Timestamp) {
         let Some(rate) = self.rate else { return };
-        self.steps += 1;
         // Counted from the beginning, so that nothing is lost to rounding.
-        let passed = self.steps.saturating_mul(u64::from(self.step)).saturating_mul(1_000) / rate;
+        let passed = moved.saturating_sub(self.moved_before).saturating_mul(1_000) / rate;
         self.next_at = self.since.plus(Duration::from_millis(passed));
         if now.since(self.next_at) > LATENESS_MADE_GOOD {
             self.since = now;
-            self.steps = 0;
+            self.moved_before = moved;
             self.next_at = now;
         }
     }
@@ -125,14 +143,36 @@ impl Run {
 mod tests {
     use super::*;
 
+    fn run(rate: u32) -> Run {
+        let task = MoveTask {
+            id: TaskId(1),
+            source: kew_core::QueueId(1),
+            source_key: kew_core::QueueKey::new(kew_core::AccountId(0), "r", "q"),
+            destination: None,
+            rate_max: Some(rate),
+            state: TaskState::Running,
+            moved: 0,
+            to_move: 1_000,
+            started_at: Timestamp(0),
+        };
+        Run::new(&task, 100, Timestamp(0))
+    }
+
     fn instants(rate: u32, count: usize) -> Vec<(u64, u32)> {
-        let mut run = Run::new(Some(rate), 100, Timestamp(0));
-        let mut instants = Vec::new();
+        let (mut run, mut moved, mut instants) = (run(rate), 0, Vec::new());
         for _ in 0..count {
             instants.push((run.next_at.0, run.step));
-            run.stepped(run.next_at);
+            moved += u64::from(run.step);
+            run.stepped(moved, run.next_at);
         }
         instants
+    }
+
+    #[test]
+    fn a_step_that_moved_fewer_than_asked_is_followed_sooner() {
+        let mut run = run(500);
+        run.stepped(5, Timestamp(0));
+        assert_eq!(run.next_at, Timestamp(10), "5 of 500 a second");
     }
 
     #[test]
@@ -148,10 +188,10 @@ mod tests {
 
     #[test]
     fn long_pause_is_not_made_good_by_a_burst() {
-        let mut run = Run::new(Some(10), 100, Timestamp(0));
-        run.stepped(Timestamp(60_000));
+        let mut run = run(10);
+        run.stepped(1, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_000));
-        run.stepped(Timestamp(60_000));
+        run.stepped(2, Timestamp(60_000));
         assert_eq!(run.next_at, Timestamp(60_100));
     }
 }

@@ -6,6 +6,7 @@
 //! Order of locks: the pass, then any one of the store's, the clock's or the snapshots'; none of those calls back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::command::Withdraw;
 use kew_core::{Command, Outcome, Queue, QueueId, RuleError, Timestamp};
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 use crate::Engine;
 use crate::agenda::{Agenda, Ticket};
 use crate::commit::{self, Found};
+use crate::room::{self, Held};
 use crate::waiters::{Call, Waiter, Waiters};
 use crate::watch::Watches;
 
@@ -30,6 +32,8 @@ pub(crate) struct Pass {
     pub(crate) armed: Timestamp,
     /// The newest instant a step was taken at.
     pub(crate) stepped: Timestamp,
+    /// When the time was last recorded for its own sake, on the steady clock.
+    pub(crate) recorded: Duration,
     tickets: u64,
 }
 
@@ -42,6 +46,7 @@ impl Default for Pass {
             closed: false,
             armed: Timestamp::NEVER,
             stepped: Timestamp::ZERO,
+            recorded: Duration::ZERO,
             tickets: 0,
         }
     }
@@ -196,6 +201,10 @@ impl Engine {
 
     #[inline]
     fn raw_step(&self, pass: &mut Pass, now: Timestamp, command: &Command) -> Submission {
+        if self.clock.has_leapt() {
+            // Before any step sees the time after the leap.
+            self.hold_expiry_after_leap(pass);
+        }
         pass.stepped = pass.stepped.max(now);
         self.stats.store_steps.count_in_turn();
         self.store.step(pass.stepped, command)
@@ -254,6 +263,10 @@ impl Engine {
                 self.end_first(pass, queue, ticket);
                 continue;
             }
+            if room::is_full(waiter.room.as_ref()) {
+                self.hand_over(pass, now, (queue, ticket), Submission::settled(Err(room::FULL)), false);
+                continue;
+            }
             let lease = Command::Lease(waiter.lease.clone());
             let submission = self.raw_step(pass, now, &lease);
             let others = submission.freed.iter().copied().filter(|other| *other != queue);
@@ -292,8 +305,9 @@ impl Engine {
     ) {
         let Some(waiter) = pass.waiters.take(queue, ticket) else { return };
         pass.agenda.cancel(waiter.deadline, ticket);
-        let call =
-            Call::Claimed { submission, late, seen: pass.waiters.news(queue), busy: self.work.begin() };
+        let held = Held::of(waiter.room.as_ref(), &submission);
+        let (seen, busy) = (pass.waiters.news(queue), self.work.begin());
+        let call = Call::Claimed { submission, late, seen, busy, held };
         match waiter.answer.send(call) {
             Ok(()) => self.stats.served_waiters.add(1),
             Err(Call::Claimed { submission, .. }) => {
@@ -345,6 +359,7 @@ impl Effect {
             | Command::ReleaseOwners(_)
             | Command::ContinueMove(_)
             | Command::MoveChosen(_)
+            | Command::HoldExpiry(_)
             | Command::Due => Self::Stirs,
             Command::Peek(_)
             | Command::Identify(_)

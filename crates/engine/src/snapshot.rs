@@ -60,8 +60,8 @@ pub(crate) struct Snapshots {
     by_id: Box<[Shard<Arc<Queue>>]>,
     /// Guards the order. Changes hold it throughout, so they come one after the other.
     sorted: RwLock<BTreeSet<ByName>>,
-    /// Guards how many queues each region of an account has; changed only while the order is.
-    counts: Mutex<HashMap<(AccountId, Arc<str>), usize>>,
+    /// Guards how many queues each account has; changed only while the order is.
+    counts: Mutex<HashMap<AccountId, usize>>,
 }
 
 impl Snapshots {
@@ -96,9 +96,9 @@ impl Snapshots {
         self.sorted.read().len()
     }
 
-    /// How many queues a region of an account has.
-    pub(crate) fn count(&self, key: &QueueKey) -> usize {
-        self.counts.lock().get(&(key.account, Arc::clone(&key.region))).copied().unwrap_or_default()
+    /// How many queues an account has, in all its regions: their names are the client's choice.
+    pub(crate) fn count(&self, account: AccountId) -> usize {
+        self.counts.lock().get(&account).copied().unwrap_or_default()
     }
 
     pub(crate) fn page(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
@@ -155,8 +155,7 @@ impl Snapshots {
             Some(known) if known.key != queue.key => self.forget_name(&mut sorted, &known),
             Some(_) => {}
             None => {
-                *self.counts.lock().entry((queue.key.account, Arc::clone(&queue.key.region))).or_default() +=
-                    1;
+                *self.counts.lock().entry(queue.key.account).or_default() += 1;
             }
         }
         sorted.replace(ByName(Arc::clone(queue)));
@@ -177,7 +176,7 @@ impl Snapshots {
         };
         self.forget_name(&mut sorted, &entry);
         let mut counts = self.counts.lock();
-        if let Entry::Occupied(mut count) = counts.entry((entry.key.account, Arc::clone(&entry.key.region))) {
+        if let Entry::Occupied(mut count) = counts.entry(entry.key.account) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -291,7 +290,7 @@ mod tests {
         assert_eq!(named(&snapshots, "a"), None);
         assert_eq!(named(&snapshots, "b"), Some(QueueId(1)));
         assert_eq!(page(&snapshots, "", None, 9), ["b"]);
-        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "r", "")), 1);
+        assert_eq!(snapshots.count(AccountId(1)), 1);
     }
 
     #[test]
@@ -304,8 +303,8 @@ mod tests {
         snapshots.remove(QueueId(1));
         assert_eq!(named(&snapshots, "a"), Some(QueueId(2)));
         assert_eq!(snapshots.len(), 1);
-        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "r", "")), 1);
-        assert_eq!(snapshots.count(&QueueKey::new(AccountId(1), "s", "")), 0);
+        assert_eq!(snapshots.count(AccountId(1)), 1);
+        assert_eq!(snapshots.count(AccountId(2)), 0);
     }
 
     #[test]

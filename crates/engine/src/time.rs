@@ -14,6 +14,7 @@ use kew_core::time::millis;
 use kew_core::{Clock, Timestamp};
 use parking_lot::Mutex;
 
+use crate::leap::Look;
 use crate::options::Notice;
 
 /// Where the machine's time comes from.
@@ -56,8 +57,12 @@ pub struct EngineClock {
     /// The system's reading at which engine time was last found to show the very same, or [`OUT_OF_STEP`]. While the
     /// source still shows it there is nothing to work out: most readings fall into a millisecond that was read before.
     in_step: AtomicU64,
+    /// The instant that a leap began at which the store does not know of yet, or [`NO_LEAP`].
+    leapt: AtomicU64,
 }
 
+/// No leap.
+const NO_LEAP: u64 = u64::MAX;
 /// No reading of the system clock.
 const OUT_OF_STEP: u64 = u64::MAX;
 
@@ -67,16 +72,18 @@ const BEHIND_WORTH_TELLING: Duration = Duration::from_millis(100);
 const LEAP_WORTH_TELLING: Duration = Duration::from_secs(1);
 
 impl EngineClock {
-    /// A clock that starts at the later of the system's time and `newest`.
+    /// A clock that starts at the later of the system's time and `newest`, and tells leaps longer than `leap_max` unless
+    /// it is moved by hand.
     pub fn new(
         source: Arc<dyn TimeSource>,
-        kind: ClockKind,
+        (kind, leap_max): (ClockKind, Duration),
         newest: Timestamp,
         notices: Arc<dyn Fn(Notice) + Send + Sync>,
     ) -> Self {
-        let dial = Dial::new(source.system(), source.steady(), newest);
-        let in_step = AtomicU64::new(OUT_OF_STEP);
-        let clock = Self { source, kind, notices, dial: Mutex::new(dial), in_step };
+        let leap_max = (kind == ClockKind::System).then_some(leap_max);
+        let dial = Dial::new(source.system(), source.steady(), newest, leap_max);
+        let (in_step, leapt) = (AtomicU64::new(OUT_OF_STEP), AtomicU64::new(NO_LEAP));
+        let clock = Self { source, kind, notices, dial: Mutex::new(dial), in_step, leapt };
         let system = clock.source.system();
         clock.tell_if_behind(newest.since(system));
         clock
@@ -95,6 +102,23 @@ impl EngineClock {
     /// Whether it can be moved by hand.
     pub fn is_virtual(&self) -> bool {
         self.kind == ClockKind::Virtual
+    }
+
+    /// What all clocks show at one moment.
+    pub(crate) fn look(&self) -> Look {
+        self.read(|dial| Look { system: dial.system, steady: dial.steady, now: dial.now() })
+    }
+
+    /// Whether there was a leap that the store does not know of. Nobody who has seen the time after it misses it.
+    #[inline]
+    pub(crate) fn has_leapt(&self) -> bool {
+        self.leapt.load(Ordering::Acquire) != NO_LEAP
+    }
+
+    /// The instant such a leap began at; it is known from now on.
+    pub(crate) fn take_leap(&self) -> Option<Timestamp> {
+        let from = self.leapt.swap(NO_LEAP, Ordering::AcqRel);
+        (from != NO_LEAP).then_some(Timestamp(from))
     }
 
     /// How long to wait, in real time, for engine time to become `at`; `None` while it stands still.
@@ -136,6 +160,10 @@ impl EngineClock {
         let mut dial = self.dial.lock();
         let news = dial.follow(&*self.source);
         let result = use_it(&mut dial);
+        if let Some(from) = dial.leapt.take() {
+            // Of several the first: from there on the time is in doubt.
+            self.leapt.fetch_min(from.0, Ordering::AcqRel);
+        }
         self.in_step.store(dial.in_step(), Ordering::Release);
         drop(dial);
         match news {
@@ -225,6 +253,12 @@ enum News {
 struct Dial {
     /// The last reading of the system clock.
     system: Timestamp,
+    /// The steady clock's reading with it.
+    steady: Duration,
+    /// A longer leap is told; none on a clock that is moved by hand.
+    leap_max: Option<Duration>,
+    /// The instant that a leap began at, until it is told.
+    leapt: Option<Timestamp>,
     /// The system's time, held back where it ran back.
     paced: Timestamp,
     /// Where slower running began, while the system clock is behind.
@@ -248,11 +282,23 @@ struct Slew {
 }
 
 impl Dial {
-    fn new(system: Timestamp, steady: Duration, newest: Timestamp) -> Self {
+    fn new(system: Timestamp, steady: Duration, newest: Timestamp, leap_max: Option<Duration>) -> Self {
         let told = newest.since(system) >= BEHIND_WORTH_TELLING;
         let slew = (newest > system).then_some(Slew { steady, engine: newest, told });
         let paced = system.max(newest);
-        Self { system, paced, slew, offset: 0, held: None, frozen: false, newest, watched: (paced, steady) }
+        Self {
+            system,
+            steady,
+            leap_max,
+            leapt: None,
+            paced,
+            slew,
+            offset: 0,
+            held: None,
+            frozen: false,
+            newest,
+            watched: (paced, steady),
+        }
     }
 
     fn now(&mut self) -> Timestamp {
@@ -274,12 +320,28 @@ impl Dial {
 
     /// Follows the system clock to its reading.
     fn follow(&mut self, source: &dyn TimeSource) -> News {
+        let before = self.paced.plus(self.pass(source.steady()));
+        let news = self.follow_system(source);
+        if self.leap_max.is_some_and(|max| self.paced.since(before) > max) {
+            self.leapt = Some(before);
+        }
+        news
+    }
+
+    /// Notes the steady clock's reading, and says how long after the last one it is.
+    fn pass(&mut self, steady: Duration) -> Duration {
+        let passed = steady.saturating_sub(self.steady);
+        self.steady = steady;
+        passed
+    }
+
+    fn follow_system(&mut self, source: &dyn TimeSource) -> News {
         let system = source.system();
         let mut news = News::None;
         if system < self.system {
             let by = self.paced.since(system);
             let told = by >= BEHIND_WORTH_TELLING;
-            self.slew = Some(Slew { steady: source.steady(), engine: self.paced, told });
+            self.slew = Some(Slew { steady: self.steady, engine: self.paced, told });
             news = News::Behind(by);
         }
         self.system = system;
@@ -290,7 +352,7 @@ impl Dial {
         // By the clock that nobody sets: when the system's leaps ahead, it makes up for what it was behind, and the
         // days by which it was wrong are no time that passed. They would end every lease and every retention.
         // Counted from where it began, so that many readings a millisecond lose nothing to rounding.
-        let passed = millis(source.steady().saturating_sub(slew.steady));
+        let passed = millis(self.steady.saturating_sub(slew.steady));
         let engine = slew.engine.plus(Duration::from_millis(passed - passed / 8));
         if system < engine {
             self.paced = engine;
@@ -355,7 +417,8 @@ mod tests {
             let told = Arc::clone(&told);
             Arc::new(move |notice| told.lock().push(notice))
         };
-        let clock = EngineClock::new(Arc::clone(&hands) as _, kind, Timestamp(newest), notices);
+        let rules = (kind, Duration::from_secs(3_600));
+        let clock = EngineClock::new(Arc::clone(&hands) as _, rules, Timestamp(newest), notices);
         Bench { hands, clock, told }
     }
 
@@ -438,6 +501,35 @@ mod tests {
         bench.clock.watch();
         assert_eq!(*bench.told.lock(), [Notice::ClockJumped { by: Duration::from_secs(3_600) }]);
         assert_eq!(bench.clock.now(), Timestamp(3_631_000));
+    }
+
+    #[test]
+    fn leap_of_more_than_an_hour_is_known_with_the_instant_it_began_at() {
+        let bench = bench(ClockKind::System, 1_000, 0);
+        bench.hands.pass(30_000);
+        bench.hands.set(31_000 + 3_600_000);
+        let _ = bench.clock.now();
+        assert!(!bench.clock.has_leapt(), "an hour is no more than an hour");
+        bench.hands.pass(1_000);
+        bench.hands.set(86_400_000);
+        assert_eq!(bench.clock.now(), Timestamp(86_400_000));
+        assert!(bench.clock.has_leapt());
+        bench.hands.set(99_400_000);
+        let _ = bench.clock.now();
+        assert_eq!(bench.clock.take_leap(), Some(Timestamp(3_632_000)), "the first counts");
+        assert!(!bench.clock.has_leapt());
+        bench.hands.pass(86_400_000);
+        let _ = bench.clock.now();
+        assert!(!bench.clock.has_leapt(), "a quiet day is no leap");
+    }
+
+    #[test]
+    fn leaps_of_a_clock_that_is_moved_by_hand_are_no_news() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        bench.clock.step().finish(Timestamp(86_400_000));
+        bench.hands.set(8_640_000_000);
+        let _ = bench.clock.now();
+        assert!(!bench.clock.has_leapt());
     }
 
     #[test]

@@ -47,12 +47,18 @@ impl Engine {
                 }
             };
             self.clock.watch();
-            match rest {
+            self.look_after_leap();
+            match rest.or_else(|| self.clock_rest()) {
                 // Ringing or running out, it looks again.
-                Some(rest) => drop(tokio::time::timeout(rest.min(LOOK_AGAIN), self.alarm.notified()).await),
+                Some(rest) => drop(tokio::time::timeout(rest, self.alarm.notified()).await),
                 None => self.alarm.notified().await,
             }
         }
+    }
+
+    /// How long to wait where nothing is due; `None` where the clock is moved by hand.
+    fn clock_rest(&self) -> Option<Duration> {
+        (!self.clock.is_virtual()).then(|| self.looks_at_clock_within())
     }
 
     /// Returns when engine time has come to `at`. On a frozen clock that is when somebody advances it.
@@ -112,7 +118,10 @@ impl Engine {
     fn arm(&self) -> Option<Duration> {
         let mut pass = self.pass();
         pass.armed = self.next_instant(&pass);
-        if pass.armed == Timestamp::NEVER { None } else { self.clock.wait_until(pass.armed) }
+        if pass.armed == Timestamp::NEVER {
+            return None;
+        }
+        self.clock.wait_until(pass.armed).map(|rest| rest.min(LOOK_AGAIN))
     }
 
     fn turn_due(&self, pass: &mut Pass, at: Timestamp, now: Timestamp) -> Turn {

@@ -6,16 +6,18 @@
 //! that went away consumes nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kew_core::command::Lease;
-use kew_core::{QueueId, Timestamp};
+use kew_core::{QueueId, Room, Timestamp};
 use kew_store::Submission;
 use tokio::sync::oneshot;
 
 use crate::Engine;
 use crate::agenda::{Alarm, Ticket};
 use crate::busy::Busy;
+use crate::room::Held;
 
 /// What a waiting receive is told.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) enum Call {
         seen: u64,
         /// The receive is at work until it has its answer.
         busy: Busy,
+        /// The bytes it took count until the receive has its answer.
+        held: Held,
     },
     /// The wait is over.
     Ended(#[expect(dead_code, reason = "it is held, and counts as work until the receive is told")] Busy),
@@ -42,6 +46,8 @@ pub(crate) struct Waiter {
     pub(crate) lease: Lease,
     /// The last instant it may be served.
     pub(crate) deadline: Timestamp,
+    /// Where there must be room for what it gets.
+    pub(crate) room: Option<Arc<dyn Room>>,
     /// Where it listens.
     pub(crate) answer: oneshot::Sender<Call>,
 }
@@ -160,6 +166,7 @@ pub(crate) struct Seat<'a> {
     pub(crate) lease: Lease,
     pub(crate) deadline: Timestamp,
     pub(crate) ticket: Ticket,
+    pub(crate) room: Option<Arc<dyn Room>>,
     pub(crate) calls: oneshot::Receiver<Call>,
     /// The line waits for this receive's answer.
     pub(crate) trying: bool,
@@ -167,11 +174,11 @@ pub(crate) struct Seat<'a> {
 
 impl Seat<'_> {
     /// Waits for an answer, and what the line had heard of by then; `None` when the wait is over.
-    pub(crate) async fn call(&mut self) -> Option<(Submission, u64, Busy)> {
+    pub(crate) async fn call(&mut self) -> Option<(Submission, u64, (Busy, Held))> {
         match (&mut self.calls).await {
-            Ok(Call::Claimed { submission, late, seen, busy }) => {
+            Ok(Call::Claimed { submission, late, seen, busy, held }) => {
                 self.trying = late;
-                Some((submission, seen, busy))
+                Some((submission, seen, (busy, held)))
             }
             Ok(Call::Ended(_)) | Err(_) => None,
         }
@@ -188,7 +195,8 @@ impl Seat<'_> {
         }
         self.calls = calls;
         self.trying = false;
-        let waiter = Waiter { lease: self.lease.clone(), deadline: self.deadline, answer };
+        let (lease, room) = (self.lease.clone(), self.room.clone());
+        let waiter = Waiter { lease, deadline: self.deadline, room, answer };
         pass.waiters.enter(queue, self.ticket, waiter);
         pass.agenda.set(self.deadline, self.ticket, Alarm::WaitEnds(queue));
         if pass.waiters.news(queue) == seen {

@@ -76,7 +76,7 @@ impl<'a> Host<'a> {
 }
 
 /// Whether `name` is `something.parent`, in any case.
-pub(crate) fn is_below(name: &str, parent: &str) -> bool {
+pub fn is_below(name: &str, parent: &str) -> bool {
     let Some(dot) = name.len().checked_sub(parent.len() + 1) else { return false };
     let (label, rest) = name.as_bytes().split_at(dot);
     !label.is_empty()

@@ -21,6 +21,7 @@ use crate::http2;
 use crate::listener::{Handler, Listener};
 use crate::pulse::{Overdue, Pulse};
 use crate::request::{Request, RequestId};
+use crate::room::Room;
 use crate::watch::Watched;
 use crate::wire::Wire;
 
@@ -40,7 +41,8 @@ pub(crate) async fn serve<H: Handler, S>(
     })
     .await;
     let mut wire = Wire::new(stream, Arc::clone(watched.pulse()));
-    let link = Link { listener, watched, origin };
+    let room = listener.shared.replies.of_connection();
+    let link = Link { listener, watched, origin, room };
     if origin.speaks != Speaks::Http2 {
         let may_be_http2 = origin.speaks == Speaks::Unknown;
         let mut speaking = pin!(http1::speak(&link, &mut wire, may_be_http2));
@@ -83,6 +85,7 @@ pub(crate) struct Link<H> {
     listener: Arc<Listener<H>>,
     watched: Watched,
     origin: Origin,
+    room: Room,
 }
 
 impl<H: Handler> Link<H> {
@@ -92,6 +95,11 @@ impl<H: Handler> Link<H> {
 
     pub(crate) fn pulse(&self) -> &Arc<Pulse> {
         self.watched.pulse()
+    }
+
+    /// Where there is room for its replies.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Whether the server ends: what is asked is answered, and nothing after it.
@@ -111,6 +119,7 @@ impl<H: Handler> Link<H> {
             received_at: shared.clock.now(),
             peer: self.origin.peer,
             secure: self.origin.secure,
+            room: self.room.clone(),
         }
     }
 }

@@ -11,7 +11,7 @@ mod pages;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use http::header::{HOST, HeaderName};
+use http::header::{AUTHORIZATION, HOST, HeaderName};
 use http::{HeaderValue, Method, Version};
 
 use crate::authority::Authority;
@@ -36,7 +36,7 @@ impl Guard {
     /// For a server that accepts any credentials.
     pub fn open() -> Self {
         Self {
-            hosts: Hosts::Known { listed: Arc::default(), recognised: None, inner: None },
+            hosts: Hosts::Known { listed: Arc::default(), recognised: None, inner: Vec::new() },
             pages: Pages::Refused,
             usual: OnceLock::new(),
         }
@@ -55,8 +55,8 @@ impl Guard {
         self
     }
 
-    /// Also accepts host names that the front-end recognises, such as those of its accounts; they are given in lower
-    /// case and without a port.
+    /// Also accepts host names of which the operator told the front-end; they are given in the case they were sent and
+    /// without a port. A name that a front-end merely understands may be anybody's, and is not one of these.
     pub fn with_hosts_like(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         if let Hosts::Known { recognised, .. } = &mut self.hosts {
             *recognised = Some(Arc::new(known));
@@ -66,10 +66,10 @@ impl Guard {
 
     /// Also accepts names that stand for another host, which is judged in their place: an address, a host everybody may
     /// use or one that is configured. A name without a dot has to be configured here: a dotted name that ends in it
-    /// may be anybody's.
-    pub fn with_hosts_within(mut self, found: fn(&str) -> Option<&str>) -> Self {
+    /// may be anybody's. Several of these add up.
+    pub fn with_hosts_within(mut self, found: impl Fn(&str) -> Option<&str> + Send + Sync + 'static) -> Self {
         if let Hosts::Known { inner, .. } = &mut self.hosts {
-            *inner = Some(found);
+            inner.push(Arc::new(found));
         }
         self
     }
@@ -106,6 +106,9 @@ impl Guard {
                 // Whoever comes first is remembered, once: what is let in depends on nothing but the settings.
                 self.usual.get_or_init(|| value.as_bytes().into());
             }
+        }
+        if found.authorizations > 1 {
+            return Err(Refusal::AuthorizationRepeated);
         }
         if found.is_from_browser { self.pages.check(request) } else { Ok(()) }
     }
@@ -148,16 +151,19 @@ fn agree(target: &str, headers: &mut Headers) -> Result<(), Refusal> {
 struct Found<'a> {
     host: Option<FieldValue<'a>>,
     has_more_hosts: bool,
+    authorizations: u32,
     is_from_browser: bool,
 }
 
 impl<'a> Found<'a> {
     fn in_headers(headers: &'a Headers) -> Self {
-        let mut found = Self { host: None, has_more_hosts: false, is_from_browser: false };
+        let mut found = Self { host: None, has_more_hosts: false, authorizations: 0, is_from_browser: false };
         for (name, value) in headers.fields() {
             let is = |other: &HeaderName| name.eq_ignore_ascii_case(other.as_str().as_bytes());
             if is(&HOST) {
                 found.has_more_hosts |= found.host.replace(value).is_some();
+            } else if is(&AUTHORIZATION) {
+                found.authorizations += 1;
             } else if BROWSERS.iter().any(is) {
                 found.is_from_browser = true;
             }
@@ -203,6 +209,15 @@ pub(super) mod tests {
             let mut connect = request(&[("host", "a")]);
             connect.method = Method::CONNECT;
             assert_eq!(guard.check(&mut connect, Version::HTTP_11), Err(Refusal::MethodNotServed));
+        }
+    }
+
+    #[test]
+    fn a_request_is_authorized_once_in_every_mode() {
+        for guard in [Guard::open(), Guard::open().with_any_host(), Guard::strict()] {
+            let one = ("authorization", "Bearer a");
+            assert_eq!(judged(&guard, &[("host", "a"), one]), Ok(()));
+            assert_eq!(judged(&guard, &[("host", "a"), one, one]), Err(Refusal::AuthorizationRepeated));
         }
     }
 

@@ -1,5 +1,8 @@
 //! HTTP/2, which a library speaks: this is the seam to it, and nobody else names it on the server's side.
 
+mod streams;
+mod taken;
+
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::Gathered;
@@ -23,10 +26,15 @@ use crate::ration::Share;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::wire::Wire;
+use streams::{Stream, Streams};
+use taken::Taken;
 
 /// So much may be under way of one body, and of all on a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// Streams that a client gave up before they were looked at; more end its connection.
+const PENDING_RESETS_MAX: usize = 20;
 
 /// Speaks HTTP/2 to the end of a connection.
 pub(crate) async fn speak<H: Handler, S>(link: Arc<Link<H>>, wire: Wire<S>, mut place: Place)
@@ -34,16 +42,23 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = link.listener().shared.limits;
-    let mut builder = Builder::new(TokioExecutor::new());
+    let streams = Streams::default();
+    let mut builder = Builder::new(streams.clone());
     builder
         .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX);
     let pulse = Arc::clone(link.pulse());
     let requests = service_fn(move |request| {
-        let link = Arc::clone(&link);
-        async move { Ok::<_, Infallible>(answer(&link, request).await.into_response()) }
+        let (link, stream) = (Arc::clone(&link), streams.begin());
+        async move {
+            let asked = Asked { link: &*link, is_answered: false };
+            let reply = answer(&link, request).await;
+            asked.answered();
+            Ok::<_, Infallible>(reply.into_response(|body| taken(&link, &stream, body)))
+        }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), requests));
     let mut told = false;
@@ -60,6 +75,36 @@ where
         connection.as_mut().poll(cx)
     })
     .await;
+}
+
+/// A request until it is answered. One that is dropped before was given up by its client.
+struct Asked<'a, H: Handler> {
+    link: &'a Link<H>,
+    is_answered: bool,
+}
+
+impl<H: Handler> Asked<'_, H> {
+    fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl<H: Handler> Drop for Asked<'_, H> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.link.pulse().is_given_up();
+        }
+    }
+}
+
+/// A reply's body, watched until its last byte is taken.
+fn taken<H: Handler>(link: &Link<H>, stream: &Stream, body: Bytes) -> Taken {
+    let kept = link.room().take(body.len());
+    let watched = (!body.is_empty()).then(|| link.listener().watch.over(Pulse::of_request()));
+    if let Some(watched) = &watched {
+        stream.replies(watched.pulse());
+    }
+    Taken::new(body, kept, watched)
 }
 
 async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -> Reply {

@@ -16,6 +16,9 @@ pub struct Limits {
     /// All bodies that arrive in pieces and are being read or answered take at most so many bytes together; more are
     /// answered 503. Bodies that arrive at once are in their connection's read buffer and not counted.
     pub bodies_bytes_max: usize,
+    /// All replies that clients have not taken yet hold at most so many bytes together, and one reply more; those of one
+    /// connection at most an eighth of that. A request that makes a large reply waits for room, and is then answered 503.
+    pub replies_bytes_max: usize,
     /// So many bytes may arrive behind a request that is being answered and are read, to notice when the client goes.
     pub pipelined_bytes_max: usize,
     /// At most so many requests at once on one HTTP/2 connection.
@@ -30,7 +33,7 @@ pub struct Limits {
     pub body_bytes_per_second: u32,
     /// How long a body's pace is looked at before it is judged.
     pub body_pace_over: Duration,
-    /// A client takes something of a reply at least so often.
+    /// A client takes something of a reply at least so often; much oftener while there is no room for replies.
     pub reply_stall: Duration,
     /// A reply that its client does not take at once is taken within so long.
     pub reply_within: Duration,
@@ -46,6 +49,7 @@ impl Default for Limits {
             headers_max: HEADERS_USUAL,
             body_bytes_max: 8 << 20,
             bodies_bytes_max: 512 << 20,
+            replies_bytes_max: 128 << 20,
             pipelined_bytes_max: 64 << 10,
             streams_max: 128,
             handshake_within: Duration::from_secs(10),

@@ -21,6 +21,7 @@ use crate::ration::Ration;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::room::Replies;
 use crate::tls::Tls;
 use crate::watch::Watch;
 
@@ -50,12 +51,15 @@ pub struct Shared {
     pub drain: Drain,
     /// Counts the bytes of bodies.
     pub bodies: Ration,
+    /// Counts the bytes of replies.
+    pub replies: Replies,
 }
 
 impl Shared {
     /// What listeners of one server share.
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
-        Self { clock, entropy, limits, drain: Drain::default(), bodies: Ration::default() }
+        let replies = Replies::new(limits.replies_bytes_max);
+        Self { clock, entropy, limits, drain: Drain::default(), bodies: Ration::default(), replies }
     }
 }
 
@@ -72,7 +76,7 @@ pub struct Listener<H> {
 impl<H: Handler> Listener<H> {
     /// A listener for `handler`.
     pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
-        let watch = Watch::new(shared.limits);
+        let watch = Watch::new(shared.limits, shared.replies.clone());
         let (today, crowded) = (Today::default(), Crowded::default());
         Arc::new(Self { handler, guard, shared: shared.clone(), watch, today, crowded })
     }

@@ -20,6 +20,8 @@ pub(crate) struct Pulse {
     /// Bytes of bodies that came in pieces.
     body: AtomicU32,
     is_http2: AtomicBool,
+    /// Requests of HTTP/2 that their client gave up before they were answered, wrapping.
+    given_up: AtomicU32,
     awaits_body: AtomicBool,
     awaits_writing: AtomicBool,
     overdue: AtomicU8,
@@ -85,6 +87,15 @@ impl Pulse {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A client gave a request up.
+    pub(crate) fn is_given_up(&self) {
+        add(&self.given_up, 1);
+    }
+
+    pub(crate) fn given_up(&self) -> u32 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn end(&self) {
         self.received_before.store(self.received.load(Ordering::Relaxed), Ordering::Relaxed);
         self.ended.fetch_add(1, Ordering::Release);
@@ -105,6 +116,11 @@ impl Pulse {
         if self.awaits_writing.load(Ordering::Relaxed) {
             self.awaits_writing.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// A piece of a reply was taken, and there is more.
+    pub(crate) fn taken(&self, bytes: usize) {
+        add(&self.sent, bytes);
     }
 
     pub(crate) fn await_writing(&self) {

@@ -17,6 +17,8 @@ pub enum Refusal {
     HostMalformed,
     /// The target names another host than the header.
     HostsDiffer,
+    /// There is more than one `Authorization`, and which one counts would depend on who reads them.
+    AuthorizationRepeated,
     /// An open server is not reached by this name, since a web page may have made it up.
     HostNotAllowed {
         /// The name.
@@ -40,6 +42,8 @@ pub enum Refusal {
     BodyBroken,
     /// The body came too slowly.
     BodyTooSlow,
+    /// Clients leave as many bytes of replies untaken as the server may hold; later it is possible again.
+    RepliesTooLarge,
     /// All requests together have bodies as large as the server may hold; later it is possible again.
     BodiesTooLarge,
 }
@@ -52,13 +56,14 @@ impl Refusal {
             | Self::HostRepeated
             | Self::HostMalformed
             | Self::HostsDiffer
+            | Self::AuthorizationRepeated
             | Self::BodyBroken => StatusCode::BAD_REQUEST,
             Self::HostNotAllowed { .. } => StatusCode::MISDIRECTED_REQUEST,
             Self::CrossSite | Self::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Self::MethodNotServed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::BodiesTooLarge => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodiesTooLarge | Self::RepliesTooLarge => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -78,6 +83,7 @@ impl fmt::Display for Refusal {
             Self::HostRepeated => f.write_str("the request has more than one Host header"),
             Self::HostMalformed => f.write_str("the Host header is not a host and a port"),
             Self::HostsDiffer => f.write_str("the request's target and its Host header name different hosts"),
+            Self::AuthorizationRepeated => f.write_str("more than one Authorization header was given"),
             Self::HostNotAllowed { host } => write!(
                 f,
                 "this server accepts any credentials, so it is not reached by the host name {host}: \
@@ -97,6 +103,9 @@ impl fmt::Display for Refusal {
             }
             Self::BodyBroken => f.write_str("the request body is broken"),
             Self::BodyTooSlow => f.write_str("the request body came too slowly"),
+            Self::RepliesTooLarge => f.write_str(
+                "clients leave as many bytes of replies untaken as the server may hold: try again later",
+            ),
             Self::BodiesTooLarge => {
                 f.write_str("the server holds as many bytes of request bodies as it may: try again later")
             }

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 
 use crate::headers::{AsValue, Headers};
 
@@ -46,8 +45,8 @@ impl Reply {
         self
     }
 
-    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
+    pub(crate) fn into_response<B>(self, body: impl FnOnce(Bytes) -> B) -> Response<B> {
+        let mut response = Response::new(body(self.body));
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers.to_map();
         response

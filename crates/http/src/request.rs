@@ -11,6 +11,7 @@ use kew_core::Timestamp;
 use crate::authority::Authority;
 use crate::headers::{AsValue, FieldValue, Headers};
 use crate::hex;
+use crate::room::Room;
 
 /// One request, its body read to the end.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Request {
     pub peer: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Where there must be room for a large reply, before it is made.
+    pub room: Room,
 }
 
 impl Request {
@@ -57,6 +60,7 @@ pub(crate) fn sample() -> Request {
         received_at: Timestamp::ZERO,
         peer: SocketAddr::from(([127, 0, 0, 1], 1)),
         secure: false,
+        room: Room::default(),
     }
 }
 

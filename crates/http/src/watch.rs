@@ -10,9 +10,15 @@ use parking_lot::Mutex;
 
 use crate::limits::Limits;
 use crate::pulse::{Overdue, Phase, Pulse, Signs};
+use crate::room::Replies;
 
 /// So many connections are looked at in one go, so that other tasks of the event loop do not wait long.
 const AT_ONCE: usize = 1_024;
+
+/// A client that gives up more requests than that between two looks asks for work and not for answers.
+const GIVEN_UP_MAX: u32 = 1_000;
+/// While there is no room for replies, clients that take nothing of theirs are kept for so long and no longer.
+const STALL_WITHOUT_ROOM: Duration = Duration::from_secs(5);
 
 /// Watches over connections.
 #[derive(Clone)]
@@ -20,6 +26,7 @@ pub(crate) struct Watch {
     /// Guards who is watched and what was seen of them.
     crowd: Arc<Mutex<Crowd>>,
     limits: Limits,
+    replies: Replies,
 }
 
 #[derive(Default)]
@@ -31,6 +38,8 @@ struct Crowd {
 struct Entry {
     pulse: Arc<Pulse>,
     seen: Option<Seen>,
+    /// How many requests their client had given up at the last look.
+    given_up: u32,
 }
 
 /// What was seen of one connection.
@@ -45,14 +54,14 @@ struct Seen {
 }
 
 impl Watch {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { crowd: Arc::default(), limits }
+    pub(crate) fn new(limits: Limits, replies: Replies) -> Self {
+        Self { crowd: Arc::default(), limits, replies }
     }
 
     /// Watches over `pulse` until what is returned is dropped.
     pub(crate) fn over(&self, pulse: Pulse) -> Watched {
         let pulse = Arc::new(pulse);
-        let entry = Entry { pulse: Arc::clone(&pulse), seen: None };
+        let entry = Entry { pulse: Arc::clone(&pulse), seen: None, given_up: 0 };
         let mut crowd = self.crowd.lock();
         let slot = crowd.vacant.pop().unwrap_or(crowd.watched.len());
         match crowd.watched.get_mut(slot) {
@@ -80,9 +89,13 @@ impl Watch {
     /// Looks at some of them; tells whether there are more behind.
     fn look(&self, first: usize, now: Instant) -> bool {
         let mut found = Vec::new();
+        let mut limits = self.limits;
+        if self.replies.is_full() {
+            limits.reply_stall = limits.reply_stall.min(STALL_WITHOUT_ROOM);
+        }
         let mut crowd = self.crowd.lock();
         for entry in crowd.watched.iter_mut().skip(first).take(AT_ONCE).flatten() {
-            if let Some(overdue) = entry.look(now, &self.limits) {
+            if let Some(overdue) = entry.look(now, &limits) {
                 found.push((Arc::clone(&entry.pulse), overdue));
             }
         }
@@ -121,6 +134,11 @@ impl Drop for Watched {
 impl Entry {
     /// What is overdue since the last look.
     fn look(&mut self, now: Instant, limits: &Limits) -> Option<Overdue> {
+        let given_up = self.pulse.given_up();
+        let since_the_last_look = given_up.wrapping_sub(std::mem::replace(&mut self.given_up, given_up));
+        if since_the_last_look > GIVEN_UP_MAX {
+            return Some(Overdue::Still);
+        }
         let signs = self.pulse.signs();
         let same = self.seen.filter(|seen| seen.signs.phase == signs.phase && seen.signs.turn == signs.turn);
         let Some(mut seen) = same else {
@@ -194,7 +212,8 @@ mod tests {
 
     impl House {
         fn new() -> Self {
-            Self { watch: Watch::new(Limits::default()), begun: Instant::now() }
+            let (limits, replies) = (Limits::default(), Replies::new(80));
+            Self { watch: Watch::new(limits, replies), begun: Instant::now() }
         }
 
         fn look_at(&self, second: u64) {
@@ -285,6 +304,34 @@ mod tests {
                 }
             });
             assert_eq!(found, (expected, Overdue::Connection), "{every}");
+        }
+    }
+
+    #[test]
+    fn a_reply_that_nobody_takes_is_given_up_soon_while_there_is_no_room_for_others() {
+        let house = House::new();
+        let _kept = house.watch.replies.of_connection().take(80);
+        let watched = house.watch.over(Pulse::of_request());
+        watched.pulse.await_writing();
+        assert_eq!(overdue(&house, &watched, |_| {}), (5, Overdue::Connection));
+        let house = House::new();
+        let _kept = house.watch.replies.of_connection().take(80);
+        let watched = house.watch.over(Pulse::of_request());
+        watched.pulse.await_writing();
+        let slow = overdue(&house, &watched, |pulse| pulse.taken(1));
+        assert_eq!(slow, (600, Overdue::Connection), "who takes something has as long as ever");
+    }
+
+    #[test]
+    fn a_connection_on_which_very_many_requests_are_given_up_ends_at_once() {
+        for (each_second, expected) in [(1_000, Overdue::Nothing), (1_001, Overdue::Still)] {
+            let house = House::new();
+            let watched = house.watch.over(Pulse::of_request());
+            for second in 0..3 {
+                (0..each_second).for_each(|_| watched.pulse.is_given_up());
+                house.look_at(second);
+            }
+            assert_eq!(watched.pulse.overdue(), expected);
         }
     }
 

@@ -1,15 +1,14 @@
 //! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
-use kew_console::{Board, Console, InFlightLimits, Running};
+use kew_console::{Board, Console, InFlightLimits, Running, UpkeepReport};
 use kew_core::Entropy;
 use kew_engine::Options;
-use kew_http::{Drain, Durations, Guard, Histogram, Limits, Tls, TlsError, TlsFiles};
-use kew_push::Attempts;
+use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsError, TlsFiles};
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
@@ -52,7 +51,7 @@ pub enum StartError {
         holder: String,
     },
     /// The store cannot be opened.
-    #[error("cannot open the store in {}: {cause}", path.display())]
+    #[error("cannot open the store in {}: {cause}{}", path.display(), advice(path, cause))]
     Store {
         /// Which directory.
         path: PathBuf,
@@ -89,6 +88,17 @@ pub enum StartError {
         /// Why not.
         cause: std::io::Error,
     },
+}
+
+/// What to do about a store that is damaged or misses a file.
+fn advice(path: &Path, cause: &LogError) -> String {
+    match cause {
+        LogError::Damage { .. } => format!(
+            "; nothing was changed: `kew store check --store {}` lists all that is wrong; put a missing file back, or start on a backup",
+            path.display()
+        ),
+        _ => String::new(),
+    }
 }
 
 /// A server that runs.
@@ -128,8 +138,10 @@ impl Server {
             drain: Drain::default(),
             others_ended: Drain::default(),
             durations: Arc::default(),
+            replies: Replies::new(settings.limits.http.replies_bytes_max),
             syncs: Arc::default(),
             board: Arc::default(),
+            upkeep: upkeep_report(log),
             token_keys: keys,
             inner_token,
             workers: Arc::default(),
@@ -147,7 +159,7 @@ impl Server {
         let (kept, running) = parts.open_and_run(doors)?;
         let pushes = parts.consumers(&bound, &running)?;
         let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
-        parts.board.serving(on_board(&running, &pushes.attempts, store));
+        parts.board.serving(on_board(&running, &pushes, store));
         let certificates = certificates.watch(log);
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
@@ -217,8 +229,10 @@ struct Parts<'a> {
     drain: Drain,
     others_ended: Drain,
     durations: Arc<Durations>,
+    replies: Replies,
     syncs: Arc<Histogram>,
     board: Arc<Board>,
+    upkeep: Arc<UpkeepReport>,
     token_keys: Arc<KeySet>,
     /// What Workers show when they send.
     inner_token: Arc<str>,
@@ -249,6 +263,7 @@ impl Parts<'_> {
                 let durability = self.settings.server.durability;
                 let options = LogOptions { drive: Drive::Loop, durability, bounds, ..LogOptions::default() };
                 let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
+                store.report_to(Arc::clone(&self.upkeep) as _);
                 let kept = Some((Arc::clone(&store), path.clone()));
                 Ok((kept, self.run(store, entrances)?))
             }
@@ -260,23 +275,27 @@ impl Parts<'_> {
         store: Arc<S>,
         entrances: Vec<Entrance>,
     ) -> Result<Started, StartError> {
-        let (log, limits) = (self.log, &self.settings.limits);
+        let (log, limits, upkeep) = (self.log, &self.settings.limits, Arc::clone(&self.upkeep));
         let options = Options {
             clock: self.settings.server.clock,
+            clock_leap_max: self.settings.server.clock_leap_max,
+            clock_settle: self.settings.server.clock_settle,
             waiters_max: limits.waiters_max,
             waiters_per_queue_max: limits.waiters_per_queue_max,
-            notices: Arc::new(move |notice| notices::tell(log, notice)),
+            queues_max: limits.queues_max,
+            notices: Arc::new(move |notice| notices::tell(log, &*upkeep, notice)),
             ..Options::default()
         };
         let event_loop = EventLoop {
             store,
-            source: Arc::new(SystemTimeSource::default()),
+            source: Arc::new(SystemTimeSource),
             entropy: Arc::clone(&self.entropy),
             options,
             front_ends: self.front_ends()?,
             entrances,
             syncs: Arc::clone(&self.syncs),
             limits: self.limits(self.connections_max),
+            replies: self.replies.clone(),
             drain: self.drain.clone(),
             others_ended: self.others_ended.clone(),
         };
@@ -286,7 +305,8 @@ impl Parts<'_> {
     fn consumers(&self, bound: &Bound, running: &Started) -> Result<Pushes, StartError> {
         let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
         let engine = Arc::clone(&running.engine);
-        let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, self.log);
+        let told = (self.log, Arc::clone(&self.upkeep));
+        let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, told);
         pushes.map_err(StartError::Consumers)
     }
 
@@ -326,7 +346,6 @@ impl Parts<'_> {
                 Auth::Strict => kew_cloudflare::Trust::Strict,
             },
             in_flight_max: self.settings.limits.in_flight_max,
-            queues_max: self.settings.limits.queues_max,
             inner_token: Some(Arc::clone(&self.inner_token)),
             scripts: kew_cloudflare::Scripts {
                 workers: Arc::clone(&self.workers),
@@ -356,6 +375,7 @@ impl Parts<'_> {
             },
             bearer: self.bearer(),
             host_style: azure.host_style,
+            host_parents: azure.host_parents.as_slice().into(),
             skew: azure.skew,
             in_flight_max: self.settings.limits.in_flight_max,
             queue_deletion_delay: azure.queue_deletion_delay,
@@ -379,7 +399,8 @@ impl Parts<'_> {
     fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
         let guard = match serves {
             Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
-            Serves::Only(Dialect::Sqs) | Serves::All => self.url_style().guard(self.guard()),
+            Serves::Only(Dialect::Sqs) => self.url_style().guard(self.guard()),
+            Serves::All => self.azure().hosts(self.url_style().guard(self.guard())),
             Serves::Only(Dialect::Cloudflare) => self.guard(),
         };
         // Handlers of Workers that finish at the end still send through it.
@@ -404,11 +425,14 @@ impl Parts<'_> {
     fn admin(&self, socket: std::net::TcpListener, tls: Option<Tls>) -> AdminLoop {
         let settings = kew_console::Settings {
             token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
+            metrics_token: self.settings.metrics_token.as_ref().map(|token| token.0.as_str().into()),
             guard: self.guard(),
             metrics_queues: self.settings.limits.metrics_queues,
             in_flight_limits: self.in_flight_limits(),
             durations: Arc::clone(&self.durations),
             store_syncs: Arc::clone(&self.syncs),
+            upkeep: Arc::clone(&self.upkeep),
+            replies: self.replies.clone(),
             version: env!("CARGO_PKG_VERSION"),
         };
         AdminLoop {
@@ -434,14 +458,22 @@ impl Parts<'_> {
     }
 }
 
+/// Collects how the work beside requests goes, and logs it.
+fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
+    let source = Arc::new(SystemTimeSource);
+    Arc::new(UpkeepReport::new(source, move |news| notices::tell_upkeep(log, &news)))
+}
+
 /// What the console shows of a server that serves.
-fn on_board(running: &Started, attempts: &Arc<Attempts>, store: Option<Arc<LogStore>>) -> Running {
-    let (counted, latest) = (Arc::clone(attempts), Arc::clone(attempts));
+fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>) -> Running {
+    let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
+    let circuits = Arc::clone(&pushes.circuits);
     Running {
         engine: Arc::clone(&running.engine),
         home: running.handle.clone(),
         push_attempts: Box::new(move || push::counted(&counted)),
         latest_pushes: Box::new(move || push::latest(&latest)),
+        open_circuits: Box::new(move || push::open(&circuits)),
         store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
     }
 }

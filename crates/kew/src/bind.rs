@@ -1,6 +1,6 @@
 //! Binds every address that was asked for, before anything is opened: a typing error there should not cost a recovery.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::assemble::StartError;
 use crate::config::ServerSettings;
 use crate::listen::{Dialect, Serves};
+use crate::private;
 
 /// Every socket of a server.
 pub struct Sockets {
@@ -64,11 +65,16 @@ fn listen(name: &'static str, address: SocketAddr) -> Result<(TcpListener, Socke
 }
 
 impl Bound {
-    /// Writes them down. Whoever waits for the file never sees half of it.
+    /// Writes them down, for the owner alone. A reader that waits for the file never sees half of it.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".tmp");
-        std::fs::write(&beside, format!("{}\n", self.json()))?;
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // A file that was left there would keep its own mode.
+            _ => {}
+        }
+        private::make_file(beside.as_ref())?.write_all(format!("{}\n", self.json()).as_bytes())?;
         std::fs::rename(&beside, path)
     }
 

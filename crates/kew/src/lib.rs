@@ -13,6 +13,7 @@ pub mod log;
 pub mod machine;
 pub mod notices;
 pub mod opening;
+pub mod private;
 pub mod push;
 pub mod shutdown;
 pub mod slow_disk;

@@ -1,14 +1,21 @@
 //! What only the machine knows: chance, the time, and how many files may be open.
 
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use kew_core::{Clock, Entropy, Timestamp, time::millis};
 use kew_engine::TimeSource;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 const BLOCK_BYTES: usize = 4096;
+
+/// A clock that nobody sets.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const STEADY: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const STEADY: ClockId = ClockId::Monotonic;
 
 /// The system's random numbers, fetched a block at a time: a system call for each would cost more than its use.
 pub struct SystemEntropy {
@@ -61,16 +68,8 @@ impl fmt::Debug for SystemEntropy {
 }
 
 /// The system's clocks.
-#[derive(Debug)]
-pub struct SystemTimeSource {
-    begun: Instant,
-}
-
-impl Default for SystemTimeSource {
-    fn default() -> Self {
-        Self { begun: Instant::now() }
-    }
-}
+#[derive(Debug, Default)]
+pub struct SystemTimeSource;
 
 impl TimeSource for SystemTimeSource {
     fn system(&self) -> Timestamp {
@@ -78,7 +77,9 @@ impl TimeSource for SystemTimeSource {
     }
 
     fn steady(&self) -> Duration {
-        self.begun.elapsed()
+        // It goes on while the machine sleeps: a laptop that was closed for a night has not leapt.
+        let since_boot = clock_gettime(STEADY);
+        Duration::try_from(since_boot).unwrap_or(Duration::ZERO)
     }
 }
 

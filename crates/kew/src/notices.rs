@@ -1,11 +1,13 @@
-//! What the engine has to tell an operator, in words.
+//! What the engine and the work beside requests have to tell an operator, in words.
 
+use kew_console::UpkeepNews;
+use kew_core::{Reports, Work};
 use kew_engine::Notice;
 
 use crate::log::{Level, Log};
 
-/// Logs a notice.
-pub fn tell(log: Log, notice: Notice) {
+/// Logs a notice. What the store refuses again and again is told at the rate of the upkeep report.
+pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
     match notice {
         Notice::ClockBehind { by } => {
             let by = format!("{by:?}");
@@ -24,16 +26,49 @@ pub fn tell(log: Log, notice: Notice) {
                 &[("by", &by)],
             );
         }
+        Notice::ExpiryHeld { by } => {
+            let line = "the clock leapt further than is believed: no message expires until it comes back or somebody \
+                        confirms it by POST /api/v1/clock/confirm";
+            log.tell(Level::Error, line, &[("by", &format!("{by:?}"))]);
+        }
+        Notice::ExpiryWaits { by } => {
+            let line = "the store was closed for long, or the clock is wrong: no message expires until the clock has run \
+                        evenly for a while, or somebody confirms it by POST /api/v1/clock/confirm";
+            log.tell(Level::Warn, line, &[("by", &format!("{by:?}"))]);
+        }
+        Notice::ExpiryFollows { by } => {
+            let line = "the clock came back: messages expire by it, and no longer by engine time, until the two meet";
+            log.tell(Level::Warn, line, &[("engine_time_is_ahead_by", &format!("{by:?}"))]);
+        }
+        Notice::ExpiryGoesOn => log.tell(Level::Info, "messages expire again by engine time", &[]),
         Notice::DueFailed(error) => {
-            log.tell(Level::Error, "due work could not be done", &[("cause", &error.to_string())]);
+            upkeep.failed(Work::Due, &error.to_string());
         }
         Notice::MovesUnknown(error) => {
-            log.tell(Level::Error, "running move tasks could not be found", &[("cause", &error.to_string())]);
+            upkeep.failed(Work::Moves, &format!("finding the tasks that ran before the start: {error}"));
         }
         Notice::MoveFailed(task, error) => {
-            let fields = [("task", task.0.to_string()), ("cause", error.to_string())];
-            let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
-            log.tell(Level::Error, "a move task could not go on", &fields);
+            upkeep.failed(Work::Moves, &format!("task {}: {error}", task.0));
+        }
+    }
+}
+
+/// Logs how work beside requests goes: a failure when it begins, at a bounded rate while it lasts, and its end.
+pub fn tell_upkeep(log: Log, news: &UpkeepNews) {
+    match news {
+        UpkeepNews::Fails { work, cause, since, times } => {
+            let (since, times) = (since.as_secs().to_string(), times.to_string());
+            let fields =
+                [("work", work.name()), ("cause", cause), ("since_seconds", &since), ("times", &times)];
+            log.tell(Level::Error, "work beside requests fails; it is tried again", &fields);
+        }
+        UpkeepNews::Damaged { file, offset, what } => {
+            let fields = [("file", file.as_str()), ("offset", &offset.to_string()), ("cause", what)];
+            log.tell(Level::Error, "a stored record is damaged: its message cannot be read", &fields);
+        }
+        UpkeepNews::Recovered { work, after } => {
+            let fields = [("work", work.name()), ("after_seconds", &after.as_secs().to_string())];
+            log.tell(Level::Info, "work beside requests no longer fails", &fields);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kew_core::Entropy;
-use kew_store_log::{Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk};
+use kew_store_log::{Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, make_private};
 
 use crate::assemble::StartError;
 use crate::log::{Level, Log};
@@ -22,11 +22,11 @@ pub fn open(
         RealDisk::open(path).map_err(|cause| StartError::Directory { path: path.to_owned(), cause })?;
     let disk: Arc<dyn Disk> = match slow_disk::asked() {
         None => Arc::new(disk),
-        Some(added) => {
-            let millis = added.as_millis().to_string();
-            let warning = "each sync is made to take longer, as the variable asks; unset it unless this is a measurement";
-            log.tell(Level::Warn, warning, &[("variable", slow_disk::VARIABLE), ("milliseconds", &millis)]);
-            Arc::new(slow_disk::slowed(disk, added))
+        Some(slow) => {
+            let warning = "syncs or reads are made to take longer, as variables ask; unset them unless this is a measurement";
+            let millis = [slow.sync, slow.read].map(|added| added.as_millis().to_string());
+            log.tell(Level::Warn, warning, &[(slow_disk::SYNCS, &millis[0]), (slow_disk::READS, &millis[1])]);
+            Arc::new(slow_disk::slowed(disk, slow))
         }
     };
     let opened = LogStore::open(disk, options, entropy, machine::system_now());
@@ -35,7 +35,26 @@ pub fn open(
         cause => StartError::Store { path: path.to_owned(), cause },
     })?;
     tell_opening(log, &report, options.durability);
+    close_to_others(path, log);
     Ok(Arc::new(store))
+}
+
+/// An older version, or a `mkdir` before the first start, may have left the store readable by everyone on the machine.
+fn close_to_others(path: &Path, log: Log) {
+    let store = path.display().to_string();
+    match make_private(path) {
+        Ok(0) => {}
+        Ok(closed) => log.tell(
+            Level::Warn,
+            "other users of this machine could read the store; from now on its owner alone can",
+            &[("store", &store), ("names", &closed.to_string())],
+        ),
+        Err(cause) => log.tell(
+            Level::Warn,
+            "other users of this machine may be able to read the store: its mode could not be changed to 0700",
+            &[("store", &store), ("cause", &cause.to_string())],
+        ),
+    }
 }
 
 /// What opening found, as far as an operator should know.

@@ -4,14 +4,14 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-use kew_console::PushAttempt;
-use kew_core::Entropy;
+use kew_console::{PushAttempt, PushCircuit, UpkeepReport};
+use kew_core::{Entropy, Reports, Work};
 use kew_engine::Engine;
 use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
 use kew_push::workers::Workers;
-use kew_push::{Attempt, Attempts, Dispatcher, Notice, Settings};
+use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings};
 
 use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
@@ -23,6 +23,8 @@ use crate::workers;
 pub struct Pushes {
     /// What came of their batches.
     pub attempts: Arc<Attempts>,
+    /// Those whose targets cannot be reached.
+    pub circuits: Arc<Circuits>,
     stop: Drain,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -44,7 +46,7 @@ impl Pushes {
         settings: &AllSettings,
         entropy: Arc<dyn Entropy>,
         workers: WorkersWanted<'_>,
-        log: Log,
+        (log, upkeep): (Log, Arc<UpkeepReport>),
     ) -> Result<Self, String> {
         let stop = Drain::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -60,8 +62,9 @@ impl Pushes {
         } else {
             None
         };
-        let dispatcher = Dispatcher::new(engine, of(settings, entropy, log), workers.clone(), stop.clone());
-        let attempts = Arc::clone(dispatcher.attempts());
+        let dispatcher =
+            Dispatcher::new(engine, of(settings, entropy, log, upkeep), workers.clone(), stop.clone());
+        let (attempts, circuits) = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
         let run = move || {
             runtime.block_on(async {
                 dispatcher.run().await;
@@ -73,7 +76,7 @@ impl Pushes {
         };
         let thread = std::thread::Builder::new().name("kew-push".into()).spawn(run);
         let thread = thread.map_err(|cause| cause.to_string())?;
-        Ok(Self { attempts, stop, thread })
+        Ok(Self { attempts, circuits, stop, thread })
     }
 
     /// Takes no new batches from now on.
@@ -89,13 +92,30 @@ impl Pushes {
 }
 
 /// Counts batches by how they ended.
-pub fn counted(attempts: &Attempts) -> [(&'static str, u64); 2] {
-    [Ending::Returned, Ending::Failed].map(|ending| (word(ending), attempts.count(ending)))
+pub fn counted(attempts: &Attempts) -> [(&'static str, u64); 3] {
+    [Ending::Returned, Ending::Failed, Ending::Unreached].map(|ending| (word(ending), attempts.count(ending)))
 }
 
 /// The latest batches, as the console shows them.
 pub fn latest(attempts: &Attempts) -> Vec<PushAttempt> {
     attempts.latest().iter().map(|attempt| shown(attempt)).collect()
+}
+
+/// Consumers that cannot be reached, as the console shows them.
+pub fn open(circuits: &Circuits) -> Vec<PushCircuit> {
+    circuits.open().iter().map(|open| shown_circuit(open)).collect()
+}
+
+fn shown_circuit(open: &OpenCircuit) -> PushCircuit {
+    PushCircuit {
+        queue: open.queue.clone(),
+        consumer: open.consumer.to_string(),
+        target: open.target.clone(),
+        since: open.since,
+        tries: open.tries,
+        pause: open.pause,
+        error: open.error.clone(),
+    }
 }
 
 fn shown(attempt: &Attempt) -> PushAttempt {
@@ -118,10 +138,11 @@ fn word(ending: Ending) -> &'static str {
     match ending {
         Ending::Returned => "ok",
         Ending::Failed => "failed",
+        Ending::Unreached => "unreached",
     }
 }
 
-fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log) -> Settings {
+fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log, upkeep: Arc<UpkeepReport>) -> Settings {
     // Whoever may name a webhook in open mode is at this machine anyway; an account of many is not.
     let private = settings.push.private_addresses.unwrap_or(settings.server.auth == Auth::Open);
     Settings {
@@ -130,11 +151,12 @@ fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log) -> Settings {
         in_flight_max: settings.limits.in_flight_max,
         clock: Arc::new(SystemClock),
         entropy,
-        notices: Arc::new(move |notice| tell(log, &notice)),
+        notices: Arc::new(move |notice| tell(log, &*upkeep, &notice)),
     }
 }
 
-fn tell(log: Log, notice: &Notice) {
+/// Logs a notice. What the store refuses again and again is told at the rate of the upkeep report.
+fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
     match notice {
         Notice::BatchFailed(attempt) => {
             let (messages, acked) = (attempt.messages.to_string(), attempt.acked.to_string());
@@ -147,18 +169,48 @@ fn tell(log: Log, notice: &Notice) {
             ];
             log.tell(Level::Warn, "a consumer failed a batch", &fields);
         }
+        Notice::Unreached(open) => {
+            let fields = [
+                ("queue", &*open.queue.name),
+                ("target", open.target.as_str()),
+                ("cause", open.error.as_str()),
+            ];
+            let line = "a consumer cannot be reached; its messages wait, and no attempt is counted";
+            log.tell(Level::Warn, line, &fields);
+        }
+        Notice::ReachedAgain(open) => {
+            let tries = open.tries.to_string();
+            let fields = [
+                ("queue", &*open.queue.name),
+                ("target", open.target.as_str()),
+                ("tries_in_vain", tries.as_str()),
+            ];
+            log.tell(Level::Info, "a consumer can be reached again, or was removed", &fields);
+        }
+        Notice::GivenUp { queue, message, attempts, to } => {
+            let (message, attempts) = (message.to_string(), attempts.to_string());
+            let to = to.as_ref().map_or("nowhere: it was deleted", |key| &*key.name);
+            let fields = [
+                ("queue", &*queue.name),
+                ("message", message.as_str()),
+                ("attempts", attempts.as_str()),
+                ("to", to),
+                ("reason", "attempts exhausted"),
+            ];
+            log.tell(Level::Warn, "a message failed too often and left its queue", &fields);
+        }
         Notice::LeaseFailed(queue, error) => {
-            let fields = [("queue", &*queue.name), ("cause", &*error.to_string())];
-            log.tell(Level::Error, "a batch could not be leased", &fields);
+            upkeep.failed(Work::Push, &format!("leasing a batch of {}: {error}", queue.name));
         }
         Notice::SettleFailed(queue, error) => {
             let fields = [("queue", &*queue.name), ("cause", &*error.to_string())];
             let line = "the verdict on a batch could not be written; it comes again after the next start";
             log.tell(Level::Error, line, &fields);
+            upkeep.failed(Work::Push, &format!("settling a batch of {}: {error}", queue.name));
         }
         Notice::ReleaseFailed(error) => {
-            let line = "messages an earlier start was pushing could not be released; nothing is pushed until they are";
-            log.tell(Level::Error, line, &[("cause", &*error.to_string())]);
+            let what = "releasing what an earlier start was pushing; nothing is pushed until then";
+            upkeep.failed(Work::Push, &format!("{what}: {error}"));
         }
         Notice::CutOff { batches } => {
             let line = "consumers did not finish in time; their batches come again after the next start";

@@ -1,23 +1,35 @@
-//! A disk whose syncs take longer than the machine's, to measure what a slow one does to those who wait:
-//! `KEW_SLOW_SYNC_MS=3 kew serve`. It is no setting, since nobody wants it in earnest, and it is told as a warning.
+//! A disk whose syncs or reads take longer than the machine's, to measure what a slow one does to those who wait:
+//! `KEW_SLOW_SYNC_MS=3 kew serve`, `KEW_SLOW_READ_MS=5 kew serve`. They are no settings, since nobody wants them in earnest, and
+//! they are told as a warning.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kew_store_log::{Disk, WatchedDisk, Watcher};
 
-/// The variable that asks for it: milliseconds added to each sync.
-pub const VARIABLE: &str = "KEW_SLOW_SYNC_MS";
+/// The variables that ask for it: milliseconds added to each sync, and to each read.
+pub const SYNCS: &str = "KEW_SLOW_SYNC_MS";
+/// See [`SYNCS`].
+pub const READS: &str = "KEW_SLOW_READ_MS";
 
-/// What the variable adds to each sync; nothing when it is not set or no number.
-pub fn asked() -> Option<Duration> {
-    let text = std::env::var(VARIABLE).ok()?;
-    text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis)
+/// How much longer a disk takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slow {
+    /// For each sync of data.
+    pub sync: Duration,
+    /// For each read.
+    pub read: Duration,
 }
 
-/// Stands beside a disk and takes its time before each sync of data.
-struct Slow {
-    added: Duration,
+/// What the variables ask for; nothing when neither is set to a number above zero.
+pub fn asked() -> Option<Slow> {
+    let slow = Slow { sync: millis_of(SYNCS), read: millis_of(READS) };
+    (slow.sync + slow.read > Duration::ZERO).then_some(slow)
+}
+
+fn millis_of(variable: &str) -> Duration {
+    let text = std::env::var(variable).unwrap_or_default();
+    text.parse().map_or(Duration::ZERO, Duration::from_millis)
 }
 
 impl Watcher for Slow {
@@ -26,13 +38,23 @@ impl Watcher for Slow {
     fn opened(&self, _name: &str) {}
 
     fn syncs(&self, _file: &()) {
-        std::thread::sleep(self.added);
+        wait(self.sync);
+    }
+
+    fn reads(&self, _file: &()) {
+        wait(self.read);
     }
 }
 
-/// The disk, its syncs of data slower by so much.
-pub fn slowed(disk: impl Disk, added: Duration) -> impl Disk {
-    WatchedDisk::new(disk, Arc::new(Slow { added }))
+fn wait(added: Duration) {
+    if added > Duration::ZERO {
+        std::thread::sleep(added);
+    }
+}
+
+/// The disk, slower by so much.
+pub fn slowed(disk: impl Disk, slow: Slow) -> impl Disk {
+    WatchedDisk::new(disk, Arc::new(slow))
 }
 
 #[cfg(test)]
@@ -47,7 +69,7 @@ mod tests {
     fn only_syncs_of_data_take_longer_and_bytes_are_there() {
         let directory = tempfile::tempdir().expect("there is room");
         let real = RealDisk::open(directory.path()).expect("it is ours");
-        let disk = slowed(real, Duration::from_millis(30));
+        let disk = slowed(real, Slow { sync: Duration::from_millis(30), read: Duration::ZERO });
         let file = disk.create("file").expect("the name is free");
         file.write_at(0, b"bytes").expect("there is room");
         let begun = Instant::now();

@@ -48,6 +48,7 @@ pub struct Attempt {
 pub struct Attempts {
     returned: AtomicU64,
     failed: AtomicU64,
+    unreached: AtomicU64,
     /// Guards the latest of each consumer.
     latest: Mutex<Latest>,
 }
@@ -84,7 +85,13 @@ impl Attempts {
             latest.forget_one();
         }
         let ring = latest.rings.entry(attempt.consumer).or_default();
-        if ring.len() == REMEMBERED {
+        let tries_again = |(_, last): &(u64, Arc<Attempt>)| {
+            last.ending == Ending::Unreached && attempt.ending == Ending::Unreached
+        };
+        if ring.back().is_some_and(tries_again) {
+            // Of many tries in vain the latest is kept: they would push out what was brought before.
+            ring.pop_back();
+        } else if ring.len() == REMEMBERED {
             ring.pop_front();
         }
         ring.push_back((number, attempt));
@@ -94,6 +101,7 @@ impl Attempts {
         match ending {
             Ending::Returned => &self.returned,
             Ending::Failed => &self.failed,
+            Ending::Unreached => &self.unreached,
         }
     }
 }
@@ -141,6 +149,18 @@ mod tests {
         let latest = attempts.latest();
         assert_eq!((latest.len(), latest[0].at), (REMEMBERED + 1, Timestamp(1_499)));
         assert_eq!(latest[REMEMBERED].at, Timestamp(7), "the busy one does not push the quiet one out");
+    }
+
+    #[test]
+    fn of_tries_in_vain_the_latest_is_kept_and_all_are_counted() {
+        let attempts = Attempts::default();
+        attempts.note(attempt(1, 1, Ending::Failed));
+        (2..=500).for_each(|at| attempts.note(attempt(at, 1, Ending::Unreached)));
+        let at = |attempts: &Attempts| attempts.latest().iter().map(|one| one.at.0).collect::<Vec<_>>();
+        assert_eq!((at(&attempts), attempts.count(Ending::Unreached)), (vec![500, 1], 499));
+        attempts.note(attempt(501, 1, Ending::Returned));
+        attempts.note(attempt(502, 1, Ending::Unreached));
+        assert_eq!(at(&attempts), [502, 501, 500, 1]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Concurrency {
     }
 
     fn is_failing(&self) -> bool {
-        let failed = self.endings.iter().filter(|ending| **ending == Ending::Failed).count();
+        let failed = self.endings.iter().filter(|ending| **ending != Ending::Returned).count();
         self.endings.len() >= TELLING && failed * 2 >= self.endings.len()
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::attempts::Attempts;
+use crate::circuit::Circuits;
 use crate::consumer::Consumer;
 use crate::lane::{self, Lane};
 use crate::notice::Notice;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) targets: Targets,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) circuits: Arc<Circuits>,
     pub(crate) stop: Drain,
     places: Arc<Semaphore>,
 }
@@ -96,6 +98,7 @@ impl Dispatcher {
             settings,
             targets: Targets { webhooks, workers },
             attempts: Arc::default(),
+            circuits: Arc::default(),
             stop,
             places,
         };
@@ -105,6 +108,11 @@ impl Dispatcher {
     /// What came of the batches.
     pub fn attempts(&self) -> &Arc<Attempts> {
         &self.shared.attempts
+    }
+
+    /// Consumers whose targets cannot be reached.
+    pub fn circuits(&self) -> &Arc<Circuits> {
+        &self.shared.circuits
     }
 
     /// Brings batches to consumers until the end is called, and lets those under way finish.

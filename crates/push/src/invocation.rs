@@ -1,22 +1,23 @@
 //! What was leased together, from there to its end: brought to its target, settled by the verdict, noted.
 //!
-//! It is one batch, or, where one message may fail the others, several that are brought one after the other.
+//! It is one batch, or, where one message may fail the others, several that are brought one after the other. When the
+//! target cannot be reached they are all given back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{MessageId, Timestamp};
+use kew_core::{MessageId, QueueKey, Timestamp};
 use kew_engine::Busy;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::ConsumerId;
 use crate::attempts::Attempt;
 use crate::batch::Batch;
+use crate::circuit::Round;
 use crate::consumer::Consumer;
 use crate::dispatcher::Shared;
 use crate::notice::Notice;
-use crate::settle::settle;
+use crate::settle::{give_back, settle};
 use crate::target::Delivered;
 use crate::verdict::Ending;
 
@@ -30,15 +31,20 @@ pub(crate) struct Invocation {
     /// Never empty.
     pub(crate) batches: Vec<Batch>,
     pub(crate) left_at: Timestamp,
+    /// The round of the consumer's circuit that it left in.
+    pub(crate) round: Round,
 }
 
 /// What has ended.
 pub(crate) struct Finished {
-    pub(crate) consumer: ConsumerId,
+    pub(crate) queue: QueueKey,
+    pub(crate) consumer: Arc<Consumer>,
+    pub(crate) round: Round,
     /// Failed if any batch of it did.
     pub(crate) ending: Ending,
     pub(crate) hold: Option<Duration>,
-    pub(crate) unreached: bool,
+    /// Why the target could not be reached, if it could not.
+    pub(crate) unreached: Option<String>,
     /// Messages to bring one by one next time.
     pub(crate) alone: Vec<MessageId>,
     pub(crate) busy: Busy,
@@ -51,11 +57,20 @@ pub(crate) async fn run(
     busy: Busy,
     place: OwnedSemaphorePermit,
 ) -> Finished {
-    let Invocation { consumer, batches, left_at } = invocation;
-    let (ending, hold, unreached) = (Ending::Returned, None, false);
-    let mut finished = Finished { consumer: consumer.id, ending, hold, unreached, alone: Vec::new(), busy };
+    let Invocation { consumer, batches, left_at, round } = invocation;
+    let queue = batches.first().map(|batch| batch.queue.clone()).expect("something was leased");
+    let mut finished = Finished {
+        queue,
+        consumer: Arc::clone(&consumer),
+        round,
+        ending: Ending::Returned,
+        hold: None,
+        unreached: None,
+        alone: Vec::new(),
+        busy,
+    };
     let (mut place, mut left) = (Some(place), batches.len());
-    for batch in &batches {
+    for (number, batch) in batches.iter().enumerate() {
         let begun = Instant::now();
         let (delivered, busy) = deliver(&shared, &consumer, batch, finished.busy).await;
         left -= 1;
@@ -65,31 +80,63 @@ pub(crate) async fn run(
         }
         finished.busy = busy;
         finished.hold = finished.hold.max(delivered.hold);
-        finished.unreached |= delivered.unreached;
-        if delivered.ending() == Ending::Failed {
+        if delivered.ending() != Ending::Returned {
             finished.ending = Ending::Failed;
         }
         finished.alone.extend_from_slice(&delivered.alone);
-        note(&shared, &consumer, batch, (left_at, begun), delivered).await;
+        if delivered.ending() == Ending::Unreached {
+            place.take();
+            give_back_all(&shared, &batches[number..], &mut finished).await;
+            finished.unreached = delivered.error.clone();
+            note(&shared, &consumer, batch, (left_at, begun), (delivered, 0));
+            break;
+        }
+        let acked = settled(&shared, &consumer, batch, &delivered).await;
+        note(&shared, &consumer, batch, (left_at, begun), (delivered, acked));
     }
     finished
 }
 
-/// Settles a batch, and tells what came of it.
-async fn note(
+/// Nothing of these was heard of: they are as if they had never been leased.
+async fn give_back_all(shared: &Shared, batches: &[Batch], finished: &mut Finished) {
+    for batch in batches {
+        if let Err(error) = give_back(&shared.engine, batch).await {
+            (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
+        }
+        if let ([only], true) = (batch.messages.as_slice(), batches.len() > 1) {
+            // It may be one that comes alone, and still has to.
+            finished.alone.push(only.message.id);
+        }
+    }
+}
+
+/// Settles a batch, and says how many of its messages are done.
+async fn settled(shared: &Shared, consumer: &Consumer, batch: &Batch, delivered: &Delivered) -> u32 {
+    let notices = &shared.settings.notices;
+    match settle(&shared.engine, batch, &delivered.report, consumer.retry_delay).await {
+        Ok(settled) => {
+            for leased in settled.given_up {
+                let (message, attempts) = (leased.message.id, leased.message.attempts);
+                let (queue, to) = (batch.queue.clone(), settled.to.clone());
+                notices(Notice::GivenUp { queue, message, attempts, to });
+            }
+            settled.acked
+        }
+        Err(error) => {
+            notices(Notice::SettleFailed(batch.queue.clone(), error));
+            0
+        }
+    }
+}
+
+/// Tells what came of a batch.
+fn note(
     shared: &Shared,
     consumer: &Consumer,
     batch: &Batch,
     (left_at, begun): (Timestamp, Instant),
-    delivered: Delivered,
+    (delivered, acked): (Delivered, u32),
 ) {
-    let acked = match settle(&shared.engine, batch, &delivered.report, consumer.retry_delay).await {
-        Ok(acked) => acked,
-        Err(error) => {
-            (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
-            0
-        }
-    };
     let attempt = Arc::new(Attempt {
         at: left_at,
         queue: batch.queue.clone(),

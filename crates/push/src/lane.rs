@@ -20,6 +20,7 @@ use crate::alone::Alone;
 use crate::backlog::Backlog;
 use crate::batch::Batch;
 use crate::batching::{Step, View, next_step};
+use crate::circuit::{Circuit, OpenCircuit, Turn};
 use crate::concurrency::Concurrency;
 use crate::consumer::{Consumer, Push};
 use crate::dispatcher::Shared;
@@ -29,10 +30,7 @@ use crate::{document, limits};
 
 /// The most bytes of bodies in a batch; its first message always fits.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
-/// The pause after nobody was there, in real time; it doubles from one to the other.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// The pause after the store refused a lease.
+/// The pause after the store refused a lease, in real time.
 const PAUSE_OF_STORE: Duration = Duration::from_secs(1);
 
 /// One queue's way to its consumer.
@@ -52,9 +50,12 @@ pub(crate) struct Lane {
     place: Option<OwnedSemaphorePermit>,
     /// Before when the target wants nothing, in engine time.
     not_before: Timestamp,
-    /// Until when it is left alone because nobody was there, in real time.
-    pause_until: Option<Instant>,
-    pause: Duration,
+    /// Whether the target can be reached.
+    circuit: Circuit,
+    /// Whether the batch that tries an open circuit is under way.
+    trying: bool,
+    /// Until when the store is left alone, in real time.
+    store_rests_until: Option<Instant>,
     closing: bool,
 }
 
@@ -92,8 +93,9 @@ impl Lane {
             alone: Alone::default(),
             place: None,
             not_before: Timestamp::ZERO,
-            pause_until: None,
-            pause: PAUSE_MIN,
+            circuit: Circuit::default(),
+            trying: false,
+            store_rests_until: None,
             closing: false,
         }
     }
@@ -104,6 +106,7 @@ impl Lane {
         loop {
             let is_served = self.read_consumer();
             if !is_served && self.running.is_empty() {
+                self.forget_circuit();
                 return;
             }
             let step = if is_served { self.act().await } else { Step::Wait(None) };
@@ -118,7 +121,8 @@ impl Lane {
                 }
                 Woken::TargetsChanged => None,
                 Woken::Rested => {
-                    self.pause_until = None;
+                    self.store_rests_until = None;
+                    self.circuit.rested();
                     None
                 }
                 Woken::Closing => {
@@ -145,7 +149,8 @@ impl Lane {
         {
             // Another target has done nothing to be waited for.
             self.concurrency = Concurrency::default();
-            (self.not_before, self.pause_until, self.pause) = (Timestamp::ZERO, None, PAUSE_MIN);
+            self.not_before = Timestamp::ZERO;
+            self.forget_circuit();
         }
         self.known = consumer.and_then(|consumer| {
             let push = consumer.push()?.clone();
@@ -159,7 +164,7 @@ impl Lane {
         loop {
             self.look().await;
             let step = self.next_step();
-            if step != Step::Leave || self.pause_until.is_some() {
+            if step != Step::Leave || self.rests_until().is_some() {
                 return step;
             }
             self.place = self.place.take().or_else(|| self.shared.free_place());
@@ -182,14 +187,20 @@ impl Lane {
 
     fn next_step(&self) -> Step {
         let Some(known) = &self.known else { return Step::Wait(None) };
+        let running = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
+        // One batch tries an open circuit, whatever left before it opened, and does not wait to fill.
+        let (max_wait, running, allowed) = match self.circuit.is_open() {
+            true => (Duration::ZERO, u32::from(self.trying), 1),
+            false => (known.push.max_wait, running, self.concurrency.allowed(concurrency_max(&known.push))),
+        };
         next_step(&View {
             now: self.shared.engine.now(),
             eligible: self.backlog.eligible(),
             first_at: self.backlog.first_at(),
             batch_size: known.consumer.batch_size,
-            max_wait: known.push.max_wait,
-            running: u32::try_from(self.running.len()).unwrap_or(u32::MAX),
-            allowed: self.concurrency.allowed(concurrency_max(&known.push)),
+            max_wait,
+            running,
+            allowed,
             // A Worker that is down is as good as paused: a batch would be lost on it.
             paused: known.queue.policy.paused
                 || !self.shared.targets.is_up(known.queue.key.account, &known.consumer),
@@ -225,7 +236,7 @@ impl Lane {
             Ok(messages) => messages,
             Err(error) => {
                 (self.shared.settings.notices)(Notice::LeaseFailed(known.queue.key.clone(), error));
-                self.pause_until = Some(Instant::now() + PAUSE_OF_STORE);
+                self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE);
                 return false;
             }
         };
@@ -238,14 +249,16 @@ impl Lane {
             counts,
         };
         let batches = self.alone.part(messages).into_iter().map(batch).collect();
-        let invocation = Invocation { consumer: Arc::clone(&known.consumer), batches, left_at: now };
+        let round = self.circuit.round();
+        self.trying = self.circuit.is_open();
+        let invocation = Invocation { consumer: Arc::clone(&known.consumer), batches, left_at: now, round };
         self.running.spawn(invocation::run(Arc::clone(&self.shared), invocation, engine.begin_work(), place));
         true
     }
 
     /// Waits for the next thing to happen.
     async fn next(&mut self, step: Step) -> Woken {
-        let wants_place = step == Step::Leave && self.pause_until.is_none() && self.place.is_none();
+        let wants_place = step == Step::Leave && self.rests_until().is_none() && self.place.is_none();
         if !wants_place {
             // Kept only while a batch is about to leave.
             self.place = None;
@@ -254,7 +267,7 @@ impl Lane {
             Step::Wait(Some(at)) => Some(at),
             Step::Leave | Step::Wait(None) => None,
         };
-        let engine = &self.shared.engine;
+        let (engine, rests_until) = (&self.shared.engine, self.rests_until());
         tokio::select! {
             biased;
             () = self.shared.stop.closing(), if !self.closing => Woken::Closing,
@@ -266,28 +279,71 @@ impl Lane {
             busy = self.watch.rung() => Woken::Rung(busy),
             busy = maybe(due.map(|at| engine.wake_at(at))) => Woken::Due(busy),
             () = changed(&mut self.targets) => Woken::TargetsChanged,
-            () = maybe(self.pause_until.map(tokio::time::sleep_until)) => Woken::Rested,
+            () = maybe(rests_until.map(tokio::time::sleep_until)) => Woken::Rested,
             place = self.shared.place(), if wants_place => Woken::Placed(place),
         }
     }
 
     /// A batch has ended; what is learned from it.
     fn ended(&mut self, finished: Finished) -> Busy {
-        if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer) {
+        self.learn(&finished);
+        if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer.id) {
             let (size, max) = (known.consumer.batch_size, concurrency_max(&known.push));
             self.alone.add(&finished.alone);
             self.concurrency.finished(finished.ending, self.backlog.eligible(), size, max);
             if let Some(hold) = finished.hold {
                 self.not_before = self.not_before.max(self.shared.engine.now().plus(hold));
             }
-            if finished.unreached {
-                self.pause_until = Some(Instant::now() + self.pause);
-                self.pause = (self.pause * 2).min(PAUSE_MAX);
-            } else {
-                self.pause = PAUSE_MIN;
-            }
         }
         finished.busy
+    }
+
+    /// Whether the target was reached opens its circuit or closes it, and is told where that is news.
+    fn learn(&mut self, finished: &Finished) {
+        let round = finished.round;
+        self.trying &= round != self.circuit.round();
+        let Some(error) = &finished.unreached else {
+            if self.circuit.reached(round) == Turn::Closed {
+                self.tell_closed();
+            }
+            return;
+        };
+        let now = Instant::now();
+        let turn = self.circuit.missed(round, now, self.shared.entropy.bits());
+        if turn == Turn::None {
+            return;
+        }
+        let latest = OpenCircuit {
+            queue: finished.queue.clone(),
+            consumer: finished.consumer.id,
+            target: finished.consumer.push().map(|push| push.target.to_string()).unwrap_or_default(),
+            since: self.shared.engine.now(),
+            tries: self.circuit.tries(),
+            pause: self.circuit.rests_until().map_or(Duration::ZERO, |until| until - now),
+            error: error.clone(),
+        };
+        let open = self.shared.circuits.missed(self.queue, latest);
+        if turn == Turn::Opened {
+            (self.shared.settings.notices)(Notice::Unreached(open));
+        }
+    }
+
+    /// Until when nothing leaves, in real time.
+    fn rests_until(&self) -> Option<Instant> {
+        self.store_rests_until.max(self.circuit.rests_until())
+    }
+
+    /// There is another target now, or none: what is under way to the old one says nothing any more.
+    fn forget_circuit(&mut self) {
+        self.circuit.forget();
+        self.trying = false;
+        self.tell_closed();
+    }
+
+    fn tell_closed(&self) {
+        if let Some(open) = self.shared.circuits.closed(self.queue) {
+            (self.shared.settings.notices)(Notice::ReachedAgain(open));
+        }
     }
 }
 

@@ -2,16 +2,32 @@
 
 use std::sync::Arc;
 
-use kew_core::QueueKey;
+use kew_core::{MessageId, QueueKey};
 use kew_engine::EngineError;
 
 use crate::attempts::Attempt;
+use crate::circuit::OpenCircuit;
 
 /// Something an operator should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// A batch failed.
     BatchFailed(Arc<Attempt>),
+    /// A target cannot be reached any more: its messages wait, and no attempt is counted.
+    Unreached(Arc<OpenCircuit>),
+    /// It can be reached again, or is no longer brought anything.
+    ReachedAgain(Arc<OpenCircuit>),
+    /// A message was brought as often as its queue allows, and failed the last time.
+    GivenUp {
+        /// The queue it was in.
+        queue: QueueKey,
+        /// Which message.
+        message: MessageId,
+        /// How often it was brought.
+        attempts: u32,
+        /// Where it went; `None` when it was deleted.
+        to: Option<QueueKey>,
+    },
     /// A batch could not be leased.
     LeaseFailed(QueueKey, EngineError),
     /// The verdict on a batch could not be written down: it is delivered again after the next start.

@@ -3,11 +3,14 @@
 //! A message that was given up too often leaves for the dead-letter queue, or for nowhere: the engine decides that by
 //! the queue's rule, in the same step. A message that is gone by now (purged, expired, deleted with its queue) needs no
 //! verdict.
+//! A batch that reached nobody is given back: its messages are where they were before, and no attempt is counted.
 
 use std::time::Duration;
 
-use kew_core::command::{Ack, Release};
-use kew_core::{LeaseToken, ReceiptRule};
+use kew_core::command::{Ack, Release, Withdraw};
+use kew_core::outcome::Leased;
+use kew_core::rules::redrive;
+use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueKey, ReceiptRule};
 use kew_engine::{Engine, EngineError};
 
 use crate::batch::Batch;
@@ -18,23 +21,41 @@ const TRIES: u32 = 8;
 /// The real time before the second try; it doubles.
 const REST: Duration = Duration::from_millis(100);
 
-/// Settles a batch, and says how many of its messages are done.
-pub(crate) async fn settle(
+/// What became of the messages of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Settled<'a> {
+    /// How many are done.
+    pub(crate) acked: u32,
+    /// Those that were brought as often as their queue allows and left it.
+    pub(crate) given_up: Vec<&'a Leased>,
+    /// Where those went; `None` when they were deleted.
+    pub(crate) to: Option<QueueKey>,
+}
+
+/// Settles a batch.
+pub(crate) async fn settle<'a>(
     engine: &Engine,
-    batch: &Batch,
+    batch: &'a Batch,
     report: &Report,
     retry_delay: Duration,
-) -> Result<u32, EngineError> {
-    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(0) };
+) -> Result<Settled<'a>, EngineError> {
+    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else {
+        return Ok(Settled::default());
+    };
     let mut done: Vec<LeaseToken> = Vec::with_capacity(batch.messages.len());
     let mut again: Vec<(LeaseToken, Duration)> = Vec::new();
+    let mut tried: Vec<&Leased> = Vec::new();
     for leased in &batch.messages {
         match judge(report, &leased.message.id, retry_delay) {
             Verdict::Done => done.push(leased.token),
-            Verdict::Retry(delay) => again.push((leased.token, delay)),
+            Verdict::Retry(delay) => {
+                again.push((leased.token, delay));
+                tried.push(leased);
+            }
         }
     }
     let acked = u32::try_from(done.len()).unwrap_or(u32::MAX);
+    let definition = engine.queue_by_id(queue);
     let steps = [
         (!done.is_empty()).then_some(Step::Ack(Ack { queue, receipt: ReceiptRule::Any, tokens: done })),
         (!again.is_empty()).then_some(Step::Release(Release {
@@ -46,31 +67,71 @@ pub(crate) async fn settle(
     let [acks, releases] = steps.map(|step| persist(engine, step));
     // Both are in the store before either is durable, so that they share a commit.
     let (acks, releases) = tokio::join!(acks, releases);
-    acks.and(releases).map(|()| acked)
+    let released = acks.and(releases)?;
+    let mut settled = Settled { acked, ..Settled::default() };
+    if let Some(definition) = definition
+        && let Some(to) = way_out(engine, &definition)
+    {
+        let rule = definition.policy.dead_letters.as_deref();
+        let left = tried
+            .into_iter()
+            .zip(released)
+            .filter(|(leased, released)| *released && redrive::is_exhausted(leased.message.attempts, rule));
+        settled.given_up = left.map(|(leased, _)| leased).collect();
+        settled.to = to;
+    }
+    Ok(settled)
+}
+
+/// Where messages go that were brought too often: to a queue, or to nowhere. `None` when they stay.
+fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
+    match &queue.policy.dead_letters.as_deref()?.then {
+        DeadLetterAction::Drop => Some(None),
+        DeadLetterAction::MoveTo(key) => engine.queue(key).is_some().then(|| Some(key.clone())),
+    }
+}
+
+/// Gives back a batch that reached nobody.
+pub(crate) async fn give_back(engine: &Engine, batch: &Batch) -> Result<(), EngineError> {
+    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
+    let tokens = batch.messages.iter().map(|leased| leased.token).collect();
+    let undone = persist(engine, Some(Step::GiveBack(Withdraw { queue, tokens }))).await?;
+    if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
+        return Ok(());
+    }
+    // A lease that was changed meanwhile cannot be undone; it ends like any other.
+    let entries = batch.messages.iter().map(|leased| (leased.token, Duration::ZERO)).collect();
+    let release = Release { queue, receipt: ReceiptRule::Current, entries };
+    persist(engine, Some(Step::Release(release))).await.map(drop)
 }
 
 enum Step {
     Ack(Ack),
     Release(Release),
+    GiveBack(Withdraw),
 }
 
 impl Step {
-    async fn take(&self, engine: &Engine) -> Result<(), EngineError> {
+    /// Takes it, and says of how many messages in turn it was true.
+    async fn take(&self, engine: &Engine) -> Result<Vec<bool>, EngineError> {
         match self {
-            Self::Ack(ack) => engine.ack(ack.clone()).await.map(drop),
-            Self::Release(release) => engine.release(release.clone()).await.map(drop),
+            Self::Ack(ack) => Ok(engine.ack(ack.clone()).await?.iter().map(Result::is_ok).collect()),
+            Self::Release(release) => {
+                Ok(engine.release(release.clone()).await?.iter().map(Result::is_ok).collect())
+            }
+            Self::GiveBack(withdraw) => Ok(vec![true; engine.give_back(withdraw.clone()).await? as usize]),
         }
     }
 }
 
 /// Tries again while the store cannot be reached: a lease that stays open is open until the next start.
-async fn persist(engine: &Engine, step: Option<Step>) -> Result<(), EngineError> {
-    let Some(step) = step else { return Ok(()) };
+async fn persist(engine: &Engine, step: Option<Step>) -> Result<Vec<bool>, EngineError> {
+    let Some(step) = step else { return Ok(Vec::new()) };
     let mut rest = REST;
     for _ in 1..TRIES {
         match step.take(engine).await {
             Err(EngineError::Unavailable { .. } | EngineError::Overloaded { .. } | EngineError::NoSpace) => {}
-            Err(EngineError::QueueNotFound) => return Ok(()),
+            Err(EngineError::QueueNotFound) => return Ok(Vec::new()),
             settled => return settled,
         }
         tokio::time::sleep(rest).await;

@@ -22,8 +22,6 @@ pub(crate) struct Delivered {
     pub(crate) report: Report,
     /// How long the target wants nothing more, in engine time.
     pub(crate) hold: Option<Duration>,
-    /// Whether nobody was there: the next batch waits a while in real time.
-    pub(crate) unreached: bool,
     /// Messages to bring one by one next time: one of them may have failed the others.
     pub(crate) alone: Vec<MessageId>,
     /// The status of the reply, where there was one.
@@ -37,14 +35,13 @@ impl Delivered {
     pub(crate) fn failed(error: String) -> Self {
         // It may quote what the target said, and is remembered.
         let error = error.chars().take(ERROR_CHARS_MAX).collect();
-        Self {
-            report: Report::failed(),
-            hold: None,
-            unreached: false,
-            alone: Vec::new(),
-            status: None,
-            error: Some(error),
-        }
+        Self { report: Report::failed(), hold: None, alone: Vec::new(), status: None, error: Some(error) }
+    }
+
+    /// The target could not be reached, and heard of nothing.
+    pub(crate) fn unreached(error: String) -> Self {
+        let failed = Self::failed(error);
+        Self { report: Report { ending: Ending::Unreached, ..failed.report }, ..failed }
     }
 
     pub(crate) fn ending(&self) -> Ending {
@@ -111,5 +108,5 @@ impl Targets {
 
 /// Such a consumer has no lane; it can only have lost its target in this moment.
 fn nowhere() -> Delivered {
-    Delivered::failed("there is no way to this consumer".to_owned())
+    Delivered::unreached("there is no way to this consumer".to_owned())
 }

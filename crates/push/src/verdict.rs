@@ -32,6 +32,8 @@ pub enum Ending {
     /// It threw, timed out, crashed, or was never heard of again.
     #[default]
     Failed,
+    /// It never began: the target could not be reached, and nothing of the request was sent.
+    Unreached,
 }
 
 /// What becomes of one message.
@@ -74,7 +76,7 @@ pub fn judge(report: &Report, id: &MessageId, retry_delay: Duration) -> Verdict 
     }
     match report.ending {
         Ending::Returned => Verdict::Done,
-        Ending::Failed => Verdict::Retry(report.implicit_delay.unwrap_or(retry_delay)),
+        Ending::Failed | Ending::Unreached => Verdict::Retry(report.implicit_delay.unwrap_or(retry_delay)),
     }
 }
 

@@ -21,6 +21,19 @@ macro_rules! actions {
                 }
             }
 
+            /// Whether its reply is as long as what is stored, and not only says what was done.
+            pub(crate) fn shows_what_is_stored(self) -> bool {
+                matches!(
+                    self,
+                    Self::ReceiveMessage
+                        | Self::ListQueues
+                        | Self::GetQueueAttributes
+                        | Self::ListQueueTags
+                        | Self::ListDeadLetterSourceQueues
+                        | Self::ListMessageMoveTasks
+                )
+            }
+
             /// Its name.
             pub fn name(self) -> &'static str {
                 match self {

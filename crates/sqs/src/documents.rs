@@ -55,18 +55,24 @@ pub(crate) struct Encryption {
     /// KmsMasterKeyId.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    /// KmsDataKeyReusePeriodSeconds.
-    pub(crate) reuse_seconds: u32,
+    /// KmsDataKeyReusePeriodSeconds, once it was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reuse_seconds: Option<u32>,
 }
 
 impl Encryption {
-    /// KmsDataKeyReusePeriodSeconds of a queue that says nothing else.
-    pub(crate) const REUSE_SECONDS: u32 = 300;
+    /// KmsDataKeyReusePeriodSeconds of a queue on which it was never set.
+    const REUSE_SECONDS: u32 = 300;
+
+    /// The seconds that a key is reused for, set or not.
+    pub(crate) fn reuse_in_force(&self) -> u32 {
+        self.reuse_seconds.unwrap_or(Self::REUSE_SECONDS)
+    }
 }
 
 impl Default for Encryption {
     fn default() -> Self {
-        Self { managed: true, key: None, reuse_seconds: Self::REUSE_SECONDS }
+        Self { managed: true, key: None, reuse_seconds: None }
     }
 }
 
@@ -182,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let other = Encryption { managed: false, key: Some("alias/k".to_owned()), reuse_seconds: 60 };
+        let other = Encryption { managed: false, key: Some("alias/k".to_owned()), reuse_seconds: Some(60) };
         let writes = [
             write_policy(Some("{}")),
             write_redrive_allow(Some("{ }")),

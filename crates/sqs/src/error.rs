@@ -8,6 +8,8 @@ use kew_engine::EngineError;
 use kew_http::Refusal;
 use kew_http::form::FormError;
 
+use crate::limits;
+
 /// Texts quote what was sent, and that may be megabytes: so much of it is told.
 const MESSAGE_BYTES: usize = 4_096;
 
@@ -316,6 +318,12 @@ impl Fault {
 }
 
 /// What the listener refuses by itself, in our words.
+impl From<Refusal> for WireError {
+    fn from(refusal: Refusal) -> Self {
+        Self::from(&refusal)
+    }
+}
+
 impl From<&Refusal> for WireError {
     fn from(refusal: &Refusal) -> Self {
         let code = match refusal {
@@ -325,14 +333,21 @@ impl From<&Refusal> for WireError {
             | Refusal::HostsDiffer
             | Refusal::MethodNotServed
             | Refusal::BodyBroken => Code::MalformedHttpRequest,
+            Refusal::AuthorizationRepeated => Code::IncompleteSignature,
             Refusal::HostNotAllowed { .. } => Code::MisdirectedRequest,
             Refusal::CrossSite | Refusal::ForeignOrigin { .. } => Code::AccessDenied,
             Refusal::BodyTooLarge { .. } => Code::RequestEntityTooLarge,
             Refusal::BodyTooSlow => Code::RequestTimeout,
-            Refusal::BodiesTooLarge => Code::ServiceUnavailable,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::ServiceUnavailable,
         };
         Self::new(code).saying(refusal.to_string())
     }
+}
+
+/// A batch whose body is not even read to its end: so large that what is in it is too long in any case.
+pub(crate) fn batch_too_long() -> WireError {
+    let text = format!("Batch requests cannot be longer than {} bytes.", limits::BATCH_BYTES);
+    WireError::new(Code::BatchRequestTooLong).saying(text)
 }
 
 impl From<FormError> for WireError {
@@ -373,6 +388,7 @@ impl From<EngineError> for WireError {
             ),
             EngineError::TooManyTasks => Self::new(Code::OverLimit)
                 .saying("An account can have at most 100 active message movement tasks."),
+            EngineError::TooManyQueues { .. } => Self::new(Code::OverLimit).saying(error.to_string()),
             EngineError::Overloaded { .. } => Self::new(Code::RequestThrottled).because(error),
             EngineError::NoSpace | EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => {
                 Self::new(Code::ServiceUnavailable).because(error)

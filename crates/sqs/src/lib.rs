@@ -24,6 +24,7 @@ mod policy;
 mod receipts;
 mod route;
 mod shown;
+mod sts;
 mod system_attributes;
 mod tags;
 mod tasks;
@@ -36,7 +37,7 @@ use kew_engine::{Engine, QueueName};
 use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId};
 use serde::Deserialize;
 
-use auth::Caller;
+use auth::{Caller, Service};
 use encode::Shape;
 use intervals::Intervals;
 use names::Address;
@@ -143,7 +144,7 @@ impl Sqs {
 
     /// Who asks for what.
     fn context<'a>(&'a self, protocol: Protocol, request: &'a Request) -> Result<Context<'a>, WireError> {
-        let caller = auth::caller(&self.settings, request)?;
+        let caller = auth::caller(&self.settings, Service::Sqs, request)?;
         let call = route::call(protocol, request)?;
         let Self { engine, settings, policies, pauses } = self;
         Ok(Context { engine, settings, policies, pauses, caller, request, protocol, call })
@@ -153,6 +154,9 @@ impl Sqs {
 impl Handler for Sqs {
     async fn answer(&self, request: &Request) -> Reply {
         let protocol = Protocol::of(request);
+        if let Some(reply) = sts::answer(&self.settings, protocol, request) {
+            return reply;
+        }
         let mut operation = None;
         let result = match self.context(protocol, request) {
             Ok(cx) => {
@@ -174,8 +178,15 @@ impl Handler for Sqs {
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
-        let mut reply = encode::error(&refusal.into(), Protocol::of(request), request);
-        reply.status = refusal.status();
+        let protocol = Protocol::of(request);
+        let error = match refusal {
+            Refusal::BodyTooLarge { .. } if route::is_batch_of_sends(request) => error::batch_too_long(),
+            other => other.into(),
+        };
+        let mut reply = encode::error(&error, protocol, request);
+        if error.code() != Code::BatchRequestTooLong {
+            reply.status = refusal.status();
+        }
         reply
     }
 }
@@ -195,6 +206,10 @@ struct Context<'a> {
 impl Context<'_> {
     /// The table of operations.
     async fn perform(&self) -> Result<Reply, WireError> {
+        // Before anything is leased: nothing is, for a reply that cannot be kept.
+        if self.call.action.shows_what_is_stored() {
+            self.request.room.free().await?;
+        }
         match self.call.action {
             Action::SendMessage => ops::send_message(self).await,
             Action::ReceiveMessage => ops::receive_message(self).await,
@@ -240,7 +255,11 @@ impl Context<'_> {
             Auth::Open => self.caller.account,
             Auth::Strict(_) => address.account.unwrap_or(self.caller.account),
         };
-        let name = QueueName { account, region: &self.caller.region, name: address.name };
+        let region = address.region.unwrap_or(&self.caller.region);
+        if *region != *self.caller.region {
+            return Err(Code::QueueDoesNotExist.into());
+        }
+        let name = QueueName { account, region, name: address.name };
         let queue = self.engine.queue(name).ok_or(Code::QueueDoesNotExist)?;
         self.authorize(&queue)?;
         Ok(queue)

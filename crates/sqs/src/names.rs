@@ -8,20 +8,25 @@ use kew_http::Request;
 use crate::auth::is_region;
 use crate::{Settings, UrlStyle};
 
-/// A queue as a URL, a path or a bare name means it: only the last two parts matter.
+/// A queue as a URL, a path, a bare name or an ARN means it. Of a URL only the last two parts matter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Address<'a> {
     /// The account, when the part before the name is one.
     pub(crate) account: Option<AccountId>,
+    /// The region, which only an ARN names.
+    pub(crate) region: Option<&'a str>,
     pub(crate) name: &'a str,
 }
 
 impl<'a> Address<'a> {
     /// Reads a URL. One that ends in nothing names the empty name, which no queue has.
     pub(crate) fn read(url: &'a str) -> Self {
+        if let Some(arn) = url.starts_with("arn:").then(|| Arn::read(url)).flatten() {
+            return Self { account: Some(arn.account), region: Some(arn.region), name: arn.name };
+        }
         let trimmed = url.strip_suffix('/').unwrap_or(url);
         let (rest, name) = last_part(trimmed);
-        Self { account: rest.and_then(|rest| account(last_part(rest).1)), name }
+        Self { account: rest.and_then(|rest| account(last_part(rest).1)), region: None, name }
     }
 }
 
@@ -113,8 +118,11 @@ mod tests {
             ("queue/orders", None),
             ("orders", None),
         ] {
-            assert_eq!(Address::read(url), Address { account, name: "orders" }, "{url}");
+            assert_eq!(Address::read(url), Address { account, region: None, name: "orders" }, "{url}");
         }
+        let arn = Address::read("arn:aws:sqs:eu-west-1:123456789012:orders");
+        let account = Some(AccountId(123_456_789_012));
+        assert_eq!(arn, Address { account, region: Some("eu-west-1"), name: "orders" });
         assert_eq!(Address::read("http://localhost//").name, "");
     }
 
@@ -133,6 +141,7 @@ mod tests {
             received_at: Timestamp::ZERO,
             peer: ([127, 0, 0, 1], 1).into(),
             secure: false,
+            room: Default::default(),
         };
         let queue = Queue {
             id: QueueId(1),

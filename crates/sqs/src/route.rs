@@ -47,6 +47,12 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
+/// Whether a request's headers alone say that it sends a batch.
+pub(crate) fn is_batch_of_sends(request: &Request) -> bool {
+    request.header(&TARGET).and_then(|target| target.strip_prefix(TARGET_PREFIX))
+        == Some(Action::SendMessageBatch.name())
+}
+
 /// The action a request names, and its members.
 pub(crate) fn call(protocol: Protocol, request: &Request) -> Result<Call, WireError> {
     match protocol {

@@ -135,10 +135,17 @@ fn value<'m>(
     }
 }
 
-/// Twenty digits whatever the place: clients that read them as numbers find no leading zeros.
+/// Twenty digits from 1 to 9, which rise with the place: the place to the base of nine. Tools take long runs of zeros for a
+/// placeholder, and clients that read the text as a number find no leading zeros.
 pub(crate) fn sequence_number(sequence: Sequence) -> String {
-    const FIRST_OF_TWENTY_DIGITS: u128 = 10_000_000_000_000_000_000;
-    (FIRST_OF_TWENTY_DIGITS + u128::from(sequence.0)).to_string()
+    const DIGITS: usize = 20;
+    let mut digits = [b'1'; DIGITS];
+    let mut rest = sequence.0;
+    for digit in digits.iter_mut().rev() {
+        *digit += u8::try_from(rest % 9).expect("a rest of a division by 9 fits in a byte");
+        rest /= 9;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
 #[cfg(test)]
@@ -164,8 +171,11 @@ mod tests {
 
     #[test]
     fn sequence_numbers_have_twenty_digits_and_rise() {
-        assert_eq!(sequence_number(Sequence(1)), "10000000000000000001");
-        assert_eq!(sequence_number(Sequence(u64::MAX)).len(), 20);
-        assert!(sequence_number(Sequence(9)) < sequence_number(Sequence(10)));
+        assert_eq!(sequence_number(Sequence(1)), "11111111111111111112");
+        let places =
+            [1, 8, 9, 10, 80, 81, 1_000, u64::from(u32::MAX), 9_u64.pow(19), 12_000_000_000_000_000_000];
+        let numbers = places.map(|place| sequence_number(Sequence(place)));
+        assert!(numbers.is_sorted(), "{numbers:?}");
+        assert!(numbers.iter().all(|number| number.len() == 20 && !number.contains('0')), "{numbers:?}");
     }
 }

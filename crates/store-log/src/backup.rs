@@ -1,19 +1,23 @@
 //! Backing a store up while it runs: a directory that is a store itself, as it was at one moment.
 //!
-//! A backup begins with a checkpoint. Files that will not change any more get a second name there, or are copied where
-//! that cannot be; the journal's end is copied up to a whole batch. A segment with a second name is never overwritten.
-//! Last comes a list of all files with lengths and checksums: without it, a backup is not finished. To restore one,
-//! open it, or a copy of it, as a store.
+//! A backup begins with a checkpoint. Files are copied, by the file system itself where it can share bytes until one
+//! side changes; the journal's end is copied up to a whole batch. Only who asks for it gets second names of files that
+//! will not change any more ([`Sharing::Links`]): quick, but damage to such a file is damage to both. A segment with a
+//! second name is never overwritten. Last comes a list of all files with lengths and checksums: without it, a backup is
+//! not finished. To restore one, open it, or a copy of it, as a store; then it is one, and the list goes.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::check::Problem;
 use crate::checkpoint::CHECKPOINTS_FOLDER;
-use crate::disk::{Disk, DiskFile, RealDisk, folder_of, read_whole, replace_whole};
+use crate::disk::{Disk, DiskFile, RealDisk, folder_of, make_private, read_whole, replace_whole};
 use crate::error::{Doing, LogError};
+use crate::expected::{Expected, store_file};
 use crate::frame::Address;
 use crate::identity::IDENTITY_FILE;
 use crate::manifest::{MANIFEST_FILE, Manifest};
+use crate::put_away::DEDUPLICATION_FOLDER;
 use crate::segment::{SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentKind};
 use crate::store::LogStore;
 use crate::upkeep::Upkeep;
@@ -24,6 +28,15 @@ pub const BACKUP_LIST: &str = "BACKUP";
 const FIRST_LINE: &str = "kew backup 1";
 const STEP: u64 = 1 << 20;
 
+/// What a backup has in common with the store it was made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Nothing: every file is a copy.
+    Nothing,
+    /// Files that do not change any more are the store's own, under a second name.
+    Links,
+}
+
 /// What was backed up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackupReport {
@@ -31,8 +44,10 @@ pub struct BackupReport {
     pub batch: u64,
     /// All files.
     pub files: Vec<BackedUp>,
-    /// How many of them share their bytes with the store's.
+    /// How many of them are the store's own files under a second name.
     pub linked: u64,
+    /// How many were copied by the file system, which reads nothing for that.
+    pub cloned: u64,
 }
 
 /// One file of a backup.
@@ -47,9 +62,9 @@ pub struct BackedUp {
 }
 
 /// Backs a running store up into an empty directory, which is made if it is missing.
-pub fn backup(store: &LogStore, target: &Path) -> Result<BackupReport, LogError> {
+pub fn backup(store: &LogStore, target: &Path, sharing: Sharing) -> Result<BackupReport, LogError> {
     let to = empty_directory(target)?;
-    let mut copying = Copying { store, target, to, names: Vec::new(), linked: 0 };
+    let mut copying = Copying { store, target, to, sharing, names: Vec::new(), linked: 0, cloned: 0 };
     let batch = {
         // No checkpoint and no recycling until every file has its second name.
         let mut upkeep = store.inner.upkeep.lock();
@@ -60,7 +75,7 @@ pub fn backup(store: &LogStore, target: &Path) -> Result<BackupReport, LogError>
     copying.finish(batch)
 }
 
-/// Reads a backup's list and every file on it. Files beyond the list do not matter.
+/// Reads a backup's list and every file on it, and fails at the first that is changed, missing or not on it.
 pub fn verify_backup(target: &Path) -> Result<Vec<BackedUp>, LogError> {
     // Opening would make it.
     if !target.is_dir() {
@@ -70,18 +85,52 @@ pub fn verify_backup(target: &Path) -> Result<Vec<BackedUp>, LogError> {
             detail: "there is no such directory".to_owned(),
         });
     }
-    let disk = RealDisk::open(target).doing("opening", &target.display().to_string())?;
+    let disk = RealDisk::look(target).doing("opening", &target.display().to_string())?;
+    let (listed, problems) = compare(&disk)?;
+    match problems.into_iter().next() {
+        None => Ok(listed),
+        Some(Problem { file, offset, what }) => Err(LogError::Damage { file, offset, what }),
+    }
+}
+
+/// Reads the list of a backup, and tells every file that is not as it says, is missing, or is not on it.
+pub(crate) fn compare(disk: &dyn Disk) -> Result<(Vec<BackedUp>, Vec<Problem>), LogError> {
     let list = disk.open(BACKUP_LIST).map_err(|error| crate::manifest::missing(BACKUP_LIST, &error))?;
     let bytes = read_whole(&*list, 1 << 30).doing("reading", BACKUP_LIST)?;
     let listed = read_list(&bytes)?;
+    let mut problems = Vec::new();
+    let mut problem = |file: &str, offset: u64, what: String| {
+        problems.push(Problem { file: file.to_owned(), offset, what });
+    };
     for file in &listed {
-        let found = measure(&disk, &file.name)?;
-        if found != *file {
-            let what = format!("{} bytes with checksum {:08x} were backed up", file.bytes, file.sum);
-            return Err(LogError::damage(&file.name, 0, what));
+        match measure(disk, &file.name) {
+            Ok(found) if found == *file => {}
+            Ok(_) => {
+                let what = format!("{} bytes with checksum {:08x} were backed up", file.bytes, file.sum);
+                problem(&file.name, 0, what);
+            }
+            Err(LogError::Damage { file, offset, what }) => problem(&file, offset, what),
+            Err(error) => return Err(error),
         }
     }
-    Ok(listed)
+    for name in names(disk)? {
+        let is_ours = ["LOCK", BACKUP_LIST].contains(&name.as_str());
+        if !is_ours && !listed.iter().any(|file| file.name == name) {
+            problem(&name, 0, "the file was not backed up: it is not on the list".to_owned());
+        }
+    }
+    Ok((listed, problems))
+}
+
+/// The names of all files in a store's directory and its folders.
+fn names(disk: &dyn Disk) -> Result<Vec<String>, LogError> {
+    let mut names = Vec::new();
+    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
+        for name in disk.list(folder).doing("listing", folder)? {
+            names.push(if folder.is_empty() { name } else { format!("{folder}/{name}") });
+        }
+    }
+    Ok(names)
 }
 
 fn empty_directory(target: &Path) -> Result<RealDisk, LogError> {
@@ -89,7 +138,10 @@ fn empty_directory(target: &Path) -> Result<RealDisk, LogError> {
     let disk = RealDisk::open(target).doing("making", &name)?;
     let mut entries = std::fs::read_dir(target).doing("listing", &name)?;
     match entries.next() {
-        None => Ok(disk),
+        None => {
+            make_private(target).doing("closing to others", &name)?;
+            Ok(disk)
+        }
         Some(_) => Err(LogError::Io {
             doing: format!("backing up into {name}"),
             kind: std::io::ErrorKind::AlreadyExists,
@@ -102,8 +154,10 @@ struct Copying<'a> {
     store: &'a LogStore,
     target: &'a Path,
     to: RealDisk,
+    sharing: Sharing,
     names: Vec<String>,
     linked: u64,
+    cloned: u64,
 }
 
 impl Copying<'_> {
@@ -127,27 +181,33 @@ impl Copying<'_> {
             } else if Some(segment.number()) == upkeep.open_survivor() {
                 self.copy_segment(segment, segment.end())?;
             } else if is_listed || is_after {
-                self.link_segment(segment)?;
+                self.take_segment(segment)?;
             }
         }
         for name in manifest.files() {
-            self.link_file(&name)?;
+            self.take_file(&name)?;
         }
         for sidecar in &manifest.fields.sidecars {
             self.to.create_dir(folder_of(&sidecar.name)).doing("making", folder_of(&sidecar.name))?;
-            self.link_file(&sidecar.name)?;
+            self.take_file(&sidecar.name)?;
         }
-        for name in [IDENTITY_FILE, MANIFEST_FILE] {
-            let file = inner.disk.open(name).doing("opening", name)?;
-            let bytes = read_whole(&*file, 4 << 30).doing("reading", name)?;
-            replace_whole(&self.to, name, &bytes).doing("writing", name)?;
-            self.names.push(name.to_owned());
-        }
+        let file = inner.disk.open(MANIFEST_FILE).doing("opening", MANIFEST_FILE)?;
+        let bytes = read_whole(&*file, 4 << 30).doing("reading", MANIFEST_FILE)?;
+        self.write(MANIFEST_FILE, &bytes)?;
+        // The store may have begun a segment meanwhile, which is not part of the backup.
+        let expected = Expected { newest_segment: active.number(), manifest: true };
+        self.write(IDENTITY_FILE, &store_file(&inner.expecting.identity(), 1, expected))?;
         Ok(batch)
     }
 
-    fn link_file(&mut self, name: &str) -> Result<(), LogError> {
-        if self.try_link(name) {
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
+        replace_whole(&self.to, name, bytes).doing("writing", name)?;
+        self.names.push(name.to_owned());
+        Ok(())
+    }
+
+    fn take_file(&mut self, name: &str) -> Result<(), LogError> {
+        if self.try_share(name) {
             return Ok(());
         }
         let from = self.store.inner.disk.open(name).doing("opening", name)?;
@@ -157,18 +217,24 @@ impl Copying<'_> {
         })
     }
 
-    /// Gives a sealed segment a second name, or copies it whole.
-    fn link_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
-        if self.try_link(segment.name()) { Ok(()) } else { self.copy_segment(segment, segment.end()) }
+    /// Takes a sealed segment over whole.
+    fn take_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
+        if self.try_share(segment.name()) { Ok(()) } else { self.copy_segment(segment, segment.end()) }
     }
 
-    fn try_link(&mut self, name: &str) -> bool {
-        let is_linked = self.store.inner.disk.hard_link_out(name, &self.target.join(name)).is_ok();
-        if is_linked {
-            self.linked += 1;
+    /// Gives a file that does not change any more a second name, if that was asked for, or has the file system copy it.
+    /// False when neither can be.
+    fn try_share(&mut self, name: &str) -> bool {
+        let (disk, to) = (&self.store.inner.disk, self.target.join(name));
+        let (shared, count) = match self.sharing {
+            Sharing::Links => (disk.hard_link_out(name, &to).is_ok(), &mut self.linked),
+            Sharing::Nothing => (clone_out(&**disk, name, &to).is_ok(), &mut self.cloned),
+        };
+        if shared {
+            *count += 1;
             self.names.push(name.to_owned());
         }
-        is_linked
+        shared
     }
 
     /// Copies a segment up to an address; zeros follow, as in a new file.
@@ -212,11 +278,17 @@ impl Copying<'_> {
             list.push_str(&format!("{:08x} {} {}\n", file.sum, file.bytes, file.name));
         }
         replace_whole(&self.to, BACKUP_LIST, list.as_bytes()).doing("writing", BACKUP_LIST)?;
-        Ok(BackupReport { batch, files, linked: self.linked })
+        Ok(BackupReport { batch, files, linked: self.linked, cloned: self.cloned })
     }
 }
 
-fn measure(disk: &RealDisk, name: &str) -> Result<BackedUp, LogError> {
+/// A copy by the file system, durable.
+fn clone_out(disk: &dyn Disk, name: &str, to: &Path) -> std::io::Result<()> {
+    disk.clone_out(name, to)?;
+    std::fs::File::open(to)?.sync_all()
+}
+
+fn measure(disk: &dyn Disk, name: &str) -> Result<BackedUp, LogError> {
     let file: Arc<dyn DiskFile> = disk.open(name).map_err(|error| crate::manifest::missing(name, &error))?;
     let bytes = file.len().doing("measuring", name)?;
     let (mut at, mut sum) = (0, 0);

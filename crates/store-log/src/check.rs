@@ -2,7 +2,8 @@
 //!
 //! Where opening a store stops at the first thing that is wrong, a check goes on as far as it can and lists all of it:
 //! identity, manifest, every checkpoint slice and file of deduplication ids, every segment's header and frames, every
-//! batch of the journal, the content of every message, and whether the figures add up.
+//! batch of the journal, the content of every message, and whether the figures add up. A backup is compared with its
+//! list as well.
 
 use std::sync::Arc;
 
@@ -10,11 +11,12 @@ use kew_core::Entropy;
 use kew_store::ledger::{Address, Ledger, META_KEY, codec};
 use kew_store::token::TokenKey;
 
+use crate::backup::{BACKUP_LIST, compare};
 use crate::checkpoint::{GenerationFile, generation_name, read_slice};
 use crate::disk::Disk;
 use crate::error::{Doing, LogError};
 use crate::frame::Checksums;
-use crate::identity::{IDENTITY_FILE, Identity, lock_store};
+use crate::identity::{IDENTITY_FILE, Named, lock_store};
 use crate::manifest::{MANIFEST_FILE, Manifest};
 use crate::options::LogOptions;
 use crate::reader::Reader;
@@ -84,18 +86,27 @@ struct Checking {
 
 impl Checking {
     fn run(&mut self) -> Result<(), LogError> {
+        if self.disk.list("").doing("listing", "the directory")?.iter().any(|name| name == BACKUP_LIST) {
+            let compared = compare(&*self.disk);
+            let differing = self.note(compared)?.map(|(_, problems)| problems);
+            self.report.problems.extend(differing.unwrap_or_default());
+        }
         let manifest = Manifest::load(&*self.disk);
         let manifest = self.note(manifest)?;
         let is_whole = self.headers()?;
-        let identity = Identity::load(&*self.disk);
-        let Some(identity) = self.note(identity)? else { return Ok(()) };
-        let Some(identity) = identity else {
+        let named = Named::load(&*self.disk);
+        let Some(named) = self.note(named)? else { return Ok(()) };
+        let Some(named) = named else {
             self.problem(IDENTITY_FILE, 0, "the file is missing");
             return Ok(());
         };
-        // Without a whole set of headers, or without a manifest that can be read, nobody knows what the rest means.
+        // Without a whole set of headers, or without a manifest that can be read, it is unknown what the rest means.
         let Some(manifest) = manifest.filter(|_| is_whole) else { return Ok(()) };
-        self.contents(&identity, manifest.as_ref())
+        let expected = named.expected().check_manifest(manifest.as_ref());
+        if self.note(expected)?.is_none() {
+            return Ok(());
+        }
+        self.contents(&named, manifest.as_ref())
     }
 
     /// Every segment's header, each for itself. True when all can be read.
@@ -110,9 +121,11 @@ impl Checking {
         Ok(self.report.problems.len() == before)
     }
 
-    fn contents(&mut self, identity: &Identity, manifest: Option<&Manifest>) -> Result<(), LogError> {
-        let options = LogOptions::default();
+    fn contents(&mut self, named: &Named, manifest: Option<&Manifest>) -> Result<(), LogError> {
+        let (options, identity) = (LogOptions::default(), &named.identity);
         let segments = Segments::open(self.disk.clone(), options.segments)?;
+        let newest = named.expected().check_newest(&segments);
+        self.note(newest)?;
         let sums = identity.checksums();
         let shelf = recover::empty_shelf(&segments, sums, &options);
         let key = TokenKey(identity.mac_key);

@@ -30,6 +30,15 @@ const BUFFER: usize = 256 << 10;
 /// Generation files beyond which the smallest are merged into the next checkpoint.
 const FILES_MAX: usize = 16;
 
+/// A slice being written, piece by piece.
+struct OpenSlice {
+    key: u64,
+    offset: u64,
+    bytes: u64,
+    /// The checksum of its bytes alone.
+    sum: u32,
+}
+
 /// A checkpoint being written, or only measured. Dropped before it is installed, it leaves a file that the next sweep removes.
 pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
@@ -39,6 +48,8 @@ pub struct CheckpointWriter {
     buffer: Vec<u8>,
     written: u64,
     slices: Vec<(u64, SliceRef)>,
+    /// The slice that is being written.
+    open: Option<OpenSlice>,
     previous: Slices,
     /// Files whose slices must be written again.
     outworn: BTreeSet<u64>,
@@ -71,6 +82,7 @@ impl CheckpointWriter {
             buffer: Vec::new(),
             written: 0,
             slices: Vec::with_capacity(previous.len()),
+            open: None,
             previous,
             outworn,
             measures: false,
@@ -79,37 +91,76 @@ impl CheckpointWriter {
 
     /// Writes a slice that reflects all batches up to `reflects`. A key put twice keeps the last.
     pub fn put(&mut self, key: u64, reflects: u64, bytes: &[u8]) -> Result<(), LogError> {
-        let Ok(len) = u32::try_from(bytes.len()) else {
-            return Err(LogError::NoSpace { what: format!("a checkpoint slice of {} bytes", bytes.len()) });
-        };
-        if self.measures {
-            self.written += SLICE_HEADER_BYTES + u64::from(len);
-            self.slices.push((key, SliceRef { generation: 0, offset: 0, bytes: len, reflects }));
-            return Ok(());
-        }
-        if self.file.is_none() {
+        self.begin(key)?;
+        self.append(bytes)?;
+        self.end(reflects)
+    }
+
+    /// Begins a slice that is written piece by piece: [`CheckpointWriter::append`], then [`CheckpointWriter::end`].
+    pub fn begin(&mut self, key: u64) -> Result<(), LogError> {
+        if self.file.is_none() && !self.measures {
             self.begin_file()?;
         }
-        let offset = self.written + self.buffer.len() as u64;
-        let mut header = [0; SLICE_HEADER_BYTES as usize];
-        header[4..8].copy_from_slice(&len.to_le_bytes());
-        header[8..16].copy_from_slice(&key.to_le_bytes());
-        header[16..24].copy_from_slice(&reflects.to_le_bytes());
-        let sum = slice_sum(self.generation, &header, bytes);
-        header[..4].copy_from_slice(&sum.to_le_bytes());
-        self.buffer.extend_from_slice(&header);
-        if bytes.len() >= BUFFER {
-            // Large slices go past the buffer: they are not held twice.
-            self.flush()?;
-            self.write(bytes)?;
+        let offset = self.bytes();
+        self.open = Some(OpenSlice { key, offset, bytes: 0, sum: crc32c::crc32c(&[]) });
+        if self.measures {
+            self.written += SLICE_HEADER_BYTES;
         } else {
-            self.buffer.extend_from_slice(bytes);
+            // Its length and checksum are known at its end.
+            self.buffer.extend_from_slice(&[0; SLICE_HEADER_BYTES as usize]);
         }
-        if self.buffer.len() >= BUFFER {
-            self.flush()?;
-        }
-        self.slices.push((key, SliceRef { generation: self.generation, offset, bytes: len, reflects }));
         Ok(())
+    }
+
+    /// Adds bytes to the slice that was begun.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), LogError> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        open.bytes += bytes.len() as u64;
+        if u32::try_from(open.bytes).is_err() {
+            return Err(LogError::NoSpace { what: format!("a checkpoint slice of {} bytes", open.bytes) });
+        }
+        if self.measures {
+            self.written += bytes.len() as u64;
+            return Ok(());
+        }
+        open.sum = crc32c::crc32c_append(open.sum, bytes);
+        if bytes.len() >= BUFFER {
+            // Large pieces go past the buffer: they are not held twice.
+            self.flush()?;
+            return self.write(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    /// Ends the slice that was begun. It reflects all batches up to `reflects`.
+    pub fn end(&mut self, reflects: u64) -> Result<(), LogError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let bytes = u32::try_from(open.bytes).unwrap_or(u32::MAX);
+        self.slices
+            .push((open.key, SliceRef { generation: self.generation, offset: open.offset, bytes, reflects }));
+        if self.measures {
+            return Ok(());
+        }
+        let mut header = [0; SLICE_HEADER_BYTES as usize];
+        header[4..8].copy_from_slice(&bytes.to_le_bytes());
+        header[8..16].copy_from_slice(&open.key.to_le_bytes());
+        header[16..24].copy_from_slice(&reflects.to_le_bytes());
+        let before = slice_sum(self.generation, &header, &[]);
+        let sum = crc32c::crc32c_combine(before, open.sum, bytes as usize);
+        header[..4].copy_from_slice(&sum.to_le_bytes());
+        self.set_header(open.offset, &header)
+    }
+
+    /// Puts a slice's header in its place, in the buffer or in the file.
+    fn set_header(&mut self, offset: u64, header: &[u8]) -> Result<(), LogError> {
+        if let Some(place) = offset.checked_sub(self.written) {
+            let place = place as usize;
+            self.buffer[place..place + header.len()].copy_from_slice(header);
+            return Ok(());
+        }
+        let file = self.file.as_ref().expect("the file was made before the first byte was buffered");
+        file.write_at(offset, header).doing("writing", &generation_name(self.generation))
     }
 
     /// Refers to the slice that the previous checkpoint has for a key, which is unchanged and so reflects all batches
@@ -129,6 +180,11 @@ impl CheckpointWriter {
         self.previous.get(key).is_some_and(|slice| self.outworn.contains(&slice.generation))
     }
 
+    /// The keys of the previous checkpoint's slices.
+    pub(crate) fn previous_keys(&self) -> impl Iterator<Item = u64> + '_ {
+        self.previous.iter().map(|(key, _)| key)
+    }
+
     /// How many slices there are so far, written or referred to.
     pub(crate) fn slices(&self) -> usize {
         self.slices.len()
@@ -142,7 +198,7 @@ impl CheckpointWriter {
     /// Makes the slices durable. They count only after the manifest is installed.
     pub fn seal(mut self) -> Result<SealedCheckpoint, LogError> {
         if let Err(error) = self.make_durable() {
-            // Its file takes space that is wanted elsewhere now.
+            // Its file takes space that is wanted elsewhere now. One that stays is removed after the next checkpoint.
             let _abandoned = self.abandon();
             return Err(error);
         }
@@ -156,6 +212,8 @@ impl CheckpointWriter {
         if let Some(file) = &self.file {
             file.sync_all().doing("syncing", &generation_name(self.generation))?;
             self.disk.sync_dir(CHECKPOINTS_FOLDER).doing("syncing", CHECKPOINTS_FOLDER)?;
+            // The folder may be new. Otherwise a power cut could keep the manifest's new name and lose the folder.
+            self.disk.sync_dir("").doing("syncing", "the store's directory")?;
         }
         Ok(())
     }

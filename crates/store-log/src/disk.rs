@@ -6,6 +6,7 @@
 //! after a crash is only what POSIX promises: a file's bytes after `sync_data`, a name after `sync_dir` of its folder,
 //! a rename wholly or not at all.
 
+mod private;
 mod real;
 mod sim;
 mod watched;
@@ -15,8 +16,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use private::make_private;
 pub use real::RealDisk;
-pub use sim::{Fault, FaultPlan, Found, SimDisk, SimStats};
+#[cfg(feature = "planted")]
+pub(crate) use sim::SeededChance as Chance;
+pub use sim::{Beside, Fault, FaultPlan, Found, Operation, SimDisk, SimStats};
 pub use watched::{WatchedDisk, Watcher};
 
 /// A directory that holds a store. The empty folder name means the directory itself.
@@ -37,6 +41,11 @@ pub trait Disk: Send + Sync + 'static {
     fn hard_link(&self, from: &str, to: &str) -> io::Result<()>;
     /// Gives a file a second name outside the directory (for backups).
     fn hard_link_out(&self, from: &str, to: &Path) -> io::Result<()>;
+    /// Makes a file outside the directory that has the same bytes and shares none of them for good, without reading
+    /// them: only file systems that copy on write can (for backups).
+    fn clone_out(&self, _from: &str, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// How many names the file has.
     fn link_count(&self, name: &str) -> io::Result<u64>;
     /// Makes creations, renames and removals in a folder durable.

@@ -1,9 +1,8 @@
 //! Writing everything a store holds as JSON lines.
 //!
 //! What travels: queues with settings and documents, documents of accounts, messages with all that is stored of them,
-//! deduplication ids whose window is open, and the key of the receipts, so that an export is as secret as the store.
-//! What stays behind: the history, receive attempts, move tasks, and the running of leases (an import hides a leased
-//! message until its lease would have ended).
+//! deduplication ids whose window is open, move tasks, receives that may be repeated, and the key of the receipts, so
+//! that an export is as secret as the store. Leases run on where it is imported. Only the history stays behind.
 //!
 //! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
 //! moment, export a backup.
@@ -15,13 +14,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kew_core::{QueueId, QueueKey, Sequence};
-use kew_store::ledger::{Address, Carried, Shelf, Stored, codec};
+use kew_store::ledger::{Address, Carried, CarriedOrder, Shelf, Stored, codec};
 
 use crate::error::LogError;
 use crate::frame::{Checksums, FRAME_HEADER_BYTES, SURVIVOR_SPACE};
 use crate::identity::Identity;
 use crate::lines::{
-    DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, QueueLine, RememberedLine, StoreLine, hex,
+    DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, OrderLine, QueueLine, RememberedLine, StoreLine,
+    TaskLine, hex,
 };
 use crate::scan::read_chunk;
 use crate::segment::Segment;
@@ -131,8 +131,13 @@ impl Exporting<'_> {
             self.write(&Line::Queue(QueueLine::of(&carried)))?;
             self.report.queues += 1;
             self.messages(carried.queue.id, &carried.queue.key)?;
+            let order = self.store.inner.writer.lock().carried_order(carried.queue.id);
+            if order != CarriedOrder::default() {
+                self.write(&Line::Order(OrderLine::of(carried.queue.id, &order)))?;
+            }
         }
-        Ok(())
+        let tasks = self.store.inner.writer.lock().carried_tasks();
+        tasks.iter().try_for_each(|task| self.write(&Line::Task(TaskLine::of(task))))
     }
 
     fn messages(&mut self, queue: QueueId, key: &QueueKey) -> Result<(), LogError> {

@@ -1,7 +1,10 @@
-//! Who a store is, and who holds it: the file `STORE`, written once, and the directory lock.
+//! Who a store is, and who holds it: the head of the file `STORE`, written once, and the directory lock.
+//!
+//! Behind the head the file says what must exist ([`crate::expected`]); one of format 1 ends with the head.
 
 use crate::disk::{Disk, DiskLock, folder_of, read_whole, replace_whole};
 use crate::error::{Doing, LogError};
+use crate::expected::{Expected, STORE_BYTES, newest_slot, store_file};
 use crate::frame::{Checksums, u32_at, u64_at};
 use crate::segment::FORMAT_VERSION;
 use std::io;
@@ -9,8 +12,11 @@ use std::io;
 /// The file that names a store.
 pub const IDENTITY_FILE: &str = "STORE";
 
+/// Format version of the file that names a store, and so of the store. Version 1 did not say what must exist.
+pub const STORE_VERSION: u32 = 2;
+
 const MAGIC: [u8; 8] = *b"KewStore";
-const FILE_BYTES: usize = 56;
+const HEAD_BYTES: usize = 56;
 
 /// A store's identity: made with it, kept through backup, export and migration.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,14 +29,22 @@ pub struct Identity {
     pub created_ms: u64,
 }
 
-impl Identity {
-    /// Reads the identity; `None` in a directory that holds no store yet.
+/// What the file `STORE` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Named {
+    pub identity: Identity,
+    /// What must exist, with the number of the slot that says so; `None` in a file of format 1.
+    pub slot: Option<(u64, Expected)>,
+}
+
+impl Named {
+    /// Reads the file; `None` in a directory that holds no store yet.
     pub fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
         let file = match disk.open(IDENTITY_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.doing("opening", IDENTITY_FILE)?,
         };
-        let bytes = match read_whole(&*file, 4096) {
+        let bytes = match read_whole(&*file, 64 << 10) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 return Err(LogError::damage(IDENTITY_FILE, 0, error.to_string()));
             }
@@ -39,10 +53,44 @@ impl Identity {
         Self::decode(&bytes).map(Some)
     }
 
-    /// Writes the identity of a new store, wholly or not at all.
+    /// What must exist; nothing in a store of format 1.
+    pub fn expected(&self) -> Expected {
+        self.slot.unwrap_or_default().1
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, LogError> {
+        let head = &bytes[..bytes.len().min(HEAD_BYTES)];
+        let version = envelope_version(head, MAGIC, IDENTITY_FILE, STORE_VERSION)?;
+        let bytes_of_version = if version == 1 { HEAD_BYTES } else { STORE_BYTES };
+        if bytes.len() != bytes_of_version {
+            return Err(LogError::damage(IDENTITY_FILE, bytes.len() as u64, "the file's length"));
+        }
+        let mut identity = Identity { store_id: [0; 16], mac_key: [0; 16], created_ms: u64_at(bytes, 48) };
+        identity.store_id.copy_from_slice(&bytes[16..32]);
+        identity.mac_key.copy_from_slice(&bytes[32..48]);
+        let slot = newest_slot(bytes);
+        if version > 1 && slot.is_none() {
+            return Err(LogError::damage(
+                IDENTITY_FILE,
+                HEAD_BYTES as u64,
+                "no slot that says what must exist",
+            ));
+        }
+        Ok(Self { identity, slot })
+    }
+}
+
+impl Identity {
+    /// Reads the identity; `None` in a directory that holds no store yet.
+    pub fn load(disk: &dyn Disk) -> Result<Option<Self>, LogError> {
+        Ok(Named::load(disk)?.map(|named| named.identity))
+    }
+
+    /// Writes the identity of a new store, wholly or not at all. Nothing else must exist so far.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), LogError> {
         debug_assert!(folder_of(IDENTITY_FILE).is_empty());
-        replace_whole(disk, IDENTITY_FILE, &self.encode()).doing("writing", IDENTITY_FILE)
+        let bytes = store_file(self, 1, Expected::default());
+        replace_whole(disk, IDENTITY_FILE, &bytes).doing("writing", IDENTITY_FILE)
     }
 
     /// The checksums of this store's frames. They start from a secret, so that no client can make bytes that look
@@ -51,27 +99,17 @@ impl Identity {
         Checksums::new(crc32c::crc32c(&self.mac_key))
     }
 
-    fn encode(&self) -> [u8; FILE_BYTES] {
-        let mut bytes = [0; FILE_BYTES];
+    /// The head of the file.
+    pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&STORE_VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.store_id);
         bytes[32..48].copy_from_slice(&self.mac_key);
         bytes[48..].copy_from_slice(&self.created_ms.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, LogError> {
-        check_envelope(bytes, MAGIC, IDENTITY_FILE)?;
-        if bytes.len() != FILE_BYTES {
-            return Err(LogError::damage(IDENTITY_FILE, bytes.len() as u64, "the file's length"));
-        }
-        let mut identity = Self { store_id: [0; 16], mac_key: [0; 16], created_ms: u64_at(bytes, 48) };
-        identity.store_id.copy_from_slice(&bytes[16..32]);
-        identity.mac_key.copy_from_slice(&bytes[32..48]);
-        Ok(identity)
     }
 }
 
@@ -91,6 +129,11 @@ pub fn lock_store(disk: &dyn Disk) -> Result<DiskLock, LogError> {
 
 /// Checks `magic | crc32c of the rest | version`, which every whole-file format begins with, in every version.
 pub(crate) fn check_envelope(bytes: &[u8], magic: [u8; 8], file: &str) -> Result<(), LogError> {
+    envelope_version(bytes, magic, file, FORMAT_VERSION).map(|_| ())
+}
+
+/// The same for a format of which all versions up to one are known; answers which it is.
+fn envelope_version(bytes: &[u8], magic: [u8; 8], file: &str, newest: u32) -> Result<u32, LogError> {
     if bytes.len() < 16 || bytes[..8] != magic {
         return Err(LogError::damage(file, 0, "not the expected kind of file"));
     }
@@ -98,10 +141,8 @@ pub(crate) fn check_envelope(bytes: &[u8], magic: [u8; 8], file: &str) -> Result
         return Err(LogError::damage(file, 8, "the file's checksum"));
     }
     match u32_at(bytes, 12) {
-        FORMAT_VERSION => Ok(()),
-        found => {
-            Err(LogError::UnsupportedVersion { file: file.to_owned(), found, supported: FORMAT_VERSION })
-        }
+        version if (1..=newest).contains(&version) => Ok(version),
+        found => Err(LogError::UnsupportedVersion { file: file.to_owned(), found, supported: newest }),
     }
 }
 
@@ -129,19 +170,19 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_refused_and_a_newer_version_named() {
-        let good = IDENTITY.encode();
-        for at in 0..good.len() {
+        let good = store_file(&IDENTITY, 1, Expected::default());
+        for at in 0..HEAD_BYTES {
             for bit in 0..8 {
-                let mut bad = good;
+                let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                assert!(matches!(Identity::decode(&bad), Err(LogError::Damage { .. })));
+                assert!(matches!(Named::decode(&bad), Err(LogError::Damage { .. })));
             }
         }
         let mut newer = good;
         newer[12] = 9;
-        let sum = crc32c::crc32c(&newer[12..]);
+        let sum = crc32c::crc32c(&newer[12..HEAD_BYTES]);
         newer[8..12].copy_from_slice(&sum.to_le_bytes());
-        assert!(matches!(Identity::decode(&newer), Err(LogError::UnsupportedVersion { found: 9, .. })));
+        assert!(matches!(Named::decode(&newer), Err(LogError::UnsupportedVersion { found: 9, .. })));
     }
 
     #[test]

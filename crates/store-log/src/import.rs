@@ -9,7 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use kew_core::{Entropy, QueueId, Return, Sequence, Timestamp};
 use kew_store::ledger::change::{Extended, Rewritten};
-use kew_store::ledger::{Carried, Change, Ledger, Made, Place, Remembered, Shelf, Stored};
+use kew_store::ledger::{Carried, CarriedOrder, Change, Ledger, Made, Place, Remembered, Shelf, Stored};
 
 use crate::disk::Disk;
 use crate::error::LogError;
@@ -49,7 +49,7 @@ pub fn import(
     let Some(Line::Store(head)) = lines.next()? else {
         return Err(lines.bad("the first line of an export says which store it was"));
     };
-    let key = from_hex(&head.mac_key).filter(|_| head.version == LINES_VERSION);
+    let key = from_hex(&head.mac_key).filter(|_| (1..=LINES_VERSION).contains(&head.version));
     let key = key.ok_or_else(|| lines.bad("the line is of another version or has no key"))?;
     if head.newest_ms > NEWEST_MS_MAX {
         return Err(lines.bad("newest_ms is past the year 9999"));
@@ -63,7 +63,9 @@ pub fn import(
     let store_id = entropy.wide_bits().to_be_bytes();
     Identity { store_id, mac_key: key, created_ms: now.0 }.create(&*disk)?;
     let options = LogOptions { drive: Drive::Manual, ..options };
-    let (store, _) = LogStore::open(disk, options, entropy, now.max(Timestamp(head.newest_ms)))?;
+    let (store, _) = LogStore::open(disk, options, entropy, now)?;
+    // When the exported store was last in use, so that the first start sees how long ago that is.
+    store.inner.writer.lock().advance_newest(Timestamp(head.newest_ms));
     let importing =
         Importing { store: &store, report: ImportReport::default(), sends: Vec::new(), last: HashMap::new() };
     let report = importing.run(&mut lines, &head)?;
@@ -110,6 +112,15 @@ impl Importing<'_> {
                     let (queue, carried, stored) = line.carried().map_err(|what| lines.bad(what))?;
                     self.message(lines, queue, carried, &stored)?;
                 }
+                Line::Order(line) => {
+                    let queue = QueueId(line.queue);
+                    let mut ledger = self.store.inner.writer.lock();
+                    if ledger.carried_queue(queue).is_none() {
+                        return Err(lines.bad("an order of no queue before it"));
+                    }
+                    ledger.restore_order(queue, &line.order());
+                }
+                Line::Task(line) => self.store.inner.writer.lock().restore_task(line.task()),
                 Line::Remembered(line) => {
                     self.sends.push(
                         line.remembered()
@@ -128,6 +139,12 @@ impl Importing<'_> {
         {
             let mut ledger = self.store.inner.writer.lock();
             self.sends.iter().for_each(|send| ledger.restore_send(send));
+            if head.version == 1 {
+                // Those lines say nothing of turns.
+                for carried in ledger.carried_queues() {
+                    ledger.restore_order(carried.queue.id, &CarriedOrder::default());
+                }
+            }
         }
         self.store.checkpoint()?;
         Ok(self.report)

@@ -7,9 +7,10 @@
 use crate::batch::{BatchBuffer, BatchView};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, Checksums, SURVIVOR_SPACE};
+use crate::planted::Planted;
 use crate::scan::{ReplayStart, ScanEnd, TailReport, scan_journal};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentKind};
-use crate::segments::{Room, Segments};
+use crate::segments::{Room, Segments, Spare};
 use std::sync::{Arc, OnceLock};
 
 const REWRITE: u64 = 1 << 20;
@@ -23,6 +24,8 @@ pub struct Journal {
     next_batch: u64,
     end: Address,
     durable_through: u64,
+    /// Data bytes of the segment that is being made, while the batch being filled waits for it.
+    rolling: Option<u64>,
     stop: FailStop,
 }
 
@@ -77,6 +80,7 @@ impl Journal {
             next_batch: found.next_batch,
             end: found.end,
             durable_through: found.next_batch - 1,
+            rolling: None,
             stop: FailStop::default(),
         };
         Ok((journal, Recovery { batches: found.batches, tail: found.tail, clean: found.clean }))
@@ -124,10 +128,29 @@ impl Journal {
         if self.has_room(bytes) { Room::Enough } else { self.segments.room(self.active.remaining(), bytes) }
     }
 
+    /// The same as things are: nothing is made for it, so that nothing is waited for.
+    pub(crate) fn room_now(&self, bytes: u64) -> Room {
+        match self.rolling {
+            Some(capacity) => self.segments.room_in(capacity, bytes),
+            None => self.segments.room_now(self.active.remaining(), bytes),
+        }
+    }
+
+    /// Whether the batch being filled waits for a new segment.
+    pub(crate) fn is_rolling(&self) -> bool {
+        self.rolling.is_some()
+    }
+
     /// Whether there is room for such a batch without looking any further.
     #[inline]
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.active.remaining() >= bytes && self.segments.reserve_is_there()
+    }
+
+    /// Whether a batch of so many bytes goes into the segment that is being written. One that does not waits for syncs:
+    /// that a segment exists proves everything before it durable.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.active.remaining() >= bytes
     }
 
     /// Writes the next batch, unsynced. `NoSpace` leaves the journal and the batch as they were; any other error
@@ -208,17 +231,48 @@ impl Journal {
         Ok(appended)
     }
 
-    /// Goes on in a new segment. The old one is synced first: that a segment exists proves all before it durable.
+    /// Goes on in a new segment, here and now.
     fn next_segment(&mut self, bytes: u64) -> Result<(), LogError> {
+        let mut roll = self.begin_roll(bytes)?;
+        let made = roll.run();
+        self.end_roll(&roll, made)
+    }
+
+    /// Begins a new segment for a batch of so many bytes that does not fit into this one. Nothing is written until
+    /// [`Journal::end_roll`].
+    pub(crate) fn begin_roll(&mut self, bytes: u64) -> Result<Roll, LogError> {
+        self.stop.check()?;
         if self.end + bytes >= SURVIVOR_SPACE {
             return Err(LogError::NoSpace { what: "addresses: export and import the store".to_owned() });
         }
-        self.sync()?;
-        let taken = self.segments.take(SegmentKind::Journal, bytes, self.end, self.next_batch, 0);
-        let next = taken.map_err(|error| match error {
-            LogError::NoSpace { .. } => error,
-            _ => self.stop.fail(error.to_string()),
-        })?;
+        let spare = self.segments.take_spare(bytes, 0);
+        self.rolling = Some(spare.as_ref().map_or(bytes, Spare::capacity));
+        Ok(Roll {
+            left: self.sync_target(),
+            segments: self.segments.clone(),
+            spare,
+            bytes,
+            base: self.end,
+            next_batch: self.next_batch,
+        })
+    }
+
+    /// Goes on in the segment that was made, if it was. `NoSpace` leaves the journal as it was.
+    pub(crate) fn end_roll(
+        &mut self,
+        roll: &Roll,
+        made: Result<Arc<Segment>, LogError>,
+    ) -> Result<(), LogError> {
+        self.rolling = None;
+        let next = made?;
+        self.synced(&roll.left);
+        assert!(
+            (roll.base, roll.next_batch) == (self.end, self.next_batch),
+            "batch {} was written to a segment whose successor was being made",
+            self.next_batch
+        );
+        // Only now: until it is the one being written, an empty segment looks like one that nothing needs.
+        self.segments.add(next.clone());
         let left = std::mem::replace(&mut self.active, next);
         if left.used() == 0 {
             // Both begin at the same address; only the newer one is ever used.
@@ -227,6 +281,38 @@ impl Journal {
             self.segments.retire(number);
         }
         Ok(())
+    }
+}
+
+/// A new segment on its way: the one before it synced, then the new one named. It needs nothing of the journal, so that
+/// steps go on meanwhile.
+pub(crate) struct Roll {
+    left: SyncTarget,
+    segments: Segments,
+    spare: Option<Spare>,
+    bytes: u64,
+    base: Address,
+    next_batch: u64,
+}
+
+impl Roll {
+    /// Makes the segment. The old one is synced first: that a segment exists proves all before it durable. Any failure but
+    /// `NoSpace` stops the journal.
+    pub(crate) fn run(&mut self) -> Result<Arc<Segment>, LogError> {
+        self.left.sync()?;
+        let made = match self.spare.take() {
+            Some(spare) => Ok(spare),
+            None => self.segments.obtain(self.bytes, 0),
+        };
+        let named = made.and_then(|spare| {
+            // The last moment: what is proved by a name cannot be taken back.
+            self.left.stop.check()?;
+            self.segments.name(spare, SegmentKind::Journal, self.base, self.next_batch)
+        });
+        named.map_err(|error| match error {
+            LogError::NoSpace { .. } => error,
+            _ => self.left.stop.fail(error.to_string()),
+        })
     }
 }
 
@@ -243,7 +329,17 @@ impl SyncTarget {
         self.stop.check()?;
         self.segment
             .sync()
-            .map_err(|error| self.stop.fail(format!("syncing {}: {error}", self.segment.name())))
+            .map_err(|error| self.stop.fail(format!("syncing {}: {error}", self.segment.name())))?;
+        if Planted::ErrorToldToOne.is_there() {
+            return Ok(());
+        }
+        // Another thread may have failed meanwhile: nothing counts as durable after that.
+        self.stop.check()
+    }
+
+    /// Number of the segment.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment.number()
     }
 
     /// The newest batch that becomes durable.

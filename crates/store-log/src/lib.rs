@@ -15,8 +15,10 @@ mod backup;
 mod batch;
 mod check;
 mod checkpoint;
+mod damaged;
 mod disk;
 mod error;
+mod expected;
 mod export;
 mod frame;
 mod gate;
@@ -27,11 +29,16 @@ mod lines;
 mod live;
 mod manifest;
 mod options;
+#[cfg(feature = "planted")]
+pub mod planted;
+#[cfg(not(feature = "planted"))]
+mod planted;
 mod put_away;
 mod reader;
 mod recent;
 mod reclaim;
 mod recover;
+mod reporting;
 mod room;
 mod scan;
 mod segment;
@@ -41,21 +48,25 @@ mod slices;
 mod stats;
 mod store;
 mod survivor;
+mod turns;
 mod upkeep;
+mod write_slices;
 
-pub use backup::{BACKUP_LIST, BackedUp, BackupReport, backup, verify_backup};
+pub use backup::{BACKUP_LIST, BackedUp, BackupReport, Sharing, backup, verify_backup};
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
 pub use check::{CheckReport, Problem, check};
 pub use checkpoint::{CHECKPOINTS_FOLDER, CheckpointWriter, SealedCheckpoint};
+pub use damaged::DAMAGED_FOLDER;
 pub use disk::{
-    Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, RealDisk, SimDisk, SimStats, WatchedDisk, Watcher,
+    Beside, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, Operation, RealDisk, SimDisk, SimStats,
+    WatchedDisk, Watcher, make_private,
 };
 pub use error::LogError;
 pub use export::{ExportReport, Unreadable, export, export_readable};
 pub use frame::{
     Address, Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER, SURVIVOR_SPACE,
 };
-pub use identity::{IDENTITY_FILE, Identity, lock_store};
+pub use identity::{IDENTITY_FILE, Identity, STORE_VERSION, lock_store};
 pub use import::{ImportReport, import};
 pub use journal::{Appended, Journal, Recovery, SyncTarget};
 pub use manifest::{MANIFEST_FILE, Manifest, ManifestFields, SegmentUse, Sidecar};
@@ -70,4 +81,6 @@ pub use slices::SliceRef;
 pub use stats::{StoreStats, stats};
 pub use store::{LogStats, LogStore};
 pub use survivor::SurvivorWriter;
+#[cfg(feature = "planted")]
+pub use turns::schedule;
 pub use upkeep::Upkeep;

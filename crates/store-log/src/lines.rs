@@ -3,6 +3,8 @@
 //! One JSON object a line, one key that names its kind. Bodies are text where they are text, base64 otherwise; numbers
 //! are exact. The first line says which store it was, the last one how many lines there should be.
 
+mod doing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +20,11 @@ use kew_core::{
 use kew_store::ledger::{Carried, CarriedQueue, Place, Remembered, Stored};
 use serde::{Deserialize, Serialize};
 
-/// The version of the lines; an import reads no other.
-pub(crate) const LINES_VERSION: u32 = 1;
+pub(crate) use doing::{LeaseLine, OrderLine, TaskLine};
+
+/// The version of the lines. An import reads the older ones too: version 1 had no terms of leases, no orders and no
+/// tasks.
+pub(crate) const LINES_VERSION: u32 = 2;
 
 /// One line.
 #[derive(Serialize, Deserialize)]
@@ -29,6 +34,8 @@ pub(crate) enum Line {
     Document(DocumentLine),
     Queue(QueueLine),
     Message(MessageLine),
+    Order(OrderLine),
+    Task(TaskLine),
     Remembered(RememberedLine),
     End(EndLine),
 }
@@ -130,6 +137,13 @@ pub(crate) struct MessageLine {
     pub rank_ms: u64,
     pub expires: ExpiryLine,
     pub state: StateLine,
+    /// Whether it is at rest on a FIFO queue. Lines of version 1 do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rests: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shows_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseLine>,
     #[serde(default)]
     pub attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -377,6 +391,9 @@ impl MessageLine {
                 State::Leased { until: Timestamp::NEVER } => StateLine::LeasedByOwner,
                 State::Leased { until } => StateLine::LeasedUntilMs(until.0),
             },
+            rests: stored.group.as_ref().map(|_| carried.rests),
+            shows_ms: (carried.shows_at != Timestamp::ZERO).then_some(carried.shows_at.0),
+            lease: carried.lease.as_ref().map(LeaseLine::of),
             attempts: carried.attempts,
             first_leased_ms: carried.first_leased_at.map(|at| at.0),
             nonce: carried.nonce,
@@ -396,7 +413,12 @@ impl MessageLine {
         let body = self.body.bytes().ok_or("the body is no base64")?;
         let annotations = self.annotations.map_or(Some(Bytes::new()), Blob::bytes);
         let annotations = annotations.ok_or("the annotations are no base64")?;
+        let is_fresh = self.attempts == 0 && self.nonce == 0 && self.lease_end_ms.is_none();
+        let follows_queue = is_fresh && matches!(self.expires, ExpiryLine::WithQueue);
         let carried = Carried {
+            rests: self.rests.unwrap_or(follows_queue),
+            shows_at: Timestamp(self.shows_ms.unwrap_or_default()),
+            lease: self.lease.map(LeaseLine::lease),
             sequence: Sequence(self.sequence),
             place: Place::default(),
             body_bytes: u32::try_from(body.len()).map_err(|_| "the body is longer than any")?,

@@ -107,7 +107,8 @@ impl Live {
 
     /// What rests in the segment that begins at `base`.
     pub(crate) fn of(&self, base: Address) -> Option<&SegmentLife> {
-        self.segments().find(|life| life.base == base)
+        let table = if base & SURVIVOR_SPACE == 0 { &self.journal } else { &self.survivors };
+        table.get(table.binary_search_by_key(&base, |life| life.base).ok()?)
     }
 }
 

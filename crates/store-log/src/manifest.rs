@@ -8,6 +8,7 @@ use crate::disk::{Disk, read_whole, remove_if_there, replace_whole};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, u32_at, u64_at};
 use crate::identity::check_envelope;
+use crate::planted::Planted;
 use crate::scan::ReplayStart;
 use crate::segment::{FORMAT_VERSION, NUMBER_MAX, Segment, SegmentKind, parse_name};
 use crate::slices::{SliceRef, Slices};
@@ -152,7 +153,9 @@ impl Manifest {
     pub fn sweep(&self, disk: &dyn Disk) -> Result<(), LogError> {
         // A manifest loaded at start may have been renamed but never synced by a process that died: without this, a
         // power cut could bring back the old one after its files are gone.
-        disk.sync_dir("").doing("syncing", "the store's directory")?;
+        if !Planted::SweepBeforeFolderSync.is_there() {
+            disk.sync_dir("").doing("syncing", "the store's directory")?;
+        }
         let needed = self.generations();
         for name in disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)? {
             if let Some((generation, "ckp")) = parse_name(&name)

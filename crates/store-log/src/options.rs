@@ -1,5 +1,7 @@
 //! How a log store is run.
 
+use std::time::Duration;
+
 use kew_store::ledger::Bounds;
 
 use crate::segments::SegmentOptions;
@@ -17,6 +19,9 @@ pub struct LogOptions {
     pub checkpoint_bytes: u64,
     /// Dead bytes beyond those of living messages that are left alone before survivors are copied together.
     pub slack_bytes: u64,
+    /// The pause before upkeep that failed is tried again by itself; it doubles from one failure to the next, up to 64 times
+    /// this.
+    pub retry_after: Duration,
     /// Whether answers wait for the disk.
     pub durability: Durability,
     /// Who writes batches and does the upkeep.
@@ -32,6 +37,7 @@ impl Default for LogOptions {
             recent_bytes: 16 << 20,
             checkpoint_bytes: 48 << 20,
             slack_bytes: 256 << 20,
+            retry_after: Duration::from_secs(1),
             durability: Durability::Sync,
             drive: Drive::Threads,
             bounds: Bounds::default(),

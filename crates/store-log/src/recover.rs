@@ -5,31 +5,37 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kew_core::{Entropy, QueueId, Timestamp};
+use kew_core::{Entropy, QueueId, Timestamp, Work};
 use kew_store::ledger::{Address, Ledger, Place, codec};
 use kew_store::token::TokenKey;
-use parking_lot::Mutex;
 
 use crate::arrivals::Arrivals;
+use crate::backup::BACKUP_LIST;
 use crate::batch::{BatchBuffer, BatchView};
-use crate::disk::Disk;
+use crate::checkpoint::CHECKPOINTS_FOLDER;
+use crate::damaged::Damaged;
+use crate::disk::{Disk, DiskLock, remove_if_there};
 use crate::error::{Doing, LogError};
+use crate::expected::{Expected, Expecting};
 use crate::frame::{Checksums, FRAME_HEADER_BYTES};
 use crate::gate::LogGate;
-use crate::identity::{Identity, lock_store};
+use crate::identity::{IDENTITY_FILE, Identity, Named, lock_store};
 use crate::journal::Journal;
 use crate::live::Live;
 use crate::manifest::{Manifest, SegmentUse, Sidecar};
-use crate::options::LogOptions;
-use crate::put_away::{self, PutAway};
+use crate::options::{Drive, LogOptions};
+use crate::planted::Planted;
+use crate::put_away::{self, DEDUPLICATION_FOLDER, PutAway};
 use crate::reader::Reader;
 use crate::recent::Recent;
+use crate::reporting::Reporting;
 use crate::room;
-use crate::scan::{ReplayStart, TailReport};
+use crate::scan::{ReplayStart, TailReport, scan_journal};
 use crate::segment::{SEGMENTS_FOLDER, segment_name};
 use crate::segments::Segments;
 use crate::shelf::LogShelf;
 use crate::store::{Inner, Signal};
+use crate::turns::Lock;
 use crate::upkeep::{Done, Upkeep};
 
 /// What opening a store found.
@@ -57,41 +63,35 @@ pub(crate) fn open(
     now: Timestamp,
 ) -> Result<(Inner, OpenReport), LogError> {
     let lock = lock_store(&*disk)?;
-    let (identity, created) = identity(&*disk, &entropy, now)?;
-    let sums = identity.checksums();
-    let manifest = Manifest::load(&*disk)?;
-    let segments = Segments::open(disk.clone(), options.segments)?;
-    let mut ledger = Ledger::new(
-        empty_shelf(&segments, sums, &options),
-        TokenKey(identity.mac_key),
-        entropy,
-        options.bounds,
-    );
-    let mut reaches = Reaches::new();
-    if let Some(manifest) = &manifest {
-        check_segments(manifest, &segments)?;
-        load_slices(&*disk, manifest, &mut ledger, &mut reaches)?;
+    let (named, created) = named(&*disk, &entropy, now)?;
+    let expecting = Expecting::new(disk.clone(), &named)?;
+    let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
+    if Planted::SweepBeforeFolderSync.is_there()
+        && let Some(manifest) = &loaded.manifest
+    {
+        manifest.sweep(&*disk)?;
+    }
+    let (start, durable) = loaded.start();
+    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let (journal, recovery) = Journal::open(segments, named.identity.checksums(), start, durable, |batch| {
+        replay(ledger, batch, reaches)
+    })?;
+    // Only now, when nothing is refused any more.
+    remove_if_there(&*disk, BACKUP_LIST).doing("removing", BACKUP_LIST)?;
+    if let Some(manifest) = &loaded.manifest {
         manifest.sweep(&*disk)?;
         put_away::sweep(&*disk, &manifest.fields.sidecars)?;
     }
-    let fields = manifest.as_ref().map(|manifest| &manifest.fields);
-    let start = fields.map_or(ReplayStart::FIRST, |fields| fields.replay);
-    let durable = fields.map_or(0, |fields| fields.durable_through);
-    let replayed =
-        Journal::open(&segments, sums, start, durable, |batch| replay(&mut ledger, batch, &reaches));
-    let (journal, recovery) = replayed?;
-    // Segments that the checkpoint no longer needed are freed here; the shelf below knows only those that are left.
-    let rests = |base: u64| ledger.shelf.live.of(base).is_some_and(|life| life.messages > 0);
-    segments.reconcile(fields, sums, rests)?;
-    ledger
-        .shelf
-        .live
-        .keep_segments(&segments.list().iter().map(|segment| segment.base()).collect::<Vec<_>>());
-    ledger.end_replay();
-    begin(&mut ledger.shelf, journal, &segments);
-    ledger.advance_newest(now);
-    let gate = LogGate::default();
-    gate.open(ledger.shelf.batch.number() - 1);
+    loaded.reconcile(&named.identity)?;
+    let manifest = loaded.manifest.is_some();
+    expecting.raise(Expected { newest_segment: journal.active().number(), manifest })?;
+    loaded.begin(journal.next_batch(), journal.end());
+    loaded.ledger.shelf.journal = Some(journal);
+    if created {
+        loaded.ledger.advance_newest(now);
+    }
+    // Without it sends are refused, and upkeep tries again.
+    let kept = loaded.segments.kept().keep(room::taken(loaded.manifest.as_ref()));
     let report = OpenReport {
         clean: recovery.clean,
         created,
@@ -99,44 +99,150 @@ pub(crate) fn open(
         tail: recovery.tail,
         copy_on_write: disk.is_copy_on_write(),
     };
-    let next_due = ledger.next_due().map_or(u64::MAX, |due| due.0);
-    // Without it sends are refused, and upkeep tries again.
-    let _kept = segments.kept().keep(room::taken(manifest.as_ref()));
-    let inner = Inner {
-        upkeep: Mutex::new(Upkeep::new(manifest, segments.clone(), sums)),
-        disk,
-        options,
-        segments,
-        writer: Mutex::new(ledger),
-        committing: Mutex::new(()),
-        next_due: AtomicU64::new(next_due),
-        gate: Arc::new(gate),
-        done: Done::default(),
-        work: Signal::default(),
-        _lock: lock,
-    };
+    let inner = loaded.inner(disk, options, expecting, lock);
+    inner.reports.tell(Work::KeptRoom, &kept);
     Ok((inner, report))
 }
 
-/// Whether there is a checkpoint or a journal. The identity is the first file of a store: without it there is nothing
-/// else either, unless it was lost.
+/// Opens a store without writing anything: what a start would cut off or repair is only left out.
+pub(crate) fn look(
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+) -> Result<(Inner, OpenReport), LogError> {
+    let lock = lock_store(&*disk)?;
+    let named =
+        Named::load(&*disk)?.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
+    let expecting = Expecting::new(disk.clone(), &named)?;
+    let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
+    let (start, durable) = loaded.start();
+    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let end = scan_journal(segments, named.identity.checksums(), start, durable, |batch| {
+        replay(ledger, batch, reaches)
+    })?;
+    if let Some(last) = &end.last {
+        last.set_used(end.end - last.base());
+    }
+    loaded.reconcile(&named.identity)?;
+    loaded.begin(end.next_batch, end.end);
+    let report = OpenReport {
+        clean: end.clean,
+        created: false,
+        batches: end.batches,
+        tail: end.tail,
+        copy_on_write: disk.is_copy_on_write(),
+    };
+    Ok((loaded.inner(disk, options, expecting, lock), report))
+}
+
+/// A store as its files say, on its way to being open.
+struct Loaded {
+    manifest: Option<Manifest>,
+    segments: Segments,
+    ledger: Ledger<LogShelf>,
+    reaches: Reaches,
+}
+
+impl Loaded {
+    /// Reads everything but the journal. Every file that must exist does.
+    fn read(
+        disk: &Arc<dyn Disk>,
+        named: &Named,
+        options: LogOptions,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, LogError> {
+        let identity = &named.identity;
+        let manifest = Manifest::load(&**disk)?;
+        let segments = Segments::open(disk.clone(), options.segments)?;
+        named.expected().check(manifest.as_ref(), &segments)?;
+        let shelf = empty_shelf(&segments, identity.checksums(), &options);
+        let mut ledger = Ledger::new(shelf, TokenKey(identity.mac_key), entropy, options.bounds);
+        let mut reaches = Reaches::new();
+        if let Some(manifest) = &manifest {
+            check_segments(manifest, &segments)?;
+            load_slices(&**disk, manifest, &mut ledger, &mut reaches)?;
+        }
+        Ok(Self { manifest, segments, ledger, reaches })
+    }
+
+    /// Where replay starts, and the newest batch that the checkpoint knows durable.
+    fn start(&self) -> (ReplayStart, u64) {
+        let fields = self.manifest.as_ref().map(|manifest| &manifest.fields);
+        fields.map_or((ReplayStart::FIRST, 0), |fields| (fields.replay, fields.durable_through))
+    }
+
+    /// After the replay: segments that the checkpoint no longer needed are freed, and the shelf knows only those that
+    /// are left.
+    fn reconcile(&mut self, identity: &Identity) -> Result<(), LogError> {
+        let shelf = &mut self.ledger.shelf;
+        let rests = |base: u64| shelf.live.of(base).is_some_and(|life| life.messages > 0);
+        let fields = self.manifest.as_ref().map(|manifest| &manifest.fields);
+        self.segments.reconcile(fields, identity.checksums(), rests)?;
+        let bases: Vec<u64> = self.segments.list().iter().map(|segment| segment.base()).collect();
+        shelf.live.keep_segments(&bases);
+        self.ledger.end_replay();
+        Ok(())
+    }
+
+    /// The shelf fills its next batch from here.
+    fn begin(&mut self, next_batch: u64, end: u64) {
+        let shelf = &mut self.ledger.shelf;
+        for segment in self.segments.list() {
+            shelf.live.add_segment(segment.base());
+        }
+        shelf.batch.begin(next_batch, end);
+        shelf.live.begin_batch(end);
+    }
+
+    fn inner(self, disk: Arc<dyn Disk>, options: LogOptions, expecting: Expecting, lock: DiskLock) -> Inner {
+        let gate = LogGate::default();
+        gate.open(self.ledger.shelf.batch.number() - 1);
+        let next_due = self.ledger.next_due().map_or(u64::MAX, |due| due.0);
+        let sums = self.ledger.shelf.sums;
+        let damaged = Arc::clone(&self.ledger.shelf.damaged);
+        Inner {
+            upkeep: Lock::new(Upkeep::new(self.manifest, self.segments.clone(), sums)),
+            disk,
+            options,
+            segments: self.segments,
+            writer: Lock::new(self.ledger),
+            committing: Lock::new(()),
+            next_due: AtomicU64::new(next_due),
+            gate: Arc::new(gate),
+            expecting,
+            done: Done::default(),
+            reports: Reporting::default(),
+            damaged,
+            work: Signal::default(),
+            made: Arc::default(),
+            makes_begun: AtomicU64::new(0),
+            _lock: lock,
+        }
+    }
+}
+
+/// Whether there is a checkpoint, a journal or deduplication ids. The identity is the first file of a store: without it
+/// there is nothing else either, unless it was lost.
 pub(crate) fn is_left_of_a_store(disk: &dyn Disk) -> Result<bool, LogError> {
-    let segments = disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)?;
-    Ok(Manifest::load(disk)?.is_some() || segments.iter().any(|name| name.ends_with(".seg")))
+    for (folder, suffix) in
+        [(SEGMENTS_FOLDER, ".seg"), (CHECKPOINTS_FOLDER, ".ckp"), (DEDUPLICATION_FOLDER, ".ids")]
+    {
+        let names = disk.list(folder).doing("listing", folder)?;
+        if names.iter().any(|name| name.ends_with(suffix)) {
+            return Ok(true);
+        }
+    }
+    Ok(Manifest::load(disk)?.is_some())
 }
 
 /// The store's identity, made when the directory holds no store yet.
-fn identity(
-    disk: &dyn Disk,
-    entropy: &Arc<dyn Entropy>,
-    now: Timestamp,
-) -> Result<(Identity, bool), LogError> {
-    if let Some(identity) = Identity::load(disk)? {
-        return Ok((identity, false));
+fn named(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<(Named, bool), LogError> {
+    if let Some(named) = Named::load(disk)? {
+        return Ok((named, false));
     }
     if is_left_of_a_store(disk)? {
         let what = "the file is missing, but there is a checkpoint or a journal";
-        return Err(LogError::damage(crate::IDENTITY_FILE, 0, what));
+        return Err(LogError::damage(IDENTITY_FILE, 0, what));
     }
     let identity = Identity {
         store_id: entropy.wide_bits().to_be_bytes(),
@@ -144,7 +250,10 @@ fn identity(
         created_ms: now.0,
     };
     identity.create(disk)?;
-    Ok((identity, true))
+    let named = Named::load(disk)?;
+    let named =
+        named.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file was made and is missing"))?;
+    Ok((named, true))
 }
 
 /// Every segment that the checkpoint needs must be there: none is given up before a newer checkpoint counts.
@@ -176,19 +285,12 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         reader: Reader::new(segments.clone(), sums),
         live,
         put_away: PutAway::new(segments.disk().clone()),
+        makes_room: options.drive != Drive::Loop,
+        refused: 0,
+        damaged: Arc::new(Damaged::new(segments.disk().clone())),
         sums,
         stamp: codec::Stamp::default(),
     }
-}
-
-/// The journal is open: the shelf fills its next batch.
-fn begin(shelf: &mut LogShelf, journal: Journal, segments: &Segments) {
-    for segment in segments.list() {
-        shelf.live.add_segment(segment.base());
-    }
-    shelf.batch.begin(journal.next_batch(), journal.end());
-    shelf.live.begin_batch(journal.end());
-    shelf.journal = Some(journal);
 }
 
 fn load_slices(
@@ -202,7 +304,7 @@ fn load_slices(
     }
     manifest.read_slices(disk, |key, _reflects, bytes| {
         load_slice(ledger, reaches, key, &bytes).ok_or_else(|| {
-            LogError::damage(crate::CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
+            LogError::damage(CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
         })
     })
 }

@@ -11,7 +11,7 @@ use crate::batch::{
 };
 use crate::error::LogError;
 use crate::frame::{Address, Checksums, Frame, HEADER_BYTES, SURVIVOR_SPACE, frame_bytes};
-use crate::segment::{SEGMENTS_FOLDER, Segment, SegmentKind};
+use crate::segment::{SEGMENTS_FOLDER, Segment, SegmentKind, segment_name};
 use crate::segments::Segments;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -120,6 +120,16 @@ pub fn scan_journal(
         bad = walk.through(segment, successor, &mut visit)?;
         if let Some(successor) = successor.filter(|successor| successor.base() != walk.at) {
             walk.witness(successor.created_batch().saturating_sub(1));
+            if let Some(missing) = missing_between(segments, segment, successor)
+                && Rest::search(segment, walk.at, walk.next, sums)?.until == segment.offset_of(walk.at)
+            {
+                let what = format!(
+                    "the file is missing: batch {} was in it, or {} ends too early",
+                    walk.next,
+                    segment.name()
+                );
+                return Err(LogError::damage(segment_name(missing), 0, what));
+            }
             let what = format!(
                 "batch {} is bad ({}), but {} was made after it was synced",
                 walk.next,
@@ -130,6 +140,12 @@ pub fn scan_journal(
         }
     }
     walk.finish(&journal[journal.len() - 1], &bad)
+}
+
+/// The first number between two segments of the journal that no segment has. Survivors are numbered with them, and some
+/// of those may be gone, so this alone says nothing.
+fn missing_between(segments: &Segments, one: &Segment, next: &Segment) -> Option<u64> {
+    (one.number() + 1..next.number()).find(|number| segments.numbered(*number).is_none())
 }
 
 struct Walk {

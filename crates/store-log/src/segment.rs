@@ -6,6 +6,8 @@
 use crate::disk::{Disk, DiskFile, read_exact_at};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, SURVIVOR_SPACE, u32_at, u64_at};
+use crate::planted::Planted;
+use crate::turns::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,6 +61,17 @@ pub struct Segment {
     file: Arc<dyn DiskFile>,
     /// Data bytes in use. Written by the segment's one writer after the bytes are in the file.
     used: AtomicU64,
+    /// Held during a sync, so that only one runs at a time.
+    syncs: Lock<Syncs>,
+}
+
+/// What the syncs of a segment's file have come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Syncs {
+    /// None has failed.
+    Sound,
+    /// One has failed: which bytes are on the disk is unknown, and no later sync proves anything.
+    Failed,
 }
 
 /// What a segment's first bytes say.
@@ -134,7 +147,13 @@ impl SegmentHeader {
 
 impl Segment {
     pub(crate) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, used: u64) -> Self {
-        Self { header, name: segment_name(header.number), file, used: AtomicU64::new(used) }
+        Self {
+            header,
+            name: segment_name(header.number),
+            file,
+            used: AtomicU64::new(used),
+            syncs: Lock::new(Syncs::Sound),
+        }
     }
 
     /// Opens the file of a numbered segment and checks that it is what its name says.
@@ -238,8 +257,21 @@ impl Segment {
         self.file.write_at(offset, bytes).doing("writing", &self.name)
     }
 
+    /// Makes the bytes written before this call durable. One sync runs at a time, and after one that failed all others
+    /// fail: the system tells an error of writing back to a single caller, and drops the bytes that it could not write.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
-        self.file.sync_data()
+        if Planted::ErrorToldToOne.is_there() {
+            return self.file.sync_data();
+        }
+        let mut syncs = self.syncs.lock();
+        if *syncs == Syncs::Failed {
+            return Err(std::io::Error::other("an earlier sync of this file failed"));
+        }
+        let synced = self.file.sync_data();
+        if synced.is_err() {
+            *syncs = Syncs::Failed;
+        }
+        synced
     }
 
     /// Reads exactly these bytes of the file; bytes it does not have are damage.
@@ -250,6 +282,14 @@ impl Segment {
             }
             _ => LogError::from_io(format!("reading {} at offset {offset}", self.name), &error),
         })
+    }
+
+    /// Reads up to so many bytes of the file; fewer where it ends.
+    pub(crate) fn read_up_to(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
+        let mut bytes = vec![0; len];
+        let read = self.file.read_at(offset, &mut bytes).doing("reading", &self.name)?;
+        bytes.truncate(read);
+        Ok(bytes)
     }
 
     pub(crate) fn into_file(self) -> Arc<dyn DiskFile> {

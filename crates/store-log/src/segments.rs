@@ -16,8 +16,8 @@ use crate::scan::frames_end;
 use crate::segment::{
     SEGMENT_HEADER_BYTES, SEGMENTS_FOLDER, Segment, SegmentKind, filling_name, parse_name, spare_name,
 };
-use parking_lot::Mutex;
-use spares::Spare;
+use crate::turns::Lock;
+pub(crate) use spares::Spare;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,9 +63,11 @@ struct Shared {
     disk: Arc<dyn Disk>,
     options: SegmentOptions,
     /// Guards which files are what; never held during disk work.
-    table: Mutex<Table>,
+    table: Lock<Table>,
     /// `table.spares.len()`, to be read without the lock on the hot path.
     spares: AtomicUsize,
+    /// Held while spares are made ahead of need: one maker at a time, or there would be too many.
+    making: Lock<()>,
     kept: KeptRoom,
 }
 
@@ -84,6 +86,8 @@ struct Table {
     size_last: u64,
     /// The last attempt to make a spare failed; the writer does not try again by itself.
     starved: bool,
+    /// Data bytes that a step asked for and no spare held; 0 when there is none.
+    wanted: u64,
 }
 
 impl Segments {
@@ -103,7 +107,16 @@ impl Segments {
         table.derive_used();
         let spares = AtomicUsize::new(table.spares.len());
         let kept = KeptRoom::new(disk.clone());
-        Ok(Self { shared: Arc::new(Shared { disk, options, table: Mutex::new(table), spares, kept }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                disk,
+                options,
+                table: Lock::new(table),
+                spares,
+                making: Lock::new(()),
+                kept,
+            }),
+        })
     }
 
     /// Removes half-made files and spares past the bound, makes the folder and its names durable.
@@ -137,7 +150,7 @@ impl Segments {
     /// sends are refused, so the first of them makes what upkeep has not made by then.
     pub(crate) fn begin_reserve(&self) {
         if self.spares() < self.shared.options.reserve_spares.min(1) {
-            // Failures show in what is there afterwards.
+            // Upkeep makes what is missing, and reports when it cannot.
             let _made = self.make_spare(0);
         }
     }

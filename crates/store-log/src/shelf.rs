@@ -1,5 +1,7 @@
 //! The ledger's shelf, as a journal: changes become records of the batch being filled, contents are read back from it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kew_core::Timestamp;
 use kew_store::StoreError;
@@ -8,6 +10,7 @@ use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 
 use crate::arrivals::Arrivals;
 use crate::batch::BatchBuffer;
+use crate::damaged::{DAMAGED_KIND, Damaged};
 use crate::error::LogError;
 use crate::frame::{Checksums, Frame, trusted};
 use crate::journal::Journal;
@@ -15,6 +18,7 @@ use crate::live::Live;
 use crate::put_away::PutAway;
 use crate::reader::Reader;
 use crate::recent::Recent;
+use crate::segment::SEGMENTS_FOLDER;
 use crate::segments::Room;
 
 /// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
@@ -34,6 +38,12 @@ pub(crate) struct LogShelf {
     pub reader: Reader,
     pub live: Live,
     pub put_away: PutAway,
+    /// Whether room may be made on the spot. On an event loop it may not: it is asked for and waited for.
+    pub makes_room: bool,
+    /// Bytes of the batch that the last refused step would have made.
+    pub refused: u64,
+    /// Records that were found damaged.
+    pub damaged: Arc<Damaged>,
     pub sums: Checksums,
     pub stamp: codec::Stamp,
 }
@@ -42,9 +52,13 @@ impl LogShelf {
     /// Whether a step that adds so many bytes can be journalled.
     #[inline]
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
-        self.journal
-            .as_ref()
-            .map_or(Room::Nothing, |journal| journal.room(self.batch.bytes() + bytes + STEP_BYTES))
+        let bytes = self.batch.bytes() + bytes + STEP_BYTES;
+        match &self.journal {
+            Some(journal) if journal.has_room(bytes) => Room::Enough,
+            Some(journal) if self.makes_room => journal.room(bytes),
+            Some(journal) => journal.room_now(bytes),
+            None => Room::Nothing,
+        }
     }
 
     fn frame(&mut self, address: u64) -> Result<Frame, LogError> {
@@ -63,6 +77,18 @@ impl LogShelf {
         }
     }
 
+    fn content(&mut self, address: u64) -> Result<Stored, LogError> {
+        let frame = self.frame(address)?;
+        let mark = (frame.kind == DAMAGED_KIND).then(|| String::from_utf8_lossy(&frame.payload).into_owned());
+        codec::read_content(frame.kind, frame.payload).ok_or_else(|| {
+            let segment = self.reader.segments().find(address);
+            let file = segment.as_ref().map_or(SEGMENTS_FOLDER, |segment| segment.name());
+            let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(address));
+            let what = mark.unwrap_or_else(|| format!("the record at {address:#x} holds no message"));
+            LogError::damage(file, offset, what)
+        })
+    }
+
     /// A record of the batch being filled, copied: the buffer is still growing.
     fn pending_frame(&self, address: u64) -> Option<Frame> {
         let offset = usize::try_from(address - self.batch.start()).ok()?;
@@ -76,7 +102,10 @@ impl Shelf for LogShelf {
     fn room(&mut self, bytes: u64) -> Result<(), StoreError> {
         match self.room_for(bytes) {
             Room::Enough => Ok(()),
-            Room::ReserveOnly | Room::Nothing => Err(StoreError::NoSpace),
+            Room::ReserveOnly | Room::Nothing => {
+                self.refused = self.batch.bytes() + bytes + STEP_BYTES;
+                Err(StoreError::NoSpace)
+            }
         }
     }
 
@@ -93,9 +122,9 @@ impl Shelf for LogShelf {
     }
 
     fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
-        let frame = self.frame(address.0).map_err(store_error)?;
-        codec::read_content(frame.kind, frame.payload).ok_or_else(|| StoreError::Damaged {
-            what: format!("the record at {:#x} holds no message", address.0),
+        self.content(address.0).map_err(|error| {
+            self.damaged.note(address.0, &error);
+            store_error(error)
         })
     }
 
@@ -105,7 +134,15 @@ impl Shelf for LogShelf {
 
     fn has_room_for_due(&self, bytes: u64) -> bool {
         // The reserve is for deletes, which make space; what happens by itself takes some only later.
-        self.room_for(bytes) == Room::Enough
+        match self.room_for(bytes) {
+            Room::Enough => true,
+            // While spares are on their way the reserve may be lent.
+            Room::ReserveOnly => {
+                !self.makes_room
+                    && self.journal.as_ref().is_some_and(|journal| journal.segments().may_get_room())
+            }
+            Room::Nothing => false,
+        }
     }
 
     fn occupy(&mut self, place: Place) {

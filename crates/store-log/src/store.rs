@@ -7,21 +7,28 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use kew_core::outcome::Leased;
-use kew_core::{Command, Entropy, Outcome, RuleError, Tally, Timestamp};
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Command, Entropy, Outcome, Reports, RuleError, Tally, Timestamp, Work};
 use kew_store::ledger::Ledger;
-use kew_store::{Store, StoreError, Submission, Wait};
-use parking_lot::{Condvar, Mutex};
+use kew_store::{Freed, Store, StoreError, Submission, Wait};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::damaged::Damaged;
 use crate::disk::{Disk, DiskLock};
 use crate::error::LogError;
+use crate::expected::Expecting;
 use crate::gate::LogGate;
 use crate::journal::Journal;
 use crate::options::{Drive, Durability, LogOptions};
+use crate::planted::Planted;
 use crate::recover::{self, OpenReport};
+use crate::reporting::{Reporting, Retry};
 use crate::segments::{Room, Segments};
 use crate::shelf::{LogShelf, STEP_BYTES, store_error};
+use crate::turns::Lock;
 use crate::upkeep::{Done, Upkeep};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
@@ -40,16 +47,25 @@ pub(crate) struct Inner {
     pub options: LogOptions,
     pub segments: Segments,
     /// Guards the ledger and the batch being filled.
-    pub writer: Mutex<Ledger<LogShelf>>,
+    pub writer: Lock<Ledger<LogShelf>>,
     /// Held during a commit: batches are written and synced one after the other.
-    pub committing: Mutex<()>,
+    pub committing: Lock<()>,
     /// What is due next, to be asked without the lock.
     pub next_due: AtomicU64,
     pub gate: Arc<LogGate>,
+    /// What must exist, as the store's identity says.
+    pub expecting: Expecting,
     /// Guards the state of checkpoints and reclaim; one round runs at a time.
-    pub upkeep: Mutex<Upkeep>,
+    pub upkeep: Lock<Upkeep>,
     pub done: Done,
+    /// How upkeep went, and who is told.
+    pub reports: Reporting,
+    /// Records that cannot be read.
+    pub damaged: Arc<Damaged>,
     pub work: Signal,
+    /// Opens for each spare that was made, or could not be; and how many were begun.
+    pub made: Arc<LogGate>,
+    pub makes_begun: AtomicU64,
     pub _lock: DiskLock,
 }
 
@@ -65,6 +81,7 @@ pub(crate) struct Signal {
 pub(crate) struct Wanted {
     pub commit: bool,
     pub upkeep: bool,
+    pub spares: bool,
     pub stop: bool,
 }
 
@@ -74,8 +91,9 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits until something is wanted, and takes it.
-    fn wait_for(&self, mine: impl Fn(&mut Wanted) -> bool) -> bool {
+    /// Waits until something is wanted, and takes it; at most for `pause`, if there is one. False when all is to stop.
+    fn wait_for(&self, pause: Option<Duration>, mine: impl Fn(&mut Wanted) -> bool) -> bool {
+        let until = pause.map(|pause| Instant::now() + pause);
         let mut wanted = self.wanted.lock();
         loop {
             if wanted.stop {
@@ -84,7 +102,13 @@ impl Signal {
             if mine(&mut wanted) {
                 return true;
             }
-            self.changed.wait(&mut wanted);
+            match until {
+                None => self.changed.wait(&mut wanted),
+                Some(until) if self.changed.wait_until(&mut wanted, until).timed_out() => {
+                    return !wanted.stop;
+                }
+                Some(_) => {}
+            }
         }
     }
 }
@@ -104,8 +128,12 @@ pub struct LogStats {
     pub copied_bytes: u64,
     /// Checkpoints made since the store was opened.
     pub checkpoints: u64,
+    /// The most that a checkpoint looked at under one hold of the writer's lock: pieces of images, ids, queues.
+    pub checkpoint_hold_max: u64,
     /// Memory the queues hold, about.
     pub heap_bytes: u64,
+    /// Records found damaged since the store was opened.
+    pub damaged_records: u64,
 }
 
 impl LogStore {
@@ -123,10 +151,27 @@ impl LogStore {
             threads.push(spawn("kew-commit", inner.clone(), Inner::commit_until_stopped)?);
         }
         if options.drive != Drive::Manual {
-            inner.work.want(|wanted| wanted.upkeep = inner.segments.wants_spare());
+            inner
+                .work
+                .want(|wanted| wanted.upkeep = inner.segments.wants_spare() || inner.reports.is_failing());
             threads.push(spawn("kew-upkeep", inner.clone(), Inner::keep_up_until_stopped)?);
         }
+        if options.drive == Drive::Loop {
+            inner.work.want(|wanted| wanted.spares = true);
+            threads.push(spawn("kew-spares", inner.clone(), Inner::make_spares_until_stopped)?);
+        }
         Ok((Self { inner, threads: Mutex::new(threads) }, report))
+    }
+
+    /// Opens a stopped store to look at it: everything is read and replayed, and nothing is written, not even what a start
+    /// would repair. Commands that change something are refused.
+    pub fn look(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<(Self, OpenReport), LogError> {
+        let (inner, report) = recover::look(disk, options, entropy)?;
+        Ok((Self { inner: Arc::new(inner), threads: Mutex::new(Vec::new()) }, report))
     }
 
     /// Commits what is pending, then one round of upkeep. For stores driven by hand.
@@ -157,6 +202,18 @@ impl LogStore {
         }
     }
 
+    /// Tells `listener` how the work beside requests goes from now on, and what of it fails by now. The first listener
+    /// stays.
+    pub fn report_to(&self, listener: Arc<dyn Reports>) {
+        self.inner.reports.report_to(Arc::clone(&listener));
+        self.inner.damaged.report_to(listener);
+    }
+
+    /// Work beside requests that failed the last time it was tried, with the cause.
+    pub fn failing(&self) -> Vec<(Work, String)> {
+        self.inner.reports.failing()
+    }
+
     /// Figures. Nothing that takes long is waited for.
     pub fn stats(&self) -> LogStats {
         self.inner.stats()
@@ -175,9 +232,10 @@ impl LogStore {
     fn stop_threads(&self) {
         self.inner.work.want(|wanted| wanted.stop = true);
         for thread in self.threads.lock().drain(..) {
-            // A thread that panicked has nothing left to end.
+            // A thread that panicked has nothing left to end, and has said so itself.
             let _ended = thread.join();
         }
+        self.inner.made.fail(StoreError::Unavailable { cause: "the store is closed".into() });
     }
 }
 
@@ -205,12 +263,21 @@ impl Store for LogStore {
         self.inner.has_pending() && self.inner.commit().is_ok()
     }
 
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.inner.writer.lock().expiry_hold()
+    }
+
     fn tally(&self) -> Tally {
         self.inner.writer.lock().tally()
     }
 
     fn health(&self) -> Result<(), StoreError> {
         self.inner.gate.failure().map_or(Ok(()), Err)
+    }
+
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        // Whoever waits for the batch is told by the gate.
+        self.inner.commit_at_once(may_sync).unwrap_or(true)
     }
 
     fn write(&self) {
@@ -224,15 +291,17 @@ impl Inner {
         let needs = needs(command);
         let mut ledger = self.writer.lock();
         if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
-            drop(ledger);
             // Backpressure; a failure shows below.
-            let _committed = self.commit();
+            let _written = self.relieve(ledger);
             ledger = self.writer.lock();
+            if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX && brings_messages(command) {
+                return self.put_off(ledger, Freed::new());
+            }
         }
         if !ledger.shelf.may_surely_write(needs)
             && let Err(error) = ledger.shelf.may_write(needs)
         {
-            return self.refused(error);
+            return self.refused(ledger, error, needs);
         }
         let before = ledger.shelf.batch.records();
         let result = ledger.step(now, command);
@@ -240,6 +309,8 @@ impl Inner {
         self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
         let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
         let so_far = if records > 0 { batch } else { batch - 1 };
+        #[cfg(feature = "planted")]
+        crate::planted::note_newest_batch(so_far);
         let waits_for = match &result {
             Ok(outcome) if records > before => Some((batch, rests_on(&ledger, outcome).unwrap_or(batch))),
             // It rests on what was applied before it: a repeated send, an ack of what is gone already.
@@ -248,6 +319,9 @@ impl Inner {
             Err(StoreError::Rule(RuleError::QueueExists(_))) => Some((so_far, so_far)),
             Ok(_) | Err(_) => None,
         };
+        if result == Err(StoreError::NoSpace) && self.options.drive == Drive::Loop {
+            return self.make_way(ledger, now, command, freed);
+        }
         drop(ledger);
         if records > before && self.options.drive == Drive::Threads && before == 0 {
             self.work.want(|wanted| wanted.commit = true);
@@ -263,11 +337,73 @@ impl Inner {
     }
 
     #[cold]
-    fn refused(&self, error: StoreError) -> Submission {
+    fn refused(
+        &self,
+        mut ledger: MutexGuard<'_, Ledger<LogShelf>>,
+        error: StoreError,
+        needs: Option<u64>,
+    ) -> Submission {
         if error == StoreError::NoSpace {
+            if self.options.drive == Drive::Loop {
+                ledger.shelf.refused = ledger.shelf.batch.bytes() + needs.unwrap_or(0) + STEP_BYTES;
+                return self.put_off(ledger, Freed::new());
+            }
             self.work.want(|wanted| wanted.upkeep = true);
         }
         Submission::settled(Err(error))
+    }
+
+    /// A batch that is full leaves. On an event loop only if that takes no wait for a sync.
+    #[cold]
+    fn relieve(&self, ledger: MutexGuard<'_, Ledger<LogShelf>>) -> Result<(), LogError> {
+        drop(ledger);
+        if self.options.drive == Drive::Loop { self.write() } else { self.commit() }
+    }
+
+    /// A step found no room beside what is pending. What is pending is written, if it can be at once, and the step taken
+    /// again; otherwise it is put off.
+    #[cold]
+    fn make_way(
+        &self,
+        ledger: MutexGuard<'_, Ledger<LogShelf>>,
+        now: Timestamp,
+        command: &Command,
+        freed: Freed,
+    ) -> Submission {
+        if ledger.shelf.batch.records() == 0 || !ledger.shelf.fits() {
+            return self.put_off(ledger, freed);
+        }
+        if self.relieve(ledger).is_err() {
+            return Submission::settled(Err(self.gate.failure().unwrap_or(StoreError::NoSpace)))
+                .freeing(freed);
+        }
+        let mut again = self.step(now, command);
+        again.freed.extend(freed);
+        again
+    }
+
+    /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written, or
+    /// a spare was made. Where neither helps it is refused.
+    #[cold]
+    fn put_off(&self, ledger: MutexGuard<'_, Ledger<LogShelf>>, freed: Freed) -> Submission {
+        let shelf = &ledger.shelf;
+        let waits = shelf.journal.as_ref().is_some_and(Journal::is_rolling)
+            || (shelf.batch.records() > 0 && !shelf.fits())
+            || shelf.batch.bytes() > BATCH_BYTES_MAX;
+        if waits {
+            let error = StoreError::Overloaded { what: "the batch that waits for the disk" };
+            return Submission::put_off(error, shelf.batch.number(), self.gate.clone()).freeing(freed);
+        }
+        if !self.segments.may_get_room() {
+            self.work.want(|wanted| wanted.upkeep = true);
+            return Submission::settled(Err(StoreError::NoSpace)).freeing(freed);
+        }
+        self.segments.want(shelf.refused);
+        let turn = self.makes_begun.load(Ordering::Acquire) + 1;
+        drop(ledger);
+        self.work.want(|wanted| wanted.spares = true);
+        let error = StoreError::Overloaded { what: "the room that is ready for messages" };
+        Submission::put_off(error, turn, self.made.clone()).freeing(freed)
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -290,38 +426,100 @@ impl Inner {
         match &result {
             // Without space the batch stays and is tried again; anything else is the end until a restart.
             Ok(()) | Err(LogError::NoSpace { .. }) => {}
-            Err(error) => self.gate.fail(store_error(error.clone())),
+            Err(error) => self.stop_for(error),
         }
         result
+    }
+
+    /// The journal failed: nothing is answered any more until a restart.
+    #[cold]
+    fn stop_for(&self, error: &LogError) {
+        self.gate.fail(store_error(error.clone()));
+        self.reports.failed(Work::Commit, &error.to_string());
     }
 
     fn try_commit(&self) -> Result<(), LogError> {
         let _committing = self.committing.lock();
-        self.try_write()?;
+        self.write_behind_a_roll()?;
         if self.writer.lock().shelf.owed == 0 { Ok(()) } else { self.sync_written() }
     }
 
+    /// Commits unless that takes longer than one write and, with `may_sync`, one sync; false when something is left.
+    fn commit_at_once(&self, may_sync: bool) -> Result<bool, LogError> {
+        let Some(_committing) = self.committing.try_lock() else { return Ok(!self.has_pending()) };
+        self.write()?;
+        let (is_written, owes) = {
+            let ledger = self.writer.lock();
+            (ledger.shelf.batch.records() == 0, ledger.shelf.owed > 0)
+        };
+        if !is_written || (owes && !may_sync) {
+            return Ok(false);
+        }
+        if owes {
+            let synced = self.sync_written();
+            self.told(synced)?;
+        }
+        Ok(true)
+    }
+
     /// Writes the batch being filled. Answers that need no more leave; others when it is synced, or at once if nothing
-    /// that was written needs a sync. Nothing here waits for a sync that runs on another thread.
+    /// that was written needs a sync. Nothing here waits for a sync, on this thread or another: a batch that needs a new
+    /// segment is left for the commit.
     pub(crate) fn write(&self) -> Result<(), LogError> {
-        let result = self.try_write();
+        let ledger = self.writer.lock();
+        if !ledger.shelf.fits() {
+            if Planted::ErrorToldToOne.is_there() {
+                drop(ledger);
+                return self.told(self.write_behind_a_roll());
+            }
+            return Ok(());
+        }
+        let written = self.write_batch(ledger, Rolled::No);
+        self.told(written)
+    }
+
+    /// Passes a failure on to all who wait at the gate.
+    fn told(&self, result: Result<(), LogError>) -> Result<(), LogError> {
         match &result {
             Ok(()) => {}
             Err(LogError::NoSpace { .. }) => self.work.want(|wanted| wanted.upkeep = true),
-            Err(error) => self.gate.fail(store_error(error.clone())),
+            Err(error) => self.stop_for(error),
         }
         result
     }
 
-    fn try_write(&self) -> Result<(), LogError> {
+    /// Writes the batch being filled, in a new segment if this one cannot hold it. Only who holds `committing` may, so that
+    /// no sync of the segment that is left runs on another thread. Steps go on while the new one is made.
+    fn write_behind_a_roll(&self) -> Result<(), LogError> {
         let mut ledger = self.writer.lock();
+        if ledger.shelf.fits() {
+            return self.write_batch(ledger, Rolled::No);
+        }
+        let bytes = ledger.shelf.batch.bytes();
+        let mut roll = ledger.shelf.journal_mut()?.begin_roll(bytes)?;
+        drop(ledger);
+        let made = roll.run();
+        // Written down here, so that the first sync in it does not have to; the one it follows is implied.
+        let expected = made.as_ref().map_or(Ok(()), |made| self.expecting.segment(made.number()));
+        ledger = self.writer.lock();
+        let journal = ledger.shelf.journal_mut()?;
+        expected.map_err(|error| journal.fail(error.to_string()))?;
+        journal.end_roll(&roll, made)?;
+        self.work.want(|wanted| (wanted.upkeep, wanted.spares) = (true, true));
+        self.write_batch(ledger, Rolled::Yes)
+    }
+
+    fn write_batch(
+        &self,
+        mut ledger: MutexGuard<'_, Ledger<LogShelf>>,
+        rolled: Rolled,
+    ) -> Result<(), LogError> {
         let shelf = &mut ledger.shelf;
         let Some(written) = shelf.write_batch()? else { return Ok(()) };
         let mut open = 0;
-        if written.segment_opened {
+        if rolled == Rolled::Yes {
             // Whatever came before it was synced with the segment it left.
             (shelf.owed, open) = (0, written.batch - 1);
-            self.work.want(|wanted| wanted.upkeep = true);
         }
         if written.must_sync && self.options.durability == Durability::Sync {
             shelf.owed = written.batch;
@@ -340,7 +538,7 @@ impl Inner {
         let _committing = self.committing.lock();
         let synced = self.sync_written();
         if let Err(error) = &synced {
-            self.gate.fail(store_error(error.clone()));
+            self.stop_for(error);
         }
         synced
     }
@@ -350,12 +548,15 @@ impl Inner {
     fn sync_written(&self) -> Result<(), LogError> {
         let target = self.writer.lock().shelf.journal_mut()?.sync_target();
         target.sync()?;
+        let expected = self.expecting.segment(target.segment());
         let mut ledger = self.writer.lock();
         let shelf = &mut ledger.shelf;
         let journal = shelf.journal_mut()?;
+        expected.map_err(|error| journal.fail(error.to_string()))?;
         journal.synced(&target);
         let written = journal.written_through();
-        let open = if shelf.owed <= target.batch() { written } else { target.batch() };
+        let opens_all = shelf.owed <= target.batch() || Planted::GateOpensTooFar.is_there();
+        let open = if opens_all { written } else { target.batch() };
         if shelf.owed <= open {
             shelf.owed = 0;
         }
@@ -366,27 +567,54 @@ impl Inner {
     }
 
     fn commit_until_stopped(&self) {
-        while self.work.wait_for(|wanted| std::mem::take(&mut wanted.commit)) {
+        while self.work.wait_for(None, |wanted| std::mem::take(&mut wanted.commit)) {
             // Whoever waits for the batch is told by the gate.
             let _committed = self.commit();
         }
     }
 
     fn keep_up_until_stopped(&self) {
-        while self.work.wait_for(|wanted| std::mem::take(&mut wanted.upkeep)) {
-            // A round that failed is tried again when there is something new to do.
+        let _watch = PanicWatch(self);
+        let mut retry = Retry::new(self.options.retry_after);
+        let mut pause = retry.after(self.reports.is_failing());
+        while self.work.wait_for(pause, |wanted| std::mem::take(&mut wanted.upkeep)) {
+            // Each part of a round reports its own failure; what failed is tried again after a pause.
             let _kept_up = self.keep_up();
+            pause = retry.after(self.reports.is_failing());
         }
     }
 
     pub(crate) fn keep_up(&self) -> Result<(), LogError> {
         // Without a spare there is soon no room, which the next sends are told; a checkpoint may free some.
-        let is_starved = self.segments.wants_spare() && self.segments.prepare_spare().is_err();
+        let prepared = self.segments.prepare_wanted();
+        self.reports.tell(Work::Spare, &prepared);
+        let is_starved = prepared.is_err();
         let mut upkeep = self.upkeep.lock();
         if self.segments.kept().is_short() {
-            upkeep.keep_room(&self.segments);
+            upkeep.keep_room(self);
         }
         upkeep.round(self, is_starved)
+    }
+
+    fn make_spares_until_stopped(&self) {
+        let _watch = PanicWatch(self);
+        while self.work.wait_for(None, |wanted| std::mem::take(&mut wanted.spares)) {
+            loop {
+                let turn = self.makes_begun.fetch_add(1, Ordering::AcqRel) + 1;
+                let made = self.segments.prepare_one();
+                self.made.open(turn);
+                let goes_on = made.as_ref().is_ok_and(|is_made| *is_made);
+                let made = made.map(|_| ());
+                self.reports.tell(Work::Spare, &made);
+                if made.is_err() {
+                    // A checkpoint may free some space; upkeep also tries again after a pause.
+                    self.work.want(|wanted| wanted.upkeep = true);
+                }
+                if !goes_on {
+                    break;
+                }
+            }
+        }
     }
 
     fn stats(&self) -> LogStats {
@@ -400,7 +628,9 @@ impl Inner {
             dead_bytes,
             copied_bytes: self.done.copied_bytes.load(Ordering::Relaxed),
             checkpoints: self.done.checkpoints.load(Ordering::Relaxed),
+            checkpoint_hold_max: self.done.hold_max.load(Ordering::Relaxed),
             heap_bytes: ledger.heap_bytes() as u64,
+            damaged_records: self.damaged.len() as u64,
         }
     }
 
@@ -415,11 +645,28 @@ impl Inner {
     }
 }
 
+/// Whether the segment that a batch goes to was made for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rolled {
+    Yes,
+    No,
+}
+
+/// Says so when the upkeep thread ends by a panic: from then on nothing is reclaimed.
+struct PanicWatch<'a>(&'a Inner);
+
+impl Drop for PanicWatch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.reports.failed(Work::Upkeep, "the thread panicked; nothing is reclaimed until a restart");
+        }
+    }
+}
+
 /// A batch on its way to the disk.
 struct Written {
     batch: u64,
     must_sync: bool,
-    segment_opened: bool,
 }
 
 impl LogShelf {
@@ -437,12 +684,21 @@ impl LogShelf {
     /// Refuses a command whose records could not be written: after a failure, or without space even in the reserve.
     #[cold]
     fn may_write(&self, needs: Option<u64>) -> Result<(), StoreError> {
-        let Some(journal) = &self.journal else { return Ok(()) };
+        let Some(journal) = &self.journal else {
+            let cause = "the store is open to be looked at only".to_owned();
+            return needs.map_or(Ok(()), |_| Err(StoreError::Unavailable { cause }));
+        };
         journal.check().map_err(store_error)?;
         match needs {
             Some(bytes) if self.room_for(bytes) == Room::Nothing => Err(StoreError::NoSpace),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Whether the batch being filled goes into the segment that is being written; one without records goes nowhere.
+    fn fits(&self) -> bool {
+        self.batch.records() == 0
+            || self.journal.as_ref().is_none_or(|journal| journal.fits(self.batch.bytes()))
     }
 
     /// Writes the batch being filled and begins the next; `None` when it is empty.
@@ -464,7 +720,7 @@ impl LogShelf {
         self.batch.begin(journal.next_batch(), journal.end());
         self.live.begin_batch(journal.end());
         let must_sync = std::mem::take(&mut self.must_sync);
-        Ok(Some(Written { batch: appended.batch, must_sync, segment_opened: appended.segment_opened }))
+        Ok(Some(Written { batch: appended.batch, must_sync }))
     }
 }
 
@@ -489,6 +745,14 @@ fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
         }
     };
     leased.iter().map(rests_on).max()
+}
+
+/// Whether a command adds messages, and may wait until there is room for them.
+fn brings_messages(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Send(_) | Command::ContinueMove(_) | Command::MoveChosen(_) | Command::Extend(_)
+    )
 }
 
 /// What a command's records take at most, bodies aside: those ask for room themselves. `None` for one that only looks.

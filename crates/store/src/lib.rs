@@ -12,11 +12,12 @@ pub mod memory;
 pub mod submission;
 pub mod token;
 
+use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Tally, Timestamp};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{Gate, Submission, Wait};
+pub use submission::{Freed, Gate, Submission, Wait};
 
 /// A place that keeps queues and their messages.
 ///
@@ -33,10 +34,23 @@ pub trait Store: Send + Sync {
     /// The newest instant recorded: engine time goes on from here after a restart.
     fn newest_instant(&self) -> Timestamp;
 
+    /// Whether and how expiry is held. A store that cannot hold it never does.
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        None
+    }
+
     /// Writes and syncs what was applied so far, on this thread. Stores that do so by themselves have nothing to do.
     /// True when something was waiting.
     fn commit(&self) -> bool {
         false
+    }
+
+    /// The same for an event loop, unless it takes longer: what waits for another thread, or for more than one write and,
+    /// with `may_sync`, one sync, is left for [`Store::commit`] on a thread that may wait. False when there is such.
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        let _is_all_the_same = may_sync;
+        self.commit();
+        true
     }
 
     /// What has happened since it was opened. A store that does not count shows nothing.

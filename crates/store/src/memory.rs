@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, Tally, Timestamp};
 use parking_lot::Mutex;
 
@@ -49,6 +50,10 @@ impl Store for MemoryStore {
 
     fn newest_instant(&self) -> Timestamp {
         self.ledger.lock().newest_instant()
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.ledger.lock().expiry_hold()
     }
 
     fn tally(&self) -> Tally {

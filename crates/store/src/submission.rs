@@ -23,10 +23,13 @@ pub trait Gate: Send + Sync {
     }
 }
 
+/// Queues in which a step may have made messages available.
+pub type Freed = SmallVec<[QueueId; 2]>;
+
 /// One step's answer, released when it may be relied on.
 pub struct Submission {
     /// Queues in which this step may have made messages available; waiting receives may be served from them at once.
-    pub freed: SmallVec<[QueueId; 2]>,
+    pub freed: Freed,
     /// What was done, until it is told; nothing while it is only known elsewhere.
     result: Option<Result<Outcome, StoreError>>,
     wait: Wait,
@@ -45,6 +48,13 @@ pub enum Wait {
         /// Who knows.
         gate: Arc<dyn Gate>,
     },
+    /// That what stood in the way has been worked on: the step was refused and changed nothing, and may be taken again.
+    Again {
+        /// The gate opens for it then.
+        turn: u64,
+        /// Who knows.
+        gate: Arc<dyn Gate>,
+    },
     /// That it comes from elsewhere.
     Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
 }
@@ -52,7 +62,7 @@ pub enum Wait {
 impl Submission {
     /// An answer, or a refusal, that waits for something; and the queues in which messages may have become available.
     #[inline]
-    pub fn new(result: Result<Outcome, StoreError>, wait: Wait, freed: SmallVec<[QueueId; 2]>) -> Self {
+    pub fn new(result: Result<Outcome, StoreError>, wait: Wait, freed: Freed) -> Self {
         Self { freed, result: Some(result), wait }
     }
 
@@ -71,8 +81,19 @@ impl Submission {
         Self { freed: SmallVec::new(), result: None, wait: Wait::Remote(Box::pin(answer)) }
     }
 
+    /// A step that was put off: the refusal is told when `gate` has opened for `turn`, and by then the step may succeed.
+    pub fn put_off(error: StoreError, turn: u64, gate: Arc<dyn Gate>) -> Self {
+        Self::new(Err(error), Wait::Again { turn, gate }, SmallVec::new())
+    }
+
+    /// Whether the step was only put off: once this resolves it is worth taking it again.
+    #[inline]
+    pub fn is_put_off(&self) -> bool {
+        matches!(self.wait, Wait::Again { .. })
+    }
+
     /// The same, with the queues it may have made messages available in.
-    pub fn freeing(mut self, freed: SmallVec<[QueueId; 2]>) -> Self {
+    pub fn freeing(mut self, freed: Freed) -> Self {
         self.freed = freed;
         self
     }
@@ -92,6 +113,7 @@ impl Future for Submission {
         match &mut self.wait {
             Wait::Nothing => {}
             Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
+            Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Remote(answer) => return answer.as_mut().poll(cx),
         }
         Poll::Ready(self.result.take().expect("a submission is polled to its end once"))
@@ -103,6 +125,7 @@ impl fmt::Debug for Submission {
         let waits_for = match &self.wait {
             Wait::Nothing => "nothing",
             Wait::Gate { .. } => "its batch",
+            Wait::Again { .. } => "another try",
             Wait::Remote(_) => "an answer from elsewhere",
         };
         f.debug_struct("Submission").field("waits_for", &waits_for).field("freed", &self.freed).finish()

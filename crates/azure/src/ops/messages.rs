@@ -104,7 +104,7 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         by: Tag::default(),
     };
     let wait = limits::wait(cx.request);
-    let leased = cx.engine.lease_waiting(lease, wait).await?;
+    let leased = cx.engine.lease_within(lease, wait, cx.request.room.for_leases()).await?;
     let waited = !wait.is_zero() && leased.is_empty() && cx.engine.now() >= cx.now().plus(wait);
     let mut out = encode::document();
     list(&mut out, leased.iter(), |out, leased| {
@@ -123,6 +123,7 @@ pub(crate) async fn peek(cx: &Context<'_>) -> Result<Reply, WireError> {
     let queue = cx.queue()?;
     let peek =
         Peek { queue: queue.id, view: View::Ready, skip: 0, max, body_bytes_max: limits::REPLY_BODY_BYTES };
+    let _kept = cx.request.room.keep(limits::PEEKED_BYTES).await?;
     let seen = cx.engine.peek(peek).await?;
     let mut out = encode::document();
     list(&mut out, seen.iter(), |out, (message, _)| {

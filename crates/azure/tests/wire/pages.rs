@@ -1,6 +1,8 @@
 //! Web pages: preflight requests, headers for browsers, and who is kept out of an open server.
 
-use super::house::House;
+use kew_azure::Settings;
+
+use super::house::{House, settings, strict};
 
 const RULES: &str = "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>http://a.example</AllowedOrigins><AllowedMethods>GET,PUT</AllowedMethods><AllowedHeaders>x-ms-*</AllowedHeaders><ExposedHeaders>x-ms-request-*,x-other</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>";
 
@@ -75,9 +77,51 @@ async fn pages_of_other_origins_do_not_reach_an_open_server() {
 #[tokio::test]
 async fn an_account_is_reached_by_its_own_host() {
     let house = House::open().await;
-    let host = [("Host", "devstoreaccount1.queue.example:10001")];
+    let host = [("Host", "devstoreaccount1.queue.localhost:10001")];
     assert_eq!(house.raw("PUT", "/orders", &host, "").await.status, 201);
     let listed = house.raw("GET", "/?comp=list", &host, "").await;
-    assert!(listed.body.contains(r#"ServiceEndpoint="http://devstoreaccount1.queue.example:10001/""#));
+    assert!(listed.body.contains(r#"ServiceEndpoint="http://devstoreaccount1.queue.localhost:10001/""#));
     assert_eq!(house.ask("GET", "?comp=list", "").await.elements("Name"), ["orders"]);
+}
+
+/// The status of a list of queues that is asked for by this host.
+async fn status_by(house: &House, host: &str) -> u16 {
+    house.raw("GET", "/?comp=list", &[("Host", host)], "").await.status
+}
+
+// A page's own domain may be pointed at this machine, and begin with the account.
+#[tokio::test]
+async fn an_open_server_is_not_reached_by_an_account_before_a_foreign_domain() {
+    let house = House::open().await;
+    for foreign in [
+        "devstoreaccount1.attacker.example",
+        "devstoreaccount1.queue.attacker.example:10001",
+        "devstoreaccount1-secondary.attacker.example",
+        "devstoreaccount1.queue.core.windows.net",
+        "devstoreaccount1.queue.kew",
+        "devstoreaccount1.queue",
+        "devstoreaccount1.localhost.attacker.example",
+    ] {
+        let answer = house.raw("GET", "/?comp=list", &[("Host", foreign)], "").await;
+        answer.is_error(421, "MisdirectedRequest");
+    }
+    for own in ["devstoreaccount1.queue.localhost", "DevStoreAccount1.queue.host.docker.internal:10001"] {
+        assert_eq!(status_by(&house, own).await, 200, "{own}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_stands_before_the_parents_an_operator_lists() {
+    let parents = ["queue.corp.test".to_owned(), "kew.test".to_owned()].as_slice().into();
+    let house = House::with(Settings { host_parents: parents, ..settings() }).await;
+    for own in
+        ["devstoreaccount1.queue.corp.test", "devstoreaccount1.queue.kew.test", "devstoreaccount1.kew.test"]
+    {
+        assert_eq!(status_by(&house, own).await, 200, "{own}");
+    }
+    for foreign in ["kew.test", "other.queue.corp.test", "devstoreaccount1.corp.test"] {
+        assert_eq!(status_by(&house, foreign).await, 421, "{foreign}");
+    }
+    // Whoever signs is known by that.
+    assert_eq!(status_by(&House::with(strict()).await, "devstoreaccount1.anywhere.example").await, 403);
 }

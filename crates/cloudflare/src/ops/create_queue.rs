@@ -17,6 +17,6 @@ pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
         policy: body.settings.merged(&Policy::standard()),
         documents: vec![Document::of_new_queue(body.jurisdiction).write()],
     };
-    let queue = cx.create_queue(create).await?;
+    let queue = cx.engine.create_queue(create).await?;
     Ok(encode::result(&encode::queue::queue(&queue, &cx.producers())))
 }

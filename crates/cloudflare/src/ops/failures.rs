@@ -2,13 +2,14 @@
 
 use kew_core::command::CreateQueue;
 use kew_core::{DeadLetterRule, Policy, Queue, QueueKey};
+use kew_engine::EngineError;
 use kew_push::Consumer;
 use kew_push::consumer::rule_without_consumer;
 
 use crate::Context;
 use crate::decode::consumer::ConsumerBody;
 use crate::documents::Document;
-use crate::error::{Code, WireError};
+use crate::error::WireError;
 
 /// The rule a queue has from when this consumer is written.
 ///
@@ -38,9 +39,9 @@ pub(super) async fn make_dead_letter_queue(
         policy: Policy::standard(),
         documents: vec![Document::of_new_queue(Document::of(queue).jurisdiction).write()],
     };
-    match cx.create_queue(create).await {
+    match cx.engine.create_queue(create).await {
         // Somebody else may have made it meanwhile.
-        Err(error) if error.code() != Code::QueueExists => Err(error),
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) | Err(EngineError::QueueExists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -22,7 +22,7 @@ mod queue_metrics;
 mod scripts;
 mod write_consumer;
 
-use kew_http::Reply;
+use kew_http::{Method, Reply};
 
 use crate::Context;
 use crate::error::WireError;
@@ -30,6 +30,11 @@ use crate::route::Operation;
 
 /// The table of operations.
 pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
+    // Before anything is leased: nothing is, for a reply that cannot be kept.
+    let takes_messages = matches!(cx.route.operation, Operation::Pull | Operation::Peek);
+    if takes_messages || cx.request.method == Method::GET {
+        cx.request.room.free().await?;
+    }
     match cx.route.operation {
         Operation::User => Ok(account::user()),
         Operation::VerifyToken => Ok(account::verify_token()),

@@ -16,6 +16,7 @@ pub(crate) async fn peek(cx: &Context<'_>) -> Result<Reply, WireError> {
         max: body.batch_size.unwrap_or(limits::PULL_MESSAGES.default),
         body_bytes_max: limits::REPLY_BODY_BYTES,
     };
+    let _kept = cx.request.room.keep(limits::PEEKED_BYTES).await?;
     let seen = cx.engine.peek(peek).await?;
     let mut body = encode::opened();
     body.extend_from_slice(br#"{"messages":["#);

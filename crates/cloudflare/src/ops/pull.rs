@@ -1,5 +1,7 @@
 //! `POST /queues/{id}/messages/pull`: leases what is there now; an empty queue answers at once.
 
+use std::time::Duration;
+
 use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::{LeaseTerms, Return};
@@ -37,7 +39,7 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
         over_limit: OverLimit::FindNothing,
         by: Tag::default(),
     };
-    let leased = cx.engine.lease(lease).await?;
+    let leased = cx.engine.lease_within(lease, Duration::ZERO, cx.request.room.for_leases()).await?;
     let metrics = Metrics::of(&cx.engine.counts_so_far(queue.id).await.unwrap_or_default());
     let mut body = encode::opened();
     let backlog = metrics.backlog_count;

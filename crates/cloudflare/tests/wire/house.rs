@@ -89,8 +89,19 @@ impl House {
 
     /// The same over a store of one's own.
     pub async fn over(store: Arc<dyn Store>, settings: Settings, guard: Guard) -> Self {
+        Self::run(store, settings, guard, Options::default()).await
+    }
+
+    /// Where an account has at most so many queues.
+    pub async fn with_queues_max(queues_max: u32) -> Self {
+        let (store, directory) = store();
+        let options = Options { queues_max, ..Options::default() };
+        Self { _directory: directory, ..Self::run(store, settings(), Guard::strict(), options).await }
+    }
+
+    async fn run(store: Arc<dyn Store>, settings: Settings, guard: Guard, options: Options) -> Self {
         let entropy: Arc<dyn Entropy> = Arc::new(Counting::default());
-        let options = Options { clock: ClockKind::Virtual, ..Options::default() };
+        let options = Options { clock: ClockKind::Virtual, ..options };
         let engine = Engine::start(store, Arc::new(Standing), Arc::clone(&entropy), options);
         let engine = engine.await.expect("an empty store opens");
         let timers = Arc::clone(&engine);

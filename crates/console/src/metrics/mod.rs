@@ -24,7 +24,7 @@ const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
 
 /// Counts batches brought to consumers, by outcome.
-pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 2] + Send + Sync;
+pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 3] + Send + Sync;
 
 /// How many messages may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,11 +48,13 @@ impl Console {
         text.family("kew_build_info", "gauge", "The program that runs.");
         text.sample("kew_build_info", &[("version", self.settings.version)], 1);
         self.write_requests(&mut text);
+        self.write_upkeep(&mut text);
         if let Phase::Serving(running) = self.board.phase() {
             match self.ask(&running).await {
                 Some((census, tally, bytes)) => {
                     write_tally(&mut text, &tally);
                     write_receives(&mut text, &running);
+                    write_clock(&mut text, &running);
                     write_pushes(&mut text, &running);
                     census.write(&mut text);
                     write_store_bytes(&mut text, bytes);
@@ -85,9 +87,32 @@ impl Console {
             let labels = [("dialect", key.dialect), ("operation", key.operation), ("code", code.as_str())];
             text.histogram(name, &labels, &distribution);
         }
+        let name = "kew_reply_bytes";
+        text.family(name, "gauge", "Bytes of replies that clients have not taken yet.");
+        text.sample(name, &[], self.settings.replies.held() as u64);
+        let name = "kew_replies_refused_total";
+        text.family(name, "counter", "Requests that waited in vain for room for their reply.");
+        text.sample(name, &[], self.settings.replies.refused());
         let name = "kew_store_sync_seconds";
         text.family(name, "histogram", "How long the store took to write and sync a batch.");
         text.histogram(name, &[], &self.settings.store_syncs.distribution());
+    }
+
+    fn write_upkeep(&self, text: &mut Text) {
+        let all = self.settings.upkeep.figures();
+        let name = "kew_upkeep_failures_total";
+        text.family(name, "counter", "Failures of work that is done beside requests.");
+        for figures in &all {
+            text.sample(name, &[("work", figures.work.name())], figures.failures);
+        }
+        let name = "kew_store_damaged_records";
+        text.family(name, "gauge", "Stored records found damaged since the start.");
+        text.sample(name, &[], self.settings.upkeep.damaged_records());
+        let name = "kew_upkeep_failing";
+        text.family(name, "gauge", "1 while such work fails, else 0.");
+        for figures in &all {
+            text.sample(name, &[("work", figures.work.name())], u64::from(figures.is_failing));
+        }
     }
 }
 
@@ -124,12 +149,21 @@ fn write_receives(text: &mut Text, running: &Running) {
     text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
 }
 
+fn write_clock(text: &mut Text, running: &Running) {
+    let name = "kew_clock_leap_held";
+    text.family(name, "gauge", "1 while no message expires because the clock leapt.");
+    text.sample(name, &[], u64::from(running.engine.held_expiry().is_some()));
+}
+
 fn write_pushes(text: &mut Text, running: &Running) {
     let name = "kew_push_attempts_total";
     text.family(name, "counter", "Batches brought to push consumers.");
     for (outcome, count) in (running.push_attempts)() {
         text.sample(name, &[("outcome", outcome)], count);
     }
+    let name = "kew_push_circuits_open";
+    text.family(name, "gauge", "Push consumers whose targets cannot be reached.");
+    text.sample(name, &[], (running.open_circuits)().len() as u64);
 }
 
 fn write_store_bytes(text: &mut Text, (live, dead): (u64, u64)) {

@@ -6,7 +6,7 @@
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
-use crate::rules::{delay, redrive, retry};
+use crate::rules::{delay, redrive, retention, retry};
 use crate::{EventKind, QueueId, Sequence, State, Timestamp};
 
 /// One thing that happens by itself. The order of the fields is the order of things.
@@ -27,8 +27,8 @@ pub(super) enum Phase {
 }
 
 impl ModelQueue {
-    /// What will happen to a message by itself.
-    pub fn items_of(&self, held: &Held) -> impl Iterator<Item = Item> {
+    /// What will happen to a message by itself, while nothing dies that is over after `through`.
+    pub fn items_of(&self, held: &Held, through: Timestamp) -> impl Iterator<Item = Item> {
         let wakes_at = match held.state {
             State::Ready => None,
             State::Delayed { until } | State::Leased { until } => {
@@ -37,7 +37,7 @@ impl ModelQueue {
         };
         let (queue, sequence) = (self.id(), held.sequence);
         let item = move |phase| move |at| Item { at, queue, phase, sequence };
-        let expiry = self.expires_at(held).map(item(Phase::Expiry));
+        let expiry = retention::dies_at(self.expires_at(held), through).map(item(Phase::Expiry));
         let wake = wakes_at.map(item(Phase::Wake));
         let departure = held.leaves_at.map(item(Phase::Departure));
         [expiry, wake, departure].into_iter().flatten()
@@ -46,7 +46,9 @@ impl ModelQueue {
 
 impl Model {
     pub(super) fn next_item(&self) -> Option<Item> {
-        let of_queue = |queue: &ModelQueue| queue.messages.iter().flat_map(|held| queue.items_of(held)).min();
+        let through = self.expiry_through;
+        let of_queue =
+            |queue: &ModelQueue| queue.messages.iter().flat_map(|held| queue.items_of(held, through)).min();
         self.queues.iter().filter_map(of_queue).min()
     }
 
@@ -61,7 +63,7 @@ impl Model {
     fn do_phase(&mut self, queue: QueueId, at: Timestamp, phase: Phase) {
         let index = self.index(queue).expect("the queue of a due message exists");
         let queue = &self.queues[index];
-        let items = queue.messages.iter().flat_map(|held| queue.items_of(held));
+        let items = queue.messages.iter().flat_map(|held| queue.items_of(held, self.expiry_through));
         let due: Vec<_> = items.filter(|item| (item.at, item.phase) == (at, phase)).collect();
         for item in due {
             match phase {

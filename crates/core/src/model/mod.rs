@@ -33,6 +33,8 @@ pub struct Model {
     tasks_made: u64,
     documents: Vec<(AccountId, DocumentKey, Bytes)>,
     events: Vec<Event>,
+    /// Messages whose time is over after this instant do not die for now.
+    expiry_through: Timestamp,
 }
 
 impl Model {
@@ -46,6 +48,7 @@ impl Model {
             tasks_made: 0,
             documents: Vec::new(),
             events: Vec::new(),
+            expiry_through: Timestamp::NEVER,
         }
     }
 
@@ -72,6 +75,10 @@ impl Model {
             Command::CancelMove(task) => self.cancel_move(task),
             Command::ListMoves(list) => Ok(self.list_moves(list)),
             Command::MoveChosen(chosen) => self.move_chosen(now, chosen),
+            Command::HoldExpiry(hold) => {
+                self.expiry_through = hold.map_or(Timestamp::NEVER, |hold| hold.through);
+                Ok(Outcome::Done)
+            }
             Command::Due => Ok(Outcome::Done),
             Command::Queues => Ok(Outcome::Queues(self.queues.iter().map(ModelQueue::shown).collect())),
             Command::PutDocuments(put) => self.put_documents(put),
@@ -114,7 +121,13 @@ impl Model {
     pub fn instants(&self) -> Vec<Timestamp> {
         let mut instants = Vec::new();
         for queue in &self.queues {
-            instants.extend(queue.messages.iter().flat_map(|held| queue.items_of(held)).map(|item| item.at));
+            instants.extend(
+                queue
+                    .messages
+                    .iter()
+                    .flat_map(|held| queue.items_of(held, self.expiry_through))
+                    .map(|item| item.at),
+            );
             instants.extend(queue.windows());
         }
         instants

@@ -1,4 +1,7 @@
-//! When a message dies unread.
+//! When a message dies unread, and what happens while the time is in doubt.
+//!
+//! After a leap of the clock expiry can be held: until the hold is moved or lifted no message dies whose time is over
+//! after the instant that it names. Leases and delays end as usual meanwhile.
 
 use std::time::Duration;
 
@@ -18,9 +21,41 @@ pub fn is_expired(expires_at: Option<Timestamp>, now: Timestamp) -> bool {
     expires_at.is_some_and(|at| at <= now)
 }
 
+/// Expiry is held: the clock leapt, and may be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExpiryHold {
+    /// Messages whose time is over by this instant expire. Others do not, however late it is.
+    pub through: Timestamp,
+    /// What ends it.
+    pub until: HoldEnd,
+}
+
+/// What ends a hold of expiry, beside a clock that comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoldEnd {
+    /// A person confirms that the clock is right.
+    Confirmed,
+    /// The clock has run evenly for a while.
+    Settled,
+}
+
+/// The instant a message dies while nothing dies that is over after `through`; `None` is not for now.
+pub fn dies_at(expires_at: Option<Timestamp>, through: Timestamp) -> Option<Timestamp> {
+    expires_at.filter(|at| *at <= through)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn held_message_dies_up_to_the_very_instant_of_the_hold() {
+        let through = Timestamp(500);
+        assert_eq!(dies_at(Some(Timestamp(500)), through), Some(Timestamp(500)));
+        assert_eq!(dies_at(Some(Timestamp(501)), through), None);
+        assert_eq!(dies_at(Some(Timestamp(501)), Timestamp::NEVER), Some(Timestamp(501)));
+        assert_eq!(dies_at(None, Timestamp::NEVER), None);
+    }
 
     #[test]
     fn message_is_gone_from_the_instant_its_time_is_over() {

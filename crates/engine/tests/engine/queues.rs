@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
-use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy};
+use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy, QueueKey};
 use kew_engine::{EngineError, Listing, Options};
 
 use crate::bench::{Bench, key, name, seconds};
@@ -40,6 +40,24 @@ async fn queue_whose_name_is_taken_is_refused_with_the_one_that_has_it() {
     assert_eq!(bench.engine.create_queue(create).await, Err(EngineError::QueueExists(made.clone())));
     let stale = UpdateQueue { if_version: Some(7), ..change(made.id) };
     assert_eq!(bench.engine.update_queue(stale).await, Err(EngineError::VersionChanged));
+}
+
+#[tokio::test]
+async fn of_queues_that_are_made_at_once_in_any_region_none_gets_past_what_an_account_may_have() {
+    let bench = Bench::with(Options { queues_max: 3, ..Options::default() }).await;
+    let make = |account, region: &str, name: &str| {
+        let key = QueueKey::new(AccountId(account), region, name);
+        bench.engine.create_queue(CreateQueue { key, policy: Policy::standard(), documents: Vec::new() })
+    };
+    let made = tokio::join!(make(0, "r", "a"), make(0, "s", "a"), make(0, "t", "a"), make(0, "u", "a"));
+    let made = [made.0, made.1, made.2, made.3];
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 3);
+    assert_eq!(made[3], Err(EngineError::TooManyQueues { max: 3 }));
+    let first = made[0].clone().expect("it is one of three");
+    assert_eq!(make(0, "r", "a").await, Err(EngineError::QueueExists(first.clone())), "it is no new one");
+    make(1, "r", "a").await.expect("another account has its own bound");
+    bench.engine.delete_queue(DeleteQueue { queue: first.id, if_version: None }).await.expect("it is there");
+    make(0, "u", "a").await.expect("there is room again");
 }
 
 #[tokio::test]

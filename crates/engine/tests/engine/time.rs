@@ -238,7 +238,10 @@ async fn leap_of_the_system_clock_counts_as_passed_time() {
     source.1.store(7_200_000, Ordering::Relaxed);
     sleeper.await.expect("it wakes");
     assert!(engine.now() <= START.plus(seconds(7_202)), "noticed within a second or so");
-    assert_eq!(*notices.lock(), [Notice::ClockJumped { by: seconds(7_200) }]);
+    assert_eq!(
+        *notices.lock(),
+        [Notice::ClockJumped { by: seconds(7_200) }, Notice::ExpiryHeld { by: seconds(7_200) }]
+    );
     engine.shutdown();
 }
 

@@ -94,7 +94,7 @@ impl Handler {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if matches!(error, ClientError::TimedOut { .. }) {
+            if error.is_out_of_time() {
                 self.end(life).await;
                 return Err(Unanswered::TimedOut);
             }

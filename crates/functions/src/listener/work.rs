@@ -62,7 +62,8 @@ pub(super) async fn work(
     if let Some(pause) = pause {
         pause.await;
     }
-    worker.work(renewal).await;
+    // On the heap: the future of a request to the queue is large.
+    Box::pin(worker.work(renewal)).await;
 }
 
 struct Worker<'a> {

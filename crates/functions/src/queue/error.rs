@@ -53,7 +53,9 @@ pub(crate) enum Fault {
 impl Fault {
     pub(super) fn of_client(error: &ClientError) -> Self {
         match error {
-            ClientError::NotFound { .. } | ClientError::Refused { .. } => Self::Unreached(error.to_string()),
+            ClientError::NotFound { .. } | ClientError::Refused { .. } | ClientError::Unsent(_) => {
+                Self::Unreached(error.to_string())
+            }
             ClientError::Broken(_) | ClientError::TimedOut { .. } | ClientError::ReplyTooLong { .. } => {
                 Self::NoAnswer(error.to_string())
             }

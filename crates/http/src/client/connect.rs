@@ -112,6 +112,6 @@ fn machine_trust() -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-fn refused(place: &Place, cause: io::Error) -> ClientError {
+pub(super) fn refused(place: &Place, cause: io::Error) -> ClientError {
     ClientError::Refused { place: place.to_string(), cause }
 }

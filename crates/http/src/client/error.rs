@@ -37,6 +37,9 @@ pub enum ClientError {
     /// The machine's certificates cannot be used.
     #[error("no certificates to trust: {0}")]
     Trust(String),
+    /// A new connection broke before anything was sent on it.
+    #[error("the connection broke before the request was sent: {}", told(.0))]
+    Unsent(hyper::Error),
     /// The connection broke; whether the request was heard is unknown.
     #[error("the connection broke: {}", told(.0))]
     Broken(hyper::Error),
@@ -55,11 +58,31 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the other side was never reached, so that there is no use in hurrying back.
+    /// Whether time was over, before the connection was there or after.
+    pub fn is_out_of_time(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } => true,
+            Self::Refused { cause, .. } => cause.kind() == io::ErrorKind::TimedOut,
+            Self::BadAddress
+            | Self::OutOfReach { .. }
+            | Self::NotFound { .. }
+            | Self::Trust(_)
+            | Self::Unsent(_)
+            | Self::Broken(_)
+            | Self::ReplyTooLong { .. } => false,
+        }
+    }
+
+    /// Whether the other side was never reached: nothing of the request was sent, so nothing of it was done.
     pub fn is_unreached(&self) -> bool {
         match self {
-            Self::OutOfReach { .. } | Self::NotFound { .. } | Self::Refused { .. } | Self::Trust(_) => true,
-            Self::BadAddress | Self::Broken(_) | Self::ReplyTooLong { .. } | Self::TimedOut { .. } => false,
+            Self::BadAddress
+            | Self::OutOfReach { .. }
+            | Self::NotFound { .. }
+            | Self::Refused { .. }
+            | Self::Trust(_)
+            | Self::Unsent(_) => true,
+            Self::Broken(_) | Self::ReplyTooLong { .. } | Self::TimedOut { .. } => false,
         }
     }
 }

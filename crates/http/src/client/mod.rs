@@ -10,6 +10,7 @@ mod pool;
 mod reach;
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,27 +151,32 @@ impl Client {
         within: Duration,
         current: &Current,
     ) -> Result<Answer, ClientError> {
+        let place = Place::of(&outgoing.uri)?;
         // Dropped when time is over, it takes the connection along.
-        match tokio::time::timeout(within, self.exchange_at_leisure(outgoing, current)).await {
+        match tokio::time::timeout(within, self.exchange_at_leisure(&place, outgoing, current)).await {
             Ok(answer) => answer,
+            // Without a connection nothing was asked.
+            Err(_) if current.lock().is_none() => {
+                Err(connect::refused(&place, io::ErrorKind::TimedOut.into()))
+            }
             Err(_) => Err(ClientError::TimedOut { after: within }),
         }
     }
 
     async fn exchange_at_leisure(
         &self,
+        place: &Place,
         outgoing: Outgoing,
         current: &Current,
     ) -> Result<Answer, ClientError> {
-        let place = Place::of(&outgoing.uri)?;
         let mut request = request(outgoing)?;
-        while let Some(mut sender) = self.pool.take(&place) {
+        while let Some(mut sender) = self.pool.take(place) {
             if sender.requests.ready().await.is_err() {
                 continue;
             }
             *current.lock() = Some(Arc::clone(&sender.line));
             match sender.requests.try_send_request(request).await {
-                Ok(reply) => return self.read(place, sender, reply).await,
+                Ok(reply) => return self.read(place.clone(), sender, reply).await,
                 Err(mut error) => match error.take_message() {
                     // It was closed while it was kept, and nothing was sent.
                     Some(unsent) => request = unsent,
@@ -179,10 +185,15 @@ impl Client {
             }
         }
         *current.lock() = None;
-        let mut sender = self.connector.connect(&place).await?;
+        let mut sender = self.connector.connect(place).await?;
         *current.lock() = Some(Arc::clone(&sender.line));
-        let reply = sender.requests.send_request(request).await.map_err(ClientError::Broken)?;
-        self.read(place, sender, reply).await
+        match sender.requests.try_send_request(request).await {
+            Ok(reply) => self.read(place.clone(), sender, reply).await,
+            Err(mut error) => Err(match error.take_message() {
+                Some(_unsent) => ClientError::Unsent(error.into_error()),
+                None => ClientError::Broken(error.into_error()),
+            }),
+        }
     }
 
     async fn read(

@@ -14,15 +14,15 @@ pub(super) enum Hosts {
         /// Host names, or `*.parent`, as they were configured.
         listed: Arc<[String]>,
         recognised: Option<Arc<Recognise>>,
-        /// Finds the host in names that stand for another.
-        inner: Option<Inner>,
+        /// Each finds the host in names that stand for another.
+        inner: Vec<Arc<Inner>>,
     },
 }
 
 /// The host that a name stands for, such as `host` in `service.region.host`.
-pub(super) type Inner = fn(&str) -> Option<&str>;
+pub(super) type Inner = dyn Fn(&str) -> Option<&str> + Send + Sync;
 
-/// Tells whether a dotted host name is one of the front-end's own.
+/// Tells whether a dotted host name is one that its front-end was told of.
 pub(super) type Recognise = dyn Fn(&str) -> bool + Send + Sync;
 
 impl Hosts {
@@ -35,8 +35,8 @@ impl Hosts {
         let is_ours = |within: &str| {
             within.parse::<Ipv4Addr>().is_ok() || is_everybodys(within) || is_listed(listed, within)
         };
-        if inner.and_then(|inner| inner(name)).is_some_and(is_ours)
-            || recognised.as_ref().is_some_and(|known| known(&name.to_ascii_lowercase()))
+        if inner.iter().any(|found| found(name).is_some_and(is_ours))
+            || recognised.as_ref().is_some_and(|known| known(name))
         {
             return Ok(());
         }
@@ -44,9 +44,13 @@ impl Hosts {
     }
 }
 
-/// Names that mean a machine itself, or the one below its containers, wherever they are asked for.
+/// Names that mean a machine itself, or the one below its containers, wherever they are asked for. The last is a public
+/// name of which every name below it has the address 127.0.0.1; tools for local development use it.
 fn is_everybodys(name: &str) -> bool {
-    is_same(name, "localhost") || is_below(name, "localhost") || is_same(name, "host.docker.internal")
+    is_same(name, "localhost")
+        || is_below(name, "localhost")
+        || is_same(name, "host.docker.internal")
+        || is_below(name, "localhost.localstack.cloud")
 }
 
 fn is_listed(listed: &[String], name: &str) -> bool {
@@ -86,6 +90,7 @@ mod tests {
             "A.LocalHost",
             "Host.Docker.Internal:9324",
             "localhost.",
+            "sqs.us-east-1.localhost.localstack.cloud:4566",
         ] {
             assert_eq!(host(&Guard::open(), name), Ok(()), "{name}");
         }
@@ -102,6 +107,7 @@ mod tests {
             ("127.1", "127.1"),
             (".localhost", ".localhost"),
             ("xhost.docker.internal", "xhost.docker.internal"),
+            ("xlocalhost.localstack.cloud", "xlocalhost.localstack.cloud"),
         ] {
             assert_eq!(host(&Guard::open(), name), not_allowed(shown), "{name}");
         }
@@ -114,7 +120,7 @@ mod tests {
     fn names_that_are_listed_or_recognised_pass() {
         let guard = Guard::open()
             .with_hosts(["queue.test".to_owned(), "*.corp.test".to_owned()])
-            .with_hosts_like(|name| name == "account.queue.core.test");
+            .with_hosts_like(|name| name.eq_ignore_ascii_case("account.queue.core.test"));
         for name in ["queue.test:1", "QUEUE.TEST", "a.corp.test", "a.b.corp.test", "Account.queue.core.test"]
         {
             assert_eq!(host(&guard, name), Ok(()), "{name}");
@@ -144,6 +150,10 @@ mod tests {
         }
         for name in ["svc.com", "svc.evil.example", "xsvc.kew", "svc.svc.kew"] {
             assert_eq!(host(&guard, name), not_allowed(name), "{name}");
+        }
+        let both = guard.with_hosts_within(|name| name.strip_prefix("other."));
+        for name in ["svc.localhost", "svc.kew", "other.kew"] {
+            assert_eq!(host(&both, name), Ok(()), "{name}");
         }
     }
 }

@@ -6,7 +6,9 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::BytesMut;
 use http::{Method, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -23,6 +25,10 @@ use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// So long and for so many bytes a connection is read on after its last reply.
+const LINGERS: Duration = Duration::from_secs(5);
+const LINGERS_AT_THE_END: Duration = Duration::from_millis(200);
+const LINGERS_BYTES: usize = 16 << 20;
 /// So many requests that were sent ahead are answered before other connections have their turn.
 const IN_A_ROW: u32 = 16;
 
@@ -67,6 +73,8 @@ where
         drop(request);
         let closes = !keeps_alive || left != Left::Nothing || link.is_closing();
         let written = reply::write(reply, asked, closes, today);
+        // Until the socket has its last byte.
+        let _kept = link.room().take(written.first.len() + written.rest.len());
         if wire.send(&written.first, &written.rest).await.is_err() {
             return Spoken::Http1;
         }
@@ -83,8 +91,30 @@ where
         }
     }
     // An end that cannot be told is one all the same.
-    let _told = wire.end().await;
+    if wire.end().await.is_ok() {
+        Box::pin(linger(wire, link.is_closing())).await;
+    }
     Spoken::Http1
+}
+
+/// Reads on and forgets what it reads, until the client ends its side too or has had its time. A socket that is closed
+/// while something unread is in it, or before more comes, is reset, and replies that are still on their way are lost:
+/// also those to requests that were answered long before the last one.
+async fn linger<S: AsyncRead + Unpin>(wire: &mut Wire<S>, server_ends: bool) {
+    // At the end of the server, who sends nothing more loses nothing.
+    let within = if server_ends { LINGERS_AT_THE_END } else { LINGERS };
+    let reading = async {
+        let mut bytes = wire.ahead().len();
+        loop {
+            *wire.ahead() = BytesMut::new();
+            match poll_fn(|cx| wire.poll_ahead(cx, usize::MAX)).await {
+                Ok(read) if read > 0 && bytes < LINGERS_BYTES => bytes += read,
+                Ok(_) | Err(_) => return,
+            }
+        }
+    };
+    // Who sends on after that does not read.
+    let _in_time = tokio::time::timeout(within, reading).await;
 }
 
 /// What comes next on a connection.

@@ -2,7 +2,9 @@
 
 use crate::house::{Event, House};
 use kew_http::Limits;
-use tokio::io::AsyncWriteExt;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
 const WAIT: &str = "GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const NEXT: &str = "POST /next HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
@@ -41,6 +43,31 @@ async fn a_request_is_dropped_when_its_client_sent_more_and_closes() {
         assert_eq!(house.event().await, Event::Dropped, "{with_it} {later}");
         house.is_left().await;
         assert!(house.is_quiet());
+    }
+}
+
+// What is unread when a socket is closed makes the system reset it, and what was written to it last never arrives.
+#[tokio::test]
+async fn the_last_reply_arrives_whole_whatever_was_sent_behind_its_request() {
+    let house = House::open(Limits::default()).await;
+    let last = "GET /some HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    for behind in
+        ["GET /next HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(5_000), "no request ".repeat(20_000)]
+    {
+        // What the client does not take at once stays with the server's system.
+        let socket = TcpSocket::new_v4().expect("there is one");
+        socket.set_recv_buffer_size(4 << 10).expect("it can");
+        let mut client = socket.connect(house.address).await.expect("it listens");
+        client.write_all(format!("{last}{behind}").as_bytes()).await.expect("it is read");
+        // Read when the server has written all, and is done with the connection if it is ever.
+        client.readable().await.expect("it is answered");
+        while house.shared.replies.held() > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).await.expect("it is not reset");
+        let body = reply.iter().rev().take_while(|byte| **byte == b'x').count();
+        assert_eq!(body, 256 << 10);
     }
 }
 

@@ -69,6 +69,11 @@ impl Handler for Script {
                 "waited".to_owned()
             }
             "/big" => "x".repeat(64 << 20),
+            "/some" => "x".repeat(256 << 10),
+            "/room" => match request.room.free().await {
+                Ok(()) => "x".repeat(1 << 20),
+                Err(refusal) => return self.refuse(&refusal, request),
+            },
             "/from" => format!("{} {}", request.peer.ip(), request.secure),
             "/host" => format!("{:?} {:?}", request.header("host"), request.header("content-length")),
             _ => format!("{} {} {}", request.method, request.uri.path(), request.body.len()),

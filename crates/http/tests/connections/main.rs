@@ -6,5 +6,6 @@ mod guard;
 mod house;
 mod http1;
 mod http2;
+mod replies;
 mod slow;
 mod tls;

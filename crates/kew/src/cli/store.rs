@@ -10,11 +10,12 @@ use clap::{Args, Subcommand};
 use kew_core::{Entropy, Timestamp};
 use kew_store_log::{
     BackupReport, CheckReport, Disk, Drive, ExportReport, IDENTITY_FILE, LogError, LogOptions, LogStore,
-    MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, StoreStats, Unreadable,
+    MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, Sharing, StoreStats, TailReport, Unreadable, make_private,
 };
 use thiserror::Error;
 
 use crate::machine::{SystemEntropy, system_now};
+use crate::private;
 
 /// What `kew store` may be told.
 #[derive(Args, Debug)]
@@ -30,7 +31,10 @@ pub(super) struct StoreArgs {
 #[derive(Subcommand, Debug)]
 enum Tool {
     /// Read everything and name each damage by file and offset; exit code 1 when there is any
-    Check,
+    Check {
+        /// This directory instead of --store's; a backup is compared with its list too
+        directory: Option<PathBuf>,
+    },
     /// Show what the store holds and what it takes
     Stats,
     /// Write queues, settings and messages as JSON lines
@@ -52,7 +56,11 @@ enum Tool {
     Backup {
         /// The directory; made when it is missing
         target: PathBuf,
-        /// Compare a backup that is there with its list instead
+        /// Give files that do not change any more a second name instead of copying them: quick, but damage to one is
+        /// damage to both
+        #[arg(long, conflicts_with = "verify")]
+        link: bool,
+        /// Compare a backup with its list instead
         #[arg(long)]
         verify: bool,
     },
@@ -99,25 +107,28 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
 impl StoreArgs {
     fn run(&self) -> Result<(), ToolError> {
         match &self.tool {
-            Tool::Check => self.check(),
-            Tool::Stats => self.with_store(|store| tell(&stats_lines(&kew_store_log::stats(store)))),
+            Tool::Check { directory } => self.check(directory.as_deref()),
+            Tool::Stats => tell(&stats_lines(&kew_store_log::stats(&self.look()?))),
             Tool::Export { to, leave_out_damaged } => {
-                self.with_store(|store| export(store, to.as_deref(), *leave_out_damaged))
+                export(&self.look()?, to.as_deref(), *leave_out_damaged)
             }
             Tool::Import { from } => self.import(from.as_deref()),
-            Tool::Backup { target, verify: true } => {
+            Tool::Backup { target, verify: true, .. } => {
                 let files = kew_store_log::verify_backup(target).map_err(ToolError::Log)?;
                 tell(&format!("every one of {} files is as the list says\n", files.len()))
             }
-            Tool::Backup { target, verify: false } => self.with_store(|store| {
-                let report = kew_store_log::backup(store, target).map_err(ToolError::Log)?;
+            Tool::Backup { target, link, verify: false } => self.with_store(|store| {
+                let sharing = if *link { Sharing::Links } else { Sharing::Nothing };
+                let report = kew_store_log::backup(store, target, sharing).map_err(ToolError::Log)?;
                 tell(&backup_lines(target, &report))
             }),
         }
     }
 
-    fn check(&self) -> Result<(), ToolError> {
-        let report = kew_store_log::check(self.disk()?).map_err(|error| self.explain(error))?;
+    fn check(&self, directory: Option<&Path>) -> Result<(), ToolError> {
+        let named = directory.map(|directory| Self { store: directory.to_owned(), tool: Tool::Stats });
+        let this = named.as_ref().unwrap_or(self);
+        let report = kew_store_log::check(this.disk_to_look_at()?).map_err(|error| this.explain(error))?;
         tell(&check_lines(&report))?;
         if report.is_sound() { Ok(()) } else { Err(ToolError::Damaged) }
     }
@@ -141,10 +152,22 @@ impl StoreArgs {
                 self.explain(error)
             }
         })?;
+        make_private(&self.store).map_err(doing(format!("closing {} to others", self.store.display())))?;
         tell(&format!(
             "{} queues and {} messages, out of {} lines\n",
             report.queues, report.messages, report.lines
         ))
+    }
+
+    /// Opens the store without changing a byte of it.
+    fn look(&self) -> Result<LogStore, ToolError> {
+        let looked = LogStore::look(self.disk_to_look_at()?, LogOptions::default(), entropy()?);
+        let (store, report) = looked.map_err(|error| self.explain(error))?;
+        if let Some(tail) = &report.tail {
+            // Where nobody listens the work goes on.
+            let _told = writeln!(io::stderr().lock(), "{}", tail_line(tail));
+        }
+        Ok(store)
     }
 
     /// Opens the store, works with it, and closes it as it should be.
@@ -165,15 +188,29 @@ impl StoreArgs {
         worked.and(closed)
     }
 
-    /// The directory of a store that is there: looking at nothing must not make one.
+    /// The directory of a store that exists, to be changed.
     fn disk(&self) -> Result<Arc<dyn Disk>, ToolError> {
-        let holds = |name: &&str| self.store.join(name).exists();
-        // A store that lost the file that names it is still to be looked at. Anything else is somebody's directory.
-        if ![IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].iter().any(holds) {
-            return Err(ToolError::NoStore(self.store.clone()));
-        }
+        self.holds_a_store()?;
         let disk = RealDisk::open(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;
         Ok(Arc::new(disk))
+    }
+
+    /// The same, to be read only.
+    fn disk_to_look_at(&self) -> Result<Arc<dyn Disk>, ToolError> {
+        self.holds_a_store()?;
+        let disk = RealDisk::look(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;
+        Ok(Arc::new(disk))
+    }
+
+    /// Fails in a directory without a store: looking at nothing must not make one.
+    fn holds_a_store(&self) -> Result<(), ToolError> {
+        let holds = |name: &&str| self.store.join(name).exists();
+        // A store that lost the file that names it is still to be looked at. Anything else is somebody's directory.
+        if [IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER].iter().any(holds) {
+            Ok(())
+        } else {
+            Err(ToolError::NoStore(self.store.clone()))
+        }
     }
 
     fn explain(&self, error: LogError) -> ToolError {
@@ -198,7 +235,7 @@ fn export(store: &LogStore, to: Option<&Path>, leaves_out: bool) -> Result<(), T
 }
 
 fn export_file(store: &LogStore, path: &Path, leaves_out: bool) -> Result<ExportReport, ToolError> {
-    let file = File::create_new(path).map_err(doing(format!("making {}", path.display())))?;
+    let file = private::make_file(path).map_err(doing(format!("making {}", path.display())))?;
     let mut buffer = BufWriter::new(file);
     let written = write_lines(store, &mut buffer, leaves_out).and_then(|report| {
         let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
@@ -250,10 +287,7 @@ fn check_lines(report: &CheckReport) -> String {
         lines.push_str(&format!("DAMAGE  {problem}\n"));
     }
     if let Some(tail) = &report.tail {
-        lines.push_str(&format!(
-            "tail    {} at offset {}: {} bytes of an incomplete batch, which the next start cuts off ({})\n",
-            tail.file, tail.offset, tail.bytes_dropped, tail.why
-        ));
+        lines.push_str(&format!("tail    {}\n", tail_line(tail)));
     }
     lines.push_str(&format!(
         "{}: {} segments, {} batches after the checkpoint, {} records before it, {} slices, {} queues, {} messages\n",
@@ -266,6 +300,13 @@ fn check_lines(report: &CheckReport) -> String {
         report.messages
     ));
     lines
+}
+
+fn tail_line(tail: &TailReport) -> String {
+    format!(
+        "{} at offset {}: {} bytes of an incomplete batch, which the next start cuts off ({})",
+        tail.file, tail.offset, tail.bytes_dropped, tail.why
+    )
 }
 
 fn stats_lines(stats: &StoreStats) -> String {
@@ -292,10 +333,13 @@ fn stats_lines(stats: &StoreStats) -> String {
 fn backup_lines(target: &Path, report: &BackupReport) -> String {
     let bytes: u64 = report.files.iter().map(|file| file.bytes).sum();
     format!(
-        "{} files, {bytes} bytes, up to batch {}, in {}; {} of them share their bytes with the store\n",
+        "{} files, {bytes} bytes, up to batch {}, in {}; {}\n",
         report.files.len(),
         report.batch,
         target.display(),
-        report.linked
+        match report.linked {
+            0 => "all of them are copies".to_owned(),
+            linked => format!("{linked} of them are the store's own files under a second name"),
+        }
     )
 }

@@ -77,7 +77,7 @@ fn argument(setting: &Setting) -> Arg {
     match setting.kind {
         Kind::Switch => argument.action(ArgAction::SetTrue),
         Kind::List => argument.value_name(value).action(ArgAction::Append),
-        Kind::Text | Kind::Whole => argument.value_name(value).action(ArgAction::Set),
+        Kind::Text | Kind::Whole | Kind::Bytes => argument.value_name(value).action(ArgAction::Set),
     }
 }
 
@@ -86,6 +86,6 @@ fn written(setting: &Setting, matches: &ArgMatches) -> Option<Written> {
     match setting.kind {
         Kind::Switch => matches.get_flag(name).then(|| Written::One("true".to_owned())),
         Kind::List => matches.get_many::<String>(name).map(|texts| Written::Many(texts.cloned().collect())),
-        Kind::Text | Kind::Whole => matches.get_one::<String>(name).cloned().map(Written::One),
+        Kind::Text | Kind::Whole | Kind::Bytes => matches.get_one::<String>(name).cloned().map(Written::One),
     }
 }

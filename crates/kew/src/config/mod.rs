@@ -40,6 +40,8 @@ pub struct Settings {
     pub server: ServerSettings,
     /// What the admin listener asks for, if anything.
     pub admin_token: Option<Secret>,
+    /// What `/metrics` asks for, if anything.
+    pub metrics_token: Option<Secret>,
     /// `[sqs]`.
     pub sqs: SqsSettings,
     /// `[azure]`.
@@ -77,6 +79,10 @@ pub struct ServerSettings {
     pub insecure: bool,
     /// Whose time it is.
     pub clock: ClockKind,
+    /// A leap of the system clock ahead by more than this holds expiry.
+    pub clock_leap_max: Duration,
+    /// How long the clock runs evenly before a longer gap since the last stop is believed.
+    pub clock_settle: Duration,
     /// When a write counts as done.
     pub durability: Durability,
     /// Where the bound addresses are written.
@@ -131,6 +137,8 @@ pub enum UrlStyle {
 pub struct AzureSettings {
     /// Whether dotted host names begin with the account.
     pub host_style: bool,
+    /// Parents of hosts that begin with the account, in open mode.
+    pub host_parents: Vec<String>,
     /// What bearer tokens are worth in strict mode.
     pub bearer: Bearer,
     /// How far a request's own date may be from the machine's.
@@ -200,7 +208,7 @@ pub struct LimitSettings {
     pub waiters_per_queue_max: u32,
     /// Messages in flight per standard queue, whoever leases.
     pub in_flight_max: u32,
-    /// Queues of an account, where they are made through Cloudflare's API.
+    /// Queues of an account, by whichever dialect they are made.
     pub queues_max: u32,
     /// Deduplication ids kept in memory.
     pub dedup_ids: usize,
@@ -242,6 +250,7 @@ impl Settings {
         let settings = Self {
             server: server(&values)?,
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
+            metrics_token: values.read_if_set("admin", "metrics_token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
             azure: azure(&values)?,
             push: push(&values)?,
@@ -271,6 +280,8 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         auth: values.read(section, "auth", parse::one_of(AUTH))?,
         insecure: values.read(section, "insecure", parse::switch)?,
         clock: values.read(section, "clock", parse::one_of(CLOCK))?,
+        clock_leap_max: values.read(section, "clock_leap_max", parse::leap)?,
+        clock_settle: values.read(section, "clock_settle", parse::seconds)?,
         durability: values.read(section, "durability", parse::one_of(DURABILITY))?,
         ports_file: values.read_if_set(section, "ports_file", parse::path)?,
         functions: values.read_if_set(section, "functions", parse::path)?,
@@ -301,6 +312,7 @@ fn azure(values: &Values) -> Result<AzureSettings, ConfigError> {
     let section = "azure";
     Ok(AzureSettings {
         host_style: values.read(section, "host_style", parse::switch)?,
+        host_parents: values.read_list(section, "host_parents", parse::parent)?,
         bearer: bearer(values)?,
         skew: values.read(section, "skew_seconds", parse::seconds)?,
         queue_deletion_delay: values.read(section, "queue_deletion_delay_seconds", parse::seconds)?,
@@ -389,6 +401,7 @@ fn http_limits(values: &Values) -> Result<Limits, ConfigError> {
         // The largest batch a dialect accepts must fit.
         body_bytes_max: size("body_bytes_max", 2 << 20, 1 << 30)?,
         bodies_bytes_max: size("bodies_bytes_max", 2 << 20, 1 << 40)?,
+        replies_bytes_max: values.read(section, "replies_bytes_max", parse::bytes(1 << 20, 1 << 40))?,
         head_bytes_max: size("head_bytes_max", 8 << 10, 16 << 20)?,
         headers_max: size("headers_max", 16, 10_000)?,
         pipelined_bytes_max: size("pipelined_bytes_max", 1 << 10, 16 << 20)?,

@@ -111,11 +111,30 @@ pub fn size(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String>
     }
 }
 
+/// Bytes: a number, or one with a unit such as `128 MiB`.
+pub fn bytes(least: usize, most: usize) -> impl Fn(&str) -> Result<usize, String> {
+    const UNITS: [(&str, usize); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("", 1)];
+    move |text| {
+        let split = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim_end(), bytes)));
+        let bytes = split.and_then(|(number, unit)| number.parse::<usize>().ok()?.checked_mul(*unit));
+        let allowed = || format!("bytes from {least} to {most}, such as `{least}` or `128 MiB`");
+        bytes.filter(|bytes| (least..=most).contains(bytes)).ok_or_else(allowed)
+    }
+}
+
 /// Seconds; 0 turns off what they are for.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
     let allowed = || format!("a whole number of seconds from 0 (off) to {SECONDS_MAX}");
     seconds.map(Duration::from_secs).ok_or_else(allowed)
+}
+
+/// How far a clock may leap, in seconds. Less than a minute would be met by clocks that are only set.
+pub fn leap(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (60..=SECONDS_MAX).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("a whole number of seconds from 60 to {SECONDS_MAX}"))
 }
 
 /// A region's name.
@@ -135,6 +154,13 @@ pub fn host(text: &str) -> Result<String, String> {
     } else {
         Err("host names without a port, or *.parent".to_owned())
     }
+}
+
+/// A domain that hosts stand below. One label alone may be a domain in which anybody can have a name.
+pub fn parent(text: &str) -> Result<String, String> {
+    let is_parent = !text.starts_with("*.") && (text.contains('.') || text.eq_ignore_ascii_case("localhost"));
+    let allowed = || "domains such as queue.example.com, without *. and without a port".to_owned();
+    if is_parent { host(text).map_err(|_| allowed()) } else { Err(allowed()) }
 }
 
 /// The beginning of a URL that others see: scheme and host, maybe a port and a path.
@@ -210,6 +236,13 @@ mod tests {
             assert_eq!(parse(wrong), Err("a whole number from 1 to 10".to_owned()), "{wrong}");
         }
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        let parse = bytes(1, 1 << 30);
+        for (text, read) in [("1", 1), ("128 MiB", 128 << 20), ("2KiB", 2 << 10), ("1 GiB", 1 << 30)] {
+            assert_eq!(parse(text), Ok(read), "{text}");
+        }
+        for wrong in ["0", "2 GiB", "1 MB", "MiB", "-1 KiB", "1.5 MiB", "", "99999999999999999999 GiB"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
         assert!(seconds("31622401").is_err() && seconds("31622400").is_ok());
     }
 
@@ -255,6 +288,8 @@ mod tests {
         assert!(host("Kew.Example").is_ok_and(|host| host == "kew.example"));
         assert!(host("*.kew.example").is_ok() && host("*").is_err());
         assert!(host("kew.example:1").is_err() && host("").is_err());
+        assert!(parent("Queue.example.com").is_ok_and(|parent| parent == "queue.example.com"));
+        assert!(["com", "*.example.com", "a.example:1", ""].iter().all(|wrong| parent(wrong).is_err()));
         assert!(region("eu-west-3").is_ok() && region("eu west").is_err() && region("").is_err());
         assert!(token("a b").is_err() && token("").is_err() && token("a!b").is_ok());
     }

@@ -38,6 +38,8 @@ pub enum Kind {
     Text,
     /// A whole number.
     Whole,
+    /// A number of bytes: a whole number, or a text with a unit.
+    Bytes,
     /// True or false; as a flag it stands alone.
     Switch,
     /// Several texts: an array in the file, separated by commas in a variable, a repeated flag.
@@ -93,7 +95,10 @@ pub const SETTINGS: &[Setting] = &[
         "Let other machines upload Workers too, with a token",
     ),
     server("hosts", Kind::List, None),
+    server("clock_leap_max", Kind::Whole, Some("3600")),
+    server("clock_settle", Kind::Whole, Some("600")),
     of("admin", "token", Kind::Text, None).hidden(),
+    of("admin", "metrics_token", Kind::Text, None).hidden(),
     of("sqs", "region", Kind::Text, Some("us-east-1")),
     of("sqs", "name_hold_seconds", Kind::Whole, Some("60")),
     of("sqs", "purge_interval_seconds", Kind::Whole, Some("60")),
@@ -102,6 +107,7 @@ pub const SETTINGS: &[Setting] = &[
     of("sqs", "url_style", Kind::Text, Some("path")),
     of("sqs", "external_url", Kind::Text, None),
     of("azure", "host_style", Kind::Switch, Some("true")),
+    of("azure", "host_parents", Kind::List, None),
     of("azure", "bearer", Kind::Text, Some("off")),
     of("azure", "bearer_keys", Kind::Text, None),
     of("azure", "bearer_issuers", Kind::List, None),
@@ -117,6 +123,7 @@ pub const SETTINGS: &[Setting] = &[
     of("limits", "head_bytes_max", Kind::Whole, Some("65536")),
     of("limits", "headers_max", Kind::Whole, Some("100")),
     of("limits", "bodies_bytes_max", Kind::Whole, Some("536870912")),
+    of("limits", "replies_bytes_max", Kind::Bytes, Some("128 MiB")),
     of("limits", "pipelined_bytes_max", Kind::Whole, Some("65536")),
     of("limits", "connections_max", Kind::Whole, None),
     of("limits", "streams_max", Kind::Whole, Some("128")),
@@ -131,7 +138,7 @@ pub const SETTINGS: &[Setting] = &[
     of("limits", "waiters_max", Kind::Whole, Some("100000")),
     of("limits", "waiters_per_queue_max", Kind::Whole, Some("50000")),
     of("limits", "in_flight_max", Kind::Whole, Some("120000")),
-    of("limits", "queues_max", Kind::Whole, Some("10000")),
+    of("limits", "queues_max", Kind::Whole, Some("100000")),
     of("limits", "dedup_ids", Kind::Whole, Some("4000000")),
     of("limits", "history_events", Kind::Whole, Some("1048576")),
     of("limits", "metrics_queues", Kind::Whole, Some("1000")),

@@ -173,7 +173,7 @@ fn split(setting: &Setting, text: &str) -> Written {
         Kind::List => Written::Many(
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
         ),
-        Kind::Text | Kind::Whole | Kind::Switch => Written::One(text.to_owned()),
+        Kind::Text | Kind::Whole | Kind::Bytes | Kind::Switch => Written::One(text.to_owned()),
     }
 }
 

@@ -115,6 +115,7 @@ mod tests {
             received_at: Timestamp::ZERO,
             peer: ([127, 0, 0, 1], 1).into(),
             secure: false,
+            room: Default::default(),
         }
     }
 

@@ -4,12 +4,14 @@
 //! the same for one request as for sixty, so it pays to let a pass's requests share one, and never to wait for requests
 //! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
 //! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
-//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk.
+//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does whatever
+//! takes longer than one sync: a new segment, or another thread's commit that has to end first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Outcome, Tally, Timestamp};
 use kew_http::Histogram;
 use kew_store::{Store, StoreError, Submission};
@@ -66,10 +68,8 @@ impl<S: Store + 'static> Paced<S> {
             let syncs = self.syncs.swap(false, Ordering::Relaxed);
             self.leases.store(0, Ordering::SeqCst);
             let begun = Instant::now();
-            if syncs && pace.is_slow() {
+            if (syncs && pace.is_slow()) || !self.store.commit_at_once(!pace.is_slow()) {
                 self.commit_elsewhere().await;
-            } else {
-                self.store.commit();
             }
             if syncs {
                 let took = begun.elapsed();
@@ -183,6 +183,14 @@ impl<S: Store + 'static> Store for Paced<S> {
         self.store.commit()
     }
 
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        self.store.commit_at_once(may_sync)
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
     fn tally(&self) -> Tally {
         self.store.tally()
     }
@@ -285,6 +293,8 @@ mod tests {
         commits: Mutex<Vec<(u32, ThreadId)>>,
         writes: AtomicU32,
         slow: bool,
+        /// Every commit takes more than one write and one sync.
+        long: bool,
         /// The commit that panics, by its number.
         falls_at: Option<usize>,
     }
@@ -340,6 +350,13 @@ mod tests {
             *self.gate.open_through.lock() += 1;
             wakers.into_iter().for_each(Waker::wake);
             group > 0
+        }
+
+        fn commit_at_once(&self, _may_sync: bool) -> bool {
+            if !self.long {
+                self.commit();
+            }
+            !self.long
         }
 
         fn write(&self) {
@@ -440,6 +457,14 @@ mod tests {
             "the first is not known to be slow"
         );
         assert!(commits.iter().skip(1).all(|(_, thread)| *thread != here), "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_takes_more_than_a_sync_happens_on_another_thread() {
+        let store = Recorder { long: true, ..Recorder::default() };
+        let commits = clients(store, 2, 10).await;
+        let here = std::thread::current().id();
+        assert!(commits.iter().all(|(_, thread)| *thread != here), "{commits:?}");
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy};
 use kew_engine::{Engine, EngineError, Options, TimeSource};
-use kew_http::{Drain, Guard, Histogram, Limits, Listener, Shared, Tls};
+use kew_http::{Drain, Guard, Histogram, Limits, Listener, Replies, Shared, Tls};
 use kew_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -37,6 +37,8 @@ pub struct EventLoop<S> {
     pub syncs: Arc<Histogram>,
     /// Bounds of connections.
     pub limits: Limits,
+    /// Where replies are counted.
+    pub replies: Replies,
     /// Ends it.
     pub drain: Drain,
     /// Closed once nobody drives the engine from another thread any more: what they did must still be committed.
@@ -139,7 +141,7 @@ impl<S: Store + 'static> EventLoop<S> {
         let mut timers = tokio::spawn(async move { timers.run_timers().await });
         let mut moves = tokio::spawn(async move { moves.run_moves().await });
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
-        let shared = Shared::new(clock, self.entropy, self.limits);
+        let shared = Shared { replies: self.replies, ..Shared::new(clock, self.entropy, self.limits) };
         let front_ends = FrontEnds::new(&engine, self.front_ends);
         let mut accepting = JoinSet::new();
         for entrance in self.entrances {
@@ -225,7 +227,7 @@ mod tests {
         let inner = MemoryStore::new(Arc::clone(&entropy));
         let event_loop = EventLoop {
             store: Arc::new(Frail { inner, falls: Arc::clone(falls) }),
-            source: Arc::new(SystemTimeSource::default()),
+            source: Arc::new(SystemTimeSource),
             entropy,
             options: Options { clock: ClockKind::System, ..Options::default() },
             front_ends: FrontEndSettings {
@@ -237,6 +239,7 @@ mod tests {
             entrances: Vec::new(),
             syncs: Arc::default(),
             limits: Limits::default(),
+            replies: Replies::new(1 << 20),
             drain: Drain::default(),
             others_ended: Drain::default(),
         };

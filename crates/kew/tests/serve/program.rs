@@ -188,6 +188,14 @@ pub fn fail(flags: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// A figure of a process's status, in KiB.
+pub fn member_of_status(id: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
 pub fn reply(mut stream: TcpStream) -> (u16, String) {
     stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
     let mut text = String::new();
@@ -206,6 +214,18 @@ pub fn command_without_file_size_signal() -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kew")]);
     set_up(shell)
+}
+
+/// A command that ends in `kew serve`, begun with a umask that lets everybody read and write.
+pub fn command_with_open_umask() -> Command {
+    set_up(tool_with_open_umask())
+}
+
+/// The program alone, begun in the same way.
+pub fn tool_with_open_umask() -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_kew")]);
+    shell
 }
 
 fn set_up(mut command: Command) -> Command {

@@ -24,7 +24,7 @@ fn attempt(kew: &Kew, queue: &str) -> Value {
     loop {
         let found = attempts(kew, &format!("?queue={queue}"));
         if let Some(one) = found.first() {
-            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found.len(), 1, "of tries in vain the latest is shown: {found:?}");
             return one.clone();
         }
         assert!(begun.elapsed() < PATIENCE, "nothing came of {queue}: {}", kew.errors());
@@ -70,7 +70,7 @@ fn every_attempt_is_shown_with_its_outcome_and_its_cause() {
             "",
         ),
         ("silent", plain(|_| None), "failed", 0, Value::Null, "no whole reply within 1s"),
-        ("absent", nobody, "failed", 0, Value::Null, "cannot connect to"),
+        ("absent", nobody, "unreached", 0, Value::Null, "cannot connect to"),
         ("broken", plain(|_| Some(reply(500, "oh"))), "failed", 0, json!(500), "the reply is 500"),
         (
             "endless",
@@ -100,23 +100,43 @@ fn every_attempt_is_shown_with_its_outcome_and_its_cause() {
         assert_eq!(json!(shown), expected, "{found}");
         assert!(found["took_ms"].as_f64().is_some_and(|took| took >= 0.0), "{found}");
         assert_eq!(found["batch"].as_str().map(str::len), Some(32), "{found}");
-        assert_eq!(attempts(&kew, &format!("?consumer={consumer}")), [found], "{name}");
+        if *outcome != "unreached" {
+            // That one is tried again and again.
+            assert_eq!(attempts(&kew, &format!("?consumer={consumer}")), [found], "{name}");
+        }
     }
     let names = |query: &str| -> Vec<String> {
         attempts(&kew, query).iter().map(|one| one["queue"].as_str().unwrap_or_default().to_owned()).collect()
     };
-    assert_eq!(names(""), ["html", "endless", "broken", "absent", "silent", "again", "good"], "newest first");
+    let mut ended = names("");
+    ended.retain(|name| name != "absent");
+    assert_eq!(ended, ["html", "endless", "broken", "silent", "again", "good"], "newest first");
     assert_eq!(names("?outcome=ok"), ["again", "good"]);
     assert_eq!(names("?outcome=failed&max=2"), ["html", "endless"]);
+    assert_eq!(names("?outcome=unreached"), ["absent"]);
+    let (_, body) = kew.admin("GET", "/api/v1/push/attempts", &[], "");
+    let shown: Value = serde_json::from_str(&body).expect("it is JSON");
+    let open = &shown["circuits"][0];
+    assert_eq!(
+        json!([open["queue"], open["state"], shown["circuits"].as_array().map(Vec::len)]),
+        json!(["absent", "open", 1])
+    );
+    assert!(open["tries"].as_u64() > Some(0) && open["pause_ms"].as_u64() > Some(0), "{open}");
+    assert!(open["error"].as_str().is_some_and(|error| error.contains("cannot connect to")), "{open}");
+    assert!(kew.errors().contains("a consumer cannot be reached"), "{}", kew.errors());
     assert!(
-        attempts(&kew, "")[4]["took_ms"].as_f64().is_some_and(|took| took >= 1_000.0),
+        attempts(&kew, "?queue=silent")[0]["took_ms"].as_f64().is_some_and(|took| took >= 1_000.0),
         "it took its time"
     );
     let (_, metrics) = kew.admin("GET", "/metrics", &[], "");
-    for line in ["kew_push_attempts_total{outcome=\"ok\"} 2", "kew_push_attempts_total{outcome=\"failed\"} 5"]
-    {
+    for line in [
+        "kew_push_attempts_total{outcome=\"ok\"} 2",
+        "kew_push_attempts_total{outcome=\"failed\"} 4",
+        "kew_push_circuits_open 1",
+    ] {
         assert!(metrics.contains(line), "{metrics}");
     }
+    assert!(!metrics.contains("kew_push_attempts_total{outcome=\"unreached\"} 0"), "{metrics}");
     for (method, query, status) in [("POST", "", 405), ("GET", "?max=0", 400), ("GET", "?outcome=fine", 400)]
     {
         let path = format!("/api/v1/push/attempts{query}");

@@ -76,11 +76,11 @@ fn an_encrypted_webhook_is_reached_when_its_certificate_verifies_and_not_otherwi
     let url = |address: &str| format!("https://localhost:{}/", port(address));
     assert_eq!(desk.outcome("known", &url(&known)), ("ok".to_owned(), String::new()));
     let (outcome, error) = desk.outcome("unknown", &url(&unknown));
-    assert_eq!(outcome, "failed");
+    assert_eq!(outcome, "unreached");
     assert!(error.contains("certificate"), "{error}");
     let spoken = plain(|_| Some(reply(200, "")));
     let (outcome, error) = desk.outcome("plain", &url(&spoken));
-    assert!(outcome == "failed" && error.contains("cannot connect to"), "{error}");
+    assert!(outcome == "unreached" && error.contains("cannot connect to"), "{error}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_strict_server_reaches_private_addresses_only_where_it_is_told_to() {
         "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[[accounts]]\naws = {{ id = \"123456789012\", access_keys = [{{ id = \"A\", secret = \"B\" }}] }}\ncloudflare = {{ id = \"{account}\", tokens = [{{ token = \"letmein\", permissions = [\"queues_read\", \"queues_write\"] }}] }}\n"
     );
     let hook = plain(|_| Some(reply(200, "")));
-    for (further, expected) in [("", "failed"), ("[push]\nprivate_addresses = true\n", "ok")] {
+    for (further, expected) in [("", "unreached"), ("[push]\nprivate_addresses = true\n", "ok")] {
         let directory = data_directory();
         let file = directory.path().join("kew.toml");
         std::fs::write(&file, format!("{config}{further}")).expect("the directory is ours");
@@ -103,9 +103,9 @@ fn a_strict_server_reaches_private_addresses_only_where_it_is_told_to() {
         ] {
             let (outcome, error) = desk.outcome(name, &url);
             assert_eq!(outcome, expected, "{error}");
-            assert_eq!(error.contains("may not be reached from here"), expected == "failed", "{error}");
+            assert_eq!(error.contains("may not be reached from here"), expected == "unreached", "{error}");
         }
         let (outcome, error) = desk.outcome("metadata", "http://169.254.169.254/latest/meta-data");
-        assert!(outcome == "failed" && error.contains("may not be reached"), "{error}");
+        assert!(outcome == "unreached" && error.contains("may not be reached"), "{error}");
     }
 }

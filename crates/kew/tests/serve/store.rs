@@ -1,9 +1,11 @@
 //! `kew store` on what a server left behind.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::program::{Kew, data_directory};
+use super::program::{Kew, command_with_open_umask, data_directory, tool_with_open_umask};
 
 fn tool(directory: &Path, arguments: &[&str]) -> Output {
     let data = directory.join("data");
@@ -22,12 +24,15 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// How each message's body begins. Long enough that no random bytes of an id or a nonce look like it.
+const BODY: &str = "m: a body that no id contains, ";
+
 /// A store with one queue and three messages, its server killed.
 fn left_behind(directory: &Path) {
     let mut kew = Kew::start(directory);
     kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
     for number in 0..3 {
-        kew.ask("SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"m{number}"}}"#));
+        kew.ask("SendMessage", &format!(r#"{{"QueueUrl":"orders","MessageBody":"{BODY}{number}"}}"#));
     }
     kew.kill();
 }
@@ -107,17 +112,19 @@ fn an_import_that_fails_says_what_it_leaves() {
     assert!(errors(&tool(other.path(), &import)).contains("holds a store already"));
 }
 
-/// A store that is left behind, with one byte of the message `m1` flipped below its last checkpoint.
+/// A store that is left behind, with one byte of the second message's body flipped below its last checkpoint.
 fn left_damaged(directory: &Path) {
     left_behind(directory);
-    done(directory, &["stats"]);
+    let backup = directory.join("backup").to_string_lossy().into_owned();
+    done(directory, &["backup", &backup]);
     let segments = directory.join("data/segments");
     let first =
         std::fs::read_dir(&segments).expect("there are some").flatten().map(|entry| entry.path()).min();
     let first = first.expect("there is one");
     let mut bytes = std::fs::read(&first).expect("it is readable");
-    let body = bytes.windows(2).position(|window| window == b"m1").expect("bodies lie there as they are");
-    bytes[body] ^= 1;
+    let text = format!("{BODY}1");
+    let body = bytes.windows(text.len()).position(|window| window == text.as_bytes());
+    bytes[body.expect("the segment holds bodies as they were sent")] ^= 1;
     std::fs::write(&first, bytes).expect("it is writable");
 }
 
@@ -161,7 +168,8 @@ fn all_other_messages_are_rescued_from_a_store_with_a_damaged_one() {
     done(other.path(), &["export", "--leave-out-damaged"]);
     let kew = Kew::start(other.path());
     let (_, found) = kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
-    assert!(found.contains("\"Body\":\"m0") && found.contains("\"Body\":\"m2"), "{found}");
+    let has = |number| found.contains(&format!("\"Body\":\"{BODY}{number}\""));
+    assert!(has(0) && has(2), "{found}");
     assert_eq!(found.matches("\"Body\":").count(), 2, "{found}");
 }
 
@@ -179,4 +187,129 @@ fn a_receive_of_a_damaged_message_fails_and_the_log_says_where_it_lies() {
     let store = directory.path().join("data").display().to_string();
     assert!(told.contains("stored data is damaged: damage in segments/"), "{told}");
     assert!(told.contains(&format!("store=\"{store}\"")), "{told}");
+}
+
+/// Mode bits of everything below a directory that lets others in, by name.
+fn open_to_others(directory: &Path) -> Vec<String> {
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let entry = entry.expect("it is readable");
+        let found = entry.metadata().expect("it is there");
+        if found.permissions().mode() & 0o077 != 0 {
+            open.push(format!("{} {:o}", entry.path().display(), found.permissions().mode()));
+        }
+        if found.is_dir() {
+            open.append(&mut open_to_others(&entry.path()));
+        }
+    }
+    open
+}
+
+#[test]
+fn store_exports_backups_and_the_ports_file_are_readable_by_their_owner_alone_whatever_the_umask() {
+    let folder = data_directory();
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).expect("there is room");
+    let text = |name: &str| work.join(name).to_string_lossy().into_owned();
+    let mut kew = Kew::start_by(command_with_open_umask(), folder.path(), &["--store", &text("data")]);
+    let ports = folder.path().join("ports").metadata().expect("it is written before Ready.");
+    assert_eq!(ports.permissions().mode() & 0o7777, 0o600);
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    assert_eq!(open_to_others(&work), Vec::<String>::new());
+    kew.kill();
+    for arguments in [&["export", "--to", &text("lines")][..], &["backup", &text("backup")]] {
+        let mut tool = tool_with_open_umask();
+        let output = tool.env("KEW_STORE", text("data")).arg("store").args(arguments).output();
+        assert!(output.expect("it was built").status.success(), "{arguments:?}");
+    }
+    let mut import = tool_with_open_umask();
+    import.env("KEW_STORE", text("import")).args(["store", "import", "--from", &text("lines")]);
+    assert!(import.output().expect("it was built").status.success());
+    assert_eq!(open_to_others(&work), Vec::<String>::new());
+}
+
+#[test]
+fn a_store_that_an_older_version_left_open_is_closed_and_the_log_says_so() {
+    let directory = data_directory();
+    left_behind(directory.path());
+    let data = directory.path().join("data");
+    for open in [data.clone(), data.join("segments")] {
+        std::fs::set_permissions(open, Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    std::fs::set_permissions(data.join("STORE"), Permissions::from_mode(0o644)).expect("it is ours");
+    let kew = Kew::start(directory.path());
+    assert!(kew.errors().contains("other users of this machine could read the store"), "{}", kew.errors());
+    assert_eq!(open_to_others(&data), Vec::<String>::new());
+    assert_eq!(data.metadata().expect("it is there").permissions().mode() & 0o7777, 0o700);
+}
+
+/// Everything that can be seen of a directory: names, lengths, instants of the last change, contents.
+fn fingerprint(directory: &Path) -> Vec<String> {
+    let mut seen = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it is readable").path();
+        let found = path.metadata().expect("it is there");
+        let (changed, touched) = (found.mtime_nsec(), found.mtime());
+        let contents = if found.is_dir() { fingerprint(&path) } else { Vec::new() };
+        let bytes = if found.is_file() { std::fs::read(&path).expect("it is readable") } else { Vec::new() };
+        let text = path.display().to_string();
+        seen.push(format!(
+            "{text} {} {touched}.{changed} {:?} {bytes:?} {contents:?}",
+            found.len(),
+            found.mode()
+        ));
+    }
+    seen.sort_unstable();
+    seen
+}
+
+#[test]
+fn check_stats_and_export_change_no_byte_of_a_store_whose_server_was_killed() {
+    let directory = data_directory();
+    left_behind(directory.path());
+    let data = directory.path().join("data");
+    let folders = [data.clone(), data.join("segments"), data.join("checkpoints")];
+    let set = |mode| {
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            std::fs::set_permissions(folder, Permissions::from_mode(mode)).expect("it is ours");
+        }
+    };
+    // Where the test does not run as root, nothing could be written either.
+    set(0o500);
+    let before = fingerprint(&data);
+    assert!(done(directory.path(), &["check"]).contains("sound: "));
+    assert!(done(directory.path(), &["stats"]).contains("messages             3\n"));
+    assert_eq!(done(directory.path(), &["export"]).matches("{\"message\":").count(), 3);
+    assert!(fingerprint(&data) == before, "looking changed something");
+    set(0o700);
+}
+
+#[test]
+fn a_store_without_its_manifest_or_its_segments_is_refused_by_name_by_everything() {
+    let directory = data_directory();
+    left_behind(directory.path());
+    let data = directory.path().join("data");
+    let backup = directory.path().join("backup").to_string_lossy().into_owned();
+    // It makes a checkpoint.
+    done(directory.path(), &["backup", &backup]);
+    let manifest = std::fs::read(data.join("MANIFEST")).expect("there was a checkpoint");
+    let refused = |file: &str| {
+        let before = fingerprint(&data);
+        let (code, told) = super::program::fail(&["--store", &data.to_string_lossy()]);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains(file) && told.contains("kew store check --store"), "{told}");
+        for arguments in [&["check"][..], &["stats"], &["export"]] {
+            let output = tool(directory.path(), arguments);
+            let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), errors(&output));
+            assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+            assert!(told.contains(file), "{arguments:?}: {told}");
+        }
+        let names = |seen: &[String]| seen.iter().filter(|line| !line.contains("/LOCK ")).count();
+        assert_eq!(names(&fingerprint(&data)), names(&before));
+    };
+    std::fs::remove_file(data.join("MANIFEST")).expect("it is ours");
+    refused("MANIFEST");
+    std::fs::write(data.join("MANIFEST"), manifest).expect("it is ours");
+    std::fs::remove_dir_all(data.join("segments")).expect("it is ours");
+    refused(".seg");
 }

@@ -57,5 +57,6 @@ impl fmt::Debug for Webhooks {
 }
 
 fn without_reply(error: &ClientError) -> Delivered {
-    Delivered { unreached: error.is_unreached(), ..Delivered::failed(error.to_string()) }
+    let told = error.to_string();
+    if error.is_unreached() { Delivered::unreached(told) } else { Delivered::failed(told) }
 }

@@ -28,7 +28,7 @@ fn returned(body: &[u8]) -> Delivered {
         Err(reason) => return Delivered::failed(format!("the reply cannot be understood: {reason}")),
     };
     let error = (report.ending == Ending::Failed).then(|| "the reply says that the batch failed".to_owned());
-    Delivered { report, hold: None, unreached: false, alone: Vec::new(), status: None, error }
+    Delivered { report, hold: None, alone: Vec::new(), status: None, error }
 }
 
 fn refused(answer: &Answer, now: Timestamp) -> Delivered {
@@ -44,7 +44,7 @@ fn refused(answer: &Answer, now: Timestamp) -> Delivered {
         format!("the reply is {}", answer.status)
     };
     let report = Report { ending: Ending::Failed, implicit_delay: hold, ..said };
-    Delivered { report, hold, unreached: false, alone: Vec::new(), status: None, error: Some(told) }
+    Delivered { report, hold, alone: Vec::new(), status: None, error: Some(told) }
 }
 
 /// How long the target wants nothing: seconds, or until a date.

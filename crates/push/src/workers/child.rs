@@ -4,8 +4,10 @@
 //! nothing else. It dies with Kew: the launcher sees to that where the system can.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -40,7 +42,8 @@ const PREFIX: &str = "worker-";
 pub struct Runtime {
     /// The `workerd` program.
     pub program: PathBuf,
-    /// A program and its first arguments that run what follows and let it die with its parent; empty starts `workerd` itself.
+    /// A program and its first arguments that run what follows and let it die with its parent; empty starts `workerd`
+    /// itself.
     pub launcher: Vec<OsString>,
     /// Where the directories of children are made.
     pub directory: PathBuf,
@@ -93,9 +96,13 @@ impl Child {
         hear: impl Fn(Line) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let not_run = |cause| StartError::NotRun { program: runtime.program.display().to_string(), cause };
-        std::fs::create_dir_all(&runtime.directory).map_err(not_run)?;
-        let directory =
-            tempfile::Builder::new().prefix(PREFIX).tempdir_in(&runtime.directory).map_err(not_run)?;
+        // Notes carry a token, and scripts are their owners': no other user of the machine reads them.
+        DirBuilder::new().recursive(true).mode(0o700).create(&runtime.directory).map_err(not_run)?;
+        let directory = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&runtime.directory)
+            .map_err(not_run)?;
         let names: Vec<&str> = plan.secrets.iter().map(|(name, _)| name.as_str()).collect();
         files::write(directory.path(), plan.script, &names, &plan.surroundings).map_err(not_run)?;
         let mut process = command(runtime)
@@ -168,8 +175,8 @@ impl Child {
     }
 }
 
-/// Waits for the end of a process, and hands on signals until then. Both in one task: a number that was given back to the
-/// system, which may give it to anybody, is never signalled.
+/// Waits for the end of a process, and hands on signals until then. Both in one task: a number that was given back to
+/// the system, which may give it to anybody, is never signalled.
 async fn attend(process: &mut Process, mut asked: mpsc::UnboundedReceiver<Signal>) {
     loop {
         tokio::select! {

@@ -134,7 +134,7 @@ impl Judged {
             alone.clear();
         }
         // The status was our shim's, and says nothing of the Worker.
-        Delivered { report, hold: None, unreached: false, alone, status: None, error }
+        Delivered { report, hold: None, alone, status: None, error }
     }
 }
 

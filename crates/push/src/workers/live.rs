@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use kew_http::client::{Client, ClientError, ClientSettings, Outgoing, Reach};
+use kew_http::client::{Client, ClientSettings, Outgoing, Reach};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -191,7 +191,7 @@ impl Live {
             }
             let Some(question) = self.request(Method::GET, "/ready", Bytes::new()) else { return };
             let silence = self.patience.silence.max(SILENCE_MIN);
-            if let Err(ClientError::TimedOut { .. }) = self.client.exchange(question, silence).await {
+            if self.client.exchange(question, silence).await.is_err_and(|error| error.is_out_of_time()) {
                 return;
             }
         }

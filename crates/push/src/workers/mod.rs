@@ -257,7 +257,7 @@ impl Workers {
                 () = &mut patience => break,
             }
         }
-        Delivered { unreached: true, ..Delivered::failed(format!("the Worker {name:?} is not running")) }
+        Delivered::unreached(format!("the Worker {name:?} is not running"))
     }
 
     /// Does something where children live, to its end even if whoever wanted it goes away.

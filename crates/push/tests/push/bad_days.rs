@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use kew_core::command::Lease;
 use kew_push::verdict::Ending;
 use kew_push::{Consumer, Notice, Target};
 use tokio::net::TcpListener;
 
-use crate::hook::{Hook, Reply};
-use crate::house::{House, pushing, secs, texts, to, to_url, until};
+use crate::hook::{Down, Hook, Reply};
+use crate::house::{House, pushing, secs, texts, to, to_url, unreached, until};
 
 /// What the hook does to the first batch; the second is acknowledged. The error that was noted.
 async fn after(reply: Reply, expected: &str) {
@@ -103,39 +104,132 @@ async fn a_verdict_is_read_by_what_it_says_and_not_by_its_content_type() {
     assert_eq!(house.attempts.count(Ending::Failed), 0);
 }
 
-// Refused connections for an hour, four times; the pauses between them are real, and short.
+/// A consumer with all defaults: three retries at once, and no dead-letter queue.
+fn with_defaults(url: &str) -> Consumer {
+    let consumer = to_url(url);
+    assert_eq!((consumer.max_retries, consumer.retry_delay), (3, Duration::ZERO));
+    consumer
+}
+
+// The pauses between the tries are real, and short.
 #[tokio::test]
-async fn a_target_that_is_down_for_an_hour_gets_everything_when_it_is_back() {
+async fn a_target_that_is_down_for_a_while_costs_no_attempt_and_no_message() {
+    let (house, down) = (House::open().await, Down::new());
+    let consumer = Consumer { batch_size: 10, ..with_defaults(&down.url()) };
+    let queue = house.queue("a", Some(&consumer)).await;
+    house.send(queue, texts(25)).await;
+    until("more tries than deliveries are allowed", || unreached(&house) >= 5).await;
+    house.until_holds(queue, (25, 0, 0)).await;
+    house.advance(secs(3_600)).await;
+    let hook = Hook::open_at(down);
+    house.until_holds(queue, (0, 0, 0)).await;
+    let found = hook.messages();
+    assert_eq!(found.len(), 25, "nothing is lost, and nothing comes twice");
+    assert!(found.iter().all(|(_, attempts)| *attempts == 1), "they are as if never leased: {found:?}");
+    assert_eq!(house.attempts.count(Ending::Failed), 0);
+}
+
+#[tokio::test]
+async fn a_circuit_is_shown_while_it_is_open_and_told_when_it_opens_and_closes() {
+    let (house, down) = (House::open().await, Down::new());
+    let consumer = with_defaults(&down.url());
+    let queue = house.queue("a", Some(&consumer)).await;
+    house.send(queue, texts(1)).await;
+    until("three tries", || house.circuits.open().first().is_some_and(|open| open.tries >= 3)).await;
+    let open = house.circuits.open().remove(0);
+    assert_eq!((&*open.queue.name, open.consumer), ("a", consumer.id));
+    assert!(open.error.contains("cannot connect to"), "{open:?}");
+    assert!((Duration::from_millis(300)..=secs(10)).contains(&open.pause), "{open:?}");
+    let hook = Hook::open_at(down);
+    hook.until(1).await;
+    until("the circuit to close", || house.circuits.count() == 0).await;
+    let told = house.told.lock();
+    assert!(matches!(told.as_slice(), [Notice::Unreached(_), Notice::ReachedAgain(_)]), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_costs_nothing() {
+    let house = House::open().await;
+    let consumer = Consumer { max_retries: 0, ..with_defaults("http://nowhere.invalid/") };
+    let queue = house.queue("a", Some(&consumer)).await;
+    house.send(queue, texts(1)).await;
+    until("a try", || unreached(&house) >= 1).await;
+    house.until_holds(queue, (1, 0, 0)).await;
+}
+
+// The kernel takes the connection, and nothing answers on it: encryption is not agreed on within the time limit.
+#[tokio::test]
+async fn a_connection_that_is_not_there_in_time_costs_nothing() {
     let house = House::open().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
-    drop(listener);
-    let consumer = Consumer {
-        batch_size: 100,
-        max_retries: 10,
-        retry_delay: secs(900),
-        ..to_url(&format!("http://{address}/"))
-    };
-    let consumer = pushing(&consumer, |push| push.max_wait = secs(60));
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(100)).await;
-    for failures in 1..=4 {
-        until("the batch to be refused", || house.attempts.count(Ending::Failed) == failures).await;
-        house.until_holds(queue, (0, 0, 100)).await;
-        house.advance(secs(900)).await;
+    let consumer = pushing(&to_url(&format!("https://{address}/")), |push| {
+        if let Target::Webhook { timeout, .. } = &mut push.target {
+            *timeout = secs(1);
+        }
+    });
+    let queue = house.queue("a", Some(&Consumer { max_retries: 0, ..consumer })).await;
+    house.send(queue, texts(1)).await;
+    until("a try", || unreached(&house) >= 1).await;
+    house.until_holds(queue, (1, 0, 0)).await;
+}
+
+#[tokio::test]
+async fn a_pause_ends_with_the_server_and_leaves_the_messages_as_they_were() {
+    let (house, down) = (House::open().await, Down::new());
+    let queue = house.queue("a", Some(&with_defaults(&down.url()))).await;
+    house.send(queue, texts(3)).await;
+    until("a pause", || house.circuits.count() == 1).await;
+    let engine = std::sync::Arc::clone(&house.engine);
+    house.close().await;
+    let leased = engine.lease(Lease::of(queue, 10, engine.now())).await.expect("it is there");
+    assert_eq!(leased.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn consumers_that_are_down_leave_the_others_alone() {
+    let house = House::over(crate::house::engine().await, 2);
+    let (hook, mut downs) = (Hook::open().await, Vec::new());
+    for number in 0..20 {
+        let down = Down::new();
+        let queue = house.queue(&format!("down{number}"), Some(&with_defaults(&down.url()))).await;
+        house.send(queue, texts(1)).await;
+        downs.push((queue, down));
     }
-    until("the batch to be refused", || house.attempts.count(Ending::Failed) == 5).await;
-    house.until_holds(queue, (0, 0, 100)).await;
-    assert!(house.attempts.latest().iter().all(|attempt| attempt.messages == 100 && attempt.acked == 0));
-    // It is back where it was, an hour later.
-    let hook = Hook::open_at(address).await;
-    house.advance(secs(900)).await;
-    hook.until(1).await;
+    until("all to be open", || house.circuits.count() == 20).await;
+    let queue = house.queue("up", Some(&to(&hook))).await;
+    house.send(queue, texts(20)).await;
     house.until_holds(queue, (0, 0, 0)).await;
-    let found = hook.messages();
-    assert_eq!(found.len(), 100, "nothing is lost, and nothing comes twice");
-    assert!(found.iter().all(|(_, attempts)| *attempts == 6), "each refused batch was a delivery: {found:?}");
-    assert_eq!(house.seconds(), 4_500);
+    for (queue, _down) in &downs {
+        house.until_holds(*queue, (1, 0, 0)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_given_up_is_told_with_its_id_and_where_it_went() {
+    let (house, hook) = (House::open().await, Hook::answering(|_| Reply::status(500, "")).await);
+    let dead = house.queue("dead", None).await;
+    for (name, target) in [("dropping", None), ("moving", Some("dead"))] {
+        let consumer = Consumer { max_retries: 1, dead_letter_queue: target.map(Into::into), ..to(&hook) };
+        let queue = house.queue(name, Some(&consumer)).await;
+        house.send(queue, texts(1)).await;
+        house.until_holds(queue, (0, 0, 0)).await;
+    }
+    house.until_holds(dead, (1, 0, 0)).await;
+    let told = || house.told.lock().iter().filter_map(given_up).collect::<Vec<_>>();
+    until("both to be told of", || told().len() == 2).await;
+    let id = |batch: usize| hook.batches()[batch].ids()[0].clone();
+    assert_eq!(
+        told(),
+        [("dropping".to_owned(), id(1), 2, None), ("moving".to_owned(), id(3), 2, Some("dead".to_owned()))]
+    );
+}
+
+/// The queue, the message, its attempts and where it went.
+fn given_up(notice: &Notice) -> Option<(String, String, u32, Option<String>)> {
+    let Notice::GivenUp { queue, message, attempts, to } = notice else { return None };
+    let message = message.to_string().replace('-', "");
+    Some((queue.name.to_string(), message, *attempts, to.as_ref().map(|to| to.name.to_string())))
 }
 
 #[tokio::test]
@@ -144,24 +238,17 @@ async fn a_server_error_is_a_failed_batch() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_not_there_is_left_alone_for_longer_and_longer() {
-    let house = House::open().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
-    drop(listener);
-    let consumer = Consumer { max_retries: 100, ..to_url(&format!("http://{address}/")) };
-    let queue = house.queue("a", Some(&consumer)).await;
+async fn another_target_is_tried_at_once() {
+    let (house, down) = (House::open().await, Down::new());
+    let queue = house.queue("a", Some(&with_defaults(&down.url()))).await;
     house.send(queue, texts(1)).await;
-    tokio::time::sleep(Duration::from_millis(1_000)).await;
-    let tries = house.attempts.count(Ending::Failed);
-    // At 0, 0.1, 0.3 and 0.7 seconds.
-    assert!((1..=5).contains(&tries), "{tries}");
-    let error = house.attempts.latest().remove(0).error.clone().unwrap_or_default();
-    assert!(error.contains("cannot connect to"), "{error}");
+    // The pause is up to three seconds by now.
+    until("five tries", || unreached(&house) >= 5).await;
     let hook = Hook::open().await;
-    house.consume(queue, Some(&Consumer { max_retries: 100, ..to(&hook) })).await;
+    house.consume(queue, Some(&to(&hook))).await;
     hook.until(1).await;
     house.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(house.circuits.count(), 0);
 }
 
 #[tokio::test]
@@ -170,7 +257,8 @@ async fn addresses_where_clouds_keep_credentials_are_not_reached() {
     let consumer = Consumer { max_retries: 0, ..to_url("http://169.254.169.254/latest/meta-data") };
     let queue = house.queue("a", Some(&consumer)).await;
     house.send(queue, texts(1)).await;
-    until("an attempt", || house.attempts.count(Ending::Failed) == 1).await;
+    until("a try", || unreached(&house) >= 1).await;
     let error = house.attempts.latest().remove(0).error.clone().unwrap_or_default();
     assert!(error.contains("may not be reached"), "{error}");
+    house.until_holds(queue, (1, 0, 0)).await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// One batch as it arrived.
@@ -83,6 +83,21 @@ impl Reply {
 
 type Answers = dyn Fn(&Arrived) -> Reply + Send + Sync;
 
+/// A port that refuses connections, and that nobody else can take meanwhile.
+pub struct Down(TcpSocket);
+
+impl Down {
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().expect("there are sockets");
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port is free");
+        Self(socket)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/hook?a=b", self.0.local_addr().expect("it is bound"))
+    }
+}
+
 /// A webhook that listens.
 #[derive(Clone)]
 pub struct Hook {
@@ -108,11 +123,11 @@ impl Hook {
         Self::with_gate(gate).await
     }
 
-    /// The same at an address of the test's own.
-    pub async fn open_at(address: SocketAddr) -> Self {
+    /// The same at a place that was down until now.
+    pub fn open_at(down: Down) -> Self {
         let gate = Semaphore::new(0);
         gate.close();
-        Self::listen(TcpListener::bind(address).await.expect("the port is still free"), gate)
+        Self::listen(down.0.listen(1_024).expect("its port is its own"), gate)
     }
 
     async fn with_gate(gate: Semaphore) -> Self {

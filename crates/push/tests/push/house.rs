@@ -9,10 +9,11 @@ use kew_core::{AccountId, Clock, Counts, Entropy, NewMessage, Policy, Queue, Que
 use kew_engine::{ClockKind, Engine, Options, TimeSource};
 use kew_http::Drain;
 use kew_http::client::Reach;
+use kew_push::verdict::Ending;
 use kew_push::workers::Workers;
 use kew_push::{
-    Attempts, Consumer, ConsumerId, Delivery, Dispatcher, Notice, Push, Settings, Target, WebhookUrl,
-    consumer, document,
+    Attempts, Circuits, Consumer, ConsumerId, Delivery, Dispatcher, Notice, Push, Settings, Target,
+    WebhookUrl, consumer, document,
 };
 use kew_store::MemoryStore;
 use parking_lot::Mutex;
@@ -57,8 +58,14 @@ pub struct House {
     pub engine: Arc<Engine>,
     pub told: Arc<Mutex<Vec<Notice>>>,
     pub attempts: Arc<Attempts>,
+    pub circuits: Arc<Circuits>,
     stop: Drain,
     running: JoinHandle<()>,
+}
+
+/// Tries that reached nobody.
+pub fn unreached(house: &House) -> u64 {
+    house.attempts.count(Ending::Unreached)
 }
 
 /// Waits until something is so.
@@ -109,9 +116,9 @@ impl House {
         };
         let stop = Drain::default();
         let dispatcher = Dispatcher::new(Arc::clone(&engine), settings, workers, stop.clone());
-        let attempts = Arc::clone(dispatcher.attempts());
+        let (attempts, circuits) = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
         let running = tokio::spawn(dispatcher.run());
-        Self { engine, told, attempts, stop, running }
+        Self { engine, told, attempts, circuits, stop, running }
     }
 
     /// Calls the end, and waits for it.

@@ -82,6 +82,7 @@ impl Draft {
     fn is_as(&self, setting: &Setting) -> bool {
         match setting {
             Setting::Policy(text) => same_json(text.as_deref(), self.access.as_deref()),
+            Setting::KmsDataKeyReusePeriodSeconds(seconds) => *seconds == self.encryption.reuse_in_force(),
             Setting::RedriveAllowPolicy(text) => same_json(text.as_deref(), self.redrive_allow.as_deref()),
             Setting::RedrivePolicy(Some(policy)) => policy.is_done_by(self.policy.dead_letters.as_deref()),
             _ => false,
@@ -103,7 +104,7 @@ impl Draft {
             Setting::DelaySeconds(delay) => self.policy.delay = *delay,
             Setting::FifoQueue => {}
             Setting::FifoThroughputLimit(per_group) => self.throughput_per_group = *per_group,
-            Setting::KmsDataKeyReusePeriodSeconds(seconds) => self.encryption.reuse_seconds = *seconds,
+            Setting::KmsDataKeyReusePeriodSeconds(seconds) => self.encryption.reuse_seconds = Some(*seconds),
             Setting::KmsMasterKeyId(key) => {
                 // The two kinds exclude each other; taking the key away does not bring the other kind back.
                 self.encryption.managed &= key.is_none();

@@ -56,7 +56,8 @@ impl RedrivePolicy {
         }
     }
 
-    /// Refuses a target that a queue of this name and kind cannot use.
+    /// Refuses a target that a queue of this name and kind cannot use. The service accepts the queue itself as its own
+    /// target, and so does this: such a queue moves nothing.
     pub(crate) fn check_target(
         &self,
         engine: &Engine,
@@ -73,9 +74,6 @@ impl RedrivePolicy {
         let Some(target) = target else { return refuse("Dead letter target does not exist.") };
         if target.policy.kind.is_fifo() != fifo {
             return refuse("Dead-letter queue must be same type of queue as the source.");
-        }
-        if target.key == *source {
-            return refuse("Dead-letter queue must be another queue than the source.");
         }
         if !RedriveAllowPolicy::of(documents::redrive_allow(&target)).allows(source) {
             return refuse("The dead-letter queue's RedriveAllowPolicy does not allow this source queue.");

@@ -72,8 +72,7 @@ fn text(
         Attribute::FifoQueue => fifo(queue).map(|_| flag(true)),
         Attribute::FifoThroughputLimit => fifo(queue).map(|_| Cow::Borrowed(throughput_name(queue))),
         Attribute::KmsDataKeyReusePeriodSeconds => {
-            let told = encryption.reuse_seconds != Encryption::REUSE_SECONDS;
-            told.then(|| Cow::Owned(encryption.reuse_seconds.to_string()))
+            encryption.reuse_seconds.map(|seconds| Cow::Owned(seconds.to_string()))
         }
         Attribute::KmsMasterKeyId => encryption.key.clone().map(Cow::Owned),
         Attribute::LastModifiedTimestamp => number(seconds(queue.modified_at)),

@@ -21,7 +21,7 @@ use scope::Scope;
 
 pub(crate) use keys::Principal;
 pub use keys::{AccessKey, KeyError, Keys};
-pub(crate) use scope::is_region;
+pub(crate) use scope::{Service, is_region};
 
 /// Who may ask.
 #[derive(Clone, Default)]
@@ -55,8 +55,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Option<Arc<Principal>>,
 }
 
-/// Who sent this request.
-pub(crate) fn caller(settings: &Settings, request: &Request) -> Result<Caller, WireError> {
+/// Who sent this request to a service.
+pub(crate) fn caller(settings: &Settings, service: Service, request: &Request) -> Result<Caller, WireError> {
     match &settings.auth {
         Auth::Open => Ok(Caller {
             account: settings.account,
@@ -65,7 +65,7 @@ pub(crate) fn caller(settings: &Settings, request: &Request) -> Result<Caller, W
             principal: None,
         }),
         Auth::Strict(keys) => {
-            let verified = verify::verify(keys, request)?;
+            let verified = verify::verify(keys, service, request)?;
             Ok(Caller {
                 account: verified.principal.account,
                 region: verified.region,
@@ -109,6 +109,7 @@ mod tests {
             received_at: Timestamp::ZERO,
             peer: ([127, 0, 0, 1], 1).into(),
             secure: false,
+            room: Default::default(),
         }
     }
 

@@ -1,5 +1,24 @@
 //! The scope of a signature: `<access key>/<date>/<region>/<service>/aws4_request`.
 
+/// A service that requests are signed for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Service {
+    /// The queues.
+    Sqs,
+    /// Who the caller is, which tools ask before they begin.
+    Sts,
+}
+
+impl Service {
+    /// Its name in a scope.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sqs => "sqs",
+            Self::Sts => "sts",
+        }
+    }
+}
+
 /// What the credential of a request names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scope<'a> {

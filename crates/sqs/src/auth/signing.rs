@@ -1,4 +1,4 @@
-//! Signing keys: a secret narrowed to one day and one region, remembered because making one takes four hashes.
+//! Signing keys: a secret narrowed to one day, one region and one service, remembered because making one takes four hashes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use sha2::Sha256;
 
 use super::keys::Known;
-use super::scope::Scope;
+use super::scope::{Scope, Service};
 
 /// At most so many signing keys are remembered; a power of two.
 const SLOTS: u64 = 256;
@@ -47,11 +47,12 @@ fn mac(key: &[u8]) -> Hmac<Sha256> {
 
 struct Remembered {
     place: u32,
+    service: Service,
     date: Box<str>,
     key: SigningKey,
 }
 
-/// Signing keys by access key, day and region, each in the one slot that its hash says; a newer one takes the place of
+/// Signing keys by access key, service, day and region, each in the one slot that its hash says; a newer one takes the place of
 /// an older. So memory is bounded whatever regions are asked for, and nothing has to be cleaned up after midnight.
 pub(super) struct SigningKeys {
     hasher: RandomState,
@@ -65,11 +66,14 @@ impl SigningKeys {
     }
 
     /// The signing key of `known` for the day and region of `scope`, whose service and terminator are the right ones.
-    pub(super) fn of(&self, known: &Known, scope: &Scope<'_>) -> SigningKey {
-        let hash = self.hasher.hash_one((known.place, scope.date, scope.region));
+    pub(super) fn of(&self, known: &Known, service: Service, scope: &Scope<'_>) -> SigningKey {
+        let hash = self.hasher.hash_one((known.place, service, scope.date, scope.region));
         let place = usize::try_from(hash & (SLOTS - 1)).unwrap_or_default();
         let remembered = |slot: &Remembered| {
-            slot.place == known.place && *slot.date == *scope.date && *slot.key.region == *scope.region
+            slot.place == known.place
+                && slot.service == service
+                && *slot.date == *scope.date
+                && *slot.key.region == *scope.region
         };
         if let Some(Some(slot)) = self.slots.lock().get(place)
             && remembered(slot)
@@ -78,7 +82,8 @@ impl SigningKeys {
         }
         let key = SigningKey::derive(&known.secret, scope);
         if let Some(slot) = self.slots.lock().get_mut(place) {
-            *slot = Some(Remembered { place: known.place, date: scope.date.into(), key: key.clone() });
+            let (place, date) = (known.place, scope.date.into());
+            *slot = Some(Remembered { place, service, date, key: key.clone() });
         }
         key
     }
@@ -99,7 +104,7 @@ mod tests {
     fn signature(keys: &SigningKeys, known: &Known, region: &str) -> String {
         let scope = Scope { key: "", date: "20150830", region, service: "iam", terminator: "aws4_request" };
         let mut text = Vec::new();
-        hex::push(&mut text, &keys.of(known, &scope).sign(&[b"text", b" in parts"]));
+        hex::push(&mut text, &keys.of(known, Service::Sqs, &scope).sign(&[b"text", b" in parts"]));
         String::from_utf8(text).expect("hex digits are text")
     }
 

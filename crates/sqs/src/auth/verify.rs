@@ -11,11 +11,10 @@ use kew_http::{Request, form, hex, secret};
 use super::canonical;
 use super::claim::{ALGORITHM, Claim, incomplete};
 use super::keys::{Keys, Principal};
-use super::scope::{Scope, is_region};
+use super::scope::{Scope, Service, is_region};
 use crate::error::{Code, WireError};
 use crate::{limits, route};
 
-const SERVICE: &str = "sqs";
 const TERMINATOR: &str = "aws4_request";
 /// How far a client's clock may be off, in minutes and as a length.
 const SKEW_MINUTES: u64 = 15;
@@ -33,7 +32,7 @@ pub(super) struct Verified {
 ///
 /// Everything that needs no key comes first. An unknown key is found out only after a whole signature was computed with
 /// nobody's secret, so that it takes as long as a wrong one.
-pub(super) fn verify(keys: &Keys, request: &Request) -> Result<Verified, WireError> {
+pub(super) fn verify(keys: &Keys, service: Service, request: &Request) -> Result<Verified, WireError> {
     let query = request.uri.query().unwrap_or_default();
     let query = form::pairs(query.as_bytes(), limits::PAIRS_MAX)?;
     let claim = Claim::of(request, &query)?;
@@ -42,18 +41,19 @@ pub(super) fn verify(keys: &Keys, request: &Request) -> Result<Verified, WireErr
             "Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term.",
         )
     })?;
-    check_scope(&scope, claim.date)?;
+    check_scope(&scope, service, claim.date)?;
     let signed_headers = signed_headers(&claim, request)?;
     check_date(&claim, keys.machine.now())?;
     let (known, is_known) = keys.find(scope.key);
-    let key = keys.signing.of(known, &scope);
+    let key = keys.signing.of(known, service, &scope);
     let region = Arc::clone(&key.region);
     let hash = canonical::hash(request, &query, &signed_headers);
     let head = format!(
-        "{ALGORITHM}\n{}\n{}/{}/{SERVICE}/{TERMINATOR}\n",
+        "{ALGORITHM}\n{}\n{}/{}/{}/{TERMINATOR}\n",
         iso_basic(claim.date),
         scope.date,
-        scope.region
+        scope.region,
+        service.name()
     );
     let mut expected = Vec::with_capacity(64);
     hex::push(&mut expected, &key.sign(&[head.as_bytes(), &hash]));
@@ -86,8 +86,9 @@ fn mismatch(text: String) -> WireError {
     WireError::new(Code::SignatureDoesNotMatch).saying(text)
 }
 
-fn check_scope(scope: &Scope<'_>, date: Timestamp) -> Result<(), WireError> {
+fn check_scope(scope: &Scope<'_>, asked: Service, date: Timestamp) -> Result<(), WireError> {
     let Scope { date: day, region, service, terminator, .. } = scope;
+    let asked = asked.name();
     let date = iso_basic(date);
     if date.get(..8) != Some(day) {
         return Err(mismatch(format!(
@@ -98,8 +99,8 @@ fn check_scope(scope: &Scope<'_>, date: Timestamp) -> Result<(), WireError> {
     if !is_region(region) {
         return Err(mismatch("Credential should be scoped to a valid region.".to_owned()));
     }
-    if *service != SERVICE {
-        return Err(mismatch(format!("Credential should be scoped to correct service: '{SERVICE}'.")));
+    if *service != asked {
+        return Err(mismatch(format!("Credential should be scoped to correct service: '{asked}'.")));
     }
     if *terminator != TERMINATOR {
         let text = format!("Credential should be scoped with a valid terminator: '{TERMINATOR}'.");

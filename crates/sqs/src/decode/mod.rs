@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::error::{Code, WireError};
+use crate::limits;
 
 pub(crate) use blob::Blob;
 pub(crate) use bounded::Bounded;
@@ -29,7 +30,21 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, WireErr
     }
     // Once for the whole body, so that none of its texts is checked again.
     let json = std::str::from_utf8(json).map_err(|error| unreadable(&error))?;
-    serde_json::from_str(json).map_err(|error| unreadable(&error))
+    serde_json::from_str(json).map_err(|error| {
+        if is_lone_surrogate(&error) {
+            return WireError::new(Code::InvalidMessageContents).saying(limits::INVALID_CHARACTERS);
+        }
+        unreadable(&error)
+    })
+}
+
+/// Half of a surrogate pair is a character that no message may hold, not a fault of the JSON.
+fn is_lone_surrogate(error: &serde_json::Error) -> bool {
+    // The parser tells it by its text alone; a test holds every form against it.
+    let text = error.to_string();
+    ["lone leading surrogate in hex escape", "unexpected end of hex escape"]
+        .iter()
+        .any(|told| text.starts_with(told))
 }
 
 fn unreadable(error: &dyn std::error::Error) -> WireError {

@@ -1,5 +1,6 @@
 //! Replies: each result into one buffer in the request's protocol, the headers SQS sends, and errors likewise.
 
+mod query_json;
 mod writer;
 
 use bytes::Bytes;
@@ -39,7 +40,7 @@ pub(crate) fn result(call: &Call, protocol: Protocol, request: &Request, shape: 
         Protocol::QueryJson => {
             let mut out = JsonWriter::with_capacity(shape.size_hint());
             shape.write(&mut out);
-            in_response(call, request, Some(&out.finish()))
+            in_response(call, request, Some(&query_json::shown(call.action, &out.finish())))
         }
     }
 }

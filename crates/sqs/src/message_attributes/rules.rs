@@ -18,7 +18,8 @@ fn refusal(text: impl Into<std::borrow::Cow<'static, str>>) -> WireError {
     WireError::new(Code::InvalidParameterValue).saying(text)
 }
 
-/// Letters (accented Latin ones too), digits, `_`, `-` and `.`, no period at either end, no reserved beginning.
+/// Letters, digits, `_`, `-` and `.`, no period at either end, no reserved beginning. Accented Latin letters pass behind
+/// the first character: the service was recorded to take `attr.1øßä` and to refuse `öther`.
 pub(super) fn check_name(name: &str) -> Result<(), WireError> {
     if name.chars().count() > NAME_LENGTH {
         return Err(refusal(format!(
@@ -29,8 +30,9 @@ pub(super) fn check_name(name: &str) -> Result<(), WireError> {
         c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.') || ('\u{c0}'..='\u{17f}').contains(&c)
     };
     // Two periods in a row pass, whatever the documentation says.
-    let is_legal =
-        !name.is_empty() && name.chars().all(is_allowed) && !name.starts_with('.') && !name.ends_with('.');
+    let is_legal = name.starts_with(|c: char| c.is_ascii() && c != '.')
+        && name.chars().all(is_allowed)
+        && !name.ends_with('.');
     if !is_legal {
         return Err(refusal(format!(
             "The message attribute name '{name}' is invalid. Attribute name can contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.) characters."

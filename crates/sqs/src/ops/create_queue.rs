@@ -12,6 +12,10 @@ use crate::documents::{self, Tags, Write};
 use crate::error::{Code, WireError};
 use crate::{Context, limits, tags};
 
+mod misplaced;
+
+use misplaced::Misplaced;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Request<'a> {
@@ -25,6 +29,7 @@ struct Request<'a> {
 
 pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
+    cx.read::<Misplaced>()?.check()?;
     let name = request.queue_name.as_deref().ok_or_else(|| WireError::missing("QueueName"))?;
     let given = request.attributes.unwrap_or_default();
     let fifo = attributes::wants_fifo(&given);

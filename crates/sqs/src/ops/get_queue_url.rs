@@ -27,6 +27,6 @@ pub(crate) fn get_queue_url(cx: &Context<'_>) -> Result<Reply, WireError> {
     if owner.is_some() && account.is_none() && cx.caller.principal.is_some() {
         return Err(Code::QueueDoesNotExist.into());
     }
-    let queue = cx.queue_at(Address { account, name })?;
+    let queue = cx.queue_at(Address { account, region: None, name })?;
     Ok(super::queue_url(cx, &queue))
 }

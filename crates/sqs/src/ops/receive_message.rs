@@ -53,7 +53,7 @@ pub(crate) async fn receive_message(cx: &Context<'_>) -> Result<Reply, WireError
         limits::check_id("ReceiveRequestAttemptId", &id)?;
         lease.attempt = Some(draft::text(cx, id));
     }
-    let leased = cx.engine.lease_waiting(lease, wait).await?;
+    let leased = cx.engine.lease_within(lease, wait, cx.request.room.for_leases()).await?;
     Ok(cx.result(&Received { leased, queue: &queue, wanted, filter }))
 }
 

@@ -119,6 +119,7 @@ mod tests {
             received_at: Timestamp::ZERO,
             peer: ([192, 0, 2, 7], 1).into(),
             secure: false,
+            room: Default::default(),
         };
         let principal = Principal::new(AccountId(2), Some("anna"));
         let now = Timestamp(1_767_225_600_000);

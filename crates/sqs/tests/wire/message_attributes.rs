@@ -101,6 +101,12 @@ async fn accented_names_and_two_periods_in_a_row_pass() {
     house.send_to("orders", "m", json!({"MessageAttributes": attributes})).await.ok();
     let received = house.receive("orders", json!({"MessageAttributeNames": ["attr.1øßä", "a.*"]})).await;
     assert_eq!(received.messages()[0]["MessageAttributes"], attributes);
+    // An accented first letter was recorded to be refused.
+    let attributes = json!({"öther": string("v")});
+    let refused = house.send_to("orders", "m", json!({"MessageAttributes": attributes})).await;
+    assert_eq!(refused.status, 400);
+    let text = "The message attribute name 'öther' is invalid. Attribute name can contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.) characters.";
+    assert!(refused.body.contains(text), "{}", refused.body);
 }
 
 #[tokio::test]

@@ -196,3 +196,34 @@ async fn xml_carries_every_character_that_is_allowed() {
         house.query("Action=ReceiveMessage&QueueUrl=orders").await.ok().contains("<ReceiveMessageResult/>")
     );
 }
+
+// Half of a surrogate pair is no character: the service names the characters that a message may hold.
+#[tokio::test]
+async fn half_a_surrogate_pair_is_refused_with_the_text_of_bad_characters() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    for half in [r"\ud800", r"\udc00", r"\ud800x", r"\ud800\n", r"\ud800A", r"\ud800\ud800"] {
+        let body = format!(r#"{{"QueueUrl":"orders","MessageBody":"a{half}"}}"#);
+        let answer = house.ask("SendMessage", &body).await;
+        let told = answer.header("x-amzn-query-error");
+        assert_eq!(
+            (answer.status, told),
+            (400, Some("InvalidMessageContents;Sender")),
+            "{half}: {}",
+            answer.body
+        );
+        assert!(answer.body.contains("Valid unicode characters are #x9 | #xA"), "{half}: {}", answer.body);
+    }
+    house.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"\ud83d\ude00"}"#).await.ok();
+}
+
+#[tokio::test]
+async fn a_queue_is_found_by_its_arn_in_its_own_region_only() {
+    let house = House::open().await;
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let send = |arn: &str| house.call("SendMessage", json!({"QueueUrl": arn, "MessageBody": "m"}));
+    send("arn:aws:sqs:us-east-1:000000000000:orders").await.ok();
+    let elsewhere = send("arn:aws:sqs:eu-west-1:000000000000:orders").await;
+    let code = "AWS.SimpleQueueService.NonExistentQueue;Sender";
+    assert_eq!((elsewhere.status, elsewhere.header("x-amzn-query-error")), (400, Some(code)));
+}

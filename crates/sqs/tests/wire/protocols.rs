@@ -111,9 +111,11 @@ async fn query_replies_are_json_for_those_who_ask_for_it() {
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let id = answer.header("x-amzn-requestid").expect("it has one").to_owned();
     let expected = format!(
-        r#"{{"ListQueuesResponse":{{"ListQueuesResult":{{"QueueUrls":["http://kew.test/000000000000/orders"]}},"ResponseMetadata":{{"RequestId":"{id}"}}}}}}"#
+        r#"{{"ListQueuesResponse":{{"ListQueuesResult":{{"NextToken":null,"queueUrls":["http://kew.test/000000000000/orders"]}},"ResponseMetadata":{{"RequestId":"{id}"}}}}}}"#
     );
     assert_eq!(answer.ok(), expected);
+    let empty = send(&house, &ask("Action=ReceiveMessage&QueueUrl=orders"), "").await;
+    assert!(empty.ok().contains(r#""ReceiveMessageResult":{"messages":null}"#), "{}", empty.body);
     let done = send(&house, &ask("Action=PurgeQueue&QueueUrl=orders"), "").await;
     assert!(
         done.ok().starts_with(r#"{"PurgeQueueResponse":{"ResponseMetadata":{"RequestId":""#),
@@ -156,6 +158,11 @@ async fn what_the_listener_refuses_is_worded_in_the_requests_protocol() {
     let house = with_orders().await;
     let json = "X-Amz-Target: AmazonSQS.ListQueues";
     let large = "x".repeat((2 << 20) + 1);
+    // A batch of ten messages of 1 MiB is not read to its end, and is what it would be: too long.
+    let batch = "POST / HTTP/1.1\r\nHost: kew.test\r\nX-Amz-Target: AmazonSQS.SendMessageBatch";
+    let answer = send(&house, batch, &large).await;
+    let code = "AWS.SimpleQueueService.BatchRequestTooLong;Sender";
+    assert_eq!((answer.status, answer.header("x-amzn-query-error")), (400, Some(code)), "{}", answer.body);
     for (head, body, status, code) in [
         ("Host: evil.example", "{}", 421, "MisdirectedRequest"),
         ("Host: kew.test\r\nSec-Fetch-Site: cross-site", "{}", 403, "AccessDenied"),
@@ -172,4 +179,20 @@ async fn what_the_listener_refuses_is_worded_in_the_requests_protocol() {
         assert_eq!((answer.status, answer.header("x-amzn-query-error")), (status, Some(query_code.as_str())));
         assert!(answer.body.contains(&format!("<Code>{code}</Code>")), "{}", answer.body);
     }
+}
+
+// Tools ask the security token service, at the same endpoint, who they are before they begin.
+#[tokio::test]
+async fn the_caller_is_told_who_it_is() {
+    let house = House::open().await;
+    let answer = house.query("Action=GetCallerIdentity&Version=2011-06-15").await;
+    let identity = "<GetCallerIdentityResult><Arn>arn:aws:iam::000000000000:root</Arn><UserId>000000000000</UserId><Account>000000000000</Account></GetCallerIdentityResult>";
+    assert!(answer.ok().contains(identity), "{}", answer.body);
+    assert!(answer.body.contains(r#"xmlns="https://sts.amazonaws.com/doc/2011-06-15/""#), "{}", answer.body);
+    let other = house.query("Action=GetSessionToken&Version=2011-06-15").await;
+    assert_eq!(other.header("x-amzn-query-error"), Some("InvalidAction;Sender"));
+    // A message that only mentions it is a message.
+    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    let sent = house.query("Action=SendMessage&QueueUrl=orders&MessageBody=GetCallerIdentity").await;
+    assert!(sent.ok().contains("<MessageId>"), "{}", sent.body);
 }

@@ -1,6 +1,7 @@
 //! CreateQueue and GetQueueUrl.
 
 use kew_sqs::{Settings, UrlStyle};
+use serde_json::json;
 
 use super::house::House;
 
@@ -91,4 +92,17 @@ async fn urls_of_the_standard_style_lead_back_to_the_server() {
     for host in ["sqs.us-east-1.evil.example", "sqs.evil.example", "xsqs.us-east-1.kew.test"] {
         assert_eq!(house.send(form(host, "/?Action=ListQueues").as_bytes()).await.status, 421, "{host}");
     }
+}
+
+// Properties of a CloudFormation template are members of their own there; here they would be lost.
+#[tokio::test]
+async fn attributes_beside_attributes_are_refused_by_name() {
+    let house = House::open().await;
+    let properties =
+        json!({"QueueName": "orders", "VisibilityTimeout": 60, "DelaySeconds": "5", "Colour": 1});
+    let answer = house.call("CreateQueue", properties).await;
+    let text = "DelaySeconds, VisibilityTimeout must be given in Attributes, as a map of strings, and not as members of the request.";
+    let kind = "com.amazon.coral.service#InvalidParameterValueException";
+    answer.is_error(400, kind, "InvalidParameterValue;Sender", text);
+    house.call("CreateQueue", json!({"QueueName": "orders", "Colour": 1})).await.ok();
 }

@@ -110,7 +110,6 @@ async fn a_redrive_policy_needs_a_target_that_can_be_used() {
             "Dead-letter target owner should be same as the source.",
         ),
         (policy("dead", 1).replace("us-east-1", "eu-west-1"), "Dead letter target does not exist."),
-        (policy("orders", 1), "Dead-letter queue must be another queue than the source."),
         (
             policy("dead", 0),
             "Invalid value for maxReceiveCount: 0, valid values are from 1 to 1000 both inclusive.",
@@ -128,6 +127,21 @@ async fn a_redrive_policy_needs_a_target_that_can_be_used() {
     refused(&create(&house, "orders.fifo", fifo).await, &message);
     let fifo = json!({"FifoQueue": "true", "RedrivePolicy": policy("dead.fifo", 1)});
     create(&house, "orders.fifo", fifo).await.ok();
+}
+
+// The service answers 200 to a queue as its own dead-letter target. Nothing can move then, and nothing is lost.
+#[tokio::test]
+async fn a_queue_that_is_its_own_dead_letter_target_keeps_its_messages() {
+    let house = House::open().await;
+    create(&house, "orders", json!({})).await.ok();
+    set(&house, "orders", "RedrivePolicy", &policy("orders", 1)).await.ok();
+    house.send_to("orders", "m", json!({})).await.ok();
+    for receives in 1..=3 {
+        let now = json!({"VisibilityTimeout": 0, "MessageSystemAttributeNames": ["ApproximateReceiveCount"]});
+        let received = house.receive("orders", now).await;
+        let count = &received.json()["Messages"][0]["Attributes"]["ApproximateReceiveCount"];
+        assert_eq!(*count, json!(receives.to_string()));
+    }
 }
 
 // [doc] spec 8: a source that is not allowed to use the queue cannot name it.

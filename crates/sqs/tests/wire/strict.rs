@@ -505,7 +505,7 @@ async fn open_mode_takes_any_credentials_and_none() {
     let mut twice = create.clone();
     twice.set("authorization", "a");
     twice.set("authorization", "b");
-    ask(&house, &twice).await.ok();
+    assert_eq!(ask(&house, &twice).await.status, 400, "a repeated header is refused by every listener");
     ask(&house, &Signer { at: at(-86_400), ..signer("NOBODY") }.sign(&create)).await.ok();
     let url =
         "/?Action=GetQueueUrl&QueueName=orders&X-Amz-Signature=0&X-Amz-Credential=%2F%2F&X-Amz-Expires=x";
@@ -568,4 +568,26 @@ proptest! {
             assert_eq!(ask(&house, &longer).await.status, 403, "one more parameter");
         });
     }
+}
+
+// Tools sign the question for the security token service with the same keys.
+#[tokio::test]
+async fn a_signed_caller_is_told_its_user_and_a_signature_for_another_service_is_refused() {
+    let house = house_with_orders().await;
+    let question = Plain::form("/", "Action=GetCallerIdentity&Version=2011-06-15");
+    let for_sts = |id: &str| Signer { service: "sts", ..signer(id) };
+    for (id, arn, user) in [("AKID", "user/anna", "anna"), ("ROOT", "root", "000000000001")] {
+        let answer = ask(&house, &for_sts(id).sign(&question)).await;
+        let identity = format!("<Arn>arn:aws:iam::000000000001:{arn}</Arn><UserId>{user}</UserId>");
+        assert!(answer.ok().contains(&identity), "{}", answer.body);
+    }
+    let wrong = ask(&house, &signer("AKID").sign(&question)).await;
+    assert_eq!(
+        (wrong.status, wrong.header("x-amzn-query-error")),
+        (403, Some("SignatureDoesNotMatch;Sender"))
+    );
+    assert_eq!(ask(&house, &question).await.status, 403, "an unsigned question is refused");
+    // Nothing of the queues is done with a signature for the other service.
+    assert_eq!(ask(&house, &for_sts("AKID").sign(&send_json())).await.status, 403);
+    assert_eq!(drain(&house).await, 0);
 }

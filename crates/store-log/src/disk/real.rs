@@ -2,6 +2,7 @@
 //!
 //! Data syncs are the standard library's `sync_data`: `fdatasync`, and a full flush on macOS.
 
+use super::private;
 use super::{Disk, DiskFile, DiskLock, check_name, check_rename};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -9,32 +10,77 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const LOCK_FILE: &str = "LOCK";
-/// So much of a new file is written at a time. The system keeps a file in memory in pieces as large as it was written in,
-/// and looks through the whole piece at each sync of a part of it, and counts it as written.
+pub(super) const LOCK_FILE: &str = "LOCK";
+/// So much of a new file is written at a time. The system keeps a file in memory in pieces as large as it was written
+/// in, and looks through the whole piece at each sync of a part of it, and counts it as written.
 static ZEROS: [u8; 4 * 1024] = [0; 4 * 1024];
 
 /// A directory of the machine's file system.
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
+    access: Access,
+}
+
+/// What may be done to the files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    All,
+    /// Nothing is written, made, renamed or removed: the system is not even asked for the right to.
+    Look,
 }
 
 impl RealDisk {
-    /// Opens the directory, making it and its parents when they are missing.
+    /// Opens the directory, making it and its parents when they are missing. What is made is readable by its owner
+    /// alone.
     pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         if !root.is_dir() {
             if root.exists() {
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"));
             }
-            fs::create_dir_all(&root)?;
+            private::make_directories(&root)?;
             // The directory's own name must survive too; a parent that cannot be synced is not ours to judge.
             if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 File::open(parent)?.sync_all()?;
             }
         }
-        Ok(Self { root })
+        Ok(Self { root, access: Access::All })
+    }
+
+    /// Opens a directory that exists to read from it. Whatever would change it fails.
+    pub fn look(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        if !root.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such directory"));
+        }
+        Ok(Self { root, access: Access::Look })
+    }
+
+    /// Fails where only looking is allowed.
+    fn changes(&self) -> io::Result<()> {
+        match self.access {
+            Access::All => Ok(()),
+            Access::Look => Err(io::Error::new(
+                io::ErrorKind::ReadOnlyFilesystem,
+                "the directory is open to be looked at only",
+            )),
+        }
+    }
+
+    /// Keeps servers out while somebody looks; others may look too. Without a file to lock there is no server.
+    fn lock_to_look(&self) -> io::Result<DiskLock> {
+        let path = self.root.join(LOCK_FILE);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DiskLock::holding(())),
+            file => file.map_err(named)?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(DiskLock::holding(file)),
+            Err(TryLockError::WouldBlock) => Err(held_by_another(&mut file)),
+            Err(TryLockError::Error(error)) => Err(named(error)),
+        }
     }
 
     /// The directory itself.
@@ -54,28 +100,32 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.path(name)?)?;
-        Ok(Arc::new(RealFile(file)))
+        self.changes()?;
+        Ok(Arc::new(RealFile(private::make_file(&self.path(name)?)?)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).open(self.path(name)?)?;
+        let write = self.access == Access::All;
+        let file = OpenOptions::new().read(true).write(write).open(self.path(name)?)?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn create_dir(&self, folder: &str) -> io::Result<()> {
-        match fs::create_dir(self.path(folder)?) {
+        self.changes()?;
+        match private::make_directory(&self.path(folder)?) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         }
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.changes()?;
         check_rename(from, to)?;
         fs::rename(self.path(from)?, self.path(to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.changes()?;
         fs::remove_file(self.path(name)?)
     }
 
@@ -98,11 +148,25 @@ impl Disk for RealDisk {
     }
 
     fn hard_link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.changes()?;
         fs::hard_link(self.path(from)?, self.path(to)?)
     }
 
     fn hard_link_out(&self, from: &str, to: &Path) -> io::Result<()> {
+        self.changes()?;
         fs::hard_link(self.path(from)?, to)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn clone_out(&self, from: &str, to: &Path) -> io::Result<()> {
+        self.changes()?;
+        let from = File::open(self.path(from)?)?;
+        let made = private::make_file(to)?;
+        rustix::fs::ioctl_ficlone(&made, &from).map_err(|error| {
+            // The name is wanted for a copy.
+            let _removed = fs::remove_file(to);
+            io::Error::from(error)
+        })
     }
 
     fn link_count(&self, name: &str) -> io::Result<u64> {
@@ -119,10 +183,14 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self) -> io::Result<DiskLock> {
+        if self.access == Access::Look {
+            return self.lock_to_look();
+        }
         let path = self.root.join(LOCK_FILE);
         // The first thing anybody does with a directory, so that this is where a wrong one shows.
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut options = private::options();
+        let opened = options.create(true).truncate(false).open(&path);
         let mut file = opened.map_err(named)?;
         match file.try_lock() {
             Ok(()) => {}

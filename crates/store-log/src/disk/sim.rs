@@ -7,7 +7,9 @@
 //! (also one before every point, with [`SimDisk::record_snapshots`]) costs little.
 //!
 //! A failed sync is modelled like Linux: some sectors reached the disk, the rest stays readable but counts as
-//! clean, so a later sync of the same file does not save it.
+//! clean, so a later sync of the same file does not save it. The error is told once to each open handle: of two syncs
+//! that run at the same time the one that ends first is told, whichever met it, and the other hears that all is well.
+//! What is written while a sync runs is not in it; [`Beside`] is where a test lets that happen.
 
 mod chance;
 mod contents;
@@ -22,7 +24,7 @@ mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -34,6 +36,8 @@ use names::Folder;
 use operations::SimFile;
 use state::State;
 
+#[cfg(feature = "planted")]
+pub(crate) use chance::Chance as SeededChance;
 pub use chance::Found;
 pub use faults::{Fault, FaultPlan};
 pub use state::SimStats;
@@ -48,6 +52,50 @@ struct Shared {
     /// Guards everything the disk holds, and the order of its operations.
     state: Mutex<State>,
     locked: AtomicBool,
+    /// Guards who stands beside it.
+    beside: Mutex<Option<Arc<dyn Beside>>>,
+}
+
+/// What is about to be done to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Nothing is changed by it.
+    Look,
+    /// A file's bytes or length.
+    Write,
+    /// A name is made, changed or removed.
+    Name,
+    /// A file is synced.
+    Sync,
+    /// A folder's names are synced.
+    SyncFolder,
+}
+
+/// Somebody who stands beside the disk, and may let something else happen, on other threads too. Told without any lock
+/// of the disk's.
+pub trait Beside: Send + Sync {
+    /// An operation is about to begin.
+    fn before_operation(&self, _operation: Operation) {}
+    /// A sync is under way: what is written from now on is not in it.
+    fn during_sync(&self) {}
+}
+
+impl Shared {
+    fn beside(&self) -> Option<Arc<dyn Beside>> {
+        self.beside.lock().clone()
+    }
+
+    fn before_operation(&self, operation: Operation) {
+        if let Some(beside) = self.beside() {
+            beside.before_operation(operation);
+        }
+    }
+
+    fn during_sync(&self) {
+        if let Some(beside) = self.beside() {
+            beside.during_sync();
+        }
+    }
 }
 
 impl Default for SimDisk {
@@ -65,7 +113,13 @@ impl SimDisk {
     }
 
     fn from_state(state: State) -> Self {
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), locked: AtomicBool::new(false) }) }
+        let (locked, beside) = (AtomicBool::new(false), Mutex::new(None));
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), locked, beside }) }
+    }
+
+    /// Lets somebody stand beside the disk, or nobody.
+    pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
+        *self.shared.beside.lock() = beside;
     }
 
     /// Plans a fault, or none.
@@ -126,6 +180,8 @@ impl SimDisk {
         for folder in state.folders.values_mut() {
             folder.settle(found, &mut chance);
         }
+        let made = state.folders[""].durable_folders.clone();
+        state.folders.retain(|name, _| name.is_empty() || made.contains(name));
         let names: Vec<u64> =
             state.folders.values().flat_map(|folder| folder.now.values().copied()).collect();
         let mut files = HashMap::with_capacity(names.len());
@@ -135,6 +191,7 @@ impl SimDisk {
                 files.entry(id).or_insert_with(|| {
                     let mut file = Contents::clone(file);
                     file.settle(found, &mut chance);
+                    file.forget_errors();
                     Arc::new(file)
                 });
             }
@@ -178,6 +235,7 @@ impl SimDisk {
     }
 
     fn handle(&self, id: u64) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile { shared: self.shared.clone(), id })
+        let told = self.shared.state.lock().files.get(&id).map_or(0, |file| file.errors_told());
+        Arc::new(SimFile { shared: self.shared.clone(), id, errors_known: AtomicU64::new(told) })
     }
 }

@@ -16,8 +16,12 @@ pub trait Watcher: Send + Sync + 'static {
     fn opened(&self, name: &str) -> Self::File;
     /// So many bytes are written into a file.
     fn writes(&self, _file: &Self::File, _bytes: usize) {}
+    /// Bytes of a file are read.
+    fn reads(&self, _file: &Self::File) {}
     /// A file's data is synced.
     fn syncs(&self, _file: &Self::File) {}
+    /// A file's data was synced, or that failed; the caller does not know yet.
+    fn synced(&self, _file: &Self::File) {}
     /// A folder's names are listed.
     fn lists(&self, _folder: &str) {}
 }
@@ -73,6 +77,10 @@ impl<W: Watcher> Disk for WatchedDisk<W> {
         self.disk.hard_link_out(from, to)
     }
 
+    fn clone_out(&self, from: &str, to: &Path) -> io::Result<()> {
+        self.disk.clone_out(from, to)
+    }
+
     fn link_count(&self, name: &str) -> io::Result<u64> {
         self.disk.link_count(name)
     }
@@ -107,12 +115,15 @@ impl<W: Watcher> DiskFile for WatchedFile<W> {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.watcher.reads(&self.known);
         self.file.read_at(offset, buffer)
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.watcher.syncs(&self.known);
-        self.file.sync_data()
+        let synced = self.file.sync_data();
+        self.watcher.synced(&self.known);
+        synced
     }
 
     fn sync_all(&self) -> io::Result<()> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Room, Segments};
+use super::{Room, Segments, Table};
 use crate::disk::{Disk, DiskFile, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::frame::Address;
@@ -19,7 +19,7 @@ use crate::segment::{
 const BLOCK: u64 = 4096;
 
 /// A file that is ready to become a segment.
-pub(super) struct Spare {
+pub(crate) struct Spare {
     pub(super) name: String,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) size: u64,
@@ -31,17 +31,52 @@ impl Segments {
     /// True when [`Segments::prepare_spare`] has something to do.
     pub fn wants_spare(&self) -> bool {
         let table = self.shared.table.lock();
-        !table.retired.is_empty() || table.spares.len() <= self.shared.options.reserve_spares
+        !table.retired.is_empty() || self.is_missing(&table)
+    }
+
+    /// Whether there are too few spares, or none that holds what a step asked for.
+    fn is_missing(&self, table: &Table) -> bool {
+        table.spares.len() <= self.shared.options.reserve_spares || !table.holds(table.wanted)
+    }
+
+    /// Asks for a spare of so many data bytes. Whoever makes spares makes it.
+    pub(crate) fn want(&self, bytes: u64) {
+        let mut table = self.shared.table.lock();
+        table.wanted = table.wanted.max(bytes);
+    }
+
+    /// Whether asking for a spare may help: the last one could be made, and nothing else is short of space.
+    pub(crate) fn may_get_room(&self) -> bool {
+        !self.shared.table.lock().starved && !self.shared.kept.is_short()
+    }
+
+    /// [`Segments::prepare_spare`], if it has something to do.
+    pub(crate) fn prepare_wanted(&self) -> Result<(), LogError> {
+        if self.wants_spare() { self.prepare_spare() } else { Ok(()) }
     }
 
     /// Recycles what was freed and fills a new spare ahead of need. Meant for a background thread; an error means
     /// that nothing could be prepared, and nothing else.
     pub fn prepare_spare(&self) -> Result<(), LogError> {
-        self.recycle_retired()?;
-        while self.spares() <= self.shared.options.reserve_spares {
-            self.make_spare(0)?;
-        }
+        while self.prepare_one()? {}
         Ok(())
+    }
+
+    /// Recycles what was freed and makes one of the spares that are missing; false when none is.
+    pub(crate) fn prepare_one(&self) -> Result<bool, LogError> {
+        let _alone = self.shared.making.lock();
+        self.recycle_retired()?;
+        let wanted = {
+            let mut table = self.shared.table.lock();
+            if !self.is_missing(&table) {
+                table.wanted = 0;
+                return Ok(false);
+            }
+            std::mem::take(&mut table.wanted)
+        };
+        self.make_spare(wanted)?;
+        self.drop_excess()?;
+        Ok(true)
     }
 
     /// Unlinks one spare file to make room for something else (a checkpoint on a full disk); false when there is none.
@@ -70,37 +105,53 @@ impl Segments {
         self.spares() >= self.shared.options.reserve_spares && !self.shared.kept.is_short()
     }
 
-    /// Whether a batch of some bytes can be written when the active segment has `remaining` left; makes a spare on
-    /// the spot if that is what it takes.
+    /// Whether a batch of some bytes can be written as things are, when the segment it goes to has `remaining` left.
+    pub(crate) fn room_now(&self, remaining: u64, bytes: u64) -> Room {
+        self.enough(remaining, bytes).unwrap_or_else(|| self.reserve_room(remaining, bytes))
+    }
+
+    /// Whether such a batch can be written to the segment that is being made ready for it, and nowhere else.
+    pub(crate) fn room_in(&self, capacity: u64, bytes: u64) -> Room {
+        match (capacity >= bytes, self.reserve_is_there()) {
+            (true, true) => Room::Enough,
+            (true, false) => Room::ReserveOnly,
+            (false, _) => Room::Nothing,
+        }
+    }
+
+    /// The same as [`Segments::room_now`], but makes a spare on the spot if that is what it takes.
     pub(crate) fn room(&self, remaining: u64, bytes: u64) -> Room {
-        if let Some(room) = self.room_now(remaining, bytes) {
+        if let Some(room) = self.enough(remaining, bytes) {
             return room;
         }
         // Failures show in what is there afterwards; the background thread reports them.
         let mut made = self.recycle_retired().is_ok();
-        if let Some(room) = self.room_now(remaining, bytes) {
+        if let Some(room) = self.enough(remaining, bytes) {
             return room;
         }
         while made && !self.shared.kept.is_short() && !self.shared.table.lock().starved {
             made = self.make_spare(bytes).is_ok();
-            if let Some(room) = self.room_now(remaining, bytes) {
+            if let Some(room) = self.enough(remaining, bytes) {
                 return room;
             }
         }
-        let reserve_fits = self.shared.table.lock().spares.iter().any(|spare| spare.holds(bytes));
-        if remaining >= bytes || reserve_fits { Room::ReserveOnly } else { Room::Nothing }
+        self.reserve_room(remaining, bytes)
     }
 
-    fn room_now(&self, remaining: u64, bytes: u64) -> Option<Room> {
+    fn reserve_room(&self, remaining: u64, bytes: u64) -> Room {
+        let is_there = remaining >= bytes || self.shared.table.lock().holds(bytes);
+        if is_there { Room::ReserveOnly } else { Room::Nothing }
+    }
+
+    fn enough(&self, remaining: u64, bytes: u64) -> Option<Room> {
         let reserve = self.shared.options.reserve_spares;
         let table = self.shared.table.lock();
         let here = remaining >= bytes && table.spares.len() >= reserve;
-        let in_spare = table.spares.len() > reserve && table.spares.iter().any(|spare| spare.holds(bytes));
+        let in_spare = table.spares.len() > reserve && table.holds(bytes);
         ((here || in_spare) && !self.shared.kept.is_short()).then_some(Room::Enough)
     }
 
-    /// Makes a segment out of a spare: header written and synced, then its name, then the folder synced. `keep` spares
-    /// are left alone. `NoSpace` means that nothing has changed.
+    /// Makes a segment out of a spare. `keep` spares are left alone. `NoSpace` means that nothing has changed.
     pub(crate) fn take(
         &self,
         kind: SegmentKind,
@@ -109,10 +160,34 @@ impl Segments {
         created_batch: u64,
         keep: usize,
     ) -> Result<Arc<Segment>, LogError> {
-        let spare = match self.take_spare(bytes, keep) {
-            Some(spare) => spare,
-            None => self.make_and_take_spare(bytes, keep)?,
-        };
+        let spare = self.obtain(bytes, keep)?;
+        let segment = self.name(spare, kind, base, created_batch)?;
+        self.add(segment.clone());
+        Ok(segment)
+    }
+
+    /// Counts a segment among those in use.
+    pub(crate) fn add(&self, segment: Arc<Segment>) {
+        self.shared.table.lock().insert(segment);
+    }
+
+    /// Takes a spare that holds so many bytes, and makes one if there is none.
+    pub(crate) fn obtain(&self, bytes: u64, keep: usize) -> Result<Spare, LogError> {
+        match self.take_spare(bytes, keep) {
+            Some(spare) => Ok(spare),
+            None => self.make_and_take_spare(bytes, keep),
+        }
+    }
+
+    /// A spare becomes a segment: header written and synced, then its name, then the folder synced. It is not among those
+    /// in use before [`Segments::add`].
+    pub(crate) fn name(
+        &self,
+        spare: Spare,
+        kind: SegmentKind,
+        base: Address,
+        created_batch: u64,
+    ) -> Result<Arc<Segment>, LogError> {
         let number = {
             let mut table = self.shared.table.lock();
             table.next_number += 1;
@@ -133,13 +208,11 @@ impl Segments {
                 detail: error.to_string(),
             });
         }
-        let segment = Arc::new(Segment::new(header, spare.file, 0));
-        self.shared.table.lock().insert(segment.clone());
-        Ok(segment)
+        Ok(Arc::new(Segment::new(header, spare.file, 0)))
     }
 
     /// Takes the largest spare if it holds the bytes, leaving at least `keep`.
-    fn take_spare(&self, bytes: u64, keep: usize) -> Option<Spare> {
+    pub(crate) fn take_spare(&self, bytes: u64, keep: usize) -> Option<Spare> {
         let mut table = self.shared.table.lock();
         if table.spares.len() <= keep {
             return None;
@@ -231,10 +304,19 @@ impl Segments {
 
     /// Adds a recycled spare; past the bound the smallest one goes.
     fn adopt(&self, spare: Spare) -> Result<(), LogError> {
-        let excess = {
+        {
             let mut table = self.shared.table.lock();
             table.starved = false;
             table.spares.push(spare);
+            self.shared.spares.store(table.spares.len(), Ordering::Release);
+        }
+        self.drop_excess()
+    }
+
+    /// Removes the smallest spare when there is one too many.
+    fn drop_excess(&self) -> Result<(), LogError> {
+        let excess = {
+            let mut table = self.shared.table.lock();
             let smallest = (0..table.spares.len()).min_by_key(|&index| table.spares[index].size);
             let excess = smallest
                 .filter(|_| table.spares.len() > self.shared.options.spares_max)
@@ -249,7 +331,19 @@ impl Segments {
     }
 }
 
+impl Table {
+    /// Whether a spare holds so many data bytes.
+    fn holds(&self, bytes: u64) -> bool {
+        bytes == 0 || self.spares.iter().any(|spare| spare.holds(bytes))
+    }
+}
+
 impl Spare {
+    /// Data bytes it has room for.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.size - SEGMENT_HEADER_BYTES
+    }
+
     fn holds(&self, bytes: u64) -> bool {
         self.size - SEGMENT_HEADER_BYTES >= bytes
     }
@@ -269,7 +363,7 @@ fn fill(disk: &dyn Disk, number: u64, size: u64) -> Result<Spare, LogError> {
     match filled {
         Ok(file) => Ok(Spare { name, file, size, fresh: true }),
         Err(error) => {
-            // What cannot be removed now is removed at the next start.
+            // The failure is reported as it is; what cannot be removed now is removed at the next start.
             let _left_behind = disk.remove(&filling);
             Err(LogError::from_io(format!("a segment of {size} bytes"), &error))
         }

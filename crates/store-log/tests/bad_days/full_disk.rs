@@ -137,7 +137,8 @@ fn a_refusal_for_lack_of_space_says_so() {
     let error = asked.try_send(queue, asked.message(&"x".repeat(BODY))).unwrap_err();
     assert_eq!(error.to_string(), "no space left for more messages");
     let disk = SimDisk::new();
-    disk.set_capacity(Some(1_000));
+    // Enough for the identity.
+    disk.set_capacity(Some(13_000));
     let error = LogStore::open(Arc::new(disk), options(), entropy(1), START).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "no space left for a segment of 4096 bytes");
 }

@@ -10,16 +10,21 @@
 //! Points are sampled unless `KEW_CRASH=every`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod laws;
+#[path = "../after_crash/mod.rs"]
+mod after_crash;
 mod rig;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kew_core::command::{FirstReceipts, Send};
+use kew_core::{Command, MessageId, NewMessage, Outcome, Timestamp};
 use kew_store::contract::model::drive;
+use kew_store::contract::model::subject::block_on;
+use kew_store::{Store, StoreError};
 use kew_store_log::{Fault, FaultPlan, Found, SimDisk};
 
-use laws::{Crash, hold, refuses};
-use rig::{Asked, Chance, Recorder, Rig, Start, State, States};
+use after_crash::{Chance, Crash, State, States, hold};
+use rig::{Asked, Recorder, Rig, Start};
 
 /// The seeds of the histories, unless `KEW_CRASH_SEED` names another: one with many small batches, one with few large
 /// ones and much that is copied forward.
@@ -213,4 +218,26 @@ struct Recorded {
     asked: Vec<Asked>,
     states: States,
     starts: Vec<Start>,
+}
+
+/// After a failed write or sync nothing more is accepted; looking goes on.
+fn refuses(rig: &Rig) -> Result<(), String> {
+    let Some(failure) = &rig.failed else { return Ok(()) };
+    let queues = match block_on(rig.store.step(Timestamp(0), &Command::Queues)) {
+        Ok(Outcome::Queues(queues)) => queues,
+        // A book that cannot be looked at says so.
+        Err(StoreError::FailStopped { .. }) => return Ok(()),
+        other => return Err(format!("after {failure}: {other:?}")),
+    };
+    let Some(queue) = queues.iter().find(|queue| !queue.policy.kind.is_fifo()) else { return Ok(()) };
+    let messages = vec![NewMessage::text(MessageId::from_chance(79), "too late")];
+    let answer = rig.store.step(
+        Timestamp(0),
+        &Command::Send(Send { queue: queue.id, messages, receipts: FirstReceipts::Told }),
+    );
+    rig.store.commit();
+    match block_on(answer) {
+        Err(StoreError::FailStopped { .. }) => Ok(()),
+        other => Err(format!("a send after {failure} was answered {other:?}")),
+    }
 }

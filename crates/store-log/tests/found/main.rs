@@ -1,8 +1,10 @@
 //! What reviews found, each behind the smallest case that showed it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod checkpoints;
 mod dead_letters;
 mod full_disk;
+mod ids;
 mod names;
 mod segments;
 #[path = "../small/mod.rs"]

@@ -45,6 +45,10 @@ impl Store for Kept {
         self.store.newest_instant()
     }
 
+    fn expiry_hold(&self) -> Option<kew_core::rules::retention::ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
     fn commit(&self) -> bool {
         let waited = self.store.commit();
         if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {

@@ -68,9 +68,16 @@ impl Asked {
     }
 
     pub fn try_ask(&self, command: Command) -> Result<Outcome, StoreError> {
-        let answer = self.store.step(self.now, &command);
-        self.store.commit();
-        block_on(answer)
+        loop {
+            let answer = self.store.step(self.now, &command);
+            let is_put_off = answer.is_put_off();
+            self.store.commit();
+            let answer = block_on(answer);
+            // Put off, a step changed nothing and may be taken again, as the engine does.
+            if !(is_put_off && matches!(answer, Err(StoreError::Overloaded { .. }))) {
+                return answer;
+            }
+        }
     }
 
     pub fn ask(&self, command: Command) -> Outcome {

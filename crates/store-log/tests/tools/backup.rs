@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kew_core::{Command, Policy};
 use kew_store::Store;
 use kew_store_log::{
-    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, SimDisk, backup, check, verify_backup,
+    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, Sharing, SimDisk, backup, check, verify_backup,
 };
 
 use crate::small::{Asked, START, a_bit_of_everything, entropy, options, text_of};
@@ -53,7 +53,7 @@ fn a_backup_is_equal_to_its_moment_after_every_segment_was_reused() {
     let (home, target) = (folder.path().join("home"), folder.path().join("backup"));
     let asked = a_bit_of_everything(Arc::new(RealDisk::open(&home).unwrap()));
     let held = text_of(&asked.store).unwrap();
-    let report = backup(&asked.store, &target).unwrap();
+    let report = backup(&asked.store, &target, Sharing::Links).unwrap();
     assert!(report.linked > 2, "{report:?}");
     churn_through(&asked);
     assert_ne!(text_of(&asked.store).unwrap(), held);
@@ -83,7 +83,7 @@ fn a_disk_that_cannot_link_is_copied() {
     let folder = tempfile::tempdir().unwrap();
     let asked = a_bit_of_everything(Arc::new(SimDisk::new()));
     let held = text_of(&asked.store).unwrap();
-    let report = backup(&asked.store, folder.path()).unwrap();
+    let report = backup(&asked.store, folder.path(), Sharing::Nothing).unwrap();
     assert_eq!(report.linked, 0);
     churn_through(&asked);
     assert_eq!(text_of(&opened(folder.path())).unwrap(), held);
@@ -112,7 +112,7 @@ fn a_backup_of_a_store_at_work_holds_all_that_was_acknowledged_before() {
         });
         for round in 0..5 {
             let target = target.join(round.to_string());
-            backup(&asked.store, &target).unwrap();
+            backup(&asked.store, &target, Sharing::Links).unwrap();
             verify_backup(&target).unwrap();
             let restored = Asked::of(opened(&target));
             assert_eq!(restored.lease(kept, 100).len(), 50);
@@ -125,8 +125,8 @@ fn a_backup_of_a_store_at_work_holds_all_that_was_acknowledged_before() {
 fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let asked = a_bit_of_everything(Arc::new(SimDisk::new()));
-    let report = backup(&asked.store, folder.path()).unwrap();
-    backup(&asked.store, folder.path()).unwrap_err();
+    let report = backup(&asked.store, folder.path(), Sharing::Nothing).unwrap();
+    backup(&asked.store, folder.path(), Sharing::Nothing).unwrap_err();
     let name = &report.files[0].name;
     let disk = RealDisk::open(folder.path()).unwrap();
     let file = disk.open(name).unwrap();

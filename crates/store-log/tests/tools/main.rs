@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backup;
+mod carried;
 mod check;
+mod missing;
 mod rescue;
 #[path = "../small/mod.rs"]
 mod small;

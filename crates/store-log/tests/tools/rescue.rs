@@ -207,7 +207,9 @@ fn damage_in_one_group_locks_no_other() {
     let mut asked = Asked::of(open(&disk).unwrap().0);
     let row = asked.find("row.fifo");
     // Of the group that is damaged, what is behind the damage waits.
-    for expected in [&["in row 0", "in row 1", "in row 3", "in row 5"][..], &["in row 6"][..]] {
+    // It is hidden for long: the second round meets it no more.
+    let rounds = [(&["in row 0", "in row 1", "in row 3", "in row 5"][..], 1), (&["in row 6"][..], 0)];
+    for (expected, refusals) in rounds {
         let (mut bodies, mut refused) = (Vec::new(), 0);
         loop {
             match asked.try_ask(Command::Lease(Lease::of(row, 100, asked.now))) {
@@ -220,7 +222,7 @@ fn damage_in_one_group_locks_no_other() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!((bodies, refused), (expected.iter().map(|body| (*body).into()).collect(), 1));
+        assert_eq!((bodies, refused), (expected.iter().map(|body| (*body).into()).collect(), refusals));
         asked.try_send(row, asked.row("in row 6", "g1", "d6")).unwrap();
         asked.later(Duration::from_secs(31));
     }

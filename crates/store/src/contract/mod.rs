@@ -66,6 +66,7 @@ topics!(
     replay,
     delay,
     retention,
+    expiry_hold,
     redrive,
     retry,
     purge,
@@ -251,6 +252,15 @@ macro_rules! contract_tests {
             shortest_lives_end_where_they_begin,
             many_mixed_lives_end_each_at_its_instant,
         }
+        $crate::contract_tests! { @topic $factory, expiry_hold:
+            held_messages_show_and_can_be_leased_however_late_it_is,
+            messages_die_that_were_over_by_the_hold,
+            hold_that_is_moved_lets_die_what_is_over_by_then,
+            everything_that_is_over_dies_when_the_hold_is_lifted,
+            nothing_is_due_for_what_is_held,
+            hold_survives_restarts,
+            hold_is_no_document_of_anybody,
+        }
         $crate::contract_tests! { @topic $factory, redrive:
             last_allowed_lease_is_followed_by_the_move,
             ack_in_the_last_millisecond_precedes_the_move,
@@ -289,6 +299,7 @@ macro_rules! contract_tests {
             empty_queue_is_purged_of_nothing,
         }
         $crate::contract_tests! { @topic $factory, move_tasks:
+            task_moves_at_most_a_mebibyte_in_a_step_and_one_larger_message_by_itself,
             task_moves_what_was_visible_step_by_step,
             moved_message_is_a_new_one,
             every_message_finds_its_own_way_back,

@@ -68,6 +68,21 @@ fn dead_letters_of_two(stage: &mut Stage<'_>) -> (QueueId, QueueId, QueueId) {
     (dead, one, two)
 }
 
+pub fn task_moves_at_most_a_mebibyte_in_a_step_and_one_larger_message_by_itself(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
+    for kibibytes in [300, 300, 300, 300, 1_100, 1] {
+        stage.send_text(from, &[&"b".repeat(kibibytes << 10)]);
+    }
+    let begun = start(&stage, from, Some("to"));
+    for (moved, state) in [(3, TaskState::Running), (4, TaskState::Running), (5, TaskState::Running)] {
+        let task = go_on(&stage, begun.id, 100);
+        assert_eq!((task.moved, task.state), (moved, state));
+    }
+    assert_eq!(go_on(&stage, begun.id, 100).state, TaskState::Completed);
+    assert_eq!(stage.figures(to), (6, 0, 0));
+}
+
 pub fn task_moves_what_was_visible_step_by_step(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));

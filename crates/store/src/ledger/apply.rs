@@ -12,6 +12,7 @@ use super::due::Due;
 use super::history::Ring;
 use super::item::{Item, Lease, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf};
+use super::steps::expiry::is_own;
 use super::{Ledger, list};
 use crate::token::Sealed;
 
@@ -95,6 +96,9 @@ impl<S: Shelf> Ledger<S> {
                     Some(bytes) => self.documents.insert(place, bytes.clone()),
                     None => self.documents.remove(&place),
                 };
+                if is_own(*account) {
+                    self.follow_expiry_hold();
+                }
             }
             Change::DeadLettered(_) => {}
         }
@@ -112,7 +116,9 @@ impl<S: Shelf> Ledger<S> {
                 book.note_set_at(self.shelf.mark());
             }
             None => {
-                self.books.insert(id, Box::new(Book::new(queue.clone())));
+                let mut book = Book::new(queue.clone());
+                book.expire_through(self.expiry_through);
+                self.books.insert(id, Box::new(book));
             }
         }
         self.names.replace(ByName(queue));

@@ -13,6 +13,8 @@ use kew_core::{Expiry, Sequence, Timestamp};
 use super::item::{Item, NO_INSTANT};
 use super::shelf::Address;
 use super::varint::{self, Reader};
+#[cfg(test)]
+pub(super) use packed::UNPACKED;
 pub(super) use packed::{Unpack, pack};
 
 /// Messages in a full block.
@@ -233,14 +235,34 @@ impl Block {
         from.bytes().map(drop)
     }
 
-    /// Reads a block back; `None` when the bytes are not one.
-    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+    /// The parts of a block as it was written: how many messages, which of them are gone, and all of them packed.
+    fn read_parts<'a>(from: &mut Reader<'a>) -> Option<(u16, [u64; 4], &'a [u8])> {
         let count = u16::try_from(from.number()?).ok().filter(|count| usize::from(*count) <= BLOCK_ITEMS)?;
-        let mut block = Self::new();
-        for word in &mut block.gone {
+        let mut gone = [0; 4];
+        for word in &mut gone {
             *word = from.number()?;
         }
-        let bytes = from.bytes()?;
+        Some((count, gone, from.bytes()?))
+    }
+
+    /// Reads the messages of a block, without the block; `None` when the bytes are not one.
+    pub(crate) fn read_items(from: &mut Reader<'_>) -> Option<Vec<Item>> {
+        let (count, gone, bytes) = Self::read_parts(from)?;
+        let (mut unpack, mut read) = (Unpack::new(bytes, count), 0);
+        let mut items = Vec::with_capacity(usize::from(count));
+        for (place, item) in unpack.by_ref().enumerate() {
+            read += 1;
+            if gone[place / 64] >> (place % 64) & 1 == 0 {
+                items.push(item);
+            }
+        }
+        (read == count && unpack.is_at_end()).then_some(items)
+    }
+
+    /// Reads a block back and shows each message that is live; `None` when the bytes are not one.
+    pub(crate) fn read(from: &mut Reader<'_>, see: &mut dyn FnMut(&Item)) -> Option<Self> {
+        let (count, gone, bytes) = Self::read_parts(from)?;
+        let mut block = Self { gone, ..Self::new() };
         let mut unpack = Unpack::new(bytes, count);
         let mut read = 0;
         for (place, item) in unpack.by_ref().enumerate() {
@@ -248,6 +270,7 @@ impl Block {
             if !block.is_gone(place) {
                 block.live += 1;
                 block.note(&item);
+                see(&item);
             }
         }
         if read != count || !unpack.is_at_end() {
@@ -360,7 +383,7 @@ pub(crate) mod tests {
         }
         let mut bytes = Vec::new();
         block.write(&mut bytes);
-        let again = Block::read(&mut Reader::new(&bytes)).expect("just written");
+        let again = Block::read(&mut Reader::new(&bytes), &mut |_| {}).expect("just written");
         assert!(again.live_items().eq(block.live_items()));
         assert_eq!(again.live(), 252);
     }
@@ -370,7 +393,7 @@ pub(crate) mod tests {
         let mut bytes = Vec::new();
         block(&[item(1), odd(2)]).write(&mut bytes);
         for end in 0..bytes.len() {
-            assert!(Block::read(&mut Reader::new(&bytes[..end])).is_none());
+            assert!(Block::read(&mut Reader::new(&bytes[..end]), &mut |_| {}).is_none());
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod contents;
 mod entering;
+mod image;
 mod leasing;
 mod restoring;
 mod time;
@@ -18,6 +19,7 @@ use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp
 use super::fifo::Fifo;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
 use contents::Held;
+pub(crate) use image::Image;
 
 /// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
 const HIDDEN_AT_HAND: u64 = 1_024;
@@ -64,7 +66,15 @@ pub(crate) struct Book {
     pub limited: bool,
     /// Whether this queue stands among those changed since the last checkpoint.
     pub changed: bool,
+    /// Messages whose time is over after this instant do not expire for now.
+    expiry_through: Timestamp,
     held: Held,
+}
+
+/// When a message expires, if that is not held back; `NEVER` is not for now.
+#[inline]
+fn held_until(expires_at: Timestamp, through: Timestamp) -> Timestamp {
+    if expires_at <= through { expires_at } else { NO_INSTANT }
 }
 
 impl Book {
@@ -77,6 +87,7 @@ impl Book {
             registered: NO_INSTANT,
             limited: false,
             changed: false,
+            expiry_through: Timestamp::NEVER,
             held,
         }
     }
@@ -87,6 +98,19 @@ impl Book {
             self.held.let_go();
         } else if let Some(fifo) = &mut self.held.fifo {
             fifo.settle();
+        }
+    }
+
+    /// From now on messages expire whose time is over by `through`.
+    pub(crate) fn expire_through(&mut self, through: Timestamp) {
+        let earlier = std::mem::replace(&mut self.expiry_through, through);
+        if through > earlier {
+            // Their alarms may have left their expiry out.
+            let retention = self.retention();
+            let dies = |entry: &Entry| (earlier..=through).contains(&entry.item.expires_at(retention));
+            let entries = self.held.entries.values().filter(|entry| dies(entry));
+            let dying: Vec<Sequence> = entries.map(|entry| entry.item.sequence).collect();
+            dying.into_iter().for_each(|sequence| self.set_alarm(sequence));
         }
     }
 
@@ -203,6 +227,11 @@ impl Book {
             Some(fifo) => fifo.find_rest(sequence),
             None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence)),
         }
+    }
+
+    /// The first message at rest on a FIFO queue whose delay is not over.
+    pub(crate) fn first_delayed(&self) -> Option<Sequence> {
+        self.held.fifo.as_ref()?.first_delayed().map(|(sequence, _)| sequence)
     }
 
     /// The lease of a message, while one is running.

@@ -30,6 +30,12 @@ pub(crate) struct First {
 /// Bytes of an identity that is put away.
 pub const PUT_AWAY_BYTES: usize = 48;
 
+/// An identity as it is put away.
+pub type PutAwayEntry = [u8; PUT_AWAY_BYTES];
+
+/// Identities that leave memory with each send that is remembered: faster than they come.
+const LEAVE_AT_ONCE: usize = 16;
+
 #[derive(Clone, Debug)]
 enum Kept {
     /// In memory, under these identities.
@@ -63,6 +69,8 @@ impl Generation {
 pub(crate) struct Sends {
     firsts: HashMap<u128, First>,
     generations: VecDeque<Generation>,
+    /// Generations whose identities leave memory, a few at a time: one may have millions.
+    leaving: VecDeque<(Timestamp, Vec<u128>)>,
 }
 
 impl Sends {
@@ -100,6 +108,7 @@ impl Sends {
     /// Remembers a first send.
     pub(crate) fn remember(&mut self, identity: u128, first: First) {
         self.forget_closed(first.at);
+        self.let_some_go(LEAVE_AT_ONCE);
         let is_new = self.firsts.insert(identity, first) != Some(first);
         let start = start_of(first.at);
         // Nearly always the newest; in a journal that is replayed, and in slices, it may be an older one.
@@ -114,19 +123,29 @@ impl Sends {
         }
     }
 
-    /// Drops the generations all of whose windows have closed.
+    /// Drops the generations all of whose windows have closed. Their identities leave memory with the next sends.
     pub(crate) fn forget_closed(&mut self, now: Timestamp) {
         while self.generations.front().is_some_and(|oldest| oldest.is_closed_at(now)) {
-            let Some(Generation { kept: Kept::Here(identities), .. }) = self.generations.pop_front() else {
-                continue;
-            };
-            for identity in identities {
-                // An identity sent again after its window is remembered by a later generation too.
-                if self.firsts.get(&identity).is_some_and(|first| !dedup::is_repeat(first.at, now)) {
-                    self.firsts.remove(&identity);
-                }
+            if let Some(Generation { start, kept: Kept::Here(identities) }) = self.generations.pop_front() {
+                self.leaving.push_back((start, identities));
             }
         }
+    }
+
+    /// At most so many identities of dropped generations leave memory. True when there are more.
+    pub(crate) fn let_some_go(&mut self, max: usize) -> bool {
+        for _ in 0..max {
+            let Some((start, identities)) = self.leaving.front_mut() else { return false };
+            let Some(identity) = identities.pop() else {
+                self.leaving.pop_front();
+                continue;
+            };
+            // An identity sent again after its window is remembered by a later generation too.
+            if self.firsts.get(&identity).is_some_and(|first| start_of(first.at) == *start) {
+                self.firsts.remove(&identity);
+            }
+        }
+        !self.leaving.is_empty()
     }
 
     /// The generations in memory: their first instants, and how many identities each has.
@@ -148,39 +167,33 @@ impl Sends {
         self.generations.iter().filter(away).map(|generation| generation.len() as u64).sum()
     }
 
-    /// The oldest generation in memory that can grow no more, as it is to be put away: sorted, each identity in
-    /// [`PUT_AWAY_BYTES`].
-    pub(crate) fn oldest_full(&self, now: Timestamp) -> Option<(Timestamp, Vec<u8>)> {
-        let (start, _) = self.generations().next().filter(|(start, _)| start.plus(GENERATION) <= now)?;
-        let generation = self.generations.iter().find(|generation| generation.start == start)?;
-        let Kept::Here(identities) = &generation.kept else { return None };
-        let mut sorted = identities.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let mut bytes = Vec::with_capacity(sorted.len() * PUT_AWAY_BYTES);
-        for identity in sorted {
-            let Some(first) = self.firsts.get(&identity) else { continue };
-            bytes.extend_from_slice(&identity.to_be_bytes());
-            bytes.extend_from_slice(&first.id.0);
-            bytes.extend_from_slice(&first.at.0.to_le_bytes());
-            bytes.extend_from_slice(&first.sequence.0.to_le_bytes());
-        }
-        Some((start, bytes))
+    /// The oldest generation in memory that can grow no more: its first instant, and how many identities it has.
+    pub(crate) fn oldest_full(&self, now: Timestamp) -> Option<(Timestamp, usize)> {
+        self.generations().next().filter(|(start, _)| start.plus(GENERATION) <= now)
     }
 
-    /// A generation lies on the shelf now: its identities leave memory.
+    /// The identities of a generation in memory, from one place to another.
+    fn identities(&self, start: Timestamp, places: Range<usize>) -> Option<&[u128]> {
+        let generation = self.generations.iter().find(|generation| generation.start == start)?;
+        let Kept::Here(identities) = &generation.kept else { return None };
+        identities.get(places.start..places.end.min(identities.len()))
+    }
+
+    /// Some identities of a generation as they are put away, not sorted yet; `None` when it is not in memory.
+    pub(crate) fn entries(&self, start: Timestamp, places: Range<usize>) -> Option<Vec<PutAwayEntry>> {
+        let identities = self.identities(start, places)?;
+        let known = identities.iter().filter_map(|identity| Some((*identity, self.firsts.get(identity)?)));
+        Some(known.map(|(identity, first)| put_away_bytes(identity, first)).collect())
+    }
+
+    /// A generation lies on the shelf now: its identities leave memory, by [`Sends::let_some_go`].
     pub(crate) fn set_away(&mut self, start: Timestamp, heads: Box<[u32]>) {
         let Some(generation) = self.generations.iter_mut().find(|generation| generation.start == start)
         else {
             return;
         };
-        let Kept::Here(identities) = std::mem::replace(&mut generation.kept, Kept::Away(heads)) else {
-            return;
-        };
-        for identity in identities {
-            if self.firsts.get(&identity).is_some_and(|first| start_of(first.at) == start) {
-                self.firsts.remove(&identity);
-            }
+        if let Kept::Here(identities) = std::mem::replace(&mut generation.kept, Kept::Away(heads)) {
+            self.leaving.push_back((start, identities));
         }
     }
 
@@ -192,11 +205,13 @@ impl Sends {
 
     /// Writes one generation for a checkpoint; false when it is not in memory.
     pub(crate) fn write(&self, start: Timestamp, out: &mut Vec<u8>) -> bool {
-        let Some(generation) = self.generations.iter().find(|generation| generation.start == start) else {
-            return false;
-        };
-        let Kept::Here(identities) = &generation.kept else { return false };
         varint::put(out, start.0);
+        self.write_some(start, 0..usize::MAX, out)
+    }
+
+    /// Writes some identities of a generation; false when it is not in memory.
+    pub(crate) fn write_some(&self, start: Timestamp, places: Range<usize>, out: &mut Vec<u8>) -> bool {
+        let Some(identities) = self.identities(start, places) else { return false };
         for identity in identities {
             let Some(first) = self.firsts.get(identity) else { continue };
             out.extend_from_slice(&identity.to_le_bytes());
@@ -218,6 +233,22 @@ impl Sends {
         }
         Some(())
     }
+}
+
+fn put_away_bytes(identity: u128, first: &First) -> PutAwayEntry {
+    let mut entry = [0; PUT_AWAY_BYTES];
+    entry[..16].copy_from_slice(&identity.to_be_bytes());
+    entry[16..32].copy_from_slice(&first.id.0);
+    entry[32..40].copy_from_slice(&first.at.0.to_le_bytes());
+    entry[40..].copy_from_slice(&first.sequence.0.to_le_bytes());
+    entry
+}
+
+/// A generation as it is put away: its identities in order, each once.
+pub fn sorted(mut entries: Vec<PutAwayEntry>) -> Vec<u8> {
+    entries.sort_unstable();
+    entries.dedup_by(|one, other| one[..16] == other[..16]);
+    entries.concat()
 }
 
 /// The first four bytes of each identity in a generation as it is put away; `None` when the bytes are not one.
@@ -268,6 +299,20 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_generation_of_very_many_leaves_a_few_at_a_time() {
+        let mut sends = Sends::default();
+        (0..10_000).for_each(|identity| sends.remember(identity, first(5_000)));
+        sends.remember(1 << 64, first(310_000));
+        assert_eq!((sends.len(), sends.len_here()), (1, 10_001 - LEAVE_AT_ONCE));
+        assert!(sends.find(7, Timestamp(310_000)).is_none());
+        // One that is sent again is remembered anew, whether it has left or not.
+        sends.remember(7, first(310_000));
+        (0..1_000).for_each(|other| sends.remember((2 << 64) + other, first(310_000)));
+        assert_eq!((sends.len(), sends.len_here()), (1_002, 1_002));
+        assert_eq!(sends.find(7, Timestamp(310_000)), Some(first(310_000)));
+    }
+
+    #[test]
     fn identity_sent_again_outlives_its_first_generation() {
         let mut sends = Sends::default();
         sends.remember(1, first(0));
@@ -298,8 +343,12 @@ mod tests {
             sends.remember(*identity, first(1_000));
         }
         assert!(sends.oldest_full(Timestamp(9_999)).is_none());
-        let (start, bytes) = sends.oldest_full(Timestamp(10_000)).expect("it can grow no more");
+        let (start, count) = sends.oldest_full(Timestamp(10_000)).expect("it can grow no more");
+        let mut entries = sends.entries(start, 0..600).expect("it is in memory");
+        entries.extend(sends.entries(start, 600..count).expect("it is in memory"));
+        let bytes = sorted(entries);
         sends.set_away(start, heads(&bytes).expect("just written"));
+        while sends.let_some_go(100) {}
         assert_eq!((sends.len(), sends.len_here()), (1_000, 0));
         for identity in &identities {
             assert!(sends.find(*identity, Timestamp(10_000)).is_none());

@@ -7,14 +7,16 @@
 
 mod filter;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
 
 use super::block::Block;
 use super::item::{Item, NO_INSTANT};
-use super::varint::{self, Reader};
+use super::row::Row;
+use super::sink::Sink;
+use super::varint::Reader;
 use filter::Filter;
 
 /// Widths of buckets as powers of two of milliseconds: a quarter of a second, a minute, an hour.
@@ -54,7 +56,7 @@ impl Part {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Far {
     /// Messages by the bucket's width and its first instant.
-    buckets: BTreeMap<Bucket, VecDeque<Part>>,
+    buckets: BTreeMap<Bucket, Row<Part>>,
     /// When something was dealt out ahead of its time last.
     dealt_at: Timestamp,
     live: u64,
@@ -91,13 +93,14 @@ impl Far {
         None
     }
 
-    /// The next instant something here must be looked at.
-    pub(crate) fn next_instant(&self) -> Timestamp {
+    /// The next instant something here must be looked at. Nothing expires that is over after `through`.
+    pub(crate) fn next_instant(&self, through: Timestamp) -> Timestamp {
         if self.live == 0 {
             return NO_INSTANT;
         }
         let deals = WIDTHS.iter().filter_map(|width| self.first(*width)).map(|bucket| self.deals_at(bucket));
-        deals.fold(self.expiry, Timestamp::min)
+        let expiry = if self.expiry <= through { self.expiry } else { NO_INSTANT };
+        deals.fold(expiry, Timestamp::min)
     }
 
     /// The first bucket of this width.
@@ -140,8 +143,8 @@ impl Far {
         near: &mut impl FnMut(Item),
     ) {
         let Some(parts) = self.buckets.get_mut(&bucket) else { return };
-        let dealt: Vec<Part> = parts.drain(..max.min(parts.len())).collect();
-        if parts.is_empty() {
+        let dealt: Vec<Part> = std::iter::from_fn(|| parts.pop_front()).take(max).collect();
+        if parts.len() == 0 {
             self.buckets.remove(&bucket);
         }
         for (_, item) in dealt.iter().flat_map(|part| part.block.live_items()) {
@@ -154,8 +157,10 @@ impl Far {
 
     /// Takes message `sequence` out.
     pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
-        let parts = self.buckets.values_mut().flatten().filter(|part| part.may_hold(sequence));
-        let item = parts.into_iter().find_map(|part| part.block.take(sequence))?;
+        let found = |part: &Part| part.may_hold(sequence) && part.block.get(sequence).is_some();
+        let (bucket, place) =
+            self.buckets.iter().find_map(|(bucket, parts)| Some((*bucket, parts.iter().position(found)?)))?;
+        let item = self.buckets.get_mut(&bucket)?.get_mut(place)?.block.take(sequence)?;
         self.live -= 1;
         Some(item)
     }
@@ -167,7 +172,7 @@ impl Far {
 
     /// Where a message has to be looked for.
     fn parts_for(&self, sequence: Sequence) -> impl Iterator<Item = &Part> {
-        self.buckets.values().flatten().filter(move |part| part.may_hold(sequence))
+        self.buckets.values().flat_map(Row::iter).filter(move |part| part.may_hold(sequence))
     }
 
     /// Takes out every message that has expired at `now`.
@@ -175,20 +180,22 @@ impl Far {
         if self.live == 0 || self.expiry > now {
             return;
         }
-        for Part { block, .. } in self.buckets.values_mut().flatten() {
-            if block.oldest_by_queue.plus(retention).min(block.earliest_own) > now {
-                continue;
-            }
-            let before = block.live();
-            block.sweep(|item| {
-                let expired = item.expires_at(retention) <= now;
-                if expired {
-                    gone(*item);
-                }
-                expired
+        let is_due =
+            |Part { block, .. }: &Part| block.oldest_by_queue.plus(retention).min(block.earliest_own) <= now;
+        let mut expired = 0;
+        for parts in self.buckets.values_mut() {
+            parts.change(is_due, |part| {
+                part.block.sweep(|item| {
+                    let is_over = item.expires_at(retention) <= now;
+                    if is_over {
+                        gone(*item);
+                        expired += 1;
+                    }
+                    is_over
+                });
             });
-            self.live -= (before - block.live()) as u64;
         }
+        self.live -= expired;
         self.review_expiry(retention);
     }
 
@@ -217,43 +224,64 @@ impl Far {
 
     /// All blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.buckets.values().flatten().map(|part| &part.block)
+        self.buckets.values().flat_map(Row::iter).map(|part| &part.block)
     }
 
-    /// All blocks, to change where contents lie.
-    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
-        self.buckets.values_mut().flatten().map(|part| &mut part.block)
+    /// Changes where contents lie, in the blocks for which `is_near` says so.
+    pub(crate) fn relocate(&mut self, is_near: impl Fn(&Block) -> bool, change: impl Fn(&mut Block)) {
+        for parts in self.buckets.values_mut() {
+            parts.change(|part| is_near(&part.block), |part| change(&mut part.block));
+        }
+    }
+
+    /// The same messages as they are now, to be written to a checkpoint.
+    pub(crate) fn image(&self) -> Self {
+        self.clone()
+    }
+
+    /// What an image shares, in pieces.
+    pub(crate) fn pieces(&self) -> usize {
+        self.buckets.values().map(|parts| 1 + parts.chunks()).sum()
     }
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks().map(|block| block.heap_bytes() + size_of::<Part>()).sum()
+        let rows: usize = self.buckets.values().map(Row::heap_bytes).sum();
+        rows + self.blocks().map(Block::heap_bytes).sum::<usize>()
     }
 
     /// Writes everything for a checkpoint.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        varint::put(out, self.buckets.len() as u64);
+    pub(crate) fn write(&self, out: &mut Sink<'_>) {
+        out.number(self.buckets.len() as u64);
         for ((width, start), parts) in &self.buckets {
-            varint::put(out, start.0);
-            varint::put(out, u64::from(*width));
-            varint::put(out, parts.len() as u64);
-            for part in parts {
-                part.block.write(out);
+            out.number(start.0);
+            out.number(u64::from(*width));
+            out.number(parts.len() as u64);
+            for part in parts.iter() {
+                out.with(|out| part.block.write(out));
             }
         }
     }
 
-    /// Reads everything back.
-    pub(crate) fn read(from: &mut Reader<'_>, retention: Duration) -> Option<Self> {
+    /// Reads everything back, and shows each message.
+    pub(crate) fn read(
+        from: &mut Reader<'_>,
+        retention: Duration,
+        see: &mut dyn FnMut(&Item),
+    ) -> Option<Self> {
         let mut far = Self::default();
         for _ in 0..from.number()? {
             let start = Timestamp(from.number()?);
             let width = u32::try_from(from.number()?).ok()?;
-            let mut parts = VecDeque::new();
+            let mut parts = Row::default();
             for _ in 0..from.number()? {
-                let block = Block::read(from)?;
+                let mut filter = Filter::default();
+                let block = Block::read(from, &mut |item| {
+                    filter.add(item.sequence);
+                    see(item);
+                })?;
                 far.live += block.live() as u64;
-                parts.push_back(Part::of(block));
+                parts.push_back(Part { block, filter });
             }
             far.buckets.insert((width, start), parts);
         }
@@ -271,6 +299,7 @@ fn deals_from((width, start): Bucket) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::item;
+    use super::super::sink::written;
     use super::*;
 
     const DAY: Duration = Duration::from_secs(86_400);
@@ -294,7 +323,7 @@ mod tests {
         assert_eq!(far.put(hidden(9, 2_047), Timestamp(0), DAY), Some(hidden(9, 2_047)));
         let mut seen = Vec::new();
         while far.len() > 0 {
-            let now = far.next_instant();
+            let now = far.next_instant(NO_INSTANT);
             far.deal(now, DAY, |item| {
                 assert!(now <= item.visible_at && item.visible_at.since(now) < Duration::from_millis(2_304));
                 seen.push(item.visible_at.0);
@@ -312,9 +341,8 @@ mod tests {
         assert!(far.get(Sequence(500)).is_some());
         assert!(far.take(Sequence(500)).is_some());
         assert!(far.take(Sequence(500)).is_none());
-        let mut bytes = Vec::new();
-        far.write(&mut bytes);
-        let mut far = Far::read(&mut Reader::new(&bytes), DAY).expect("just written");
+        let bytes = written(|out| far.write(out));
+        let mut far = Far::read(&mut Reader::new(&bytes), DAY, &mut |_| {}).expect("just written");
         assert_eq!(far.len(), 999);
         let mut gone = 0;
         far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
@@ -333,7 +361,7 @@ mod tests {
         }
         let (mut shown, mut instants) = (0, 0);
         while far.len() > 0 {
-            let (now, mut at_once) = (far.next_instant(), 0);
+            let (now, mut at_once) = (far.next_instant(NO_INSTANT), 0);
             far.deal(now, DAY, |item| {
                 assert!(now <= item.visible_at, "{now:?} {:?}", item.visible_at);
                 at_once += 1;

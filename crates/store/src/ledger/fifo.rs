@@ -5,15 +5,20 @@
 //! stand here. The oldest at rest, from which messages expire, and the first whose delay is not over are at hand. Groups
 //! that offer something stand in the rotation.
 
+mod rebuilt;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::groups::{Groups, NIL, NO_SEQUENCE};
 use super::item::{Item, NO_INSTANT};
+use super::leaves::Leaves;
 use super::run::{FAR, Links, NONE, Run, given_for};
 use super::shelf::Address;
+pub(crate) use rebuilt::Rebuilt;
 
 /// What a message is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +46,7 @@ type Next = Option<(Sequence, Timestamp)>;
 pub(crate) struct Fifo {
     /// All runs but the one being filled, by a sequence at or before their first and behind the run before. None is
     /// empty.
-    full: BTreeMap<Sequence, Box<Run>>,
+    full: Leaves<Sequence, Arc<Run>>,
     /// Which of them have messages at rest.
     resting: BTreeSet<Sequence>,
     /// The one with the oldest message at rest, if it is open: mostly it is the one that messages are leased from.
@@ -63,7 +68,7 @@ pub(crate) struct Fifo {
 impl Default for Fifo {
     fn default() -> Self {
         Self {
-            full: BTreeMap::new(),
+            full: Leaves::default(),
             resting: BTreeSet::new(),
             served: None,
             filling: Run::default(),
@@ -126,12 +131,12 @@ impl Fifo {
         if run.live() == 0 {
             return;
         }
-        let before = self.full.range(..key).next_back().filter(|(key, _)| self.served != Some(**key));
-        let after = self.full.range(key..).next().filter(|(key, _)| self.served != Some(**key));
+        let before = self.full.before(&key).filter(|(key, _)| self.served != Some(*key));
+        let after = self.full.at_or_after(&key).filter(|(key, _)| self.served != Some(*key));
         let (key, packed) = match (before, after) {
-            (Some((first, before)), _) if before.fits_with(&run) => (*first, Run::joined(&[before, &run])),
+            (Some((first, before)), _) if before.fits_with(&run) => (first, Run::joined(&[before, &run])),
             (_, Some((second, after))) if run.fits_with(after) => {
-                let (second, joined) = (*second, Run::joined(&[&run, after]));
+                let joined = Run::joined(&[&run, after]);
                 self.full.remove(&second);
                 self.resting.remove(&second);
                 (key, joined)
@@ -141,7 +146,7 @@ impl Fifo {
         if packed.at_rest() > 0 {
             self.resting.insert(key);
         }
-        self.full.insert(key, Box::new(packed));
+        self.full.insert(key, Arc::new(packed));
     }
 
     /// Opens the run with the oldest message at rest, and packs the one that had it before.
@@ -152,7 +157,7 @@ impl Fifo {
         self.put_served();
         self.served = self.resting.first().copied();
         if let Some(run) = self.served.and_then(|served| self.full.get_mut(&served)) {
-            run.open();
+            Arc::make_mut(run).open();
         }
     }
 
@@ -160,7 +165,7 @@ impl Fifo {
         let Some(key) = self.served.take() else { return };
         self.resting.remove(&key);
         if let Some(run) = self.full.remove(&key) {
-            self.put_anew(key, *run);
+            self.put_anew(key, Arc::unwrap_or_clone(run));
         }
     }
 
@@ -204,7 +209,7 @@ impl Fifo {
                 let run = self.full.remove(&key);
                 self.resting.remove(&key);
                 if let Some(run) = run {
-                    self.put_anew(key, *run);
+                    self.put_anew(key, Arc::unwrap_or_clone(run));
                 }
             }
             Some(_) => {}
@@ -219,7 +224,7 @@ impl Fifo {
         let run = if sequence >= self.filling.first() {
             &self.filling
         } else {
-            self.full.range(..=sequence).next_back()?.1
+            self.full.at_or_before(&sequence)?.1
         };
         Some((run, run.place(sequence)?))
     }
@@ -230,8 +235,8 @@ impl Fifo {
         let (key, run) = if sequence >= self.filling.first() {
             (None, &mut self.filling)
         } else {
-            let (key, run) = self.full.range_mut(..=sequence).next_back()?;
-            (Some(*key), &mut **run)
+            let (key, run) = self.full.at_or_before_mut(&sequence)?;
+            (Some(key), Arc::make_mut(run))
         };
         let place = run.place(sequence)?;
         Some((key, run, place))
@@ -253,11 +258,7 @@ impl Fifo {
     /// Makes two messages of a group neighbours; either may be [`NO_SEQUENCE`].
     fn link(&mut self, before: Sequence, after: Sequence) {
         let is_end = before == NO_SEQUENCE || after == NO_SEQUENCE;
-        let distance = match after.0.wrapping_sub(before.0) {
-            _ if is_end => NONE,
-            near if near < u64::from(FAR) => near as u32,
-            _ => FAR,
-        };
+        let distance = if is_end { NONE } else { distance(before, after) };
         if distance == FAR {
             self.far.insert((before, Side::After), after);
             self.far.insert((after, Side::Before), before);
@@ -330,13 +331,12 @@ impl Fifo {
 
     /// All messages at rest, in the order of sends.
     pub(crate) fn rest(&self) -> impl Iterator<Item = Item> + '_ {
-        self.rest_from(Sequence(0))
+        self.runs().filter(|run| run.at_rest() > 0).flat_map(Run::rest_items)
     }
 
     /// How many messages are at rest.
     pub(crate) fn rest_count(&self) -> usize {
-        self.resting.iter().filter_map(|key| self.full.get(key)).map(|run| run.at_rest()).sum::<usize>()
-            + self.filling.at_rest()
+        self.runs().map(Run::at_rest).sum()
     }
 
     /// Whether the delay of the message at rest in this place is not over.
@@ -515,23 +515,52 @@ impl Fifo {
     /// The messages at rest that may lie within these addresses.
     pub(crate) fn rest_near<'a>(&'a self, range: &Range<Address>) -> impl Iterator<Item = Item> + use<'a> {
         let range = range.clone();
-        let runs = self.full.values().map(|run| &**run).chain(std::iter::once(&self.filling));
-        runs.filter(move |run| run.may_lie_in(&range)).flat_map(Run::rest_items)
+        self.runs().filter(move |run| run.may_lie_in(&range)).flat_map(Run::rest_items)
     }
 
     /// Gives every message at rest for which `to` knows a new address, out of this range, that address.
     pub(crate) fn relocate(&mut self, range: &Range<Address>, mut to: impl FnMut(&Item) -> Option<Address>) {
-        let full = self.full.values_mut().map(|run| &mut **run);
-        for run in full.chain(std::iter::once(&mut self.filling)).filter(|run| run.may_lie_in(range)) {
-            run.relocate(&mut to);
+        let near = self.full.iter().filter(|(_, run)| run.may_lie_in(range));
+        let near: Vec<Sequence> = near.map(|(key, _)| *key).collect();
+        for key in near {
+            if let Some(run) = self.full.get_mut(&key) {
+                Arc::make_mut(run).relocate(&mut to);
+            }
         }
+        if self.filling.may_lie_in(range) {
+            self.filling.relocate(&mut to);
+        }
+    }
+
+    /// The same messages as they are now, to be written to a checkpoint: the lists that are made of them are left out.
+    pub(crate) fn image(&self) -> Self {
+        Self {
+            full: self.full.clone(),
+            filling: self.filling.clone(),
+            far: self.far.clone(),
+            first_delayed: self.first_delayed,
+            turns: self.turns,
+            ..Self::default()
+        }
+    }
+
+    /// What an image shares or copies, in pieces.
+    pub(crate) fn pieces(&self) -> usize {
+        self.full.leaves() + self.far.len() + 1
+    }
+
+    /// All runs, in order.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.full.values().map(|run| &**run).chain(std::iter::once(&self.filling))
     }
 
     /// Bytes held beside itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         // A tree's nodes have eleven places, and six of them filled where keys only rise.
-        let listed = (self.full.len() * 16 + self.resting.len() * 8) * 11 / 6;
-        let runs: usize = self.full.values().map(|run| given_for(size_of::<Run>()) + run.heap_bytes()).sum();
+        let listed = self.full.heap_bytes() + self.resting.len() * 8 * 11 / 6;
+        // A run is shared with images, and has two counts for that.
+        let run_bytes = given_for(size_of::<Run>() + 2 * size_of::<usize>());
+        let runs: usize = self.full.values().map(|run| run_bytes + run.heap_bytes()).sum();
         listed + runs + self.filling.heap_bytes() + self.far.len() * 48
     }
 }
@@ -548,6 +577,11 @@ fn untouched(item: &Item) -> Item {
         lease_end: NO_INSTANT,
         ..*item
     }
+}
+
+/// How far one message is behind another, as links say it.
+fn distance(before: Sequence, after: Sequence) -> u32 {
+    u32::try_from(after.0.wrapping_sub(before.0)).unwrap_or(FAR)
 }
 
 #[cfg(test)]

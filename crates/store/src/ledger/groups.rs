@@ -52,16 +52,22 @@ pub(crate) struct Groups {
 impl Groups {
     /// The slot of the group of this name, made when there is none.
     pub(crate) fn slot(&mut self, group: &GroupId) -> u32 {
+        if let Some(slot) = self.find(group) {
+            return slot;
+        }
         let name = group.0.as_str();
         let hash = self.hasher.hash_one(name);
-        let named =
-            |slot: &u32| self.slots.get(*slot).and_then(Option::as_ref).is_some_and(|g| *g.name == *name);
-        if let Some(slot) = self.by_name.find(hash, named) {
-            return *slot;
-        }
         let slot = self.slots.insert(Some(Group::named(name)));
         self.index(hash, slot);
         slot
+    }
+
+    /// The slot of the group of this name, if there is one.
+    pub(crate) fn find(&self, group: &GroupId) -> Option<u32> {
+        let name = group.0.as_str();
+        let named =
+            |slot: &u32| self.slots.get(*slot).and_then(Option::as_ref).is_some_and(|g| *g.name == *name);
+        self.by_name.find(self.hasher.hash_one(name), named).copied()
     }
 
     /// The group in this slot.
@@ -134,6 +140,16 @@ impl Groups {
         }
         free.into_iter().for_each(|slot| groups.slots.give_back(slot));
         Some(groups)
+    }
+
+    /// The groups as they are now, to be looked at by slot only.
+    pub(crate) fn image(&self) -> Self {
+        Self { slots: self.slots.image(), ..Self::default() }
+    }
+
+    /// How many pieces an image shares.
+    pub(crate) fn pieces(&self) -> usize {
+        self.slots.pieces()
     }
 
     fn index(&mut self, hash: u64, slot: u32) {

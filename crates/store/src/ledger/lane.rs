@@ -1,18 +1,21 @@
 //! A backlog: messages in order, as a run of blocks of which only the first and the last are open.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
 use super::item::{Item, NO_INSTANT};
-use super::varint::{self, Reader};
+use super::row::Row;
+use super::sink::Sink;
+use super::varint::Reader;
 
 /// Messages in the order of (rank, sequence).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lane {
-    blocks: VecDeque<Block>,
+    blocks: Row<Block>,
     /// The number of the first block; numbers only grow, so the sets below may hold dropped ones.
     first_block: u64,
     live: usize,
@@ -117,7 +120,7 @@ impl Lane {
     }
 
     /// The blocks that may hold `sequence`. Blocks follow the order of sends: a lane only takes what keeps it.
-    fn holding(&self, sequence: Sequence) -> std::ops::Range<usize> {
+    fn holding(&self, sequence: Sequence) -> Range<usize> {
         let place = self.blocks.partition_point(|block| block.sequences.1 < sequence);
         place..(place + 1).min(self.blocks.len())
     }
@@ -181,29 +184,26 @@ impl Lane {
         self.blocks.iter()
     }
 
-    /// All blocks, to change where contents lie.
-    pub(crate) fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
-        self.blocks.iter_mut()
+    /// Changes where contents lie, in the blocks for which `is_near` says so.
+    pub(crate) fn relocate(&mut self, is_near: impl Fn(&Block) -> bool, change: impl Fn(&mut Block)) {
+        self.blocks.change(is_near, change);
+    }
+
+    /// The blocks as they are now.
+    pub(crate) fn image(&self) -> Row<Block> {
+        self.blocks.clone()
     }
 
     /// Bytes this lane holds.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.blocks.iter().map(Block::heap_bytes).sum::<usize>() + self.blocks.capacity() * size_of::<Block>()
-    }
-
-    /// Writes the lane for a checkpoint.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        varint::put(out, self.blocks.iter().filter(|block| block.live() > 0).count() as u64);
-        for block in self.blocks.iter().filter(|block| block.live() > 0) {
-            block.write(out);
-        }
+        self.blocks.iter().map(Block::heap_bytes).sum::<usize>() + self.blocks.heap_bytes()
     }
 
     /// Reads a lane back.
-    pub(crate) fn read(from: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn read(from: &mut Reader<'_>, see: &mut dyn FnMut(&Item)) -> Option<Self> {
         let mut lane = Self::default();
         for _ in 0..from.number()? {
-            let block = Block::read(from)?;
+            let block = Block::read(from, see)?;
             let number = lane.blocks.len() as u64;
             reindex(&mut lane.by_age, number, NO_INSTANT, block.oldest_by_queue);
             reindex(&mut lane.by_own, number, NO_INSTANT, block.earliest_own);
@@ -214,6 +214,14 @@ impl Lane {
             lane.last_key = last.1.key();
         }
         Some(lane)
+    }
+}
+
+/// Writes the blocks of a lane for a checkpoint.
+pub(crate) fn write_blocks(blocks: &Row<Block>, out: &mut Sink<'_>) {
+    out.number(blocks.iter().filter(|block| block.live() > 0).count() as u64);
+    for block in blocks.iter().filter(|block| block.live() > 0) {
+        out.with(|out| block.write(out));
     }
 }
 
@@ -236,6 +244,7 @@ fn reindex_anew(index: &mut BTreeSet<(Timestamp, u64)>, number: u64, old: Timest
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::item;
+    use super::super::sink::written;
     use super::*;
 
     fn lane(sequences: std::ops::RangeInclusive<u64>) -> Lane {
@@ -296,9 +305,8 @@ mod tests {
         for sequence in 1..=300 {
             lane.take(Sequence(sequence));
         }
-        let mut bytes = Vec::new();
-        lane.write(&mut bytes);
-        let mut again = Lane::read(&mut Reader::new(&bytes)).expect("just written");
+        let bytes = written(|out| write_blocks(&lane.image(), out));
+        let mut again = Lane::read(&mut Reader::new(&bytes), &mut |_| {}).expect("just written");
         assert!(again.iter().eq(lane.iter()));
         assert_eq!(again.len(), 700);
         assert!(again.takes(&item(1_001)));

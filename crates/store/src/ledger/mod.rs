@@ -18,11 +18,15 @@ mod fifo;
 mod groups;
 mod history;
 mod item;
+mod keyed;
 mod lane;
+mod leaves;
 mod ready;
 mod regions;
+mod row;
 mod run;
 pub mod shelf;
+mod sink;
 mod slab;
 mod slice;
 mod steps;
@@ -43,8 +47,8 @@ use smallvec::SmallVec;
 
 pub use change::Change;
 pub use shelf::{Address, Made, Place, Shelf, Stored};
-pub use slice::{GENERATION_KEYS, META_KEY};
-pub use transfer::{Carried, CarriedQueue, Remembered};
+pub use slice::{DocumentPlace, GENERATION_KEYS, META_KEY, MetaImage, QueueImage};
+pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
 use crate::StoreError;
 use crate::token::TokenKey;
@@ -92,6 +96,8 @@ pub struct Ledger<S> {
     sends: Sends,
     due: Due,
     newest: Timestamp,
+    /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
+    expiry_through: Timestamp,
     freed: SmallVec<[QueueId; 2]>,
     history: Ring,
     /// Queues changed since they were last written to a checkpoint.
@@ -122,6 +128,7 @@ impl<S: Shelf> Ledger<S> {
             sends: Sends::default(),
             due: Due::default(),
             newest: Timestamp::ZERO,
+            expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
             history: Ring::new(bounds.events),
             dirty: BTreeSet::new(),
@@ -159,6 +166,7 @@ impl<S: Shelf> Ledger<S> {
             Command::CancelMove(task) => self.cancel_move(now, *task),
             Command::ListMoves(command) => Ok(self.list_moves(*command)),
             Command::MoveChosen(command) => self.move_chosen(now, command),
+            Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
             Command::Due => Ok(Outcome::Done),
             Command::Queues => Ok(self.queues()),
             Command::PutDocuments(command) => self.put_documents(now, command),

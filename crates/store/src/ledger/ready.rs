@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
 
-use super::block::Block;
+use super::block::{BLOCK_ITEMS, Block};
 use super::item::{Item, NO_INSTANT};
-use super::lane::Lane;
-use super::varint::{self, Reader};
+use super::lane::{self, Lane};
+use super::row::Row;
+use super::sink::Sink;
+use super::varint::Reader;
 
 /// Messages that stand aside before they are folded into a lane.
 const ASIDE_MAX: usize = 4_096;
@@ -251,9 +253,16 @@ impl Ready {
         self.aside.values()
     }
 
-    /// All blocks, and all single messages, to change where contents lie.
-    pub(crate) fn relocate(&mut self, blocks: impl Fn(&mut Block), single: impl Fn(&mut Item)) {
-        self.lane.blocks_mut().chain(self.folded.values_mut().flat_map(Lane::blocks_mut)).for_each(blocks);
+    /// Changes where contents lie: in the blocks for which `is_near` says so, and of single messages.
+    pub(crate) fn relocate(
+        &mut self,
+        is_near: impl Fn(&Block) -> bool,
+        change: impl Fn(&mut Block),
+        single: impl Fn(&mut Item),
+    ) {
+        for lane in std::iter::once(&mut self.lane).chain(self.folded.values_mut()) {
+            lane.relocate(&is_near, &change);
+        }
         self.aside.values_mut().for_each(single);
     }
 
@@ -263,38 +272,30 @@ impl Ready {
         self.lane.heap_bytes() + folded + self.aside.len() * (size_of::<Item>() + 64)
     }
 
-    /// Writes everything for a checkpoint.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let mut aside: Vec<Block> = Vec::new();
-        for item in self.aside.values() {
-            if aside.last().is_none_or(Block::is_full) {
-                aside.push(Block::new());
-            }
-            if let Some(block) = aside.last_mut() {
-                block.push(*item);
-            }
-        }
-        self.lane.write(out);
-        varint::put(out, self.folded.len() as u64);
-        for lane in self.folded.values() {
-            lane.write(out);
-        }
-        varint::put(out, aside.len() as u64);
-        for block in &aside {
-            block.write(out);
+    /// The messages as they are now.
+    pub(crate) fn image(&self) -> ReadyImage {
+        ReadyImage {
+            lane: self.lane.image(),
+            folded: self.folded.values().map(Lane::image).collect(),
+            aside: self.aside.values().copied().collect(),
         }
     }
 
-    /// Reads everything back.
-    pub(crate) fn read(from: &mut Reader<'_>, retention: Duration) -> Option<Self> {
-        let mut ready = Self { lane: Lane::read(from)?, ..Self::default() };
+    /// Reads everything back, and shows each message.
+    pub(crate) fn read(
+        from: &mut Reader<'_>,
+        retention: Duration,
+        see: &mut dyn FnMut(&Item),
+    ) -> Option<Self> {
+        let mut ready = Self { lane: Lane::read(from, see)?, ..Self::default() };
         for _ in 0..from.number()? {
-            let lane = Lane::read(from)?;
+            let lane = Lane::read(from, see)?;
             ready.folded_live += lane.len();
             ready.keep_folded(lane);
         }
         for _ in 0..from.number()? {
-            for (_, item) in Block::read(from)?.live_items() {
+            for item in Block::read_items(from)? {
+                see(&item);
                 ready.aside.insert(item.key(), item);
                 ready.aside_keys.insert(item.sequence, item.rank);
             }
@@ -304,9 +305,42 @@ impl Ready {
     }
 }
 
+/// The ready messages at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct ReadyImage {
+    lane: Row<Block>,
+    folded: Vec<Row<Block>>,
+    aside: Vec<Item>,
+}
+
+impl ReadyImage {
+    /// What it shares or copied, in pieces and messages.
+    pub(crate) fn pieces(&self) -> usize {
+        let folded: usize = self.folded.iter().map(Row::chunks).sum();
+        self.lane.chunks() + folded + self.folded.len() + self.aside.len()
+    }
+
+    /// Writes everything for a checkpoint.
+    pub(crate) fn write(&self, out: &mut Sink<'_>) {
+        lane::write_blocks(&self.lane, out);
+        out.number(self.folded.len() as u64);
+        for blocks in &self.folded {
+            lane::write_blocks(blocks, out);
+        }
+        let aside = self.aside.chunks(BLOCK_ITEMS);
+        out.number(aside.len() as u64);
+        for items in aside {
+            let mut block = Block::new();
+            items.iter().for_each(|item| block.push(*item));
+            out.with(|out| block.write(out));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::block::tests::item;
+    use super::super::sink::written;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -346,9 +380,8 @@ mod tests {
         let order: Vec<Key> = ready.iter().map(|item| item.key()).collect();
         assert!(order.is_sorted());
         assert_eq!(order.len(), 20_000);
-        let mut bytes = Vec::new();
-        ready.write(&mut bytes);
-        let mut again = Ready::read(&mut Reader::new(&bytes), DAY).expect("just written");
+        let bytes = written(|out| ready.image().write(out));
+        let mut again = Ready::read(&mut Reader::new(&bytes), DAY, &mut |_| {}).expect("just written");
         let out: Vec<Key> = std::iter::from_fn(|| again.pop_front()).map(|item| item.key()).collect();
         assert_eq!(out, order);
     }

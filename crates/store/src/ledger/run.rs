@@ -170,6 +170,19 @@ impl Run {
         self.held = self.held & !bit | if stand == Stand::Held { bit } else { 0 };
     }
 
+    /// An empty run with room for all its messages.
+    pub(super) fn with_room() -> Self {
+        let (items, links) = (Vec::with_capacity(RUN_ITEMS), Vec::with_capacity(RUN_ITEMS));
+        Self { body: Body::Open(items), links, ..Self::default() }
+    }
+
+    /// Sets the links of all its places from the first of these. Answers the others.
+    pub(super) fn set_links<'a>(&mut self, links: &'a [Links]) -> &'a [Links] {
+        let (own, others) = links.split_at(self.links.len());
+        self.links.copy_from_slice(own);
+        others
+    }
+
     /// Its neighbours in its group.
     #[inline]
     pub(super) fn links(&self, place: usize) -> Links {

@@ -1,14 +1,17 @@
 //! Slots numbered from zero, in pieces: growing never copies what is there, nor doubles what is taken.
+//!
+//! An image shares the pieces; a shared piece is copied when it is changed first.
 
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
-/// Slots in a piece.
-const PIECE: usize = 1_024;
+/// Slots in a piece. An image costs one look at each piece, the first change of a shared piece a copy of so many slots.
+const PIECE: usize = 256;
 
 /// Values in numbered slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
-    pieces: Vec<Vec<T>>,
+    pieces: Vec<Arc<Vec<T>>>,
     free: Vec<u32>,
 }
 
@@ -18,7 +21,7 @@ impl<T> Default for Slab<T> {
     }
 }
 
-impl<T> Slab<T> {
+impl<T: Clone> Slab<T> {
     /// Puts a value into a slot that was given back, or into a new one.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         if let Some(slot) = self.free.pop() {
@@ -28,10 +31,16 @@ impl<T> Slab<T> {
         if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) {
             // The first piece grows as it must: most queues are small.
             let room = if self.pieces.is_empty() { 0 } else { PIECE };
-            self.pieces.push(Vec::with_capacity(room));
+            self.pieces.push(Arc::new(Vec::with_capacity(room)));
         }
         let before = (self.pieces.len() - 1) * PIECE;
+        let is_first = before == 0;
         let Some(piece) = self.pieces.last_mut() else { return 0 };
+        let piece = Arc::make_mut(piece);
+        if !is_first && piece.capacity() < PIECE {
+            // A copy of a shared piece has no room left.
+            piece.reserve_exact(PIECE - piece.len());
+        }
         piece.push(value);
         (before + piece.len() - 1) as u32
     }
@@ -42,13 +51,15 @@ impl<T> Slab<T> {
     }
 
     /// The value in this slot, or one that was in it.
+    #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         self.pieces.get(slot as usize / PIECE)?.get(slot as usize % PIECE)
     }
 
     /// The value in this slot, or one that was in it, to change.
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
-        self.pieces.get_mut(slot as usize / PIECE)?.get_mut(slot as usize % PIECE)
+        Arc::make_mut(self.pieces.get_mut(slot as usize / PIECE)?).get_mut(slot as usize % PIECE)
     }
 
     /// How many slots were ever used.
@@ -58,12 +69,23 @@ impl<T> Slab<T> {
 
     /// What is or was in every slot that was ever used, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pieces.iter().flatten()
+        self.pieces.iter().flat_map(|piece| piece.iter())
+    }
+
+    /// The same values, to be looked at only: the slots that were given back are not known here.
+    pub(crate) fn image(&self) -> Self {
+        Self { pieces: self.pieces.clone(), free: Vec::new() }
+    }
+
+    /// How many pieces an image shares.
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let values: usize = self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>()).sum();
+        let values: usize =
+            self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>() + 2 * size_of::<usize>()).sum();
         values + self.free.capacity() * size_of::<u32>()
     }
 }
@@ -71,14 +93,16 @@ impl<T> Slab<T> {
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, slot: u32) -> &T {
         &self.pieces[slot as usize / PIECE][slot as usize % PIECE]
     }
 }
 
-impl<T> IndexMut<u32> for Slab<T> {
+impl<T: Clone> IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
-        &mut self.pieces[slot as usize / PIECE][slot as usize % PIECE]
+        &mut Arc::make_mut(&mut self.pieces[slot as usize / PIECE])[slot as usize % PIECE]
     }
 }
 
@@ -95,5 +119,19 @@ mod tests {
         assert_eq!(slab.insert(99), 17);
         assert_eq!(slab[17], 99);
         assert_eq!(slab.insert(1), 5_000);
+    }
+
+    #[test]
+    fn an_image_stays_as_it_was_whatever_is_changed_or_added() {
+        let mut slab = Slab::default();
+        (0..1_000_u32).for_each(|n| assert_eq!(slab.insert(n), n));
+        let image = slab.image();
+        assert_eq!(image.pieces(), 4);
+        slab[3] = 77;
+        slab.give_back(999);
+        slab.insert(78);
+        slab.insert(79);
+        assert!(image.iter().copied().eq(0..1_000));
+        assert_eq!((slab[3], slab[999], slab[1_000]), (77, 78, 79));
     }
 }

@@ -1,22 +1,29 @@
 //! A queue's part of a checkpoint, and the parts that belong to no queue.
 //!
-//! A slice is everything the book knows of one queue at one moment. Packed blocks are written as they are. Two more
-//! kinds of slice exist: one for tasks, documents and counters, and one for each generation of deduplication ids.
+//! A slice is everything the book knows of one queue at one moment. That moment is an image, taken under the writer's
+//! lock in a few looks and written without it. Two more kinds of slice exist: one for tasks, documents and counters, and
+//! one for each generation of deduplication ids. Those are read some at a time: what is read late does no harm.
 
+use std::collections::BTreeSet;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::time::millis;
-use kew_core::{AccountId, ByName, OwnerId, QueueId, Return, Sequence, Text, Timestamp};
+use kew_core::{
+    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, Text, Timestamp,
+};
 
 use super::Ledger;
 use super::block::{BLOCK_ITEMS, Block};
-use super::book::Book;
+use super::book::{Book, Image};
 use super::codec;
+use super::dedup::PutAwayEntry;
 use super::groups::Groups;
 use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use super::shelf::Shelf;
+use super::sink::Sink;
 use super::varint::{Reader, put, put_bytes, put_signed};
 
 /// The key of the slice that belongs to no queue. Queues have their ids as keys, which begin at 1.
@@ -24,17 +31,75 @@ pub const META_KEY: u64 = 0;
 /// Set in the keys of generations of deduplication ids.
 pub const GENERATION_KEYS: u64 = 1 << 63;
 
-impl<S: Shelf> Ledger<S> {
-    /// Begins a checkpoint: the keys of the queues to be written anew. The others are unchanged since the last one.
-    pub fn begin_checkpoint(&mut self) -> Vec<u64> {
-        let changed = std::mem::take(&mut self.dirty);
-        for queue in &changed {
-            if let Some(book) = self.books.get_mut(queue) {
-                book.changed = false;
-                book.rest();
-            }
+/// Where a document stands in the order of all documents.
+pub type DocumentPlace = (AccountId, DocumentKey);
+
+/// A queue at one moment, to be written to a checkpoint.
+#[derive(Debug)]
+pub struct QueueImage(Image);
+
+impl QueueImage {
+    /// How many pieces were looked at to take it: what the writer's lock was held for.
+    pub fn pieces(&self) -> usize {
+        self.0.pieces()
+    }
+
+    /// Hands on the bytes of the queue's slice, piece by piece.
+    pub fn write(&self, give: &mut dyn FnMut(&[u8])) {
+        let mut out = Sink::new(give);
+        write_image(&self.0, &mut out);
+        out.finish();
+    }
+}
+
+/// What belongs to no queue, to be written to a checkpoint. Documents are added to it some at a time: replay brings each
+/// to its newest state whenever it was read.
+#[derive(Debug)]
+pub struct MetaImage {
+    newest: Timestamp,
+    next_queue: u64,
+    next_task: u64,
+    tasks: Vec<Arc<MoveTask>>,
+    documents: Vec<(DocumentPlace, Bytes)>,
+}
+
+impl MetaImage {
+    /// Adds documents behind those it has.
+    pub fn add(&mut self, documents: Vec<(DocumentPlace, Bytes)>) {
+        self.documents.extend(documents);
+    }
+
+    /// The last document it has.
+    pub fn last(&self) -> Option<&DocumentPlace> {
+        self.documents.last().map(|(place, _)| place)
+    }
+
+    /// Hands on the bytes of the slice, piece by piece.
+    pub fn write(&self, give: &mut dyn FnMut(&[u8])) {
+        let mut out = Sink::new(give);
+        out.number(self.newest.0);
+        out.number(self.next_queue);
+        out.number(self.next_task);
+        out.number(self.tasks.len() as u64);
+        for task in &self.tasks {
+            out.with(|out| codec::put_task(out, task));
         }
-        changed.into_iter().map(|queue| queue.0).collect()
+        out.number(self.documents.len() as u64);
+        for ((account, key), bytes) in &self.documents {
+            out.with(|out| {
+                put(out, account.0);
+                codec::put_document_key(out, key);
+                put_bytes(out, bytes);
+            });
+        }
+        out.finish();
+    }
+}
+
+impl<S: Shelf> Ledger<S> {
+    /// Begins a checkpoint: the queues to be written anew. The others are unchanged since the last one.
+    pub fn begin_checkpoint(&mut self) -> BTreeSet<QueueId> {
+        std::mem::take(&mut self.dirty)
     }
 
     /// A checkpoint that was begun failed: these must be written by the next one.
@@ -47,9 +112,14 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    /// The keys of all queues there are.
+    /// The keys of all queues there are. Looks at every queue.
     pub fn queue_keys(&self) -> Vec<u64> {
         self.books.keys().map(|queue| queue.0).collect()
+    }
+
+    /// Whether there is a queue under this key.
+    pub fn has_queue(&self, key: u64) -> bool {
+        self.books.contains_key(&QueueId(key))
     }
 
     /// The keys of all generations of deduplication ids, and how many ids each has: one that has not grown need not be
@@ -60,17 +130,27 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The oldest generation of deduplication ids to put away, if more than so many are in memory: its first instant,
-    /// and its bytes.
-    pub fn generation_to_put_away(&self) -> Option<(Timestamp, Vec<u8>)> {
+    /// and how many ids it has.
+    pub fn generation_to_put_away(&self) -> Option<(Timestamp, usize)> {
         if self.sends.len_here() <= self.bounds.deduplication_ids {
             return None;
         }
         self.sends.oldest_full(self.newest)
     }
 
-    /// A generation lies on the shelf now, with these heads.
+    /// Some ids of a generation that is to be put away; `None` when it is not in memory any more.
+    pub fn ids_to_put_away(&self, generation: Timestamp, places: Range<usize>) -> Option<Vec<PutAwayEntry>> {
+        self.sends.entries(generation, places)
+    }
+
+    /// A generation lies on the shelf now, with these heads. Its ids leave memory by [`Ledger::let_ids_go`].
     pub fn set_put_away(&mut self, generation: Timestamp, heads: Box<[u32]>) {
         self.sends.set_away(generation, heads);
+    }
+
+    /// At most so many ids of generations that need not be in memory leave it. True when there are more.
+    pub fn let_ids_go(&mut self, max: usize) -> bool {
+        self.sends.let_some_go(max)
     }
 
     /// A generation was found on the shelf; said before anything is replayed.
@@ -83,20 +163,33 @@ impl<S: Shelf> Ledger<S> {
         self.sends.generations_away().collect()
     }
 
-    /// Writes the slice of a key; false when there is nothing under it (any more).
-    pub fn write_slice(&self, key: u64, out: &mut Vec<u8>) -> bool {
-        if key == META_KEY {
-            self.write_meta(out);
-            return true;
+    /// The queue of a key as it is now, which counts as unchanged from here; `None` when there is none (any more).
+    pub fn image(&mut self, key: u64) -> Option<QueueImage> {
+        self.books.get_mut(&QueueId(key)).map(|book| QueueImage(book.image()))
+    }
+
+    /// Tasks and counters as they are now, without any documents.
+    pub fn meta(&self) -> MetaImage {
+        let tasks = self.tasks.values().cloned().collect();
+        let (next_queue, next_task) = (self.next_queue, self.next_task);
+        MetaImage { newest: self.newest, next_queue, next_task, tasks, documents: Vec::new() }
+    }
+
+    /// At most so many documents behind this one.
+    pub fn documents_behind(&self, last: Option<&DocumentPlace>, max: usize) -> Vec<(DocumentPlace, Bytes)> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let documents = self.documents.range((from, Bound::Unbounded)).take(max);
+        documents.map(|(place, bytes)| (place.clone(), bytes.clone())).collect()
+    }
+
+    /// Writes some ids of the generation of a key, the first ones behind what begins its slice; false when it is not in
+    /// memory any more.
+    pub fn write_ids(&self, key: u64, places: Range<usize>, out: &mut Vec<u8>) -> bool {
+        let start = Timestamp(key & !GENERATION_KEYS);
+        if places.start == 0 {
+            put(out, start.0);
         }
-        if key & GENERATION_KEYS != 0 {
-            return self.sends.write(Timestamp(key & !GENERATION_KEYS), out);
-        }
-        let Some(book) = self.books.get(&QueueId(key)) else { return false };
-        // Large queues are mostly packed blocks, written as they are.
-        out.reserve(book.heap_bytes());
-        write_book(book, out);
-        true
+        self.sends.write_some(start, places, out)
     }
 
     /// Reads a slice back into an empty ledger; `None` when the bytes are not one.
@@ -107,32 +200,17 @@ impl<S: Shelf> Ledger<S> {
         } else if key & GENERATION_KEYS != 0 {
             self.sends.read(&mut from)?;
         } else {
-            let mut book = read_book(&mut from, bytes)?;
+            let shelf = &mut self.shelf;
+            let mut book = read_book(&mut from, bytes, &mut |item| shelf.occupy(item.place()))?;
             book.queue = self.regions.share_of(book.queue);
+            book.expire_through(self.expiry_through);
             let id = book.queue.id;
-            book.each_item(&mut |item: &Item| self.shelf.occupy(item.place()));
             self.next_queue = self.next_queue.max(id.0 + 1);
             self.names.replace(ByName(book.queue.clone()));
             self.books.insert(id, Box::new(book));
             self.register(id);
         }
         from.is_empty().then_some(())
-    }
-
-    fn write_meta(&self, out: &mut Vec<u8>) {
-        put(out, self.newest.0);
-        put(out, self.next_queue);
-        put(out, self.next_task);
-        put(out, self.tasks.len() as u64);
-        for task in self.tasks.values() {
-            codec::put_task(out, task);
-        }
-        put(out, self.documents.len() as u64);
-        for ((account, key), bytes) in &self.documents {
-            put(out, account.0);
-            codec::put_document_key(out, key);
-            put_bytes(out, bytes);
-        }
     }
 
     fn read_meta(&mut self, from: &mut Reader<'_>) -> Option<()> {
@@ -147,60 +225,63 @@ impl<S: Shelf> Ledger<S> {
             let (account, key) = (AccountId(from.number()?), codec::read_document_key(from)?);
             self.documents.insert((account, key), Bytes::copy_from_slice(from.bytes()?));
         }
+        self.follow_expiry_hold();
         Some(())
     }
 }
 
-fn write_book(book: &Book, out: &mut Vec<u8>) {
-    codec::put_queue(out, &book.queue);
-    put(out, book.next_sequence);
-    put(out, u64::from(book.epoch));
-    let parts = book.parts();
-    put(out, parts.origins.len() as u64);
-    for (key, reason) in parts.origins {
-        codec::put_key(out, key);
-        out.push(codec::reason_number(*reason));
-    }
-    put(out, parts.groups.slots() as u64);
-    for name in parts.groups.names() {
+fn write_image(image: &Image, out: &mut Sink<'_>) {
+    out.with(|out| {
+        codec::put_queue(out, &image.queue);
+        put(out, image.next_sequence);
+        put(out, u64::from(image.epoch));
+        put(out, image.origins.len() as u64);
+        for (key, reason) in &image.origins {
+            codec::put_key(out, key);
+            out.push(codec::reason_number(*reason));
+        }
+    });
+    out.number(image.groups.slots() as u64);
+    for name in image.groups.names() {
         // Free slots are written too: messages name their group by its slot.
-        codec::put_option(out, name, |out, name| put_bytes(out, name.as_bytes()));
+        out.with(|out| codec::put_option(out, name, |out, name| put_bytes(out, name.as_bytes())));
     }
-    match parts.fifo {
+    match &image.fifo {
         None => {
-            parts.ready.write(out);
-            parts.far.write(out);
+            image.ready.write(out);
+            image.far.write(out);
         }
         Some(fifo) => {
-            put(out, fifo.first_delayed().map_or(u64::MAX, |(sequence, _)| sequence.0));
+            out.number(fifo.first_delayed().map_or(u64::MAX, |(sequence, _)| sequence.0));
             write_items(out, fifo.rest_count(), fifo.rest());
-            let rotation: Vec<u32> = fifo.rotation(parts.groups).collect();
-            put(out, rotation.len() as u64);
-            for group in rotation {
-                put(out, u64::from(group));
-            }
+            let rotation: Vec<u32> = fifo.rotation(&image.groups).collect();
+            out.number(rotation.len() as u64);
+            rotation.into_iter().for_each(|group| out.number(u64::from(group)));
         }
     }
-    let mut entries: Vec<&Entry> = parts.entries.values().collect();
-    entries.sort_unstable_by_key(|entry| entry.item.sequence);
+    let entries = image.entries();
     write_items(out, entries.len(), entries.iter().map(|entry| entry.item));
     for entry in entries {
-        write_hold(out, &entry.hold);
+        out.with(|out| write_hold(out, &entry.hold));
     }
-    put(out, parts.departures.len() as u64);
-    for (at, sequence) in parts.departures {
-        put(out, at.0);
-        put(out, sequence.0);
+    out.number(image.departures.len() as u64);
+    for ((at, sequence), ()) in image.departures.iter() {
+        out.number(at.0);
+        out.number(sequence.0);
     }
-    put(out, parts.attempts.len() as u64);
-    for (id, attempt) in parts.attempts {
-        put_bytes(out, id.as_bytes());
-        put(out, attempt.first_at.0);
-        codec::put_sequences(out, &attempt.sequences);
+    let attempts = image.attempts();
+    out.number(attempts.len() as u64);
+    for (id, attempt) in attempts {
+        out.with(|out| {
+            put_bytes(out, id.as_bytes());
+            put(out, attempt.first_at.0);
+            codec::put_sequences(out, &attempt.sequences);
+        });
     }
 }
 
-fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
+/// Reads a queue, and shows each of its messages: each is unpacked once.
+fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -> Option<Book> {
     let queue = Arc::new(codec::read_queue(from, bytes)?);
     let retention = queue.policy.retention;
     let is_fifo = queue.policy.kind.is_fifo();
@@ -223,13 +304,18 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
             rotation.push(u32::try_from(from.number()?).ok()?);
         }
         let entries = read_entries(from)?;
-        book.restore_groups(rest.by_ref().flatten(), delayed_from, entries, &rotation)?;
+        book.restore_groups(rest.by_ref().flatten(), delayed_from, entries, &rotation, see)?;
         rest.was_read()?;
     } else {
-        let ready = super::ready::Ready::read(from, retention)?;
-        let far = super::far::Far::read(from, retention)?;
-        let entries = read_entries(from)?;
-        book.restore_order(ready, far, entries)?;
+        let mut are_counted = true;
+        let mut count = |item: &Item| {
+            are_counted &= book.restore_count(item).is_some();
+            see(item);
+        };
+        let ready = super::ready::Ready::read(from, retention, &mut count)?;
+        let far = super::far::Far::read(from, retention, &mut count)?;
+        let entries = are_counted.then(|| read_entries(from))??;
+        book.restore_order(ready, far, entries, see)?;
     }
     for _ in 0..from.number()? {
         book.restore_departure(Timestamp(from.number()?), Sequence(from.number()?));
@@ -245,17 +331,18 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes) -> Option<Book> {
 }
 
 /// Writes so many messages, in blocks.
-fn write_items(out: &mut Vec<u8>, count: usize, items: impl Iterator<Item = Item>) {
-    put(out, count.div_ceil(BLOCK_ITEMS) as u64);
+fn write_items(out: &mut Sink<'_>, count: usize, items: impl Iterator<Item = Item>) {
+    out.number(count.div_ceil(BLOCK_ITEMS) as u64);
     let mut block = Block::new();
     for item in items {
         block.push(item);
         if block.is_full() {
-            std::mem::replace(&mut block, Block::new()).write(out);
+            let full = std::mem::replace(&mut block, Block::new());
+            out.with(|out| full.write(out));
         }
     }
     if block.live() > 0 {
-        block.write(out);
+        out.with(|out| block.write(out));
     }
 }
 
@@ -295,9 +382,9 @@ impl Iterator for Blocks<'_> {
         if self.left == 0 {
             return None;
         }
-        let block = Block::read(&mut self.from)?;
+        let items = Block::read_items(&mut self.from)?;
         self.left -= 1;
-        Some(block.live_items().map(|(_, item)| item).collect())
+        Some(items)
     }
 }
 
@@ -363,3 +450,6 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
         before,
     }))
 }
+
+#[cfg(test)]
+mod tests;

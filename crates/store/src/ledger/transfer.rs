@@ -1,24 +1,25 @@
 //! Everything a ledger knows, one thing at a time: for tools that carry a store's contents elsewhere or count them.
 //!
-//! What is carried are definitions, messages and deduplication ids. Running leases are carried as what they say of
-//! their message; whether a lease goes on elsewhere is for the one who puts it there to say. Receive attempts, the order
-//! of groups in a rotation and the history stay behind.
+//! What is carried are definitions, messages with what they are doing, deduplication ids, move tasks, receives that may
+//! be repeated, and the turns of groups. The history stays behind.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::rules::dedup;
 use kew_core::{
-    AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, Origin, Queue, QueueId, Sequence,
-    State, Timestamp,
+    AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue,
+    QueueId, Return, Sequence, State, Text, Timestamp,
 };
 
 use super::Ledger;
 use super::book::Book;
 use super::dedup::{First, GENERATION, put_away_entry};
-use super::item::{Hold, Item, NO_INSTANT};
+use super::item::{Before, Hold, Item, Lease, NO_INSTANT};
 use super::shelf::{Place, Shelf};
+use super::steps::expiry::is_own;
 use super::varint::Reader;
 use crate::StoreError;
 
@@ -54,12 +55,46 @@ pub struct Carried {
     pub first_leased_at: Option<Timestamp>,
     /// Its newest receipt's nonce; zero is its send's own receipt.
     pub nonce: u64,
-    /// When its last lease ended.
+    /// When its last lease ended; a running one is not counted.
     pub lease_end: Option<Timestamp>,
     /// Where it came from.
     pub origin: Option<Origin>,
     /// What it is doing.
     pub state: State,
+    /// Whether it is at rest on a FIFO queue: never touched, and following the queue's delay.
+    pub rests: bool,
+    /// The instant that the queue keeps with it: when it shows, or last showed, after a delay. Zero is none.
+    pub shows_at: Timestamp,
+    /// The terms of the lease that runs.
+    pub lease: Option<CarriedLease>,
+}
+
+/// The terms of a running lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CarriedLease {
+    /// When the request that took it arrived.
+    pub received_at: Timestamp,
+    /// The longest it may last from there.
+    pub cap: Option<Duration>,
+    /// How long the message stays hidden if the lease ends by itself.
+    pub lapse_delay: Duration,
+    /// Where the message returns to.
+    pub returns: Return,
+    /// Who keeps it without an end.
+    pub owner: Option<OwnerId>,
+    /// What to restore if it is withdrawn: the nonce, the first lease and the last lease's end before it.
+    pub before: Option<(u64, Option<Timestamp>, Option<Timestamp>)>,
+}
+
+/// What stands between the messages of a queue.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CarriedOrder {
+    /// The groups of a FIFO queue that offer something, in the order of their turns.
+    pub turns: Vec<GroupId>,
+    /// Messages that leave for the dead-letter queue, and when.
+    pub departures: Vec<(Timestamp, Sequence)>,
+    /// Receives that may be repeated: name, when first answered, what they took.
+    pub attempts: Vec<(Text, Timestamp, Vec<Sequence>)>,
 }
 
 /// A send that is remembered.
@@ -103,8 +138,18 @@ impl<S: Shelf> Ledger<S> {
             }
         });
         items.sort_unstable_by_key(|item| item.sequence);
-        let first_delayed = first_delayed(book);
+        let first_delayed = book.first_delayed();
         items.iter().map(|item| carried(book, item, first_delayed)).collect()
+    }
+
+    /// What stands between a queue's messages.
+    pub fn carried_order(&self, queue: QueueId) -> CarriedOrder {
+        self.books.get(&queue).map(|book| book.order()).unwrap_or_default()
+    }
+
+    /// All move tasks, in the order of their numbers.
+    pub fn carried_tasks(&self) -> Vec<Arc<MoveTask>> {
+        self.tasks.values().cloned().collect()
     }
 
     /// One queue.
@@ -112,7 +157,7 @@ impl<S: Shelf> Ledger<S> {
         self.books.get(&queue).map(|book| carried_book(book))
     }
 
-    /// All documents of accounts.
+    /// All documents of accounts, and the store's own.
     pub fn carried_documents(&self) -> impl Iterator<Item = (AccountId, &DocumentKey, &Bytes)> {
         self.documents.iter().map(|((account, key), bytes)| (*account, key, bytes))
     }
@@ -168,6 +213,7 @@ impl<S: Shelf> Ledger<S> {
     pub fn restore_queue(&mut self, carried: &CarriedQueue) {
         let id = carried.queue.id;
         let mut book = Book::new(carried.queue.clone());
+        book.expire_through(self.expiry_through);
         book.next_sequence = carried.next_sequence.0;
         book.epoch = carried.epoch;
         self.next_queue = self.next_queue.max(id.0 + 1);
@@ -176,20 +222,22 @@ impl<S: Shelf> Ledger<S> {
         self.changed(id);
     }
 
-    /// Puts a message there, whose content lies at its address. A lease becomes a delay until the lease's end, and one
-    /// without an end is over. On each queue messages come in the order of sends.
+    /// Puts a message there, whose content lies at its address. On each queue messages come in the order of sends. A
+    /// lease without its terms becomes a delay until the lease's end, and one without an end is over.
     pub fn restore_message(&mut self, queue: QueueId, carried: &Carried, group: Option<&GroupId>) {
         let now = self.newest;
         let Some(book) = self.books.get_mut(&queue) else { return };
-        let visible_at = match carried.state {
-            State::Ready | State::Leased { until: Timestamp::NEVER } => Timestamp::ZERO,
-            State::Delayed { until } | State::Leased { until } => until,
+        let (hold, shows_at) = match (carried.state, carried.lease) {
+            (State::Ready, _) | (State::Leased { until: Timestamp::NEVER }, None) => {
+                (Hold::Ready, carried.shows_at)
+            }
+            (State::Delayed { until } | State::Leased { until }, None) | (State::Delayed { until }, _) => {
+                (Hold::Delayed, until)
+            }
+            (State::Leased { until }, Some(lease)) => {
+                (Hold::Leased(lease_of(until, lease)), carried.shows_at)
+            }
         };
-        // A message of a FIFO queue that nobody touched yet follows the queue's delay, over or not.
-        let is_fresh = carried.attempts == 0 && carried.nonce == 0 && carried.lease_end.is_none();
-        let is_fifo = book.queue.policy.kind.is_fifo();
-        let shows_at =
-            if is_fifo && is_fresh && visible_at == Timestamp::ZERO { carried.sent_at } else { visible_at };
         let origin = carried.origin.as_ref();
         let item = Item {
             sequence: carried.sequence,
@@ -208,14 +256,42 @@ impl<S: Shelf> Ledger<S> {
             origin: origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
             moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
-        book.enter(item, now);
+        book.restore_message(item, hold, carried.rests, now);
         self.shelf.occupy(carried.place);
         self.changed(queue);
     }
 
-    /// Puts an account's document there.
+    /// Puts there what stands between the messages of a queue, after all of them. What it says of messages or groups
+    /// that are not there is left out; groups it does not name take their turns behind the others.
+    pub fn restore_order(&mut self, queue: QueueId, order: &CarriedOrder) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        for group in &order.turns {
+            book.restore_turn(group);
+        }
+        book.restore_other_turns();
+        for (at, sequence) in &order.departures {
+            if book.find(*sequence).is_some() {
+                book.restore_departure(*at, *sequence);
+            }
+        }
+        for (id, first_at, sequences) in &order.attempts {
+            book.remember_attempt(id, *first_at, sequences.clone());
+        }
+        self.changed(queue);
+    }
+
+    /// Puts a move task there.
+    pub fn restore_task(&mut self, task: MoveTask) {
+        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.tasks.insert(task.id, Arc::new(task));
+    }
+
+    /// Puts a document there. The store's own is followed at once: expiry that was held stays held.
     pub fn restore_document(&mut self, account: AccountId, key: DocumentKey, bytes: Bytes) {
         self.documents.insert((account, key), bytes);
+        if is_own(account) {
+            self.follow_expiry_hold();
+        }
     }
 
     /// Remembers a send. They come in the order of time.
@@ -235,13 +311,8 @@ fn carried_book(book: &Book) -> CarriedQueue {
     CarriedQueue { queue: book.queue.clone(), next_sequence, epoch: book.epoch }
 }
 
-/// The first message at rest on a FIFO queue whose delay is not over.
-fn first_delayed(book: &Book) -> Option<Sequence> {
-    book.parts().fifo?.first_delayed().map(|(sequence, _)| sequence)
-}
-
 fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State {
-    match book.parts().entries.get(&item.sequence).map(|entry| &entry.hold) {
+    match book.entry(item.sequence).map(|entry| &entry.hold) {
         Some(Hold::Ready) => State::Ready,
         Some(Hold::Delayed) => State::Delayed { until: item.visible_at },
         Some(Hold::Leased(lease)) => State::Leased { until: lease.until },
@@ -254,7 +325,7 @@ fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State 
 }
 
 fn counted(book: &Book) -> Counts {
-    let first_delayed = first_delayed(book);
+    let first_delayed = book.first_delayed();
     let mut counts = Counts::default();
     book.each_item(|item| {
         counts.body_bytes += u64::from(item.body_bytes);
@@ -269,10 +340,10 @@ fn counted(book: &Book) -> Counts {
 
 fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried {
     let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
-    let state = state_of(book, item, first_delayed);
-    let lease_end = match state {
-        State::Leased { until } => Some(until),
-        State::Ready | State::Delayed { .. } => instant(item.lease_end),
+    let hold = book.entry(item.sequence).map(|entry| &entry.hold);
+    let lease = match hold {
+        Some(Hold::Leased(lease)) => Some(carried_lease(lease)),
+        Some(Hold::Ready | Hold::Delayed) | None => None,
     };
     let origin = book.origin_of(item);
     Carried {
@@ -285,13 +356,50 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
         attempts: item.attempts,
         first_leased_at: instant(item.first_leased_at),
         nonce: item.nonce,
-        lease_end,
+        lease_end: instant(item.lease_end),
         origin: origin.map(|(queue, reason)| Origin {
             queue: queue.clone(),
             reason: *reason,
             at: item.moved_at,
         }),
-        state,
+        state: state_of(book, item, first_delayed),
+        rests: hold.is_none() && book.queue.policy.kind.is_fifo(),
+        shows_at: if hold.is_some() { item.visible_at } else { Timestamp::ZERO },
+        lease,
+    }
+}
+
+fn carried_lease(lease: &Lease) -> CarriedLease {
+    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
+    let before =
+        lease.before.map(|before| (before.nonce, instant(before.first_leased_at), instant(before.lease_end)));
+    CarriedLease {
+        received_at: lease.received_at,
+        cap: lease.cap,
+        lapse_delay: lease.lapse_delay,
+        returns: lease.returns,
+        owner: lease.owner,
+        before,
+    }
+}
+
+/// The lease goes on as it was. Its receive attempt is tied to it by the queue's order.
+fn lease_of(until: Timestamp, lease: CarriedLease) -> Lease {
+    let before = lease.before.map(|(nonce, first_leased_at, lease_end)| Before {
+        nonce,
+        first_leased_at: first_leased_at.unwrap_or(NO_INSTANT),
+        lease_end: lease_end.unwrap_or(NO_INSTANT),
+    });
+    Lease {
+        until,
+        received_at: lease.received_at,
+        cap: lease.cap,
+        lapse_delay: lease.lapse_delay,
+        returns: lease.returns,
+        owner: lease.owner,
+        attempt: None,
+        sealed: None,
+        before,
     }
 }
 

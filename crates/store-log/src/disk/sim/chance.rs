@@ -9,6 +9,8 @@ pub enum Found {
     Kept,
     /// Any part did: sectors of any write, names of any folder, lengths in between.
     Torn,
+    /// The same, and some sectors were being written when it went: the bytes on their way there are garbage.
+    Garbage,
 }
 
 /// How much of a group of changes is found.
@@ -20,7 +22,7 @@ pub(super) enum Taste {
 }
 
 /// Random numbers from a seed (splitmix64).
-pub(super) struct Chance(pub(super) u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
@@ -31,7 +33,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
@@ -40,7 +42,7 @@ impl Chance {
         match found {
             Found::Lost => Taste::Nothing,
             Found::Kept => Taste::All,
-            Found::Torn => match self.below(4) {
+            Found::Torn | Found::Garbage => match self.below(4) {
                 0 => Taste::Nothing,
                 1 => Taste::All,
                 _ => Taste::Some,

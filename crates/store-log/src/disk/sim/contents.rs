@@ -1,19 +1,33 @@
 //! One file: what is durable of it, what is read, and what a cut leaves of the difference.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
 use super::chance::{Chance, Found, Taste};
 use super::pages::Pages;
 
-const SECTOR: u64 = 512;
+pub(super) const SECTOR: u64 = 512;
 
 /// One file: durable bytes, the bytes as read now, and what was done since its last sync.
 #[derive(Clone, Default)]
 pub(super) struct Contents {
     pub(super) durable: Pages,
     pub(super) now: Pages,
-    pending: Vec<Change>,
+    /// What was done since, numbered in order.
+    pending: Vec<(u64, Change)>,
+    changes: u64,
+    errors: WriteErrors,
+}
+
+/// Errors of writing back, which a system tells once to each open handle.
+#[derive(Clone, Copy, Default)]
+struct WriteErrors {
+    /// How many there were.
+    count: u64,
+    /// The newest that any handle was told.
+    told: u64,
+    kind: Option<io::ErrorKind>,
 }
 
 #[derive(Clone)]
@@ -25,16 +39,41 @@ enum Change {
 impl Contents {
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.now.write(offset, bytes);
-        self.pending.push(Change::Write(offset, bytes.into()));
+        self.push(Change::Write(offset, bytes.into()));
+    }
+
+    /// The disk says it wrote this, and did not: it is read from memory until that is gone.
+    pub(super) fn lose_write(&mut self, offset: u64, bytes: &[u8]) {
+        self.now.write(offset, bytes);
+        self.push(Change::Grow(offset + bytes.len() as u64));
+    }
+
+    /// The disk wrote here what was meant for another place, and memory does not show it.
+    pub(super) fn receive_astray(&mut self, offset: u64, bytes: &[u8]) {
+        if offset + bytes.len() as u64 <= self.durable.len {
+            self.durable.write(offset, bytes);
+        }
     }
 
     pub(super) fn grow(&mut self, len: u64) {
         self.now.grow(len);
-        self.pending.push(Change::Grow(len));
+        self.push(Change::Grow(len));
     }
 
-    pub(super) fn sync(&mut self) {
-        for change in self.pending.drain(..) {
+    fn push(&mut self, change: Change) {
+        self.changes += 1;
+        self.pending.push((self.changes, change));
+    }
+
+    /// How far a sync that begins now reaches: what is done later is not in it.
+    pub(super) fn reach(&self) -> u64 {
+        self.changes
+    }
+
+    /// A sync ends that reached so far.
+    pub(super) fn sync_to(&mut self, reach: u64) {
+        let covered = self.pending.partition_point(|(number, _)| *number <= reach);
+        for (_, change) in self.pending.drain(..covered) {
             match change {
                 Change::Write(offset, bytes) => self.durable.write(offset, &bytes),
                 Change::Grow(len) => self.durable.grow(len),
@@ -42,36 +81,63 @@ impl Contents {
         }
     }
 
-    /// Some of it reached the disk, all of it stays readable, none of it will be tried again.
-    pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
+    /// Some of it reached the disk, all of it stays readable, none of it will be tried again. Whichever sync of a handle
+    /// ends first is told.
+    pub(super) fn fail_sync(&mut self, kind: io::ErrorKind, chance: &mut Chance) {
         let now = self.now.clone();
         self.settle(Found::Torn, chance);
         self.now = now;
+        self.errors = WriteErrors { count: self.errors.count + 1, kind: Some(kind), ..self.errors };
+    }
+
+    /// The newest error that somebody was told; a handle that is opened now hears of the later ones.
+    pub(super) fn errors_told(&self) -> u64 {
+        self.errors.told
+    }
+
+    /// Tells a handle that knows of so many errors whether there are more. Answers how many it knows of now.
+    pub(super) fn tell_error(&mut self, known: u64) -> (u64, Option<io::ErrorKind>) {
+        if self.errors.count <= known {
+            return (known, None);
+        }
+        self.errors.told = self.errors.count;
+        (self.errors.count, self.errors.kind)
+    }
+
+    /// The machine has started anew.
+    pub(super) fn forget_errors(&mut self) {
+        self.errors = WriteErrors::default();
     }
 
     /// Makes durable what is found of the pending changes, and forgets the rest.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
         match chance.taste(found) {
-            Taste::All => self.sync(),
+            Taste::All => self.sync_to(self.changes),
             Taste::Nothing => self.pending.clear(),
-            Taste::Some => self.tear(chance),
+            Taste::Some => self.tear(found, chance),
         }
         self.now = self.durable.clone();
     }
 
     /// Each sector shows the state after any number of the writes that touched it; the length lies anywhere
     /// between the durable one and the last.
-    fn tear(&mut self, chance: &mut Chance) {
-        let pending = std::mem::take(&mut self.pending);
+    fn tear(&mut self, found: Found, chance: &mut Chance) {
+        let pending: Vec<Change> = self.pending.drain(..).map(|(_, change)| change).collect();
         let len = self.torn_length(&pending, chance);
-        let mut seen: HashMap<u64, usize> = HashMap::new();
+        let mut seen: HashMap<u64, (usize, bool)> = HashMap::new();
         for (index, change) in pending.iter().enumerate() {
             let Change::Write(offset, bytes) = change else { continue };
             for (at, part) in by_sector(*offset, bytes) {
-                let until = *seen.entry(at / SECTOR).or_insert_with(|| chance.prefix(pending.len()));
-                if index < until && at < len {
-                    let fits = part.len().min((len - at) as usize);
-                    self.durable.write(at, &part[..fits]);
+                let (until, is_garbage) = *seen.entry(at / SECTOR).or_insert_with(|| {
+                    let until = chance.prefix(pending.len());
+                    (until, found == Found::Garbage && chance.below(4) == 0)
+                });
+                let fits = part.len().min(len.saturating_sub(at) as usize);
+                if is_garbage {
+                    let garbage: Vec<u8> = (0..fits).map(|_| chance.below(256) as u8).collect();
+                    self.durable.write_if_any(at, &garbage);
+                } else if index < until {
+                    self.durable.write_if_any(at, &part[..fits]);
                 }
             }
         }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use super::Operation;
+
 /// What happens at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -13,9 +15,26 @@ pub enum Fault {
     ErrorsFromHere,
     /// The power goes while this operation is under way: it may or may not reach the disk, and all later ones fail.
     PowerCut,
+    /// A file's sync finds that bytes cannot be written; later ones work.
+    SyncError,
+    /// A write is said to be done and never reaches the disk, not even by a sync.
+    LostWrite,
+    /// A write is said to be done and reaches another place, of this file or of another.
+    MisdirectedWrite,
 }
 
-/// When a fault strikes: at the first point numbered `at` or later.
+impl Fault {
+    /// Whether such an operation can meet it.
+    pub(super) fn may_meet(self, operation: Operation) -> bool {
+        match self {
+            Self::LostWrite | Self::MisdirectedWrite => operation == Operation::Write,
+            Self::SyncError => operation == Operation::Sync,
+            Self::Error | Self::NoSpace | Self::ErrorsFromHere | Self::PowerCut => true,
+        }
+    }
+}
+
+/// When a fault strikes: at the first point numbered `at` or later that can meet it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The point's number; the first is 1.
@@ -30,6 +49,10 @@ pub(super) enum Verdict {
     Go,
     /// It fails, and may have done part of its work.
     Fail(io::ErrorKind),
+    /// A write that seems to work.
+    Lose,
+    /// A write that seems to work and goes elsewhere.
+    Misdirect,
     /// The power goes while it is under way.
     Cut,
     /// The power is gone.
@@ -44,7 +67,7 @@ impl Verdict {
 
     pub(super) fn result(self) -> io::Result<()> {
         match self {
-            Self::Go => Ok(()),
+            Self::Go | Self::Lose | Self::Misdirect => Ok(()),
             Self::Fail(kind) => Err(io::Error::new(kind, "planned fault")),
             Self::Cut | Self::Dead => Err(power_is_gone()),
         }

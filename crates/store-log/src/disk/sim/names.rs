@@ -1,6 +1,6 @@
 //! One folder: names that are durable, and names as they are now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::chance::{Chance, Found};
 
@@ -9,7 +9,11 @@ use super::chance::{Chance, Found};
 pub(super) struct Folder {
     durable: BTreeMap<String, u64>,
     pub(super) now: BTreeMap<String, u64>,
-    pending: Vec<NameChange>,
+    /// Numbered in order.
+    pending: Vec<(u64, NameChange)>,
+    changes: u64,
+    /// Folders made in it whose own names are durable.
+    pub(super) durable_folders: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -17,20 +21,42 @@ pub(super) enum NameChange {
     Set(String, u64),
     Move(String, String, u64),
     Drop(String),
+    /// A folder was made.
+    Made(String),
 }
 
 impl Folder {
     pub(super) fn change(&mut self, change: NameChange) {
         change.apply(&mut self.now);
-        self.pending.push(change);
+        self.changes += 1;
+        self.pending.push((self.changes, change));
+    }
+
+    /// How far a sync that begins now reaches.
+    pub(super) fn reach(&self) -> u64 {
+        self.changes
+    }
+
+    /// A sync ends that reached so far.
+    pub(super) fn sync_to(&mut self, reach: u64) {
+        let covered = self.pending.partition_point(|(number, _)| *number <= reach);
+        let covered: Vec<_> = self.pending.drain(..covered).collect();
+        covered.iter().for_each(|(_, change)| self.keep(change));
+    }
+
+    fn keep(&mut self, change: &NameChange) {
+        match change {
+            NameChange::Made(folder) => drop(self.durable_folders.insert(folder.clone())),
+            change => change.apply(&mut self.durable),
+        }
     }
 
     /// Makes durable what is found of the pending changes. Each change is found whole or not at all.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
         let taste = chance.taste(found);
-        for change in self.pending.drain(..) {
+        for (_, change) in std::mem::take(&mut self.pending) {
             if chance.keeps(taste) {
-                change.apply(&mut self.durable);
+                self.keep(&change);
             }
         }
         self.now.clone_from(&self.durable);
@@ -48,6 +74,7 @@ impl NameChange {
                 names.insert(to.clone(), *id);
             }
             Self::Drop(name) => drop(names.remove(name)),
+            Self::Made(_) => {}
         }
     }
 }

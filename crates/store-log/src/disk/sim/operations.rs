@@ -3,24 +3,25 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::chance::{Chance, Found};
+use super::chance::Chance;
 use super::contents::Contents;
 use super::faults::Verdict;
 use super::names::{Folder, NameChange};
 use super::state::{State, base_of};
-use super::{Shared, SimDisk};
+use super::{Operation, Shared, SimDisk};
 use crate::disk::{Disk, DiskFile, DiskLock, check_name, check_rename};
 
 impl Disk for SimDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         check_name(name)?;
+        self.shared.before_operation(Operation::Name);
         let mut state = self.shared.state.lock();
         if state.folder(name)?.now.contains_key(base_of(name)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::Name);
         if verdict.applies() {
             let id = state.next_file;
             state.next_file += 1;
@@ -35,6 +36,7 @@ impl Disk for SimDisk {
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         check_name(name)?;
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         let id = state.find(name)?;
@@ -44,13 +46,14 @@ impl Disk for SimDisk {
 
     fn create_dir(&self, folder: &str) -> io::Result<()> {
         check_name(folder)?;
+        self.shared.before_operation(Operation::Name);
         let mut state = self.shared.state.lock();
         if state.folders.contains_key(folder) {
             return Ok(());
         }
-        // Folders are durable once made: they are made once, before anything is acknowledged.
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::Name);
         if verdict.applies() {
+            state.folder_mut(folder)?.change(NameChange::Made(folder.to_owned()));
             state.folders.insert(folder.to_owned(), Folder::default());
         }
         verdict.result()
@@ -58,9 +61,10 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_rename(from, to)?;
+        self.shared.before_operation(Operation::Name);
         let mut state = self.shared.state.lock();
         let id = state.find(from)?;
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::Name);
         if verdict.applies() {
             state.folder_mut(from)?.change(NameChange::Move(
                 base_of(from).to_owned(),
@@ -73,9 +77,10 @@ impl Disk for SimDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name)?;
+        self.shared.before_operation(Operation::Name);
         let mut state = self.shared.state.lock();
         state.find(name)?;
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::Name);
         if verdict.applies() {
             state.folder_mut(name)?.change(NameChange::Drop(base_of(name).to_owned()));
         }
@@ -83,6 +88,7 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         Ok(state.folders.get(folder).map(|folder| folder.now.keys().cloned().collect()).unwrap_or_default())
@@ -91,12 +97,13 @@ impl Disk for SimDisk {
     fn hard_link(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from)?;
         check_name(to)?;
+        self.shared.before_operation(Operation::Name);
         let mut state = self.shared.state.lock();
         let id = state.find(from)?;
         if state.find(to).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::Name);
         if verdict.applies() {
             state.folder_mut(to)?.change(NameChange::Set(base_of(to).to_owned(), id));
         }
@@ -108,6 +115,7 @@ impl Disk for SimDisk {
     }
 
     fn link_count(&self, name: &str) -> io::Result<u64> {
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         let id = state.find(name)?;
@@ -115,17 +123,22 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, folder: &str) -> io::Result<()> {
+        self.shared.before_operation(Operation::SyncFolder);
         let mut state = self.shared.state.lock();
-        let verdict = state.point();
+        let verdict = state.point_of(Operation::SyncFolder);
         state.stats.dir_syncs += 1;
-        let folder = state.folders.get_mut(folder).ok_or(io::ErrorKind::NotFound)?;
-        if verdict == Verdict::Go {
-            folder.settle(Found::Kept, &mut Chance(0));
-        }
-        verdict.result()
+        let reach = state.folders.get(folder).ok_or(io::ErrorKind::NotFound)?.reach();
+        drop(state);
+        verdict.result()?;
+        self.shared.during_sync();
+        let mut state = self.shared.state.lock();
+        state.check_power()?;
+        state.folders.get_mut(folder).ok_or(io::ErrorKind::NotFound)?.sync_to(reach);
+        Ok(())
     }
 
     fn free_space(&self) -> io::Result<u64> {
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         Ok(state.capacity.map_or(1 << 50, |capacity| capacity.saturating_sub(state.used())))
@@ -154,31 +167,59 @@ impl Drop for SimLock {
 pub(super) struct SimFile {
     pub(super) shared: Arc<Shared>,
     pub(super) id: u64,
+    /// Errors of writing back that this handle was told.
+    pub(super) errors_known: AtomicU64,
 }
 
 impl SimFile {
     fn change<T>(
         &self,
+        operation: Operation,
         change: impl FnOnce(&mut State, &mut Contents, Verdict) -> io::Result<T>,
     ) -> io::Result<T> {
+        self.shared.before_operation(operation);
         let mut state = self.shared.state.lock();
-        let verdict = state.point();
+        let verdict = state.point_of(operation);
+        self.with_file(&mut state, |state, file| change(state, file, verdict))
+    }
+
+    fn with_file<T>(&self, state: &mut State, change: impl FnOnce(&mut State, &mut Contents) -> T) -> T {
         // Taken out of the map, so that nobody else shares it unless a snapshot does.
         let mut file = state.files.remove(&self.id).unwrap_or_default();
-        let result = change(&mut state, Arc::make_mut(&mut file), verdict);
+        let result = change(state, Arc::make_mut(&mut file));
         state.files.insert(self.id, file);
         result
+    }
+
+    /// Ends a sync that reached so far. An error of writing back, whichever sync met it, is told to one of this handle.
+    fn end_sync(&self, reach: u64) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        state.check_power()?;
+        self.with_file(&mut state, |_, file| {
+            file.sync_to(reach);
+            let (known, told) = file.tell_error(self.errors_known.load(Ordering::Relaxed));
+            self.errors_known.store(known, Ordering::Relaxed);
+            told.map_or(Ok(()), |kind| Err(io::Error::new(kind, "planned fault")))
+        })
     }
 }
 
 impl DiskFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.change(|state, file, verdict| {
+        self.shared.before_operation(Operation::Write);
+        let mut state = self.shared.state.lock();
+        let verdict = state.point_of(Operation::Write);
+        self.with_file(&mut state, |state, file| {
             let end = offset + bytes.len() as u64;
             state.check_room(file.now.len, end.saturating_sub(file.now.len))?;
             match verdict {
                 Verdict::Fail(_) => file.write(offset, &bytes[..bytes.len() / 2]),
                 Verdict::Go | Verdict::Cut => file.write(offset, bytes),
+                Verdict::Lose => file.lose_write(offset, bytes),
+                Verdict::Misdirect => {
+                    file.lose_write(offset, bytes);
+                    state.misdirect(file, bytes);
+                }
                 Verdict::Dead => {}
             }
             state.stats.writes += 1;
@@ -188,6 +229,7 @@ impl DiskFile for SimFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         Ok(state.files.get(&self.id).map_or(0, |file| file.now.read(offset, buffer)))
@@ -198,15 +240,17 @@ impl DiskFile for SimFile {
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
-        self.change(|state, file, verdict| {
+        let reach = self.change(Operation::Sync, |state, file, verdict| {
             state.stats.syncs += 1;
             match verdict {
-                Verdict::Go => file.sync(),
-                Verdict::Fail(_) => file.fail_sync(&mut Chance(state.stats.points)),
-                Verdict::Cut | Verdict::Dead => {}
+                Verdict::Fail(kind) => file.fail_sync(kind, &mut Chance(state.stats.points)),
+                Verdict::Cut | Verdict::Dead => verdict.result()?,
+                Verdict::Go | Verdict::Lose | Verdict::Misdirect => {}
             }
-            verdict.result()
-        })
+            Ok(file.reach())
+        })?;
+        self.shared.during_sync();
+        self.end_sync(reach)
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -214,19 +258,20 @@ impl DiskFile for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
+        self.shared.before_operation(Operation::Look);
         let state = self.shared.state.lock();
         state.check_power()?;
         Ok(state.files.get(&self.id).map_or(0, |file| file.now.len))
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.change(|state, file, verdict| {
+        self.change(Operation::Write, |state, file, verdict| {
             let more = len.saturating_sub(file.now.len);
             state.check_room(file.now.len, more)?;
             match verdict {
                 Verdict::Fail(_) => file.grow(file.now.len + more / 2),
-                Verdict::Go | Verdict::Cut => file.grow(len),
                 Verdict::Dead => {}
+                _ => file.grow(len),
             }
             state.stats.bytes_allocated += more;
             verdict.result()

@@ -26,6 +26,13 @@ impl Pages {
         }
     }
 
+    /// Writes, unless there is nothing to write: that must not make the file longer.
+    pub(super) fn write_if_any(&mut self, offset: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.write(offset, bytes);
+        }
+    }
+
     pub(super) fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
         self.grow(offset + bytes.len() as u64);
         while !bytes.is_empty() {

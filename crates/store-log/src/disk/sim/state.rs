@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::contents::Contents;
+use super::Operation;
+use super::chance::Chance;
+use super::contents::{Contents, SECTOR};
 use super::faults::{Fault, FaultPlan, Verdict, power_is_gone};
 use super::names::Folder;
 use crate::disk::folder_of;
@@ -55,7 +57,7 @@ impl State {
         }
     }
 
-    pub(super) fn point(&mut self) -> Verdict {
+    pub(super) fn point_of(&mut self, operation: Operation) -> Verdict {
         if self.recording {
             let before = Arc::new(self.bare());
             self.recorded.push((self.stats.points, before));
@@ -67,10 +69,12 @@ impl State {
         if self.broken.is_some() {
             return Verdict::Fail(io::ErrorKind::Other);
         }
-        let Some(plan) = self.plan.filter(|plan| plan.at <= self.stats.points) else { return Verdict::Go };
+        let points = self.stats.points;
+        let strikes = |plan: &FaultPlan| plan.at <= points && plan.fault.may_meet(operation);
+        let Some(plan) = self.plan.filter(strikes) else { return Verdict::Go };
         self.plan = None;
         match plan.fault {
-            Fault::Error => Verdict::Fail(io::ErrorKind::Other),
+            Fault::Error | Fault::SyncError => Verdict::Fail(io::ErrorKind::Other),
             Fault::NoSpace => Verdict::Fail(io::ErrorKind::StorageFull),
             Fault::ErrorsFromHere => {
                 self.broken = Some(plan.fault);
@@ -80,6 +84,24 @@ impl State {
                 self.broken = Some(plan.fault);
                 Verdict::Cut
             }
+            Fault::LostWrite => Verdict::Lose,
+            Fault::MisdirectedWrite => Verdict::Misdirect,
+        }
+    }
+
+    /// A write meant for a file goes to a random sector of it or of another one.
+    pub(super) fn misdirect(&mut self, file: &mut Contents, bytes: &[u8]) {
+        let mut chance = Chance(self.stats.points);
+        let mut others: Vec<u64> = self.files.keys().copied().collect();
+        others.sort_unstable();
+        let at = |len: u64, chance: &mut Chance| chance.below(len.div_ceil(SECTOR).max(1)) * SECTOR;
+        let other = chance.below(2 * others.len() as u64 + 1) as usize;
+        match others.get(other).and_then(|id| self.files.get_mut(id)) {
+            Some(other) => {
+                let offset = at(other.durable.len, &mut chance);
+                Arc::make_mut(other).receive_astray(offset, bytes);
+            }
+            None => file.receive_astray(at(file.durable.len, &mut chance), bytes),
         }
     }
 

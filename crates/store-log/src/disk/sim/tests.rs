@@ -2,8 +2,11 @@
 
 use std::io;
 
-use super::{Fault, FaultPlan, Found, SimDisk};
-use crate::disk::Disk;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Beside, Fault, FaultPlan, Found, SimDisk};
+use crate::disk::{Disk, DiskFile};
 
 fn contents(disk: &SimDisk, name: &str) -> Option<Vec<u8>> {
     let file = disk.open(name).ok()?;
@@ -140,4 +143,106 @@ fn recorded_snapshots_show_every_state_a_cut_can_meet() {
     file.write_at(0, b"y").unwrap();
     let seen: Vec<_> = disk.take_snapshots().iter().map(|(at, disk)| (*at, contents(disk, "a"))).collect();
     assert_eq!(seen, [(0, None), (1, Some(vec![])), (2, Some(b"x".to_vec()))]);
+}
+
+/// Does something once while the next sync is under way.
+struct Meanwhile<F> {
+    act: F,
+    is_done: AtomicBool,
+}
+
+impl<F: Fn() + Send + Sync + 'static> Meanwhile<F> {
+    fn beside(disk: &SimDisk, act: F) {
+        disk.set_beside(Some(Arc::new(Self { act, is_done: AtomicBool::new(false) })));
+    }
+}
+
+impl<F: Fn() + Send + Sync> Beside for Meanwhile<F> {
+    fn during_sync(&self) {
+        if !self.is_done.swap(true, Ordering::Relaxed) {
+            (self.act)();
+        }
+    }
+}
+
+fn file_with_x(disk: &SimDisk) -> Arc<dyn DiskFile> {
+    let file = disk.create("a").unwrap();
+    disk.sync_dir("").unwrap();
+    file.write_at(0, b"x").unwrap();
+    file
+}
+
+#[test]
+fn what_is_written_while_a_sync_runs_is_not_in_it() {
+    let disk = SimDisk::new();
+    let file = file_with_x(&disk);
+    let other = file.clone();
+    Meanwhile::beside(&disk, move || other.write_at(1, b"y").unwrap());
+    file.sync_data().unwrap();
+    assert_eq!(contents(&disk.reopen(0, Found::Lost), "a").unwrap(), b"x");
+    file.sync_data().unwrap();
+    assert_eq!(contents(&disk.reopen(0, Found::Lost), "a").unwrap(), b"xy");
+}
+
+#[test]
+fn an_error_of_writing_back_is_told_to_the_sync_that_ends_first_and_once_to_each_handle() {
+    let disk = SimDisk::new();
+    let file = file_with_x(&disk);
+    let second = disk.open("a").unwrap();
+    disk.set_fault(Some(FaultPlan { at: 0, fault: Fault::SyncError }));
+    let other = file.clone();
+    Meanwhile::beside(&disk, move || {
+        other.sync_data().unwrap_err();
+    });
+    file.sync_data().unwrap();
+    second.sync_data().unwrap_err();
+    second.sync_data().unwrap();
+    disk.open("a").unwrap().sync_data().unwrap();
+}
+
+#[test]
+fn a_folder_is_lost_with_everything_in_it_until_the_folder_around_it_is_synced() {
+    let disk = SimDisk::new();
+    disk.create_dir("inner").unwrap();
+    disk.create("inner/a").unwrap().sync_all().unwrap();
+    disk.sync_dir("inner").unwrap();
+    assert_eq!(contents(&disk.reopen(0, Found::Lost), "inner/a"), None);
+    disk.sync_dir("").unwrap();
+    assert_eq!(contents(&disk.reopen(0, Found::Lost), "inner/a").unwrap(), b"");
+}
+
+#[test]
+fn a_lost_write_is_read_until_the_power_goes_and_a_misdirected_one_harms_another_place() {
+    for (fault, harmed) in [(Fault::LostWrite, 0), (Fault::MisdirectedWrite, 1)] {
+        let disk = SimDisk::new();
+        let file = disk.create("a").unwrap();
+        disk.sync_dir("").unwrap();
+        file.write_at(0, &[1; 8192]).unwrap();
+        file.sync_data().unwrap();
+        disk.set_fault(Some(FaultPlan { at: 0, fault }));
+        file.sync_data().unwrap();
+        file.write_at(4096, &[2; 512]).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(contents(&disk, "a").unwrap()[4096], 2);
+        let found = contents(&disk.reopen(0, Found::Lost), "a").unwrap();
+        assert_eq!(found[4096], 1, "{fault:?}");
+        assert_eq!(found.chunks(512).filter(|sector| sector[0] == 2).count(), harmed, "{fault:?}");
+    }
+}
+
+#[test]
+fn garbage_is_found_only_where_bytes_were_on_their_way() {
+    let disk = SimDisk::new();
+    let file = disk.create("a").unwrap();
+    disk.sync_dir("").unwrap();
+    file.write_at(0, &[1; 1024]).unwrap();
+    file.sync_data().unwrap();
+    file.write_at(500, &[2; 200]).unwrap();
+    let mut is_seen = false;
+    for seed in 0..200 {
+        let found = contents(&disk.reopen(seed, Found::Garbage), "a").unwrap();
+        assert!(found[..500].iter().chain(&found[700..]).all(|byte| *byte == 1), "seed {seed}");
+        is_seen |= found[500..700].iter().any(|byte| *byte > 2);
+    }
+    assert!(is_seen);
 }

@@ -36,7 +36,7 @@ pub(super) struct Generator {
 /// The kinds of step, each with how often it comes.
 type Invent = fn(&mut Generator, &Run<'_>) -> Option<Command>;
 
-const KINDS: [(u64, Invent); 24] = [
+const KINDS: [(u64, Invent); 25] = [
     (26, Generator::send),
     (26, Generator::lease),
     (10, Generator::ack),
@@ -61,6 +61,7 @@ const KINDS: [(u64, Invent); 24] = [
     (1, Generator::documents),
     (2, Generator::history),
     (1, Generator::release_owners),
+    (1, Generator::hold_expiry),
 ];
 
 impl Generator {

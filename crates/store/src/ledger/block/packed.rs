@@ -20,6 +20,12 @@ const MORE: u8 = 1 << 7;
 const MOVED: u8 = 1;
 const HIDDEN: u8 = 1 << 1;
 
+#[cfg(test)]
+thread_local! {
+    /// Messages that were unpacked on this thread.
+    pub(in crate::ledger) static UNPACKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// What the first message differs from.
 pub(super) fn before_first() -> Item {
     Item {
@@ -172,6 +178,8 @@ impl Iterator for Unpack<'_> {
             return None;
         }
         let item = self.read_one()?;
+        #[cfg(test)]
+        UNPACKED.set(UNPACKED.get() + 1);
         self.left -= 1;
         self.last = item;
         Some(item)

@@ -121,6 +121,7 @@ impl Book {
             epoch: self.epoch + 1,
             registered: self.registered,
             changed: self.changed,
+            expiry_through: self.expiry_through,
             ..fresh
         };
         *self = kept;

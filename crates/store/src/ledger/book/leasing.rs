@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kew_core::{Return, Sequence, Text, Timestamp, rules};
 
-use super::{Attempt, Book, HIDDEN_AT_HAND};
+use super::{Attempt, Book, HIDDEN_AT_HAND, held_until};
 use crate::ledger::fifo::{End, Stand};
 use crate::ledger::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use crate::ledger::shelf::Place;
@@ -89,14 +89,14 @@ impl Book {
     #[inline]
     fn lease_ready(&mut self, mut item: Item, nonce: u64, now: Timestamp, lease: Lease) -> Item {
         let before = Some(count_attempt(&mut item, nonce, now));
-        let retention = self.retention();
+        let (retention, through) = (self.retention(), self.expiry_through);
         let held = &mut *self.held;
         held.in_flight += 1;
         held.groups.count_lease(item.group, 1);
         if let Some(fifo) = &mut held.fifo {
             fifo.regroup(&mut held.groups, item.group - 1, End::Back);
         }
-        let alarm = item.expires_at(retention).min(lease.until);
+        let alarm = held_until(item.expires_at(retention), through).min(lease.until);
         if alarm != NO_INSTANT {
             held.alarms.insert((alarm, item.sequence));
         }
@@ -142,10 +142,10 @@ impl Book {
     }
 
     pub(super) fn set_alarm(&mut self, sequence: Sequence) {
-        let retention = self.retention();
+        let (retention, through) = (self.retention(), self.expiry_through);
         let held = &mut *self.held;
         let Some(entry) = held.entries.get_mut(&sequence) else { return };
-        let expires_at = entry.item.expires_at(retention);
+        let expires_at = held_until(entry.item.expires_at(retention), through);
         let alarm = match &entry.hold {
             Hold::Ready => expires_at,
             Hold::Delayed | Hold::Leased(_) => expires_at.min(entry.visible_at()),

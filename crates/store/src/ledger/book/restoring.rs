@@ -1,48 +1,39 @@
 //! A queue into a checkpoint and back, and messages whose contents were copied elsewhere.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hashbrown::HashMap;
-use kew_core::{MoveReason, QueueKey, Sequence, Text, Timestamp};
+use kew_core::{GroupId, MoveReason, QueueKey, Sequence, Timestamp};
 
-use super::{Attempt, Book};
+use super::{Book, HIDDEN_AT_HAND};
 use crate::ledger::block::Block;
 use crate::ledger::far::Far;
-use crate::ledger::fifo::{End, Fifo, Stand};
+use crate::ledger::fifo::{End, Rebuilt, Stand};
 use crate::ledger::groups::Groups;
-use crate::ledger::item::{Entry, Hold, Item};
+use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 use crate::ledger::ready::Ready;
 use crate::ledger::shelf::{Address, Place};
 
 impl Book {
-    /// What a slice holds beside the definition and the counters.
-    pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts {
-            ready: &self.held.ready,
-            far: &self.held.far,
-            fifo: self.held.fifo.as_deref(),
-            groups: &self.held.groups,
-            origins: &self.held.origins,
-            entries: &self.held.entries,
-            departures: &self.held.departures,
-            attempts: &self.held.attempts,
-        }
-    }
-
     pub(crate) fn restore_tables(&mut self, origins: Vec<(QueueKey, MoveReason)>, groups: Groups) {
         self.held.origins = origins;
         self.held.groups = groups;
     }
 
-    /// A standard queue's messages, from a slice.
-    pub(crate) fn restore_order(&mut self, ready: Ready, far: Far, entries: Vec<Entry>) -> Option<()> {
-        for item in ready.iter_unordered().chain(far.iter()) {
-            self.restore_count(&item)?;
-        }
+    /// A standard queue's messages, from a slice. Those without an entry were counted when they were read.
+    pub(crate) fn restore_order(
+        &mut self,
+        ready: Ready,
+        far: Far,
+        entries: Vec<Entry>,
+        see: &mut dyn FnMut(&Item),
+    ) -> Option<()> {
         (self.held.ready, self.held.far) = (ready, far);
-        entries.into_iter().try_for_each(|entry| self.restore_entry(entry))
+        entries.into_iter().try_for_each(|entry| {
+            see(&entry.item);
+            self.restore_entry(entry)
+        })
     }
 
     /// A FIFO queue's messages, from a slice: those at rest and those with an entry, each in order.
@@ -52,50 +43,91 @@ impl Book {
         delayed_from: Sequence,
         entries: Vec<Entry>,
         rotation: &[u32],
+        see: &mut dyn FnMut(&Item),
     ) -> Option<()> {
         let mut rest = rest.peekable();
-        let mut last = None;
+        let mut order = Rebuilt::of(self.held.groups.slots());
         for entry in entries {
             let sequence = entry.item.sequence;
             while let Some(item) = rest.next_if(|item| item.sequence < sequence) {
-                self.restore_rest(&item, delayed_from, &mut last)?;
+                self.restore_rest(&mut order, &item, delayed_from, see)?;
             }
             let stand = if matches!(entry.hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
-            self.restore_order_of(&entry.item, &mut last)?;
-            let held = &mut *self.held;
-            held.fifo.as_mut()?.push(&mut held.groups, &entry.item, stand);
+            order.push(&mut self.held.groups, &entry.item, stand)?;
+            see(&entry.item);
             self.restore_entry(entry)?;
         }
-        rest.try_for_each(|item| self.restore_rest(&item, delayed_from, &mut last))?;
+        rest.try_for_each(|item| self.restore_rest(&mut order, &item, delayed_from, see))?;
         let held = &mut *self.held;
         let fifo = held.fifo.as_mut()?;
+        **fifo = order.finish();
         for group in rotation {
             fifo.regroup(&mut held.groups, *group, End::Back);
         }
         Some(())
     }
 
+    /// One message of an import; they come in the order of sends.
+    pub(crate) fn restore_message(&mut self, item: Item, hold: Hold, rests: bool, now: Timestamp) {
+        self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
+        let held = &mut *self.held;
+        let entry = |item| Entry { item, hold: hold.clone(), alarm: NO_INSTANT };
+        let _counted = match (&mut held.fifo, &hold) {
+            (Some(fifo), Hold::Ready | Hold::Delayed) if rests => {
+                // An export of a running store may have looked at this one later than at one before it.
+                let is_delayed = matches!(hold, Hold::Delayed) || fifo.first_delayed().is_some();
+                fifo.push_rest(&mut held.groups, &item, is_delayed);
+                self.restore_count(&item)
+            }
+            (Some(fifo), _) => {
+                let stand = if matches!(hold, Hold::Ready) { Stand::Ready } else { Stand::Held };
+                fifo.push(&mut held.groups, &item, stand);
+                self.restore_entry(entry(item))
+            }
+            (None, Hold::Ready) => {
+                held.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention);
+                self.restore_count(&item)
+            }
+            (None, Hold::Delayed) if held.delayed >= HIDDEN_AT_HAND => match self.put_away(item, now) {
+                Some(item) => self.restore_entry(entry(item)),
+                None => self.restore_count(&item),
+            },
+            (None, Hold::Delayed | Hold::Leased(_)) => self.restore_entry(entry(item)),
+        };
+    }
+
+    /// The next group in the order of turns.
+    pub(crate) fn restore_turn(&mut self, group: &GroupId) {
+        if let Some(slot) = self.held.groups.find(group) {
+            self.regroup(slot, End::Back);
+        }
+    }
+
+    /// Every group that offers something and has no turn yet takes one behind the others, the one with the oldest
+    /// message first.
+    pub(crate) fn restore_other_turns(&mut self) {
+        let mut others: Vec<(Sequence, u32)> =
+            self.held.groups.iter().map(|(slot, group)| (group.ends.0, slot)).collect();
+        others.sort_unstable();
+        for (_, slot) in others {
+            self.regroup(slot, End::Back);
+        }
+    }
+
     fn restore_rest(
         &mut self,
+        order: &mut Rebuilt,
         item: &Item,
         delayed_from: Sequence,
-        last: &mut Option<Sequence>,
+        see: &mut dyn FnMut(&Item),
     ) -> Option<()> {
-        self.restore_order_of(item, last)?;
-        let held = &mut *self.held;
-        held.fifo.as_mut()?.push_rest(&mut held.groups, item, item.sequence >= delayed_from);
+        order.push_rest(&mut self.held.groups, item, item.sequence >= delayed_from)?;
+        see(item);
         self.restore_count(item)
     }
 
-    /// The next message of a FIFO queue is behind the last one, and has a group.
-    fn restore_order_of(&self, item: &Item, last: &mut Option<Sequence>) -> Option<()> {
-        self.held.groups.get(item.group.checked_sub(1)?)?;
-        let rises = item.sequence.0 < u64::MAX && last.is_none_or(|last| last < item.sequence);
-        *last = Some(item.sequence);
-        rises.then_some(())
-    }
-
-    fn restore_count(&mut self, item: &Item) -> Option<()> {
+    /// A message is here.
+    pub(crate) fn restore_count(&mut self, item: &Item) -> Option<()> {
         self.held.stored += 1;
         self.held.body_bytes += u64::from(item.body_bytes);
         if let Some(slot) = item.group.checked_sub(1) {
@@ -159,14 +191,17 @@ impl Book {
                 item.address = new;
             }
         };
-        let move_block = |block: &mut Block| {
-            if block.addresses.0 < range.end && block.addresses.1 >= range.start {
-                block.relocate(new_place);
+        let is_near = |block: &Block| block.addresses.0 < range.end && block.addresses.1 >= range.start;
+        let move_block = |block: &mut Block| block.relocate(new_place);
+        self.held.ready.relocate(is_near, move_block, move_single);
+        self.held.far.relocate(is_near, move_block);
+        let entries = self.held.entries.values().filter(|entry| to.contains_key(&entry.item.address));
+        let touched: Vec<Sequence> = entries.map(|entry| entry.item.sequence).collect();
+        for sequence in touched {
+            if let Some(entry) = self.held.entries.get_mut(&sequence) {
+                move_single(&mut entry.item);
             }
-        };
-        self.held.ready.relocate(move_block, move_single);
-        self.held.far.blocks_mut().for_each(move_block);
-        self.held.entries.values_mut().for_each(|entry| move_single(&mut entry.item));
+        }
         if let Some(fifo) = &mut self.held.fifo {
             fifo.relocate(range, new_place);
         }
@@ -176,8 +211,7 @@ impl Book {
     /// Bytes held in memory, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let fifo = self.held.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
-        let entries =
-            self.held.entries.capacity() * (size_of::<Entry>() + 32) + self.held.alarms.heap_bytes();
+        let entries = self.held.entries.heap_bytes() + self.held.alarms.heap_bytes();
         size_of::<Self>()
             + self.held.heap_bytes()
             + self.held.ready.heap_bytes()
@@ -186,16 +220,4 @@ impl Book {
             + fifo
             + entries
     }
-}
-
-/// The parts of a book that a slice holds.
-pub(crate) struct Parts<'a> {
-    pub ready: &'a Ready,
-    pub far: &'a Far,
-    pub fifo: Option<&'a Fifo>,
-    pub groups: &'a Groups,
-    pub origins: &'a [(QueueKey, MoveReason)],
-    pub entries: &'a HashMap<Sequence, Entry>,
-    pub departures: &'a BTreeSet<(Timestamp, Sequence)>,
-    pub attempts: &'a HashMap<Text, Attempt>,
 }

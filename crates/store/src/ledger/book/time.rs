@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
-use super::{Book, Instant};
+use super::{Book, Instant, held_until};
 use crate::ledger::fifo::End;
 use crate::ledger::item::{Hold, Item, NO_INSTANT};
 
@@ -20,12 +20,17 @@ impl Book {
         match &held.fifo {
             Some(fifo) => {
                 let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
+                let expires = held_until(expires, self.expiry_through);
                 let shows = fifo
                     .first_delayed()
                     .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
                 next.min(expires).min(shows)
             }
-            None => next.min(held.ready.next_expiry(self.retention())).min(held.far.next_instant()),
+            None => {
+                let expires = held.ready.next_expiry(self.retention());
+                next.min(held_until(expires, self.expiry_through))
+                    .min(held.far.next_instant(self.expiry_through))
+            }
         }
     }
 
@@ -34,7 +39,7 @@ impl Book {
     pub(crate) fn pass(&mut self, at: Timestamp, departures_max: usize) -> Instant {
         let mut happened = Instant::default();
         self.deal_far(at);
-        self.expire(at, &mut happened);
+        self.expire(at.min(self.expiry_through), &mut happened);
         self.wake(at, &mut happened);
         while happened.departing.len() < departures_max
             && let Some((_, sequence)) = self.held.departures.first().copied().filter(|(due, _)| *due <= at)
@@ -118,6 +123,8 @@ impl Book {
         let Some(entry) = self.held.entries.get(&sequence) else { return };
         match &entry.hold {
             Hold::Ready => self.set_alarm(sequence),
+            // Its time is over, and expiry is held: it goes on as it is.
+            Hold::Delayed | Hold::Leased(_) if entry.visible_at() > at => self.set_alarm(sequence),
             Hold::Delayed => self.hold(sequence, Hold::Ready, End::Back),
             Hold::Leased(lease) => {
                 let (until, visible_at) =

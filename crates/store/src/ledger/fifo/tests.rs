@@ -49,16 +49,16 @@ impl Fixture {
 
     /// Whether runs are what their keys and the list of those with messages at rest say.
     fn check_runs(&self) {
-        let runs: Vec<(&Sequence, &Box<Run>)> = self.fifo.full.iter().collect();
+        let runs: Vec<&(Sequence, Arc<Run>)> = self.fifo.full.iter().collect();
         for pair in runs.windows(2) {
-            assert!(pair[0].1.first() < *pair[1].0 && *pair[1].0 <= pair[1].1.first());
+            assert!(pair[0].1.first() < pair[1].0 && pair[1].0 <= pair[1].1.first());
         }
         for (key, run) in runs {
             assert!(run.live() > 0);
             assert_eq!(self.fifo.resting.contains(key), run.at_rest() > 0);
         }
         assert!(self.fifo.resting.len() <= self.fifo.full.len());
-        assert!(self.fifo.served.is_none_or(|served| self.fifo.full.contains_key(&served)));
+        assert!(self.fifo.served.is_none_or(|served| self.fifo.full.get(&served).is_some()));
     }
 }
 

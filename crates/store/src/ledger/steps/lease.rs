@@ -22,6 +22,9 @@ const LEASED_AT_ONCE: usize = 10;
 
 /// How long a message that cannot be read stays hidden at least, also in queues whose leases end at once.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(1);
+/// How long a damaged message stays hidden in a queue without a dead-letter rule: nobody is refused for it again and again,
+/// and after a repair of the disk it is found sound at last.
+const DAMAGED_SET_ASIDE: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a lease has taken so far.
 struct Taking<'a> {
@@ -174,7 +177,7 @@ impl<S: Shelf> Ledger<S> {
             // What was claimed before stays claimed and is answered; the next lease meets the damage first.
             Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
             Err(error) => {
-                self.set_aside(now, queue, item.sequence)?;
+                self.set_aside(now, queue, item.sequence, &error)?;
                 return Err(error);
             }
         };
@@ -198,10 +201,20 @@ impl<S: Shelf> Ledger<S> {
 
     /// A message that cannot be read is hidden as if whoever leased it had died: it does not stand before all others, is
     /// tried again, and at last goes where its queue's dead letters go.
-    fn set_aside(&mut self, now: Timestamp, queue: QueueId, sequence: Sequence) -> Result<(), StoreError> {
+    pub(super) fn set_aside(
+        &mut self,
+        now: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        why: &StoreError,
+    ) -> Result<(), StoreError> {
         let nonce = self.new_nonce();
         let book = self.books.get_mut(&queue).ok_or(RuleError::QueueNotFound)?;
-        let length = book.queue.policy.lease_length.max(SET_ASIDE_MIN);
+        let policy = &book.queue.policy;
+        let length = match why {
+            StoreError::Damaged { .. } if policy.dead_letters.is_none() => DAMAGED_SET_ASIDE,
+            _ => policy.lease_length.max(SET_ASIDE_MIN),
+        };
         let terms = Leased {
             queue,
             until: visibility::lease_until(now, length),

@@ -1,6 +1,7 @@
 //! The steps: each checks what was asked by the laws, then tells the shelf and the book what changed.
 
 mod dead_letters;
+pub(in crate::ledger) mod expiry;
 mod lease;
 mod look;
 mod queues;

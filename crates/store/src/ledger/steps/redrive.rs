@@ -15,6 +15,10 @@ use crate::ledger::change::{Change, Sent};
 use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
+/// Bytes of content that one step of a task moves at most, beyond its first message: whoever waits for the step waits for
+/// no more than that.
+const MOVED_BYTES_MAX: u64 = 1 << 20;
+
 impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn start_move(
         &mut self,
@@ -73,14 +77,21 @@ impl<S: Shelf> Ledger<S> {
             task.state = TaskState::Failed(TaskFailure::TookTooLong);
         }
         let max = u64::from(command.max).min(task.to_move.saturating_sub(task.moved));
-        let before = task.moved;
-        while task.moved - before < max && task.state == TaskState::Running {
-            match self.move_next(now, &task) {
-                Ok(true) => task.moved += 1,
-                Ok(false) => task.state = TaskState::Completed,
+        let (before, mut bytes, mut passed_over) = (task.moved, 0, 0);
+        while task.moved - before + passed_over < max && task.state == TaskState::Running {
+            match self.move_next(now, &task, MOVED_BYTES_MAX.saturating_sub(bytes), task.moved == before) {
+                Ok(Moved::One(moved)) => (task.moved, bytes) = (task.moved + 1, bytes + moved),
+                Ok(Moved::PassedOver) => {
+                    passed_over += 1;
+                    task.to_move -= 1;
+                }
+                Ok(Moved::Enough) => break,
+                Ok(Moved::Nothing) => task.state = TaskState::Completed,
                 Err(MoveError::Failure(failure)) => task.state = TaskState::Failed(failure),
                 // What was moved stays moved and counted; the task goes on when there is room again.
-                Err(MoveError::Store(error)) if task.moved == before => return Err(error),
+                Err(MoveError::Store(error)) if task.moved == before && passed_over == 0 => {
+                    return Err(error);
+                }
                 Err(MoveError::Store(_)) => break,
             }
         }
@@ -103,14 +114,31 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    /// Moves the next ready message of a task; false when there is none.
-    fn move_next(&mut self, now: Timestamp, task: &MoveTask) -> Result<bool, MoveError> {
+    /// Moves the next ready message of a task, unless it has more than `bytes_max` bytes and is not the first of its
+    /// step. One that is damaged is set aside, so that it keeps none behind it.
+    fn move_next(
+        &mut self,
+        now: Timestamp,
+        task: &MoveTask,
+        bytes_max: u64,
+        is_first: bool,
+    ) -> Result<Moved, MoveError> {
         let book = self.books.get(&task.source).ok_or(TaskFailure::SourceMissing)?;
         let source = book.queue.clone();
-        let Some(item) = self.first_offered(task.source) else { return Ok(false) };
+        let Some(item) = self.first_offered(task.source) else { return Ok(Moved::Nothing) };
+        let bytes = u64::from(item.record_bytes.max(item.body_bytes));
+        if bytes > bytes_max && !is_first {
+            return Ok(Moved::Enough);
+        }
         let target = self.destination(&source, task.destination.as_ref(), &item)?;
-        self.redrive(now, &source, &target, &item)?;
-        Ok(true)
+        match self.redrive(now, &source, &target, &item) {
+            Ok(_) => Ok(Moved::One(bytes)),
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.set_aside(now, task.source, item.sequence, &error)?;
+                Ok(Moved::PassedOver)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Where a message of `source` goes: to the queue named, or back to where it came from.
@@ -226,6 +254,18 @@ impl<S: Shelf> Ledger<S> {
         let (item, _) = book.find(token.sequence).ok_or(RuleError::MessageNotFound)?;
         if book.is_ready(token.sequence) { Ok(item) } else { Err(RuleError::LeaseEnded) }
     }
+}
+
+/// What became of a task's next message.
+enum Moved {
+    /// It moved, and had so many bytes.
+    One(u64),
+    /// It is damaged and was set aside.
+    PassedOver,
+    /// It is left for the next step.
+    Enough,
+    /// There is none.
+    Nothing,
 }
 
 /// Why a task's next message was not moved.

@@ -1,7 +1,8 @@
-//! Steps that only look, and the one that does what is due.
+//! Steps that only look, and those about what is due.
 
 use kew_core::Command;
 use kew_core::command::{History, Identify, Peek, View};
+use kew_core::rules::retention::{ExpiryHold, HoldEnd};
 
 use super::Generator;
 use crate::contract::model::run::Run;
@@ -29,6 +30,17 @@ impl Generator {
 
     pub(super) fn due(&mut self, _run: &Run<'_>) -> Option<Command> {
         Some(Command::Due)
+    }
+
+    /// Held through the present mostly, or through an instant beside which something ends; and lifted as often.
+    pub(super) fn hold_expiry(&mut self, run: &Run<'_>) -> Option<Command> {
+        if self.random.chance(50) {
+            return Some(Command::HoldExpiry(None));
+        }
+        let instants = run.model.instants();
+        let near = self.random.pick(&instants).copied().filter(|_| self.random.chance(40));
+        let until = if self.random.chance(50) { HoldEnd::Confirmed } else { HoldEnd::Settled };
+        Some(Command::HoldExpiry(Some(ExpiryHold { through: near.unwrap_or(self.now), until })))
     }
 
     pub(super) fn queues(&mut self, _run: &Run<'_>) -> Option<Command> {

@@ -1,6 +1,11 @@
 //! What must hold when a store is opened after a crash.
+#![allow(dead_code, reason = "each test program uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod things;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use kew_core::command::{Ack, FirstReceipts, Lease, Send};
@@ -8,12 +13,12 @@ use kew_core::{
     Command, DeduplicationId, GroupId, MessageId, NewMessage, Outcome, Queue, QueueId, ReceiptRule, Text,
     Timestamp,
 };
+use kew_store::Store;
 use kew_store::contract::model::subject::block_on;
-use kew_store::{Store, StoreError};
-use kew_store_log::{Found, LogStore, SimDisk};
+use kew_store_log::{Found, LogError, LogOptions, LogStore, SimDisk};
 use serde_json::Value;
 
-use crate::rig::{Chance, Debt, Rig, States, options, text_of};
+pub use things::{Chance, Debt, State, States, is_promise, options, text_of};
 
 /// How the crash went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,39 +40,90 @@ impl Crash {
 
 /// Opens what a crash left and holds it against what was owed.
 pub fn hold(disk: &SimDisk, crash: Crash, debt: Debt, states: &States) -> Result<(), String> {
-    let disk = crash.disk(disk);
-    let store = open(&disk)?;
-    let batch = store.stats().written_through;
     let least = if crash == Crash::Process { debt.written } else { debt.promised };
-    if batch < least || batch > debt.written + 1 {
-        return Err(format!("{batch} batches were found, of {least} owed and {} written", debt.written));
-    }
-    // A checkpoint may know a later instant than the records do.
-    let newest = store.newest_instant();
-    let state = states.get(&batch).and_then(|states| states.iter().find(|state| state.now >= newest));
-    let state = state.ok_or_else(|| format!("nothing is known of batch {batch} at {newest:?}"))?;
-    ask(&store, state.now, Command::Due)?;
-    let text = text_of(&store)?;
-    if text != state.text {
-        return Err(format!("batch {batch} is not what it was:\n{}", difference(&state.text, &text)));
-    }
-    let messages = Messages::read(&text);
-    messages.add_up(&store, state.now)?;
-    go_on(&store, &messages, state.now)?;
-    let after = text_of(&store)?;
-    drop(store);
-    let again = open(&disk.reopen(0, Found::Lost))?;
-    ask(&again, state.now, Command::Due)?;
-    let found = text_of(&again)?;
-    if found != after {
-        return Err(format!("after it went on and lost its power:\n{}", difference(&after, &found)));
-    }
-    Ok(())
+    let found = Reopened::of(crash.disk(disk), Timestamp(0))?;
+    let state = found.is_in(least..=debt.written + 1, |batch, newest| {
+        // A checkpoint may know a later instant than the records do.
+        let later = states.get(&batch).into_iter().flatten().filter(|state| state.now >= newest);
+        Ok(later.cloned().collect())
+    })?;
+    found.keeps_its_word(&state)
 }
 
-fn open(disk: &SimDisk) -> Result<LogStore, String> {
-    let opened = LogStore::open(Arc::new(disk.clone()), options(), Chance::at(1 << 40), Timestamp(0));
+/// A store that was opened after a crash.
+pub struct Reopened {
+    disk: SimDisk,
+    store: LogStore,
+}
+
+impl Reopened {
+    /// Opens what was found, at some instant by the machine's clock.
+    pub fn of(disk: SimDisk, now: Timestamp) -> Result<Self, String> {
+        Ok(Self { store: open(&disk, now)?, disk })
+    }
+
+    /// It must be what it was after one of these batches. Answers its state then. A batch that found no room takes up what
+    /// is asked next, so one instant may have several states; those of the first one known count.
+    pub fn is_in(
+        &self,
+        batches: RangeInclusive<u64>,
+        states_of: impl FnOnce(u64, Timestamp) -> Result<Vec<State>, String>,
+    ) -> Result<State, String> {
+        let batch = self.store.stats().written_through;
+        if !batches.contains(&batch) {
+            let (least, most) = batches.into_inner();
+            return Err(format!("{batch} batches were found, of {least} owed and at most {most}"));
+        }
+        let newest = self.store.newest_instant();
+        let mut states = states_of(batch, newest)?;
+        let state = states
+            .first()
+            .cloned()
+            .ok_or_else(|| format!("nothing is known of batch {batch} at {newest:?}"))?;
+        ask(&self.store, state.now, Command::Due)?;
+        let text = text_of(&self.store)?;
+        states.retain(|known| known.now == state.now && known.text == text);
+        if let Some(state) = states.pop() {
+            return Ok(state);
+        }
+        Err(format!(
+            "batch {batch} is not what it was at {:?}:\n{}",
+            state.now,
+            difference(&state.text, &text)
+        ))
+    }
+
+    /// What it has adds up, it goes on, and what it does then is durable.
+    pub fn keeps_its_word(self, state: &State) -> Result<(), String> {
+        let Self { disk, store } = self;
+        let messages = Messages::read(&state.text);
+        messages.add_up(&store, state.now)?;
+        go_on(&store, &messages, state.now)?;
+        let after = text_of(&store)?;
+        drop(store);
+        let again = open(&disk.reopen(0, Found::Lost), Timestamp(0))?;
+        ask(&again, state.now, Command::Due)?;
+        let found = text_of(&again)?;
+        if found == after {
+            return Ok(());
+        }
+        Err(format!("after it went on and lost its power:\n{}", difference(&after, &found)))
+    }
+}
+
+/// Opens a store as a program that is started again when it fails: an error of writing back that nobody was told is told
+/// to the next who opens the file, once.
+pub fn start(disk: &SimDisk, options: LogOptions, chance: u64, now: Timestamp) -> Result<LogStore, String> {
+    let open = || LogStore::open(Arc::new(disk.clone()), options, Chance::at(chance), now);
+    let opened = match open() {
+        Err(LogError::Io { .. }) => open(),
+        opened => opened,
+    };
     opened.map(|(store, _)| store).map_err(|error| format!("the store does not open: {error}"))
+}
+
+fn open(disk: &SimDisk, now: Timestamp) -> Result<LogStore, String> {
+    start(disk, options(), 1 << 40, now)
 }
 
 fn ask(store: &LogStore, now: Timestamp, command: Command) -> Result<Outcome, String> {
@@ -215,28 +271,6 @@ fn in_order(
         }
     }
     Ok(())
-}
-
-/// After a failed write or sync nothing more is accepted; looking goes on.
-pub fn refuses(rig: &Rig) -> Result<(), String> {
-    let Some(failure) = &rig.failed else { return Ok(()) };
-    let queues = match block_on(rig.store.step(Timestamp(0), &Command::Queues)) {
-        Ok(Outcome::Queues(queues)) => queues,
-        // A book that cannot be looked at says so.
-        Err(StoreError::FailStopped { .. }) => return Ok(()),
-        other => return Err(format!("after {failure}: {other:?}")),
-    };
-    let Some(queue) = queues.iter().find(|queue| !queue.policy.kind.is_fifo()) else { return Ok(()) };
-    let messages = vec![NewMessage::text(MessageId::from_chance(79), "too late")];
-    let answer = rig.store.step(
-        Timestamp(0),
-        &Command::Send(Send { queue: queue.id, messages, receipts: FirstReceipts::Told }),
-    );
-    rig.store.commit();
-    match block_on(answer) {
-        Err(StoreError::FailStopped { .. }) => Ok(()),
-        other => Err(format!("a send after {failure} was answered {other:?}")),
-    }
 }
 
 /// The first line in which two exports differ.

@@ -15,7 +15,7 @@ const COLD: u64 = 20_000_000;
 const HOT_CYCLES: u64 = 3_600_000;
 
 pub fn run(context: &Context) {
-    let report = Report::new("neighbour", context.scale);
+    let report = Report::new("shared", context.scale);
     let rig = Rig::open(&context.dir);
     let (cold, hot) = (rig.queue("cold", Policy::standard()), rig.queue("hot", Policy::standard()));
     let (cold_body, hot_body) = (body(256), body(1024));

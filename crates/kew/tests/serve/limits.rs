@@ -1,0 +1,108 @@
+//! Bounds that hold whichever dialect is spoken, and what each says at them.
+
+use super::program::{self, Kew, command, data_directory, http};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// Makes a queue by each dialect; status and body.
+fn sqs(kew: &Kew, region: &str, name: &str) -> (u16, String) {
+    let credential = format!(
+        "AWS4-HMAC-SHA256 Credential=k/20260101/{region}/sqs/aws4_request, SignedHeaders=host, Signature=0"
+    );
+    let headers = [("X-Amz-Target", "AmazonSQS.CreateQueue"), ("Authorization", credential.as_str())];
+    http(&kew.sqs, "POST", "/", &headers, &format!(r#"{{"QueueName":"{name}"}}"#))
+}
+
+fn azure(kew: &Kew, name: &str) -> (u16, String) {
+    let address = kew.ports["azure"].as_str().expect("it is served");
+    http(address, "PUT", &format!("/devstoreaccount1/{name}"), &[("x-ms-version", "2025-01-05")], "")
+}
+
+fn cloudflare(kew: &Kew, name: &str) -> (u16, String) {
+    let address = kew.ports["cloudflare"].as_str().expect("it is served");
+    let body = format!(r#"{{"queue_name":"{name}"}}"#);
+    http(address, "POST", "/client/v4/accounts/0/queues", &[JSON], &body)
+}
+
+#[test]
+fn an_account_has_so_many_queues_by_whichever_dialect_they_are_made() {
+    let directory = data_directory();
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let mut few = command();
+    few.env("KEW_LIMITS_QUEUES_MAX", "3");
+    let mut kew = Kew::start_by(few, directory.path(), &["--store", &data]);
+    assert_eq!(sqs(&kew, "us-east-1", "one").0, 200);
+    assert_eq!(azure(&kew, "two-two").0, 201);
+    assert_eq!(cloudflare(&kew, "three").0, 200);
+    let refused = |kew: &Kew| {
+        for region in ["us-east-1", "a-region-of-my-own"] {
+            let (status, body) = sqs(kew, region, "more");
+            assert!(
+                status == 403 && body.contains("OverLimit") && body.contains("queues_max"),
+                "{status} {body}"
+            );
+        }
+        let (status, body) = azure(kew, "more");
+        assert!(
+            status == 503 && body.contains("ServerBusy") && body.contains("queues_max"),
+            "{status} {body}"
+        );
+        let (status, body) = cloudflare(kew, "more");
+        assert!(status == 429 && body.contains("10250") && body.contains("queues_max"), "{status} {body}");
+    };
+    refused(&kew);
+    // What is there already is found, not made.
+    assert_eq!(sqs(&kew, "us-east-1", "one").0, 200);
+    assert_eq!(azure(&kew, "two-two").0, 204);
+    kew.kill();
+    let mut few = command();
+    few.env("KEW_LIMITS_QUEUES_MAX", "3");
+    refused(&Kew::start_by(few, directory.path(), &["--store", &data]));
+}
+
+#[test]
+fn a_request_that_is_authorized_twice_is_refused_by_every_listener() {
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    let address = |name: &str| kew.ports[name].as_str().expect("it is served").to_owned();
+    let twice =
+        [("Authorization", "Bearer a"), ("authorization", "Bearer b"), ("x-ms-version", "2025-01-05")];
+    for (listener, path, said) in [
+        ("sqs", "/", "IncompleteSignature"),
+        ("azure", "/devstoreaccount1?comp=list", "InvalidAuthenticationInfo"),
+        ("cloudflare", "/client/v4/accounts/0/queues", "6111"),
+        ("admin", "/metrics", "more than one Authorization"),
+    ] {
+        let (status, body) = http(&address(listener), "GET", path, &twice, "");
+        assert!(status == 400 && body.contains(said), "{listener}: {status} {body}");
+    }
+}
+
+#[test]
+fn metrics_are_shown_to_who_has_their_token_or_the_admin_token_where_there_is_one() {
+    for (auth, admin_token) in [("open", None), ("strict", Some("everything"))] {
+        let directory = data_directory();
+        let mut closed = command();
+        closed.env("KEW_ADMIN_METRICS_TOKEN", "figures");
+        if let Some(token) = admin_token {
+            closed.env("KEW_ADMIN_TOKEN", token);
+        }
+        let kew = Kew::start_by(closed, directory.path(), &["--store", "memory", "--auth", auth]);
+        let status = |path: &str, token: &str| {
+            let bearer = format!("Bearer {token}");
+            kew.admin("GET", path, &[("Authorization", &bearer)], "").0
+        };
+        assert_eq!(kew.admin("GET", "/metrics", &[], "").0, 401, "{auth}");
+        assert_eq!((status("/metrics", "wrong"), status("/metrics", "")), (401, 401), "{auth}");
+        assert_eq!(status("/metrics", "figures"), 200, "{auth}");
+        assert_eq!((status("/livez", "wrong"), kew.admin("GET", "/readyz", &[], "").0), (200, 200), "{auth}");
+        if let Some(token) = admin_token {
+            assert_eq!(
+                (status("/metrics", token), status("/", token), status("/", "figures")),
+                (200, 200, 401)
+            );
+        }
+    }
+    let (_, shown, _) = program::printed(&["--print-config"], &[("KEW_ADMIN_METRICS_TOKEN", "figures")]);
+    assert!(shown.contains("metrics_token") && !shown.contains("figures"), "{shown}");
+}
