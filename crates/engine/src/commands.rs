@@ -43,16 +43,9 @@ pub struct Settled {
 /// Awaits a command's answer and takes the one kind of outcome it has.
 macro_rules! ask {
     ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {{
-        let command = $command;
-        let asked = $engine.ask(&command);
-        let answer = if asked.submission.is_put_off() {
-            $engine.ask_again(command, asked).await
-        } else {
-            // Only what was asked is kept while the answer is on its way.
-            drop(command);
-            asked.await
-        };
-        match answer? {
+        // The command ends with this statement: only what was asked is kept while the answer is on its way.
+        let asked = $engine.ask($command);
+        match asked.await? {
             $pattern => Ok::<_, EngineError>($value),
             other => unexpected($name, &other),
         }
@@ -72,9 +65,9 @@ impl Engine {
             if is_new && self.snapshots.count(key.account) >= max as usize {
                 return Err(EngineError::TooManyQueues { max });
             }
-            self.ask_in(&mut pass, &command)
+            self.ask_in(&mut pass, command)
         };
-        match self.answer(command, asked).await? {
+        match asked.await? {
             Outcome::Queue(queue) => Ok(queue),
             other => unexpected("create queue", &other),
         }
@@ -202,21 +195,17 @@ impl Engine {
     /// Deletes some messages and gives others up: both steps are handed over before either is awaited, so that they
     /// reach the disk together unless it is between them that it fails. One that names nothing is not taken.
     pub async fn ack_and_release(&self, ack: Ack, release: Release) -> Settled {
-        let asked = |command: Command| {
-            let asked = self.ask(&command);
-            (command, asked)
-        };
-        let acked = (!ack.tokens.is_empty()).then(|| asked(Command::Ack(ack)));
-        let released = (!release.entries.is_empty()).then(|| asked(Command::Release(release)));
+        let acked = (!ack.tokens.is_empty()).then(|| self.ask(Command::Ack(ack)));
+        let released = (!release.entries.is_empty()).then(|| self.ask(Command::Release(release)));
         let acked = match acked {
-            Some((command, asked)) => self.answer(command, asked).await.map(|outcome| match outcome {
+            Some(acked) => acked.await.map(|outcome| match outcome {
                 Outcome::Acked(acked) => acked,
                 other => unexpected("ack", &other),
             }),
             None => Ok(Vec::new()),
         };
         let released = match released {
-            Some((command, asked)) => self.answer(command, asked).await.map(|outcome| match outcome {
+            Some(released) => released.await.map(|outcome| match outcome {
                 Outcome::Released(released) => released,
                 other => unexpected("release", &other),
             }),
@@ -307,53 +296,37 @@ impl Engine {
         ask!(self, "history", Command::History(history), Outcome::History(events) => events)
     }
 
-    /// Takes a step; what is answered is its outcome.
+    /// Takes a step; what is answered is its outcome. A step that the store put off is taken again by itself.
     #[inline(always)]
-    pub(crate) fn ask(&self, command: &Command) -> Asked<'_> {
+    pub(crate) fn ask(&self, command: Command) -> Asked<'_> {
         self.ask_in(&mut self.pass(), command)
     }
 
-    /// Takes a step again whenever what put it off has been worked on, so often and no more.
-    #[cold]
-    pub(crate) fn ask_again<'a>(&'a self, command: Command, first: Asked<'a>) -> Late<'a> {
-        Box::pin(async move {
-            let mut asked = first;
-            for _ in 0..TRIES_MAX {
-                let is_put_off = asked.submission.is_put_off();
-                let answer = asked.await;
-                if !is_put_off || !matches!(answer, Err(EngineError::Overloaded { .. })) {
-                    return answer;
-                }
-                asked = self.ask(&command);
-            }
-            asked.await
-        })
-    }
-
-    /// The answer to a step; one that was put off is taken again.
-    pub(crate) async fn answer<'a>(
-        &'a self,
-        command: Command,
-        asked: Asked<'a>,
-    ) -> Result<Outcome, EngineError> {
-        if asked.submission.is_put_off() { self.ask_again(command, asked).await } else { asked.await }
-    }
-
     #[inline(always)]
-    fn ask_in(&self, pass: &mut Pass, command: &Command) -> Asked<'_> {
+    fn ask_in(&self, pass: &mut Pass, command: Command) -> Asked<'_> {
         let busy = self.work.begin();
-        let submission = self.step(pass, self.now(), command);
+        let submission = self.step(pass, self.now(), &command);
         let late = submission.peek().is_none();
-        Asked { engine: self, submission, late, _busy: busy }
+        let again = if submission.is_put_off() { Some(PutOff::new(command)) } else { None };
+        Asked { engine: self, submission, late, again, _busy: busy }
     }
 }
 
 /// How often a step that was put off is taken again. Each time a spare file was made or a batch was written meanwhile.
 const TRIES_MAX: u32 = 64;
 
-/// The answer to a step that was put off.
-pub(crate) type Late<'a> =
-    Pin<Box<dyn Future<Output = Result<Outcome, EngineError>> + std::marker::Send + 'a>>;
+/// A step that the store put off: it changed nothing, and is taken again when what stood in its way has been worked on.
+struct PutOff {
+    command: Command,
+    tries_left: u32,
+}
+
+impl PutOff {
+    #[cold]
+    fn new(command: Command) -> Box<Self> {
+        Box::new(Self { command, tries_left: TRIES_MAX })
+    }
+}
 
 /// A step whose outcome is on its way.
 pub(crate) struct Asked<'a> {
@@ -361,7 +334,25 @@ pub(crate) struct Asked<'a> {
     submission: Submission,
     /// The store answers from elsewhere: nothing was known of the outcome when the step was taken.
     late: bool,
+    again: Option<Box<PutOff>>,
     _busy: Busy,
+}
+
+impl Asked<'_> {
+    /// Takes a step again that was put off, unless it has been taken often enough or failed for another reason.
+    #[cold]
+    fn take_again(&mut self, mut again: Box<PutOff>, answer: &Result<Outcome, StoreError>) -> bool {
+        if again.tries_left == 0 || !matches!(answer, Err(StoreError::Overloaded { .. })) {
+            return false;
+        }
+        self.submission = self.engine.step_now(&again.command);
+        self.late = self.submission.peek().is_none();
+        if self.submission.is_put_off() {
+            again.tries_left -= 1;
+            self.again = Some(again);
+        }
+        true
+    }
 }
 
 impl Future for Asked<'_> {
@@ -369,15 +360,26 @@ impl Future for Asked<'_> {
 
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
-        if self.late {
-            self.engine.learn_late(&answer);
+        loop {
+            let Poll::Ready(answer) = Pin::new(&mut self.submission).poll(cx) else { return Poll::Pending };
+            if let Some(again) = self.again.take()
+                && self.take_again(again, &answer)
+            {
+                continue;
+            }
+            if self.late {
+                self.engine.learn_late(&answer);
+            }
+            return Poll::Ready(answer.map_err(EngineError::from));
         }
-        Poll::Ready(answer.map_err(EngineError::from))
     }
 }
 
 impl Engine {
+    fn step_now(&self, command: &Command) -> Submission {
+        self.step(&mut self.pass(), self.now(), command)
+    }
+
     /// Follows what a store answers from elsewhere.
     #[cold]
     fn learn_late(&self, answer: &Result<Outcome, StoreError>) {

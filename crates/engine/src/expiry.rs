@@ -45,8 +45,7 @@ impl Engine {
         }
         (self.options.notices)(Notice::ExpiryGoesOn);
         let command = Command::HoldExpiry(None);
-        let asked = self.ask(&command);
-        self.answer(command, asked).await?;
+        self.ask(command).await?;
         Ok(true)
     }
 

@@ -80,8 +80,7 @@ impl Engine {
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
         let Some(run) = runs.get_mut(&id) else { return };
         let command = Command::ContinueMove(ContinueMove { task: id, max: run.step });
-        let asked = self.ask(&command);
-        match self.ask_again(command, asked).await {
+        match self.ask(command).await {
             Ok(Outcome::Move(task)) if task.state == TaskState::Running => {
                 run.stepped(task.moved, self.now());
             }

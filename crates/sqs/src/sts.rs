@@ -1,7 +1,10 @@
 //! GetCallerIdentity of the security token service: who the caller is. Command lines, Terraform and other tools ask it of
 //! the same endpoint before they do anything else. No other action of that service is served.
 
+use std::sync::LazyLock;
+
 use kew_http::{HeaderValue, Reply, Request, StatusCode, xml};
+use memchr::memmem::Finder;
 
 use crate::Settings;
 use crate::auth::{self, Caller, Service};
@@ -14,6 +17,9 @@ const NAMESPACE: &str = "https://sts.amazonaws.com/doc/2011-06-15/";
 /// Bytes of a form that may be one: the action, the version and little else.
 const FORM_BYTES_MAX: usize = 512;
 const XML: HeaderValue = HeaderValue::from_static("text/xml");
+
+/// Finds the action's name, to pass over requests of SQS without reading them as forms.
+static NAMED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(ACTION));
 
 /// The reply, when a request asks who its caller is.
 pub(crate) fn answer(settings: &Settings, protocol: Protocol, request: &Request) -> Option<Reply> {
@@ -29,7 +35,7 @@ pub(crate) fn answer(settings: &Settings, protocol: Protocol, request: &Request)
 
 fn is_asked(request: &Request) -> bool {
     let query = request.uri.query().unwrap_or_default().as_bytes();
-    let may_be = |text: &[u8]| memchr::memmem::find(text, ACTION.as_bytes()).is_some();
+    let may_be = |text: &[u8]| NAMED.find(text).is_some();
     let is_short = request.body.len() <= FORM_BYTES_MAX;
     (may_be(query) || is_short && may_be(&request.body))
         && Form::read(query, &request.body).is_ok_and(|form| form.text("Action") == Some(ACTION))

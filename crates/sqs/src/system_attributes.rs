@@ -142,10 +142,13 @@ pub(crate) fn sequence_number(sequence: Sequence) -> String {
     let mut digits = [b'1'; DIGITS];
     let mut rest = sequence.0;
     for digit in digits.iter_mut().rev() {
+        if rest == 0 {
+            break;
+        }
         *digit += u8::try_from(rest % 9).expect("a rest of a division by 9 fits in a byte");
         rest /= 9;
     }
-    digits.iter().map(|digit| char::from(*digit)).collect()
+    str::from_utf8(&digits).expect("digits are ASCII").to_owned()
 }
 
 #[cfg(test)]

@@ -50,14 +50,13 @@ impl<S: Shelf> Ledger<S> {
         now: Timestamp,
         command: &Lease,
     ) -> Result<Outcome, StoreError> {
-        let book = self.book(command.queue)?;
+        let book = self.book_mut(command.queue)?;
         let is_fifo = book.queue.policy.kind.is_fifo();
         let attempt = command.attempt.as_ref().filter(|_| is_fifo);
         if let Some(sequences) = attempt.and_then(|id| book.attempt(id, now)) {
             return self.repeat(now, command, &sequences);
         }
-        let running = book.in_flight();
-        let Some(mut taking) = self.begin(now, command, attempt, running)? else {
+        let Some(mut taking) = begin(book, now, command, attempt)? else {
             return Ok(Outcome::Leased(Vec::new()));
         };
         if is_fifo {
@@ -75,46 +74,6 @@ impl<S: Shelf> Ledger<S> {
         }
         self.record(now, &change);
         Ok(Outcome::Leased(leased))
-    }
-
-    /// The terms and bounds of a lease; `None` when too many run already and the caller wants silence.
-    fn begin<'a>(
-        &mut self,
-        now: Timestamp,
-        command: &'a Lease,
-        attempt: Option<&'a Text>,
-        running: u64,
-    ) -> Result<Option<Taking<'a>>, StoreError> {
-        let room = u64::from(command.in_flight_max).saturating_sub(running);
-        let wanted = u64::from(command.max);
-        let book = self.book_mut(command.queue)?;
-        book.limited |= room < wanted;
-        if room == 0 {
-            return match command.over_limit {
-                OverLimit::Refuse => Err(RuleError::TooManyInFlight.into()),
-                OverLimit::FindNothing => Ok(None),
-            };
-        }
-        let length = command.terms.length.unwrap_or(book.queue.policy.lease_length);
-        let until = match command.owner {
-            Some(_) => Timestamp::NEVER,
-            None => visibility::lease_until(now, length),
-        };
-        let terms = Leased {
-            queue: command.queue,
-            until,
-            received_at: command.received_at,
-            cap: command.terms.cap,
-            lapse_delay: command.terms.lapse_delay,
-            returns: command.terms.returns,
-            owner: command.owner,
-            attempt,
-            by: command.by,
-            taken: &[],
-        };
-        let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
-        let (leased, taken) = (Vec::new(), SmallVec::new());
-        Ok(Some(Taking { command, terms, room, body_bytes: 0, leased, taken }))
     }
 
     fn take_in_order(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
@@ -268,6 +227,44 @@ impl<S: Shelf> Ledger<S> {
     pub(super) fn token(&self, queue: QueueId, item: &Item) -> LeaseToken {
         self.key.seal(queue, item.sequence, self.newest_nonce(queue, item))
     }
+}
+
+/// The terms and bounds of a lease; `None` when too many run already and the caller wants silence.
+fn begin<'a>(
+    book: &mut Book,
+    now: Timestamp,
+    command: &'a Lease,
+    attempt: Option<&'a Text>,
+) -> Result<Option<Taking<'a>>, StoreError> {
+    let room = u64::from(command.in_flight_max).saturating_sub(book.in_flight());
+    let wanted = u64::from(command.max);
+    book.limited |= room < wanted;
+    if room == 0 {
+        return match command.over_limit {
+            OverLimit::Refuse => Err(RuleError::TooManyInFlight.into()),
+            OverLimit::FindNothing => Ok(None),
+        };
+    }
+    let length = command.terms.length.unwrap_or(book.queue.policy.lease_length);
+    let until = match command.owner {
+        Some(_) => Timestamp::NEVER,
+        None => visibility::lease_until(now, length),
+    };
+    let terms = Leased {
+        queue: command.queue,
+        until,
+        received_at: command.received_at,
+        cap: command.terms.cap,
+        lapse_delay: command.terms.lapse_delay,
+        returns: command.terms.returns,
+        owner: command.owner,
+        attempt,
+        by: command.by,
+        taken: &[],
+    };
+    let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
+    let (leased, taken) = (Vec::new(), SmallVec::new());
+    Ok(Some(Taking { command, terms, room, body_bytes: 0, leased, taken }))
 }
 
 /// The message a standard queue gives next: the first, unless its group holds most of the leases and another waits.
