@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Clock, Queue, QueueKey, Timestamp};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing};
 
 use leaving::Leaving;
 use operation::Operation;
@@ -139,26 +139,49 @@ impl Azure {
     }
 
     async fn perform(&self, request: &Request) -> Result<Reply, WireError> {
-        version::check(request)?;
-        let target = Target::read(request, self.settings.host_style)?;
-        let params = Params::read(request.uri.query().unwrap_or_default())?;
-        let operation = Operation::of(&request.method, &target.place, &params)?;
-        let account = self.settings.account(&target.account).ok_or(Code::ResourceNotFound)?;
-        let cx = Context {
+        let asked = Asked::read(request, &self.settings)?;
+        let cx = self.context(&asked, request)?;
+        cx.admit().await?;
+        ops::perform(&cx).await
+    }
+
+    /// What the head of a request proves of its sender; only operations for browsers ask for no proof.
+    async fn judge(&self, request: &Request) -> Result<Standing, WireError> {
+        let asked = Asked::read(request, &self.settings)?;
+        self.context(&asked, request)?.admit().await?;
+        let is_proved = asked.operation != Operation::Preflight;
+        Ok(if is_proved { Standing::Known } else { Standing::Unknown })
+    }
+
+    fn context<'a>(&'a self, asked: &'a Asked<'a>, request: &'a Request) -> Result<Context<'a>, WireError> {
+        let account = self.settings.account(&asked.target.account).ok_or(Code::ResourceNotFound)?;
+        Ok(Context {
             engine: &self.engine,
             settings: &self.settings,
             leaving: &self.leaving,
             account,
-            target: &target,
-            params: &params,
-            operation,
+            target: &asked.target,
+            params: &asked.params,
+            operation: asked.operation,
             request,
-        };
-        cors::admit(&cx).await?;
-        if operation != Operation::Preflight {
-            auth::check(&cx)?;
+        })
+    }
+
+    /// The reply to a request, dressed as all replies are.
+    async fn finish(&self, request: &Request, result: Result<Reply, WireError>) -> Reply {
+        let reply = result.unwrap_or_else(|error| {
+            if let Some(cause) = error.cause() {
+                (self.settings.failures)(request.id, cause);
+            }
+            encode::error(&error, request)
+        });
+        let reply = encode::with_common_headers(reply, request);
+        match (cors::origin(request), self.account_of(request)) {
+            (Some(origin), Some(account)) if request.method != kew_http::Method::OPTIONS => {
+                cors::decorate(&self.engine, account, request, origin, reply).await
+            }
+            _ => reply,
         }
-        ops::perform(&cx).await
     }
 
     /// The account a request is for, as far as that can be told.
@@ -170,27 +193,40 @@ impl Azure {
 
 impl Handler for Azure {
     async fn answer(&self, request: &Request) -> Reply {
-        let reply = match self.perform(request).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                if let Some(cause) = error.cause() {
-                    (self.settings.failures)(request.id, cause);
-                }
-                encode::error(&error, request)
-            }
-        };
-        let reply = encode::with_common_headers(reply, request);
-        match (cors::origin(request), self.account_of(request)) {
-            (Some(origin), Some(account)) if request.method != kew_http::Method::OPTIONS => {
-                cors::decorate(&self.engine, account, request, origin, reply).await
-            }
-            _ => reply,
+        let result = self.perform(request).await;
+        self.finish(request, result).await
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        if self.settings.trust == Trust::Open {
+            return Standing::Known;
+        }
+        match self.judge(request).await {
+            Ok(standing) => standing,
+            Err(error) => Standing::Refused(Box::new(self.finish(request, Err(error)).await)),
         }
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let reply = encode::error(&WireError::from(refusal), request);
         encode::with_common_headers(reply, request)
+    }
+}
+
+/// What a request's head asks for.
+struct Asked<'a> {
+    target: Target<'a>,
+    params: Params<'a>,
+    operation: Operation,
+}
+
+impl<'a> Asked<'a> {
+    fn read(request: &'a Request, settings: &Settings) -> Result<Self, WireError> {
+        version::check(request)?;
+        let target = Target::read(request, settings.host_style)?;
+        let params = Params::read(request.uri.query().unwrap_or_default())?;
+        let operation = Operation::of(&request.method, &target.place, &params)?;
+        Ok(Self { target, params, operation })
     }
 }
 
@@ -207,6 +243,12 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Refuses whoever may not ask this.
+    async fn admit(&self) -> Result<(), WireError> {
+        cors::admit(self).await?;
+        if self.operation == Operation::Preflight { Ok(()) } else { auth::check(self) }
+    }
+
     /// The instant the request arrived: everything it asks for happens then.
     fn now(&self) -> Timestamp {
         self.request.received_at

@@ -45,12 +45,14 @@ pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
         (&Method::GET, "/metrics") => ("BindingMetrics", metrics(house, request).await),
         _ => ("BindingUnknown", Err(Code::NoRoute.into())),
     };
-    let reply = answer.unwrap_or_else(|told| {
-        let told = told.about_messages();
-        house.tell(&told, request);
-        error(&told)
-    });
-    reply.to(name)
+    answer.unwrap_or_else(|told| failed(house, told, request)).to(name)
+}
+
+/// The reply to a request that was not done.
+pub(crate) fn failed(house: &Cloudflare, told: WireError, request: &Request) -> Reply {
+    let told = told.about_messages();
+    house.tell(&told, request);
+    error(&told)
 }
 
 /// A refusal as the runtime reads it.

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use kew_core::command::UpdateQueue;
 use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
-use kew_http::{Handler, Refusal, Reply, Request, RequestId};
+use kew_http::{Handler, Refusal, Reply, Request, RequestId, Standing};
 
 use auth::Caller;
 use consumers::Consumers;
@@ -111,11 +111,24 @@ impl Cloudflare {
             }
             Err(error) => Err(error),
         };
-        let reply = answer.unwrap_or_else(|error| {
-            let error = if route.operation.is_about_messages() { error.about_messages() } else { error };
-            self.failed(&error, request)
-        });
+        let reply = answer.unwrap_or_else(|error| self.failed_at(&route, error, request));
         reply.to(route.operation.name())
+    }
+
+    /// The reply to a request whose head says that it will not be done, whatever its body is.
+    fn refused(&self, request: &Request) -> Option<Reply> {
+        match Route::of(&request.method, request.uri.path()) {
+            Ok(route) => {
+                let error = auth::check(&self.settings, &route, request).err()?;
+                Some(self.failed_at(&route, error, request).to(route.operation.name()))
+            }
+            Err(error) => Some(self.failed(&error, request)),
+        }
+    }
+
+    fn failed_at(&self, route: &Route<'_>, error: WireError, request: &Request) -> Reply {
+        let error = if route.operation.is_about_messages() { error.about_messages() } else { error };
+        self.failed(&error, request)
     }
 
     fn failed(&self, error: &WireError, request: &Request) -> Reply {
@@ -141,6 +154,21 @@ impl Handler for Cloudflare {
             return Box::pin(scripts::answer(self, request)).await;
         }
         self.perform(request).await
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        if self.settings.trust == Trust::Open {
+            return Standing::Known;
+        }
+        let refused = if !route::is_rest(request.uri.path()) && binding::is_meant(request) {
+            let checked = auth::check_binding(&self.settings, request);
+            checked.err().map(|error| binding::failed(self, error, request))
+        } else if scripts::is_meant(request.uri.path()) {
+            scripts::refused(self, request)
+        } else {
+            self.refused(request)
+        };
+        refused.map_or(Standing::Known, |reply| Standing::Refused(Box::new(reply)))
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

@@ -15,7 +15,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request};
+use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing};
 
 pub use board::{Board, Running};
 pub use metrics::{InFlightLimits, PushAttempts, StoreBytes};
@@ -66,5 +66,9 @@ impl Console {
 impl Handler for Console {
     async fn answer(&self, request: &Request) -> Reply {
         Box::pin(self.route(request)).await
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        self.judge(request)
     }
 }

@@ -1,6 +1,6 @@
 //! What each path shows.
 
-use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
+use kew_http::{HeaderValue, Method, Reply, Request, Standing, StatusCode};
 
 use crate::{Console, access, clock, health, pushes};
 
@@ -22,6 +22,18 @@ impl Console {
                 Ok(()) => self.route_guarded(request).await,
                 Err(refused) => *refused,
             },
+        }
+    }
+
+    /// What a head says of its sender. What everybody may ask for needs no body.
+    pub(crate) fn judge(&self, request: &Request) -> Standing {
+        if self.settings.token.is_none() {
+            return Standing::Known;
+        }
+        match (request.uri.path(), self.check(request)) {
+            (_, Ok(())) => Standing::Known,
+            ("/livez" | "/readyz" | "/metrics", Err(_)) => Standing::Unknown,
+            (_, Err(refused)) => Standing::Refused(refused),
         }
     }
 

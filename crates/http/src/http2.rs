@@ -25,6 +25,8 @@ use crate::pulse::{Overdue, Pulse, UnderWay};
 use crate::ration::Share;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
+use crate::request::Request;
+use crate::standing::Stopped;
 use crate::wire::Wire;
 use streams::{Stream, Streams};
 use taken::Taken;
@@ -114,8 +116,8 @@ async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -
     let mut request = link.request(head.method, head.uri, Headers::from(&head.headers));
     let mut share = listener.shared.bodies.share(listener.shared.limits.bodies_bytes_max);
     let read = match listener.guard.check(&mut request, head.version) {
-        Ok(()) => read(link, body, &mut share).await,
-        Err(refusal) => Err(refusal),
+        Ok(()) => read(link, &request, body, &mut share).await,
+        Err(refusal) => Err(refusal.into()),
     };
     match read {
         Ok(body) => {
@@ -123,20 +125,22 @@ async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -
             listener.handler.answer(&request).await
         }
         // A body that nobody reads is stopped by the library.
-        Err(refusal) => listener.handler.refuse(&refusal, &request),
+        Err(Stopped::By(refusal)) => listener.handler.refuse(&refusal, &request),
+        Err(Stopped::With(reply)) => *reply,
     }
 }
 
 /// Reads a body. One that announces too much stays unread: its client may still wait for leave to send it.
 async fn read<H: Handler>(
     link: &Link<H>,
+    request: &Request,
     mut body: Incoming,
     share: &mut Share<'_>,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, Stopped> {
     let listener = link.listener();
     let bytes_max = listener.shared.limits.body_bytes_max;
     if body.size_hint().lower() > bytes_max as u64 {
-        return Err(Refusal::BodyTooLarge { bytes_max });
+        return Err(Refusal::BodyTooLarge { bytes_max }.into());
     }
     let first = match poll_fn(|cx| Poll::Ready(poll_piece(&mut body, cx))).await {
         Poll::Ready(first) => match first? {
@@ -146,9 +150,10 @@ async fn read<H: Handler>(
         },
         Poll::Pending => None,
     };
+    let bytes_max = listener.expect(request, share).await?;
     // Many bodies are awaited at once, and each keeps its own pace.
     let own = listener.watch.over(Pulse::of_request());
-    whole(first, body, bytes_max, share, own.pulse()).await
+    Ok(whole(first, body, bytes_max, share, own.pulse()).await?)
 }
 
 /// The whole body with what has come of it, once it is there. `pulse` is told of its progress, and tells when it is

@@ -17,19 +17,30 @@ use crate::drain::{Drain, Place};
 use crate::guard::Guard;
 use crate::http1::Today;
 use crate::limits::Limits;
-use crate::ration::Ration;
+use crate::ration::{Ration, Sender, Share};
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::room::Replies;
+use crate::standing::{Standing, Stopped};
 use crate::tls::Tls;
 use crate::watch::Watch;
+
+/// A body of a sender of whom nothing is known takes at most so many bytes.
+const UNKNOWN_BODY_MAX: usize = 64 << 10;
 
 /// A front-end: one request in, one reply out.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request. Dropped when its client goes away. There is room for an answer as long as there is a
     /// connection, so a large one belongs in a box.
     fn answer(&self, request: &Request) -> impl Future<Output = Reply> + Send;
+
+    /// Tells by its head alone who sent a request whose body is still on its way: how much of it is kept depends on that.
+    /// Asked for bodies that do not come at once. An open front-end believes everybody.
+    fn standing(&self, request: &Request) -> impl Future<Output = Standing> + Send {
+        let _head = request;
+        std::future::ready(Standing::Known)
+    }
 
     /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
@@ -79,6 +90,24 @@ impl<H: Handler> Listener<H> {
         let watch = Watch::new(shared.limits, shared.replies.clone());
         let (today, crowded) = (Today::default(), Crowded::default());
         Arc::new(Self { handler, guard, shared: shared.clone(), watch, today, crowded })
+    }
+
+    /// Asks whose the body is that is about to be read, counts its share for them, and says how long it may be; or why it
+    /// stays unread.
+    pub(crate) async fn expect(&self, request: &Request, share: &mut Share<'_>) -> Result<usize, Stopped> {
+        let bytes_max = self.shared.limits.body_bytes_max;
+        match self.handler.standing(request).await {
+            Standing::Known => Ok(bytes_max),
+            Standing::Claimed => {
+                share.count_for(Sender::claimed(request.peer.ip()));
+                Ok(bytes_max)
+            }
+            Standing::Unknown => {
+                share.count_for(Sender::Unknown);
+                Ok(bytes_max.min(UNKNOWN_BODY_MAX))
+            }
+            Standing::Refused(reply) => Err(Stopped::With(reply)),
+        }
     }
 
     /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Queue, QueueId, QueueKey};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing};
 use serde::Deserialize;
 
 use auth::{Caller, Service};
@@ -175,6 +175,12 @@ impl Handler for Sqs {
             }
         };
         Reply { operation, ..reply }
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        auth::standing(&self.settings, request).unwrap_or_else(|error| {
+            Standing::Refused(Box::new(encode::error(&error, Protocol::of(request), request)))
+        })
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

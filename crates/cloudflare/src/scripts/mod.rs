@@ -73,6 +73,17 @@ pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
     answer.unwrap_or_else(|error| house.failed(&error, request)).to(name)
 }
 
+/// The reply to a request about Workers whose head says that it will not be done, whatever its body is.
+pub(crate) fn refused(house: &Cloudflare, request: &Request) -> Option<Reply> {
+    match Call::of(&request.method, request.uri.path()) {
+        Ok((account, call)) => {
+            let error = let_in(house, request, account, &call).err()?;
+            Some(house.failed(&error, request).to(call.name()))
+        }
+        Err(error) => Some(house.failed(&error, request).to("WorkersUnknown")),
+    }
+}
+
 /// What a call works with: the Workers of one account, and what was asked.
 struct Context<'a> {
     workers: Arc<Workers>,

@@ -87,6 +87,9 @@ impl Body {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        if matches!(self.rest, Rest::Bytes(bytes) if bytes > bytes_max as u64) {
+            return Err(Refusal::BodyTooLarge { bytes_max });
+        }
         let mut whole = Gathered::new(bytes_max, share);
         loop {
             if !wire.ahead().is_empty() {

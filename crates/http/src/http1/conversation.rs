@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{Method, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -18,9 +18,11 @@ use super::reply::{self, Asked};
 use crate::connection::Link;
 use crate::listener::Handler;
 use crate::pulse::UnderWay;
+use crate::ration::Share;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::standing::Stopped;
 use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
@@ -219,11 +221,12 @@ where
     let limits = &listener.shared.limits;
     let mut share = listener.shared.bodies.share(limits.bodies_bytes_max);
     let read = match listener.guard.check(request, version) {
-        Err(refusal) => Err(refusal),
+        Err(refusal) => Err(refusal.into()),
         Ok(()) => match body.at_once(wire, limits.body_bytes_max) {
             Ok(Some(whole)) => Ok(whole),
-            Ok(None) => body.whole(wire, limits.body_bytes_max, &mut share).await,
-            Err(refusal) => Err(refusal),
+            // In a box: there is room for this wherever there is a connection.
+            Ok(None) => Box::pin(read(link, wire, request, body, &mut share)).await,
+            Err(refusal) => Err(refusal.into()),
         },
     };
     match read {
@@ -233,12 +236,31 @@ where
             let reply = attended(wire, limits.pipelined_bytes_max, answering).await?;
             Some(Answered { reply, left: Left::Nothing })
         }
-        Err(refusal) => {
+        Err(Stopped::By(refusal)) => {
             let reply = listener.handler.refuse(&refusal, request);
             let left = left(&refusal, body, wire.ahead().is_empty());
             Some(Answered { reply, left })
         }
+        Err(Stopped::With(reply)) => {
+            let left = left_unread(body, wire.ahead().is_empty());
+            Some(Answered { reply: *reply, left })
+        }
     }
+}
+
+/// The body of a request, as far as its head is believed.
+async fn read<H: Handler, S>(
+    link: &Link<H>,
+    wire: &mut Wire<S>,
+    request: &Request,
+    body: &mut Body,
+    share: &mut Share<'_>,
+) -> Result<Bytes, Stopped>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let bytes_max = link.listener().expect(request, share).await?;
+    Ok(body.whole(wire, bytes_max, share).await?)
 }
 
 fn left(refusal: &Refusal, body: &Body, is_nothing_ahead: bool) -> Left {
@@ -246,7 +268,11 @@ fn left(refusal: &Refusal, body: &Body, is_nothing_ahead: bool) -> Left {
         return Left::Nothing;
     }
     let is_broken_off = matches!(refusal, Refusal::BodyBroken | Refusal::BodyTooSlow);
-    if is_broken_off || (body.awaits_leave() && is_nothing_ahead) { Left::Unsent } else { Left::OnItsWay }
+    if is_broken_off { Left::Unsent } else { left_unread(body, is_nothing_ahead) }
+}
+
+fn left_unread(body: &Body, is_nothing_ahead: bool) -> Left {
+    if body.awaits_leave() && is_nothing_ahead { Left::Unsent } else { Left::OnItsWay }
 }
 
 /// The reply, unless the client goes away before.

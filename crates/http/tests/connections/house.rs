@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy, Timestamp};
 use kew_http::{
-    Guard, Handler, HeaderValue, Limits, Listener, Refusal, Reply, Request, Shared, StatusCode, Tls,
+    Guard, Handler, HeaderValue, Limits, Listener, Refusal, Reply, Request, Shared, Standing, StatusCode, Tls,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,6 +79,17 @@ impl Handler for Script {
             _ => format!("{} {} {}", request.method, request.uri.path(), request.body.len()),
         };
         Reply::new(StatusCode::OK, PLAIN, text)
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        match request.uri.path() {
+            "/unknown" => Standing::Unknown,
+            "/claimed" => Standing::Claimed,
+            "/unsigned" => {
+                Standing::Refused(Box::new(Reply::text(StatusCode::FORBIDDEN, "answered by its head")))
+            }
+            _ => Standing::Known,
+        }
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

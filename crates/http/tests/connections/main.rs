@@ -8,4 +8,5 @@ mod http1;
 mod http2;
 mod replies;
 mod slow;
+mod standing;
 mod tls;

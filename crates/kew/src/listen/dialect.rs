@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kew_azure::Azure;
 use kew_cloudflare::Cloudflare;
 use kew_engine::Engine;
-use kew_http::{Durations, Handler, Refusal, Reply, Request, StatusCode};
+use kew_http::{Durations, Handler, Refusal, Reply, Request, Standing, StatusCode};
 use kew_sqs::Sqs;
 
 use super::also::{self, KnownAccount};
@@ -78,6 +78,7 @@ pub struct FrontEnds {
     /// Tells the accounts that Azure requests may name.
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
+    is_strict: bool,
 }
 
 /// An answer under way.
@@ -88,7 +89,9 @@ impl FrontEnds {
     pub fn new(engine: &Arc<Engine>, settings: FrontEndSettings) -> Arc<Self> {
         let names: Vec<Arc<str>> =
             settings.azure.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
+        let is_strict = settings.azure.trust == kew_azure::Trust::Strict;
         Arc::new(Self {
+            is_strict,
             sqs: Sqs::new(Arc::clone(engine), settings.sqs),
             azure: Azure::new(Arc::clone(engine), settings.azure),
             cloudflare: Cloudflare::new(Arc::clone(engine), settings.cloudflare),
@@ -103,6 +106,20 @@ impl FrontEnds {
             Dialect::Sqs => Box::pin(self.sqs.answer(request)),
             Dialect::Azure => Box::pin(self.azure.answer(request)),
             Dialect::Cloudflare => Box::pin(self.cloudflare.answer(request)),
+        }
+    }
+
+    /// What is known of who sends what may be any dialect's, such as a form that names its action in the body: nothing,
+    /// where proofs are asked for.
+    fn of_strangers(&self) -> Standing {
+        if self.is_strict { Standing::Unknown } else { Standing::Known }
+    }
+
+    async fn standing(&self, dialect: Dialect, request: &Request) -> Standing {
+        match dialect {
+            Dialect::Sqs => self.sqs.standing(request).await,
+            Dialect::Azure => self.azure.standing(request).await,
+            Dialect::Cloudflare => self.cloudflare.standing(request).await,
         }
     }
 
@@ -142,6 +159,16 @@ impl Handler for Door {
         let reply = self.front_ends.answer(dialect, request).await;
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
         reply
+    }
+
+    async fn standing(&self, request: &Request) -> Standing {
+        let Some(dialect) = self.dialect(request) else { return self.front_ends.of_strangers() };
+        let stopwatch = self.front_ends.durations.start();
+        let standing = self.front_ends.standing(dialect, request).await;
+        if let Standing::Refused(reply) = &standing {
+            self.front_ends.durations.stop(stopwatch, dialect.name(), reply);
+        }
+        standing
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {

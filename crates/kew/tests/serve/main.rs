@@ -19,6 +19,7 @@ mod store;
 mod strict;
 mod tls;
 mod unread;
+mod unsigned;
 mod worker_kills;
 mod worker_traffic;
 mod worker_versions;

@@ -17,6 +17,28 @@ const CONTENT_HASH: &str = "x-amz-content-sha256";
 ///
 /// `pairs` are those of its query string.
 pub(super) fn hash(request: &Request, pairs: &[Pair<'_>], signed_headers: &[&str]) -> Vec<u8> {
+    if leaves_body_out(request, pairs) {
+        return hash_over(request, pairs, signed_headers, UNSIGNED.as_bytes());
+    }
+    // Whatever a header says: the body that came is the one that counts.
+    hash_over(request, pairs, signed_headers, &hex_of(&Sha256::digest(&request.body)))
+}
+
+/// The same as far as its head tells it: with the hash of the body that the head names, if it names one.
+pub(super) fn hash_of_head(
+    request: &Request,
+    pairs: &[Pair<'_>],
+    signed_headers: &[&str],
+) -> Option<Vec<u8>> {
+    let body = if leaves_body_out(request, pairs) {
+        UNSIGNED
+    } else {
+        request.header(CONTENT_HASH).filter(|hash| hash.len() == 64)?
+    };
+    Some(hash_over(request, pairs, signed_headers, body.as_bytes()))
+}
+
+fn hash_over(request: &Request, pairs: &[Pair<'_>], signed_headers: &[&str], body: &[u8]) -> Vec<u8> {
     let mut form = Sha256::new();
     form.update(request.method.as_str());
     form.update(b"\n");
@@ -36,7 +58,7 @@ pub(super) fn hash(request: &Request, pairs: &[Pair<'_>], signed_headers: &[&str
         form.update(name);
     }
     form.update(b"\n");
-    body(&mut form, request, pairs);
+    form.update(body);
     hex_of(&form.finalize())
 }
 
@@ -49,15 +71,6 @@ pub(super) fn has_header(request: &Request, name: &str) -> bool {
 pub(super) fn leaves_body_out(request: &Request, pairs: &[Pair<'_>]) -> bool {
     let by_query = || pairs.iter().any(|(name, value)| name == "X-Amz-Content-Sha256" && value == UNSIGNED);
     request.header(CONTENT_HASH) == Some(UNSIGNED) || by_query()
-}
-
-fn body(form: &mut Sha256, request: &Request, pairs: &[Pair<'_>]) {
-    if leaves_body_out(request, pairs) {
-        form.update(UNSIGNED);
-    } else {
-        // Whatever a header says: the body that came is the one that counts.
-        form.update(hex_of(&Sha256::digest(&request.body)));
-    }
 }
 
 fn hex_of(bytes: &[u8]) -> Vec<u8> {

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kew_core::AccountId;
-use kew_http::Request;
+use kew_http::{Request, Standing};
 
 use crate::Settings;
 use crate::error::WireError;
@@ -74,6 +74,17 @@ pub(crate) fn caller(settings: &Settings, service: Service, request: &Request) -
             })
         }
     }
+}
+
+/// How far the head of a request is believed whose body is still on its way.
+pub(crate) fn standing(settings: &Settings, request: &Request) -> Result<Standing, WireError> {
+    let Auth::Strict(keys) = &settings.auth else { return Ok(Standing::Known) };
+    // Which service a form asks is in its body: here it is the one that was signed for.
+    let credential = claim::credential(request);
+    let is_sts = credential.is_some_and(|credential| credential.ends_with("/sts/aws4_request"));
+    let service = if is_sts { Service::Sts } else { Service::Sqs };
+    let is_proved = verify::is_proved_by_head(keys, service, request)?;
+    Ok(if is_proved { Standing::Known } else { Standing::Claimed })
 }
 
 /// The region in the scope of the request's credentials, if there is one.

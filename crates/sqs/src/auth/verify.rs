@@ -12,6 +12,7 @@ use super::canonical;
 use super::claim::{ALGORITHM, Claim, incomplete};
 use super::keys::{Keys, Principal};
 use super::scope::{Scope, Service, is_region};
+use super::signing::SigningKey;
 use crate::error::{Code, WireError};
 use crate::{limits, route};
 
@@ -28,6 +29,44 @@ pub(super) struct Verified {
     pub(super) region: Arc<str>,
 }
 
+/// What a request's head says of its signature, in good order but not yet proved.
+struct Checked<'a> {
+    claim: Claim<'a>,
+    scope: Scope<'a>,
+    signed_headers: Vec<&'a str>,
+}
+
+impl<'a> Checked<'a> {
+    /// Everything that needs no key.
+    fn of(
+        keys: &Keys,
+        service: Service,
+        request: &'a Request,
+        query: &'a [Pair<'a>],
+    ) -> Result<Self, WireError> {
+        let claim = Claim::of(request, query)?;
+        let scope = Scope::read(claim.credential).ok_or_else(|| {
+            incomplete(
+                "Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term.",
+            )
+        })?;
+        check_scope(&scope, service, claim.date)?;
+        let signed_headers = signed_headers(&claim, request)?;
+        check_date(&claim, keys.machine.now())?;
+        Ok(Self { claim, scope, signed_headers })
+    }
+
+    /// Whether the signature is the one that `key` makes of this hash of the request.
+    fn is_signed(&self, key: SigningKey, service: Service, hash: &[u8]) -> bool {
+        let Scope { date, region, .. } = self.scope;
+        let signed_at = iso_basic(self.claim.date);
+        let head = format!("{ALGORITHM}\n{signed_at}\n{date}/{region}/{}/{TERMINATOR}\n", service.name());
+        let mut expected = Vec::with_capacity(64);
+        hex::push(&mut expected, &key.sign(&[head.as_bytes(), hash]));
+        secret::is_same(&expected, self.claim.signature.as_bytes())
+    }
+}
+
 /// Who signed a request.
 ///
 /// Everything that needs no key comes first. An unknown key is found out only after a whole signature was computed with
@@ -35,29 +74,12 @@ pub(super) struct Verified {
 pub(super) fn verify(keys: &Keys, service: Service, request: &Request) -> Result<Verified, WireError> {
     let query = request.uri.query().unwrap_or_default();
     let query = form::pairs(query.as_bytes(), limits::PAIRS_MAX)?;
-    let claim = Claim::of(request, &query)?;
-    let scope = Scope::read(claim.credential).ok_or_else(|| {
-        incomplete(
-            "Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term.",
-        )
-    })?;
-    check_scope(&scope, service, claim.date)?;
-    let signed_headers = signed_headers(&claim, request)?;
-    check_date(&claim, keys.machine.now())?;
-    let (known, is_known) = keys.find(scope.key);
-    let key = keys.signing.of(known, service, &scope);
+    let checked = Checked::of(keys, service, request, &query)?;
+    let (known, is_known) = keys.find(checked.scope.key);
+    let key = keys.signing.of(known, service, &checked.scope);
     let region = Arc::clone(&key.region);
-    let hash = canonical::hash(request, &query, &signed_headers);
-    let head = format!(
-        "{ALGORITHM}\n{}\n{}/{}/{}/{TERMINATOR}\n",
-        iso_basic(claim.date),
-        scope.date,
-        scope.region,
-        service.name()
-    );
-    let mut expected = Vec::with_capacity(64);
-    hex::push(&mut expected, &key.sign(&[head.as_bytes(), &hash]));
-    let is_right = secret::is_same(&expected, claim.signature.as_bytes());
+    let hash = canonical::hash(request, &query, &checked.signed_headers);
+    let is_right = checked.is_signed(key, service, &hash);
     if !is_known {
         return Err(Code::InvalidClientTokenId.into());
     }
@@ -66,6 +88,24 @@ pub(super) fn verify(keys: &Keys, service: Service, request: &Request) -> Result
     }
     check_body(request, &query)?;
     Ok(Verified { principal: Arc::clone(&known.principal), region })
+}
+
+/// Whether the head of a request proves by itself who signed it: it does when it names the body's hash, or says that the
+/// body was left out. A head that names a known key and proves nothing may be genuine all the same; whatever else would
+/// be refused with any body is refused.
+pub(super) fn is_proved_by_head(keys: &Keys, service: Service, request: &Request) -> Result<bool, WireError> {
+    let query = request.uri.query().unwrap_or_default();
+    let query = form::pairs(query.as_bytes(), limits::PAIRS_MAX)?;
+    let checked = Checked::of(keys, service, request, &query)?;
+    let (known, is_known) = keys.find(checked.scope.key);
+    if !is_known {
+        return Err(Code::InvalidClientTokenId.into());
+    }
+    let Some(hash) = canonical::hash_of_head(request, &query, &checked.signed_headers) else {
+        return Ok(false);
+    };
+    let key = keys.signing.of(known, service, &checked.scope);
+    Ok(checked.is_signed(key, service, &hash))
 }
 
 /// A body that nobody signed says all of a request or nothing: what its signed URL names, a body could override.
