@@ -105,8 +105,9 @@ impl Engine {
         // Not as `async fn`: that keeps room for what it was given and for what becomes of it.
         async move {
             let abandon = self.abandon(&lease);
+            let (lease, over_limit) = refused_over_limit(lease);
             let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
-            self.leased(self.committing(queue, submission, abandon).await)
+            self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
         }
     }
 
@@ -136,6 +137,7 @@ impl Engine {
             if room::is_full(room.as_ref()) {
                 return Err(room::FULL.into());
             }
+            let (lease, over_limit) = refused_over_limit(lease);
             let begun = match wait {
                 Duration::ZERO => {
                     let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
@@ -146,7 +148,7 @@ impl Engine {
             };
             match begun {
                 Begun::Claimed(submission, _held) => {
-                    self.leased(self.committing(queue, submission, abandon).await)
+                    self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
                 }
                 Begun::Over => self.leased(Ok(Vec::new())),
                 // Most find something at once. The room that waiting takes is for those who wait.
@@ -394,6 +396,13 @@ impl Engine {
     }
 }
 
+/// The lease as the store is asked for it, which tells so a queue at its limit from an empty one; and what its asker wants
+/// to be told of that.
+fn refused_over_limit(mut lease: Lease) -> (Lease, OverLimit) {
+    let wanted = std::mem::replace(&mut lease.over_limit, OverLimit::Refuse);
+    (lease, wanted)
+}
+
 /// How a waiting receive begins.
 enum Begun<'a> {
     /// It got something, or may get no seat while its answer is on its way.
@@ -405,15 +414,13 @@ enum Begun<'a> {
 }
 
 impl Engine {
-    /// The one attempt at once and, if it finds nothing, a seat in the same pass, so that no message slips by.
+    /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so that no message slips by.
     fn begin_wait(
         &self,
-        mut lease: Lease,
+        lease: Lease,
         wait: Duration,
         room: Option<Arc<dyn Room>>,
     ) -> Result<Begun<'_>, EngineError> {
-        // Asked to refuse, the store tells an empty queue from one at its limit; the receive sees neither.
-        lease.over_limit = OverLimit::Refuse;
         let queue = lease.queue;
         let mut pass = self.pass();
         let mut limited = false;
@@ -485,6 +492,20 @@ impl Engine {
         }
         let fifo = self.queue_by_id(lease.queue).is_some_and(|queue| queue.policy.kind.is_fifo());
         if fifo { Abandon::Keep } else { Abandon::Withdraw }
+    }
+
+    /// What a receive is told whose queue may be at its limit.
+    fn limited(
+        &self,
+        over_limit: OverLimit,
+        answer: Result<Vec<Leased>, StoreError>,
+    ) -> Result<Vec<Leased>, StoreError> {
+        let Err(StoreError::Rule(RuleError::TooManyInFlight)) = answer else { return answer };
+        self.stats.limited_receives.add(1);
+        match over_limit {
+            OverLimit::Refuse => answer,
+            OverLimit::FindNothing => Ok(Vec::new()),
+        }
     }
 
     /// A receive's answer, counted.

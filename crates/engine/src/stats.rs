@@ -13,7 +13,7 @@ pub struct Stats {
     pub served_waiters: Counter,
     /// Leases taken for somebody who was gone before they were committed.
     pub withdrawn_leases: Counter,
-    /// Waiting receives that found the queue at its in-flight limit.
+    /// Receives that found the queue at its in-flight limit.
     pub limited_receives: Counter,
     /// Steps the engine took by itself to do what was due.
     pub due_steps: Counter,

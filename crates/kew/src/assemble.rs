@@ -311,7 +311,7 @@ impl Parts<'_> {
     }
 
     fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
-        let (sqs, limits) = (&self.settings.sqs, self.in_flight_limits());
+        let sqs = &self.settings.sqs;
         let sqs = kew_sqs::Settings {
             auth: credentials::sqs(self.settings)?,
             region: sqs.region.as_str().into(),
@@ -319,8 +319,8 @@ impl Parts<'_> {
             url_style: self.url_style(),
             name_hold: sqs.name_hold,
             purge_interval: sqs.purge_interval,
-            standard_in_flight_limit: limits.standard,
-            fifo_in_flight_limit: limits.fifo,
+            standard_in_flight_limit: sqs.standard_in_flight_limit,
+            fifo_in_flight_limit: sqs.fifo_in_flight_limit,
             failures: Arc::new(self.failures()),
             ..kew_sqs::Settings::default()
         };
@@ -444,7 +444,7 @@ impl Parts<'_> {
         }
     }
 
-    /// A dialect's own limit, where the server's is not lower.
+    /// The first limit that some dialect meets: SQS has its own, the others share the server's.
     fn in_flight_limits(&self) -> InFlightLimits {
         let sqs = &self.settings.sqs;
         InFlightLimits {

@@ -26,7 +26,7 @@ pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
 /// Counts batches brought to consumers, by outcome.
 pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 3] + Send + Sync;
 
-/// How many messages may be in flight.
+/// How many messages may be in flight before some dialect's receives find none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlightLimits {
     /// Of a standard queue.
@@ -145,6 +145,9 @@ fn write_receives(text: &mut Text, running: &Running) {
     let stats = running.engine.stats();
     text.family("kew_empty_receives_total", "counter", "Receives that were answered without a message.");
     text.sample("kew_empty_receives_total", &[], stats.empty_receives.value());
+    let limited = "Receives that found as many messages in flight as there may be.";
+    text.family("kew_limited_receives_total", "counter", limited);
+    text.sample("kew_limited_receives_total", &[], stats.limited_receives.value());
     text.family("kew_waiting_receives", "gauge", "Receives that wait for a message now.");
     text.sample("kew_waiting_receives", &[], stats.waiting_receives.value());
 }

@@ -113,7 +113,7 @@ pub struct SqsSettings {
     pub name_hold: Duration,
     /// How long after a purge the next is refused.
     pub purge_interval: Duration,
-    /// At most so many messages of a standard queue are in flight.
+    /// At most so many messages of a standard queue are in flight when SQS leases one more.
     pub standard_in_flight_limit: u32,
     /// The same for FIFO queues.
     pub fifo_in_flight_limit: u32,
@@ -206,7 +206,7 @@ pub struct LimitSettings {
     pub waiters_max: u32,
     /// Receives that wait at once on one queue.
     pub waiters_per_queue_max: u32,
-    /// Messages in flight per standard queue, whoever leases.
+    /// Messages in flight per standard queue when Azure, Cloudflare or a push consumer leases one more.
     pub in_flight_max: u32,
     /// Queues of an account, by whichever dialect they are made.
     pub queues_max: u32,

@@ -60,6 +60,50 @@ fn an_account_has_so_many_queues_by_whichever_dialect_they_are_made() {
     refused(&Kew::start_by(few, directory.path(), &["--store", &data]));
 }
 
+// The service's quota: 120,000 in flight per standard queue; SQS alone has that one here (docs/operating.md).
+#[test]
+fn messages_in_flight_are_limited_by_each_dialects_own_setting() {
+    let directory = data_directory();
+    let mut few = command();
+    few.env("KEW_LIMITS_IN_FLIGHT_MAX", "1").env("KEW_SQS_STANDARD_IN_FLIGHT_LIMIT", "3");
+    let kew = Kew::start_by(few, directory.path(), &["--store", "memory"]);
+    assert_eq!(sqs(&kew, "us-east-1", "orders").0, 200);
+    for _ in 0..4 {
+        assert_eq!(kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#).0, 200);
+    }
+    let receive = || kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
+    let of_azure = || {
+        let address = kew.ports["azure"].as_str().expect("it is served");
+        http(address, "GET", "/devstoreaccount1/orders/messages", &[("x-ms-version", "2025-01-05")], "")
+    };
+    let of_cloudflare = || {
+        let address = kew.ports["cloudflare"].as_str().expect("it is served");
+        let queues = "/client/v4/accounts/0/queues";
+        let (_, listed) = http(address, "GET", queues, &[], "");
+        let id = super::member(&listed, "queue_id");
+        http(address, "POST", &format!("{queues}/{id}/messages/pull"), &[JSON], "{}")
+    };
+    assert!(receive().1.contains("MessageId"));
+    let limited = |kew: &Kew| {
+        let (_, text) = kew.admin("GET", "/metrics", &[], "");
+        assert!(text.contains(r#"queue="orders"} 1"#), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("kew_limited_receives_total "));
+        line.and_then(|value| value.parse::<u64>().ok())
+    };
+    assert_eq!(limited(&kew), Some(0));
+    let (status, found) = of_azure();
+    assert!(status == 200 && !found.contains("MessageId"), "{status} {found}");
+    assert_eq!(limited(&kew), Some(1));
+    let (_, found) = of_cloudflare();
+    assert!(!found.contains("lease_id"), "{found}");
+    for _ in 0..2 {
+        let (status, found) = receive();
+        assert!(status == 200 && found.contains("MessageId"), "{status} {found}");
+    }
+    let (status, refused) = receive();
+    assert!(status == 403 && refused.contains("OverLimit"), "{status} {refused}");
+}
+
 #[test]
 fn a_request_that_is_authorized_twice_is_refused_by_every_listener() {
     let directory = data_directory();
