@@ -64,7 +64,7 @@ const fn scenario(name: &'static str, gigabytes: f64, run: Run) -> Scenario {
 }
 
 /// All scenarios, in the order they run.
-pub const ALL: [Scenario; 11] = [
+pub const ALL: [Scenario; 12] = [
     scenario("cycle", 2.0, cycle::shallow),
     scenario("backlog", 4.0, cycle::backlog),
     scenario("cycle-1k", 2.0, cycle::kilobyte),
@@ -72,6 +72,7 @@ pub const ALL: [Scenario; 11] = [
     scenario("cold-1000", 10.0, cold::thousand_queues),
     scenario("fifo", 4.0, fifo::run),
     scenario("reopen", 6.0, reopen::run),
+    scenario("reopen-fifo", 6.0, reopen::run_fifo),
     scenario("shared", 16.0, shared::run),
     scenario("waiters", 0.5, waiters::idle),
     scenario("wake", 0.5, waiters::wake),
@@ -79,9 +80,10 @@ pub const ALL: [Scenario; 11] = [
 ];
 
 /// Parts that are not scenarios.
-const PARTS: [(&str, Run); 4] = [
+const PARTS: [(&str, Run); 5] = [
     ("fifo-fill", fifo::fill),
     ("reopen-fill", reopen::fill),
+    ("reopen-fifo-fill", reopen::fill_fifo),
     ("start-once", start::once),
     ("null", |_| crate::budget::serve_null()),
 ];

@@ -25,6 +25,7 @@ fn every_scenario_runs_small_and_prints_its_rows() {
         "cold-1000",
         "fifo",
         "reopen",
+        "reopen-fifo",
         "shared",
         "waiters",
         "wake",

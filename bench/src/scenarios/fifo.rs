@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use kew_core::command::{Ack, Lease};
-use kew_core::{DeduplicationId, GroupId, NewMessage, Policy, ReceiptRule, Text};
+use kew_core::{DeduplicationId, GroupId, NewMessage, Policy, QueueId, ReceiptRule, Text};
 use kew_store_log::Drive;
 
 use super::Context;
@@ -16,9 +16,9 @@ use crate::report::{Report, count, median};
 use crate::rig::{Rig, body};
 
 const MESSAGES: u64 = 5_000_000;
-const GROUPS: u64 = 1_000_000;
+pub const GROUPS: u64 = 1_000_000;
 /// The fill counts as so long: with its ids spread over it, those remembered at once stay within their bound.
-const FILL_SECONDS: u64 = 900;
+pub const FILL_SECONDS: u64 = 900;
 const RECEIVES: u64 = 3_000;
 
 /// Fills the queue, round the groups in turn.
@@ -26,6 +26,14 @@ pub fn fill(context: &Context) {
     let (messages, groups) = (context.scaled(MESSAGES, 5_000), context.scaled(GROUPS, 1_000));
     let rig = Rig::open(&context.dir);
     let queue = rig.queue("groups.fifo", Policy::fifo());
+    fill_queue(&rig, queue, messages, groups);
+    rig.store.checkpoint().expect("a checkpoint can be made");
+    println!("{}", machine::memory().peak);
+    rig.store.close().expect("the store closes");
+}
+
+/// Sends messages of 256 bytes, round the groups in turn, over [`FILL_SECONDS`] of engine time.
+pub fn fill_queue(rig: &Rig, queue: QueueId, messages: u64, groups: u64) {
     let body = body(256);
     let per_second = (messages / FILL_SECONDS).max(1);
     rig.fill(messages, 10, |number| {
@@ -39,9 +47,6 @@ pub fn fill(context: &Context) {
         };
         (queue, message)
     });
-    rig.store.checkpoint().expect("a checkpoint can be made");
-    println!("{}", machine::memory().peak);
-    rig.store.close().expect("the store closes");
 }
 
 /// Receives from it while one group stays locked.

@@ -225,6 +225,8 @@ impl Sends {
     /// Reads a generation back.
     pub(crate) fn read(&mut self, from: &mut Reader<'_>) -> Option<()> {
         let _start = from.number()?;
+        // An entry takes at least its two names and a byte for each number.
+        self.firsts.reserve(from.rest().len() / (2 * size_of::<u128>() + 2));
         while !from.is_empty() {
             let identity = u128::from_le_bytes(from.take(16)?.try_into().ok()?);
             let id = MessageId(from.take(16)?.try_into().ok()?);

@@ -15,6 +15,9 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// "No message" at the ends of a group.
 pub(crate) const NO_SEQUENCE: Sequence = Sequence(u64::MAX);
 
+/// Names that room is made for at once when a table is read: beyond that it grows with what is really there.
+const ROOM_AT_ONCE: usize = 1 << 24;
+
 /// A group with something in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -130,6 +133,8 @@ impl Groups {
     pub(crate) fn read<'a>(slots: u64, mut name: impl FnMut() -> Option<Option<&'a str>>) -> Option<Self> {
         let mut groups = Self::default();
         let mut free = Vec::new();
+        let room = usize::try_from(slots).ok()?.min(ROOM_AT_ONCE);
+        groups.by_name.reserve(room, |_| unreachable!("an empty table has nothing to move"));
         for _ in 0..slots {
             let name = name()?;
             let slot = groups.slots.insert(name.map(Group::named));

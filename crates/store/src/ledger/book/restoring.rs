@@ -62,7 +62,7 @@ impl Book {
         let fifo = held.fifo.as_mut()?;
         **fifo = order.finish();
         for group in rotation {
-            fifo.regroup(&mut held.groups, *group, End::Back);
+            fifo.restore_turn(&mut held.groups, *group)?;
         }
         Some(())
     }
