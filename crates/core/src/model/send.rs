@@ -53,8 +53,12 @@ impl Model {
         let policy = queue.definition.policy.clone();
         let identity = dedup::identity(policy.kind, &message)?;
         queue.remembered.retain(|remembered| dedup::is_repeat(remembered.first_at, now));
-        let first =
-            queue.remembered.iter().find(|remembered| Some(&remembered.identity) == identity.as_ref());
+        let own = identity.as_ref();
+        let before = own.and_then(|own| dedup::identity_before(&queue.definition, &message, own, now));
+        let known = |identity: &dedup::Identity| {
+            queue.remembered.iter().find(|remembered| remembered.identity == *identity)
+        };
+        let first = own.and_then(known).or_else(|| before.as_ref().and_then(known));
         if let Some(first) = first {
             return Ok(outcome::Sent {
                 id: first.id,

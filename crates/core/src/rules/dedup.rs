@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{DeduplicationId, DeduplicationScope, GroupId, NewMessage, QueueKind, RuleError, Timestamp};
+use crate::{
+    DeduplicationId, DeduplicationScope, GroupId, NewMessage, Queue, QueueKind, RuleError, Timestamp,
+};
 
 /// How long after the first accepted send an id is remembered.
 pub const WINDOW: Duration = Duration::from_secs(300);
@@ -36,6 +38,24 @@ pub fn identity(kind: QueueKind, message: &NewMessage) -> Result<Option<Identity
     let id = message.deduplication.as_ref().or(hash).cloned().ok_or(RuleError::DeduplicationMissing)?;
     let group = (scope == DeduplicationScope::Group).then(|| group.clone());
     Ok(Some(Identity { group, id }))
+}
+
+/// The identity that a message would have had in a queue's other scope, while sends from before a change of settings may
+/// still count: an id that was used before keeps what it counted for then.
+///
+/// So a send in a group repeats one from when ids counted for the whole queue, in whatever group that was; and after a
+/// change back, one of its own group.
+pub fn identity_before(
+    queue: &Queue,
+    message: &NewMessage,
+    own: &Identity,
+    now: Timestamp,
+) -> Option<Identity> {
+    let has_changed = queue.version > 1 && is_repeat(queue.modified_at, now);
+    has_changed.then(|| {
+        let group = if own.group.is_some() { None } else { message.group.clone() };
+        Identity { group, id: own.id.clone() }
+    })
 }
 
 #[cfg(test)]

@@ -218,6 +218,36 @@ async fn ids_reach_over_the_queue_or_over_one_group() {
 }
 
 #[tokio::test]
+async fn ids_used_before_a_change_of_scope_reach_as_far_as_they_did() {
+    // [rec] issue 18 and spec 8a: a change holds for new sends, but the service was recorded to deduplicate over the queue
+    // an id that was used before the change to `messageGroup`. Nothing public says what becomes of ids on the way back: an id repeats in its own group.
+    let scope = DeduplicationScope::Queue;
+    let house =
+        with_queue(Policy { kind: QueueKind::Fifo { scope, by_content: false }, ..Policy::fifo() }).await;
+    let send = async |group: &str, id: &str, body: &str| {
+        let ids = json!({"MessageGroupId": group, "MessageDeduplicationId": id});
+        house.send_to("orders", body, ids).await.text("MessageId")
+    };
+    let change = async |scope: &str| {
+        let attributes = json!({"DeduplicationScope": scope});
+        house.call("SetQueueAttributes", json!({"QueueUrl": "orders", "Attributes": attributes})).await.ok();
+    };
+    let first = send("g1", "1", "a").await;
+    change("messageGroup").await;
+    assert_eq!(send("g2", "1", "b").await, first);
+    let second = send("g1", "2", "c").await;
+    assert_ne!(send("g2", "2", "d").await, second);
+    change("queue").await;
+    assert_eq!(send("g1", "2", "e").await, second);
+    assert_ne!(send("g3", "2", "f").await, second);
+    house.advance(Duration::from_secs(300)).await;
+    assert_ne!(send("g2", "1", "g").await, first);
+    let mut bodies = take(&house, 10).await.bodies();
+    bodies.sort();
+    assert_eq!(bodies, ["a", "c", "d", "f", "g"]);
+}
+
+#[tokio::test]
 async fn the_bodys_hash_stands_in_for_an_id_and_attributes_do_not_count() {
     // [doc] spec 8a: SHA-256 of the body, told as MessageDeduplicationId; an explicit id wins.
     let house = with_queue(by_content(DeduplicationScope::Queue)).await;
@@ -312,20 +342,4 @@ async fn messages_behind_a_lock_count_as_visible() {
         house.call("GetQueueAttributes", json!({"QueueUrl": "orders", "AttributeNames": names})).await;
     let counts = json!({"ApproximateNumberOfMessages": "1", "ApproximateNumberOfMessagesNotVisible": "4"});
     assert_eq!(shown.json()["Attributes"], counts);
-}
-
-#[tokio::test]
-async fn a_change_of_scope_holds_for_what_is_sent_from_then_on() {
-    // [rec] spec 8a: scope can be changed later and applies to new sends.
-    let house = with_queue(Policy::fifo()).await;
-    let send = async |group: &str, body: &str| {
-        let ids = json!({"MessageGroupId": group, "MessageDeduplicationId": "1"});
-        house.send_to("orders", body, ids).await.text("MessageId")
-    };
-    let first = send("g1", "a").await;
-    assert_eq!(send("g2", "b").await, first);
-    let attributes = json!({"DeduplicationScope": "messageGroup"});
-    house.call("SetQueueAttributes", json!({"QueueUrl": "orders", "Attributes": attributes})).await.ok();
-    assert_ne!(send("g2", "c").await, first);
-    assert_eq!(take(&house, 10).await.bodies(), ["a", "c"]);
 }

@@ -1,6 +1,7 @@
 //! Deduplication: one message per id and window.
 
 use kew_core::command::{FirstReceipts, Purge, Send};
+use kew_core::rules::dedup;
 use kew_core::{
     Command, DeduplicationScope, NewMessage, Outcome, Policy, QueueId, QueueKind, RuleError, outcome::Sent,
 };
@@ -74,13 +75,30 @@ pub fn scope_decides_whether_two_groups_share_an_id(factory: &dyn Factory) {
     }
 }
 
-pub fn changed_scope_holds_for_new_sends(factory: &dyn Factory) {
+pub fn ids_used_before_a_change_of_scope_keep_what_they_counted_for(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.fifo();
-    send_as(&mut stage, queue, "g1", "x");
+    assert!(!send_as(&mut stage, queue, "g1", "x").duplicate);
+    stage.pass(seconds(1));
     stage.set_policy(queue, fifo(DeduplicationScope::Group, false));
-    assert!(!send_as(&mut stage, queue, "g2", "x").duplicate);
-    assert!(send_as(&mut stage, queue, "g2", "x").duplicate);
+    assert!(send_as(&mut stage, queue, "g2", "x").duplicate, "it counted for the whole queue");
+    assert!(!send_as(&mut stage, queue, "g1", "y").duplicate);
+    assert!(!send_as(&mut stage, queue, "g2", "y").duplicate, "this one counts for its group");
+    assert!(send_as(&mut stage, queue, "g2", "y").duplicate);
+    stage.pass(dedup::WINDOW - seconds(1));
+    assert!(!send_as(&mut stage, queue, "g2", "x").duplicate, "its window is over");
+    assert!(!send_as(&mut stage, queue, "g1", "x").duplicate, "and it counts for its group now");
+}
+
+pub fn after_a_change_back_an_id_repeats_in_its_own_group(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let queue = stage.named("q", fifo(DeduplicationScope::Group, false));
+    assert!(!send_as(&mut stage, queue, "g1", "x").duplicate);
+    stage.pass(seconds(1));
+    stage.set_policy(queue, fifo(DeduplicationScope::Queue, false));
+    assert!(send_as(&mut stage, queue, "g1", "x").duplicate);
+    assert!(!send_as(&mut stage, queue, "g2", "x").duplicate, "it never counted for this one");
+    assert!(send_as(&mut stage, queue, "g3", "x").duplicate, "since then it counts for the whole queue");
 }
 
 pub fn own_id_wins_over_the_hash_of_the_body(factory: &dyn Factory) {

@@ -22,6 +22,8 @@ struct Checked<'a> {
     identity: Option<Identity>,
     /// What that is remembered under.
     hash: Option<u128>,
+    /// What it would have been remembered under before a change of the queue's settings.
+    hash_before: Option<u128>,
     visible_at: Timestamp,
     /// Its first send, if that was put away.
     away: Option<First>,
@@ -35,8 +37,11 @@ impl<S: Shelf> Ledger<S> {
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
             let visible_at = now.plus(delay::of_new_message(message.delay, &queue.policy)?);
-            let hash = identity.as_ref().map(|identity| self.identity_hash(&queue, epoch, identity));
-            checked.push(Checked { message, identity, hash, visible_at, away: None });
+            let hash_of = |identity: &Identity| self.identity_hash(&queue, epoch, identity);
+            let hash = identity.as_ref().map(hash_of);
+            let before = identity.as_ref().and_then(|own| dedup::identity_before(&queue, message, own, now));
+            let hash_before = before.as_ref().map(hash_of);
+            checked.push(Checked { message, identity, hash, hash_before, visible_at, away: None });
         }
         let is_fifo = queue.policy.kind.is_fifo();
         if is_fifo {
@@ -48,7 +53,10 @@ impl<S: Shelf> Ledger<S> {
         self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
         if is_fifo {
             for checked in &mut checked {
-                checked.away = self.put_away(now, checked)?;
+                checked.away = self.put_away(now, checked.hash)?;
+                if checked.away.is_none() && checked.hash_before.is_some() {
+                    checked.away = self.put_away(now, checked.hash_before)?;
+                }
             }
         }
         let mut sent: Vec<Sent> = checked.iter().map(|checked| self.send_one(now, &queue, checked)).collect();
@@ -62,8 +70,9 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn send_one(&mut self, now: Timestamp, queue: &Queue, checked: &Checked<'_>) -> Sent {
-        let here = || checked.hash.and_then(|identity| self.sends.find(identity, now));
-        if let Some(first) = checked.away.or_else(here) {
+        let here = |hash: Option<u128>| hash.and_then(|identity| self.sends.find(identity, now));
+        let first = || here(checked.hash).or_else(|| here(checked.hash_before));
+        if let Some(first) = checked.away.or_else(first) {
             self.history.tally.deduplicated += 1;
             return Sent {
                 id: first.id,
@@ -105,8 +114,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// The first send of a message that was put away, if its window is open. Read before anything changes: reading may
     /// fail.
-    fn put_away(&mut self, now: Timestamp, checked: &Checked<'_>) -> Result<Option<First>, StoreError> {
-        let Some(identity) = checked.hash else { return Ok(None) };
+    fn put_away(&mut self, now: Timestamp, hash: Option<u128>) -> Result<Option<First>, StoreError> {
+        let Some(identity) = hash else { return Ok(None) };
         for (generation, places) in self.sends.places_away(identity) {
             for place in places {
                 let entry = put_away_entry(&self.shelf.recall(generation, place)?);
