@@ -21,13 +21,15 @@ use crate::request::Request;
 use hosts::Hosts;
 use pages::{BROWSERS, Pages};
 
-pub use pages::foreign_page;
+pub use pages::{foreign_page, listed_origin};
 
 /// Which requests reach a front-end.
 #[derive(Clone)]
 pub struct Guard {
     hosts: Hosts,
     pages: Pages,
+    /// Other origins whose pages are let in.
+    origins: Arc<[String]>,
     /// The first host that was let in, as it was written: nearly every request repeats it.
     usual: OnceLock<Box<[u8]>>,
 }
@@ -38,13 +40,15 @@ impl Guard {
         Self {
             hosts: Hosts::Known { listed: Arc::default(), recognised: None, inner: Vec::new() },
             pages: Pages::Refused,
+            origins: Arc::default(),
             usual: OnceLock::new(),
         }
     }
 
     /// For a server that authenticates everything.
     pub fn strict() -> Self {
-        Self { hosts: Hosts::Any, pages: Pages::LeftToHandler, usual: OnceLock::new() }
+        let (hosts, pages) = (Hosts::Any, Pages::LeftToHandler);
+        Self { hosts, pages, origins: Arc::default(), usual: OnceLock::new() }
     }
 
     /// Also accepts these host names; `*.example.com` stands for every name below `example.com`.
@@ -80,6 +84,12 @@ impl Guard {
         self
     }
 
+    /// Also lets in pages of these origins, `http://localhost:3000` for one; `*` is every page.
+    pub fn with_origins(mut self, origins: &Arc<[String]>) -> Self {
+        self.origins = Arc::clone(origins);
+        self
+    }
+
     /// Leaves pages of other origins to the front-end, which has rules of its own for them and asks
     /// [`foreign_page`] where none applies.
     pub fn with_pages_left_to_handler(mut self) -> Self {
@@ -110,7 +120,10 @@ impl Guard {
         if found.authorizations > 1 {
             return Err(Refusal::AuthorizationRepeated);
         }
-        if found.is_from_browser { self.pages.check(request) } else { Ok(()) }
+        if found.is_from_browser && listed_origin(request, &self.origins).is_none() {
+            return self.pages.check(request);
+        }
+        Ok(())
     }
 
     /// Judges a request that is well formed: for a front-end of which only a part is guarded, behind a listener that
@@ -210,6 +223,25 @@ pub(super) mod tests {
             connect.method = Method::CONNECT;
             assert_eq!(guard.check(&mut connect, Version::HTTP_11), Err(Refusal::MethodNotServed));
         }
+    }
+
+    #[test]
+    fn pages_of_listed_origins_are_let_in() {
+        let guard = Guard::open().with_origins(&["http://app.test:3000".to_owned()].into());
+        let page = |origin: &'static str| {
+            let cross_site = ("sec-fetch-site", "cross-site");
+            judged(&guard, &[("host", "localhost"), cross_site, ("origin", origin)])
+        };
+        assert_eq!(page("http://app.test:3000"), Ok(()));
+        for other in ["http://app.test", "http://app.test:3001", "https://app.test:3000", "null", ""] {
+            assert_eq!(page(other), Err(Refusal::CrossSite), "{other}");
+        }
+        let twice = [("host", "localhost"), ("origin", "http://app.test:3000"), ("origin", "null")];
+        assert!(judged(&guard, &twice).is_err(), "one request has one origin");
+        let image = [("host", "localhost"), ("sec-fetch-site", "cross-site")];
+        assert_eq!(judged(&guard, &image), Err(Refusal::CrossSite), "no origin is not a listed one");
+        let any = Guard::open().with_origins(&["*".to_owned()].into());
+        assert_eq!(judged(&any, &[("host", "localhost"), ("origin", "http://evil.example")]), Ok(()));
     }
 
     #[test]

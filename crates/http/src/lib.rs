@@ -40,7 +40,7 @@ pub mod xml;
 pub use authority::{Authority, Host, is_below};
 pub use drain::{Drain, Place};
 pub use durations::{DurationKey, Durations, Stopwatch};
-pub use guard::{Guard, foreign_page};
+pub use guard::{Guard, foreign_page, listed_origin};
 pub use headers::{AsValue, FieldValue, Headers};
 pub use histogram::{Distribution, Histogram};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};

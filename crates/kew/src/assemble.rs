@@ -317,6 +317,7 @@ impl Parts<'_> {
             region: sqs.region.as_str().into(),
             external_url: sqs.external_url.as_deref().map(Into::into),
             url_style: self.url_style(),
+            cors_origins: sqs.cors_origins.as_slice().into(),
             name_hold: sqs.name_hold,
             purge_interval: sqs.purge_interval,
             standard_in_flight_limit: sqs.standard_in_flight_limit,
@@ -399,7 +400,10 @@ impl Parts<'_> {
     fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
         let guard = match serves {
             Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
-            Serves::Only(Dialect::Sqs) => self.url_style().guard(self.guard()),
+            Serves::Only(Dialect::Sqs) => {
+                let origins = self.settings.sqs.cors_origins.as_slice().into();
+                self.url_style().guard(self.guard()).with_origins(&origins)
+            }
             Serves::All => self.azure().hosts(self.url_style().guard(self.guard())),
             Serves::Only(Dialect::Cloudflare) => self.guard(),
         };

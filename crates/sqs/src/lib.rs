@@ -9,6 +9,7 @@ mod annotations;
 mod attributes;
 mod auth;
 mod batch;
+mod cors;
 mod decode;
 mod documents;
 mod draft;
@@ -63,6 +64,8 @@ pub struct Settings {
     pub external_url: Option<Arc<str>>,
     /// How queue URLs are built otherwise.
     pub url_style: UrlStyle,
+    /// Origins of web apps that may ask; `*` is every page.
+    pub cors_origins: Arc<[String]>,
     /// How long a deleted queue's name is held; zero is not at all.
     pub name_hold: Duration,
     /// How long a queue is not purged again; zero is not at all.
@@ -107,6 +110,7 @@ impl Default for Settings {
             sender: "000000000000".into(),
             external_url: None,
             url_style: UrlStyle::Path,
+            cors_origins: Arc::default(),
             name_hold: Duration::from_secs(60),
             purge_interval: Duration::from_secs(60),
             standard_in_flight_limit: 120_000,
@@ -149,11 +153,8 @@ impl Sqs {
         let Self { engine, settings, policies, pauses } = self;
         Ok(Context { engine, settings, policies, pauses, caller, request, protocol, call })
     }
-}
 
-impl Handler for Sqs {
-    async fn answer(&self, request: &Request) -> Reply {
-        let protocol = Protocol::of(request);
+    async fn perform(&self, protocol: Protocol, request: &Request) -> Reply {
         if let Some(reply) = sts::answer(&self.settings, protocol, request) {
             return reply;
         }
@@ -176,10 +177,21 @@ impl Handler for Sqs {
         };
         Reply { operation, ..reply }
     }
+}
+
+impl Handler for Sqs {
+    async fn answer(&self, request: &Request) -> Reply {
+        if let Some(reply) = cors::preflight(&self.settings, request) {
+            return reply;
+        }
+        let reply = self.perform(Protocol::of(request), request).await;
+        cors::shown(&self.settings, request, reply)
+    }
 
     async fn standing(&self, request: &Request) -> Standing {
         auth::standing(&self.settings, request).unwrap_or_else(|error| {
-            Standing::Refused(Box::new(encode::error(&error, Protocol::of(request), request)))
+            let reply = encode::error(&error, Protocol::of(request), request);
+            Standing::Refused(Box::new(cors::shown(&self.settings, request, reply)))
         })
     }
 
@@ -193,7 +205,7 @@ impl Handler for Sqs {
         if error.code() != Code::BatchRequestTooLong {
             reply.status = refusal.status();
         }
-        reply
+        cors::shown(&self.settings, request, reply)
     }
 }
 

@@ -47,6 +47,17 @@ pub fn foreign_page(request: &Request) -> Option<Refusal> {
     Some(Refusal::ForeignOrigin { origin: printable(foreign) })
 }
 
+/// The origin of the page that sent a request, if it is one of those listed; `*` lists all.
+pub fn listed_origin<'a>(request: &'a Request, listed: &[String]) -> Option<&'a str> {
+    if listed.is_empty() {
+        return None;
+    }
+    let mut origins = request.headers.get_all(ORIGIN.as_str());
+    let origin = origins.next()?.text()?;
+    let is_listed = |one: &String| one == "*" || one.eq_ignore_ascii_case(origin);
+    (origins.next().is_none() && listed.iter().any(is_listed)).then_some(origin)
+}
+
 /// Whether a browser fetches this as an image, a script, a frame or the like for a page that is not the server's own.
 /// Such a request names no origin, and a neighbour on another port counts as the same site; no other client sends it.
 fn is_part_of_another_page(headers: &Headers) -> bool {

@@ -121,6 +121,8 @@ pub struct SqsSettings {
     pub url_style: UrlStyle,
     /// What queue URLs begin with, instead of the host of the request.
     pub external_url: Option<String>,
+    /// Origins of web apps that may ask.
+    pub cors_origins: Vec<String>,
 }
 
 /// How queue URLs look.
@@ -305,6 +307,7 @@ fn sqs(values: &Values) -> Result<SqsSettings, ConfigError> {
         fifo_in_flight_limit: values.read(section, "fifo_in_flight_limit", parse::count(1, u32::MAX))?,
         url_style: values.read(section, "url_style", parse::one_of(URL_STYLE))?,
         external_url: values.read_if_set(section, "external_url", parse::base_url)?,
+        cors_origins: values.read_list(section, "cors_origins", parse::origin)?,
     })
 }
 

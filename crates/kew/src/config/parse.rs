@@ -163,6 +163,17 @@ pub fn parent(text: &str) -> Result<String, String> {
     if is_parent { host(text).map_err(|_| allowed()) } else { Err(allowed()) }
 }
 
+/// An origin of web pages, or all of them.
+pub fn origin(text: &str) -> Result<String, String> {
+    let allowed = || "origins such as http://localhost:3000, without a path, or * for every page".to_owned();
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let origin = base_url(text).map_err(|_| allowed())?;
+    let has_path = origin.split_once("://").is_none_or(|(_, host)| host.contains('/'));
+    if has_path { Err(allowed()) } else { Ok(origin) }
+}
+
 /// The beginning of a URL that others see: scheme and host, maybe a port and a path.
 pub fn base_url(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or_default();

@@ -106,6 +106,7 @@ pub const SETTINGS: &[Setting] = &[
     of("sqs", "fifo_in_flight_limit", Kind::Whole, Some("20000")),
     of("sqs", "url_style", Kind::Text, Some("path")),
     of("sqs", "external_url", Kind::Text, None),
+    of("sqs", "cors_origins", Kind::List, None),
     of("azure", "host_style", Kind::Switch, Some("true")),
     of("azure", "host_parents", Kind::List, None),
     of("azure", "bearer", Kind::Text, Some("off")),

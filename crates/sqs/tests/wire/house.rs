@@ -98,7 +98,8 @@ impl House {
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
         let limits = Limits { body_bytes_max: 2 << 20, ..Limits::default() };
         let shared = Shared::new(clock, entropy, limits);
-        let guard = settings.url_style.guard(Guard::open().with_hosts(["kew.test".to_owned()]));
+        let guard = Guard::open().with_hosts(["kew.test".to_owned()]).with_origins(&settings.cors_origins);
+        let guard = settings.url_style.guard(guard);
         let sqs = Sqs::new(Arc::clone(&engine), settings);
         let listener = Listener::new(sqs, guard, &shared);
         tokio::spawn(listener.accept(socket));

@@ -4,6 +4,7 @@
 mod attributes;
 mod batches;
 mod consumers;
+mod cors;
 mod dead_letters;
 mod errors;
 mod fair_queues;

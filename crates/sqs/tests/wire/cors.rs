@@ -1,0 +1,96 @@
+//! Web apps of listed origins. What a browser asks and needs is the Fetch standard's (section 3.2, the CORS protocol);
+//! which headers an SDK sends and reads is in the sources of the vendor's JavaScript SDK (`x-amz-*`, `amz-sdk-*`;
+//! `x-amzn-requestid`, `x-amzn-errortype`, `x-amzn-query-error`).
+
+use kew_core::Policy;
+use kew_sqs::Settings;
+
+use super::house::{Answer, House};
+
+const APP: &str = "http://localhost:3000";
+
+async fn house(origins: &[&str]) -> House {
+    let cors_origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
+    let house = House::with(Settings { cors_origins, ..Settings::default() }).await;
+    house.queue("orders", Policy::standard()).await;
+    house
+}
+
+async fn preflight(house: &House, origin: &str) -> Answer {
+    let request = format!(
+        "OPTIONS / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\n\
+         Access-Control-Request-Headers: amz-sdk-invocation-id,authorization,content-type,x-amz-date,x-amz-target,x-other\r\n\r\n"
+    );
+    house.send(request.as_bytes()).await
+}
+
+async fn ask(house: &House, origin: &str, body: &str) -> Answer {
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nSec-Fetch-Site: cross-site\r\n\
+         X-Amz-Target: AmazonSQS.GetQueueUrl\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    house.send(request.as_bytes()).await
+}
+
+const FOUND: &str = r#"{"QueueName":"orders"}"#;
+const MISSING: &str = r#"{"QueueName":"missing"}"#;
+
+#[tokio::test]
+async fn a_page_of_a_listed_origin_may_ask_with_an_sdks_headers() {
+    let house = house(&["http://other.test", APP]).await;
+    let answer = preflight(&house, APP).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("access-control-allow-origin"), Some(APP));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST"));
+    assert_eq!(
+        answer.header("access-control-allow-headers"),
+        Some("amz-sdk-invocation-id, authorization, content-type, x-amz-date, x-amz-target"),
+        "what no SDK sends is not allowed"
+    );
+    assert_eq!(answer.header("vary"), Some("Origin"));
+}
+
+#[tokio::test]
+async fn a_page_of_a_listed_origin_sees_results_and_errors() {
+    let house = house(&[APP]).await;
+    for (body, status) in [(FOUND, 200), (MISSING, 400)] {
+        let answer = ask(&house, APP, body).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("access-control-allow-origin"), Some(APP));
+        let exposed = answer.header("access-control-expose-headers").expect("some are");
+        assert!(exposed.contains("x-amzn-requestid") && exposed.contains("x-amzn-errortype"), "{exposed}");
+        assert_eq!(answer.header("vary"), Some("Origin"));
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_refused_as_ever() {
+    let house = house(&[APP]).await;
+    for origin in ["http://localhost:3001", "null"] {
+        for answer in [preflight(&house, origin).await, ask(&house, origin, FOUND).await] {
+            assert_eq!(answer.status, 403, "{origin}");
+            assert_eq!(answer.header("access-control-allow-origin"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_star_lists_every_page() {
+    let house = house(&["*"]).await;
+    assert_eq!(ask(&house, "http://any.example", FOUND).await.status, 200);
+    let answer = preflight(&house, "http://any.example").await;
+    assert_eq!(answer.header("access-control-allow-origin"), Some("http://any.example"));
+}
+
+#[tokio::test]
+async fn without_the_setting_nothing_of_it_is_seen() {
+    let house = house(&[]).await;
+    for answer in [preflight(&house, APP).await, ask(&house, APP, FOUND).await] {
+        assert_eq!(answer.status, 403);
+    }
+    let plain = house.ask("GetQueueUrl", FOUND).await;
+    for header in ["vary", "access-control-allow-origin", "access-control-expose-headers"] {
+        assert_eq!(plain.header(header), None);
+    }
+}
