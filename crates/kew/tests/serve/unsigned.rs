@@ -42,7 +42,9 @@ fn headers(pairs: &[(&str, &str)]) -> Headers {
 
 fn head(method: &str, target: &str, host: &str, headers: &Headers, length: usize) -> String {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {length}\r\n\r\n")
+    format!(
+        "{method} {target} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+    )
 }
 
 /// A request whose body comes in pieces; status and body of the reply.
@@ -54,7 +56,6 @@ fn in_pieces(stream: TcpStream, head: &str, body: &str) -> (u16, String) {
     let _sent = stream.write_all(first.as_bytes());
     std::thread::sleep(Duration::from_millis(20));
     let _sent = stream.write_all(rest.as_bytes());
-    let _ended = stream.shutdown(std::net::Shutdown::Write);
     program::reply(stream)
 }
 
