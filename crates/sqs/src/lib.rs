@@ -18,6 +18,7 @@ pub mod error;
 mod intervals;
 mod limits;
 mod listing;
+mod look;
 mod message_attributes;
 mod names;
 mod ops;
@@ -48,6 +49,7 @@ use route::{Call, Protocol};
 pub use action::Action;
 pub use auth::{AccessKey, Auth, KeyError, Keys};
 pub use error::{Code, WireError};
+pub use look::is_look;
 
 /// How the front-end is set up.
 #[derive(Clone)]

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use kew_core::outcome::Leased;
-use kew_core::{MoveReason, Queue, Sequence};
+use kew_core::{Message, MoveReason, Queue, Sequence};
 
 use crate::annotations::Annotations;
 use crate::decode::{Names, within};
@@ -67,7 +66,7 @@ const OF_QUEUES: [&str; 21] = [
 pub(crate) struct Wanted(u16);
 
 impl Wanted {
-    const ALL: Self = Self((1 << NAMES.len()) - 1);
+    pub(crate) const ALL: Self = Self((1 << NAMES.len()) - 1);
 
     /// Those named in either of two lists.
     pub(crate) fn of(older: Option<&Names<'_>>, newer: Option<&Names<'_>>) -> Result<Self, WireError> {
@@ -95,23 +94,23 @@ impl Wanted {
     pub(crate) fn found<'m>(
         self,
         queue: &'m Queue,
-        leased: &'m Leased,
+        message: &'m Message,
         annotations: Option<Annotations<'m>>,
     ) -> impl Iterator<Item = (&'static str, Cow<'m, str>)> {
         let places = (0..NAMES.len()).filter(move |place| self.0 & (1 << place) != 0);
         let names = places.filter_map(|place| NAMES.get(place));
-        names
-            .filter_map(move |(name, text)| Some((*text, value(*name, queue, leased, annotations.as_ref())?)))
+        names.filter_map(move |(name, text)| {
+            Some((*text, value(*name, queue, message, annotations.as_ref())?))
+        })
     }
 }
 
 fn value<'m>(
     name: Name,
     queue: &'m Queue,
-    leased: &'m Leased,
+    message: &'m Message,
     annotations: Option<&Annotations<'m>>,
 ) -> Option<Cow<'m, str>> {
-    let message = &leased.message;
     let number = |number: u64| Cow::Owned(number.to_string());
     match name {
         Name::SenderId => Some(match annotations.and_then(Annotations::sender) {

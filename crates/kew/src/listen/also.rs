@@ -31,7 +31,8 @@ fn is_cloudflare(request: &Request) -> bool {
 }
 
 fn is_sqs(request: &Request) -> bool {
-    request.headers.contains("x-amz-target")
+    kew_sqs::is_look(request.uri.path())
+        || request.headers.contains("x-amz-target")
         || authorization(request).is_some_and(|text| text.starts_with("AWS4-"))
         || has_parameter(query(request), |name| name == "X-Amz-Credential" || name == "Action")
         || has_parameter(form(request), |name| name == "Action")

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kew_azure::Azure;
 use kew_cloudflare::Cloudflare;
 use kew_engine::Engine;
-use kew_http::{Durations, Handler, Refusal, Reply, Request, Standing, StatusCode};
+use kew_http::{Durations, Handler, HeaderValue, Refusal, Reply, Request, Standing, StatusCode};
 use kew_sqs::Sqs;
 
 use super::also::{self, KnownAccount};
@@ -151,12 +151,20 @@ impl Door {
 
 impl Handler for Door {
     async fn answer(&self, request: &Request) -> Reply {
+        let shows_all = self.serves == Serves::All;
+        if shows_all && request.uri.path() == HEALTH {
+            return health();
+        }
         let Some(dialect) = self.dialect(request) else { return unknown() };
-        if self.serves == Serves::All && kew_cloudflare::is_about_workers(request.uri.path()) {
+        if shows_all && kew_cloudflare::is_about_workers(request.uri.path()) {
             return kew_cloudflare::refused_here();
         }
         let stopwatch = self.front_ends.durations.start();
-        let reply = self.front_ends.answer(dialect, request).await;
+        let reply = if shows_all && kew_sqs::is_look(request.uri.path()) {
+            Box::pin(self.front_ends.sqs.look(request)).await
+        } else {
+            self.front_ends.answer(dialect, request).await
+        };
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
         reply
     }
@@ -177,6 +185,16 @@ impl Handler for Door {
             None => Reply::text(refusal.status(), &refusal.to_string()),
         }
     }
+}
+
+/// What tools that come from a local emulator ask first, on the address that serves all dialects.
+const HEALTH: &str = "/_localstack/health";
+
+/// The services there are, as that emulator's documentation has it. It tells nothing of anybody.
+fn health() -> Reply {
+    let version = env!("CARGO_PKG_VERSION");
+    let body = serde_json::json!({ "services": { "sqs": "running" }, "edition": "kew", "version": version });
+    Reply::new(StatusCode::OK, HeaderValue::from_static("application/json"), body.to_string())
 }
 
 fn unknown() -> Reply {

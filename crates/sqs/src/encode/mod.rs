@@ -22,11 +22,7 @@ const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
 /// A result, as the protocol has it.
 pub(crate) fn result(call: &Call, protocol: Protocol, request: &Request, shape: &impl Shape) -> Reply {
     match protocol {
-        Protocol::Json => {
-            let mut out = JsonWriter::with_capacity(shape.size_hint());
-            shape.write(&mut out);
-            Reply::new(StatusCode::OK, JSON, out.finish())
-        }
+        Protocol::Json => Reply::new(StatusCode::OK, JSON, json(shape)),
         Protocol::Query => {
             let mut xml = Vec::with_capacity(shape.size_hint() + 256);
             open_response(&mut xml, call.action.name());
@@ -38,15 +34,20 @@ pub(crate) fn result(call: &Call, protocol: Protocol, request: &Request, shape: 
             Reply::new(StatusCode::OK, XML, xml)
         }
         Protocol::QueryJson => {
-            let mut out = JsonWriter::with_capacity(shape.size_hint());
-            shape.write(&mut out);
-            in_response(call, request, Some(&query_json::shown(call.action, &out.finish())))
+            in_response(call, request, Some(&query_json::shown(call.action, &json(shape))))
         }
     }
 }
 
+/// A result as a JSON object.
+pub(crate) fn json(shape: &impl Shape) -> Vec<u8> {
+    let mut out = JsonWriter::with_capacity(shape.size_hint());
+    shape.write(&mut out);
+    out.finish()
+}
+
 /// A result in JSON as the Query protocol's XML has it.
-fn in_response(call: &Call, request: &Request, result: Option<&[u8]>) -> Reply {
+pub(crate) fn in_response(call: &Call, request: &Request, result: Option<&[u8]>) -> Reply {
     let (name, id) = (call.action.name(), request.id);
     let mut json = format!("{{\"{name}Response\":{{").into_bytes();
     if let Some(result) = result {

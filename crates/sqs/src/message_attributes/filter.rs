@@ -11,6 +11,9 @@ pub(crate) struct Filter<'n, 'a> {
 }
 
 impl<'n, 'a> Filter<'n, 'a> {
+    /// Everything.
+    pub(crate) const EVERYTHING: Self = Self { names: &[], everything: true };
+
     /// The filter these names describe. Names no attribute can have are no error: they match nothing.
     pub(crate) fn of(names: Option<&'n Names<'a>>) -> Result<Self, WireError> {
         let names = within("MessageAttributeNames", names)?;
@@ -20,7 +23,7 @@ impl<'n, 'a> Filter<'n, 'a> {
 
     /// Whether it wants none, whatever there is.
     pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && !self.everything
     }
 
     /// Whether it wants this one.

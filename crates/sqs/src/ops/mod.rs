@@ -34,7 +34,7 @@ pub(crate) use move_tasks::{cancel_message_move_task, list_message_move_tasks, s
 pub(crate) use purge_queue::purge_queue;
 pub(crate) use queue_attributes::{queue_attributes, set_queue_attributes};
 pub(crate) use queue_tags::{list_queue_tags, tag_queue, untag_queue};
-pub(crate) use receive_message::receive_message;
+pub(crate) use receive_message::{ATTRIBUTES, MESSAGES, receive_message, write_attributes};
 pub(crate) use remove_permission::remove_permission;
 pub(crate) use send_message::send_message;
 pub(crate) use send_message_batch::send_message_batch;

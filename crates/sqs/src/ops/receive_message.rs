@@ -83,6 +83,9 @@ fn lease(cx: &Context<'_>, queue: &Queue, max: u32, length: Option<Duration>) ->
     }
 }
 
+pub(crate) const MESSAGES: Name = Name { json: "Messages", xml: "Message" };
+pub(crate) const ATTRIBUTES: Name = Name { json: "Attributes", xml: "Attribute" };
+
 /// Messages, and what of them is wanted.
 struct Received<'r> {
     leased: Vec<Leased>,
@@ -93,7 +96,7 @@ struct Received<'r> {
 
 impl Shape for Received<'_> {
     fn write<W: Writer>(&self, out: &mut W) {
-        out.list(Name { json: "Messages", xml: "Message" }, &self.leased, |out, leased| {
+        out.list(MESSAGES, &self.leased, |out, leased| {
             let content = &leased.message.content;
             let annotations = annotations::read(content);
             let shown = Shown::of(content, annotations.as_ref());
@@ -102,8 +105,7 @@ impl Shape for Received<'_> {
             out.plain("MD5OfBody", &hex::hash(&shown.hash));
             out.text("Body", &shown.body);
             if self.wanted != Wanted::default() {
-                let attributes = Name { json: "Attributes", xml: "Attribute" };
-                out.map(attributes, NAME_VALUE, self.wanted.found(self.queue, leased, annotations));
+                out.map(ATTRIBUTES, NAME_VALUE, self.wanted.found(self.queue, &leased.message, annotations));
             }
             if let Some(annotations) = annotations.filter(|_| !self.filter.is_empty()) {
                 write_attributes(out, &annotations, self.filter);
@@ -119,7 +121,11 @@ impl Shape for Received<'_> {
 }
 
 /// The attributes a receive chose, and their hash: that of all of them was made at the send.
-fn write_attributes<W: Writer>(out: &mut W, annotations: &Annotations<'_>, filter: Filter<'_, '_>) {
+pub(crate) fn write_attributes<W: Writer>(
+    out: &mut W,
+    annotations: &Annotations<'_>,
+    filter: Filter<'_, '_>,
+) {
     let Some((all, hash_of_all)) = annotations.attributes() else { return };
     let chosen: Vec<Attribute<'_>> = all.filter(|attribute| filter.wants(attribute.name)).collect();
     if chosen.is_empty() {

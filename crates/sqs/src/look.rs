@@ -1,0 +1,201 @@
+//! `/_aws/sqs/messages`, on addresses that serve every dialect: the messages of a queue, shown without being received. It is
+//! the developer endpoint that a local emulator documents, for tests that wait for a message to arrive.
+//!
+//! Asked as ReceiveMessage is, in any protocol, or by a path that ends in region, account and name. Of its parameters
+//! `QueueUrl`, `ShowInvisible` and `ShowDelayed` count. What is shown has no receipt that could be used.
+
+use bytes::Bytes;
+use kew_core::command::{Peek, View};
+use kew_core::{Message, Queue, State};
+use kew_http::{Reply, Request, hex};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::action::Action;
+use crate::annotations::{self, Annotations};
+use crate::auth::{self, Auth, Service, is_region};
+use crate::decode::query::Form;
+use crate::decode::{Text, read};
+use crate::encode::{self, NAME_VALUE, Shape, Writer};
+use crate::error::WireError;
+use crate::message_attributes::Filter;
+use crate::names::Address;
+use crate::ops::{ATTRIBUTES, MESSAGES, write_attributes};
+use crate::route::{Call, Protocol};
+use crate::shown::Shown;
+use crate::system_attributes::Wanted;
+use crate::{Context, Sqs};
+
+const PATH: &str = "/_aws/sqs/messages";
+/// So many messages of each kind, and so many bytes of their bodies together, are shown at most.
+const MESSAGES_MAX: u32 = 1_000;
+const BODY_BYTES_MAX: u64 = 8 << 20;
+/// What stands in the place of a receipt.
+const NO_RECEIPT: &[u8] = b"SQS/BACKDOOR/ACCESS";
+
+/// Whether a request asks for a look.
+pub fn is_look(path: &str) -> bool {
+    path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What is to be shown.
+#[derive(Default)]
+struct Asked {
+    queue_url: Option<String>,
+    invisible: bool,
+    delayed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Members<'a> {
+    #[serde(borrow)]
+    queue_url: Option<Text<'a>>,
+}
+
+impl Asked {
+    fn of(protocol: Protocol, request: &Request) -> Result<Self, WireError> {
+        let query = request.uri.query().unwrap_or_default().as_bytes();
+        let body: &[u8] = if protocol == Protocol::Json { b"" } else { &request.body };
+        let form = Form::read(query, body)?;
+        let is_yes = |name| form.text(name).is_some_and(|text| matches!(text, "true" | "True" | "1"));
+        let mut queue_url = form.text("QueueUrl").map(str::to_owned);
+        if protocol == Protocol::Json && queue_url.is_none() {
+            let members: Members<'_> = read(&request.body)?;
+            queue_url = members.queue_url.map(|url| url.to_string());
+        }
+        Ok(Self { queue_url, invisible: is_yes("ShowInvisible"), delayed: is_yes("ShowDelayed") })
+    }
+}
+
+impl Sqs {
+    /// Shows the messages of a queue.
+    pub async fn look(&self, request: &Request) -> Reply {
+        let protocol = Protocol::of(request);
+        let reply = match self.shown(protocol, request).await {
+            Ok(reply) => encode::named(reply, request),
+            Err(error) => encode::error(&error, protocol, request),
+        };
+        Reply { operation: Some("PeekMessages"), ..reply }
+    }
+
+    async fn shown(&self, protocol: Protocol, request: &Request) -> Result<Reply, WireError> {
+        let mut caller = auth::caller(&self.settings, Service::Sqs, request)?;
+        let asked = Asked::of(protocol, request)?;
+        let path = request.uri.path().strip_prefix(PATH).unwrap_or_default().trim_matches('/');
+        let (region, address) = whose(path, asked.queue_url.as_deref())?;
+        // Who signs says the region so; everybody else by the address.
+        if let (Some(region), Auth::Open) = (region, &self.settings.auth) {
+            caller.region = region.into();
+        }
+        let call = Call { action: Action::ReceiveMessage, body: Bytes::new() };
+        let Self { engine, settings, policies, pauses } = self;
+        let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
+        let queue = cx.queue_at(address)?;
+        request.room.free().await?;
+        let messages = peek(&cx, &queue, &asked).await?;
+        let looked = Looked { messages, queue: &queue, asked: &asked };
+        if protocol == Protocol::QueryJson { Ok(in_json(&cx, &looked)) } else { Ok(cx.result(&looked)) }
+    }
+}
+
+/// The region and the queue that a path or a URL names.
+fn whose<'a>(path: &'a str, url: Option<&'a str>) -> Result<(Option<&'a str>, Address<'a>), WireError> {
+    if let Some((region, rest)) = path.split_once('/') {
+        return Ok((Some(region), Address::read(rest)));
+    }
+    let url = url.filter(|url| !url.is_empty()).ok_or_else(|| WireError::missing("QueueUrl"))?;
+    let host = url.split_once("://").map_or("", |(_, rest)| rest);
+    let mut labels = host.split('.');
+    let is_of_region = labels.next() == Some("sqs");
+    let region = labels.next().filter(|region| is_of_region && is_region(region));
+    Ok((region, Address::read(url)))
+}
+
+async fn peek(cx: &Context<'_>, queue: &Queue, asked: &Asked) -> Result<Vec<Message>, WireError> {
+    let mut messages = Vec::new();
+    let mut bytes_left = BODY_BYTES_MAX;
+    let views = [(View::Ready, true), (View::Leased, asked.invisible), (View::Delayed, asked.delayed)];
+    for (view, _) in views.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+        if bytes_left == 0 {
+            break;
+        }
+        let peek = Peek { queue: queue.id, view, skip: 0, max: MESSAGES_MAX, body_bytes_max: bytes_left };
+        for (message, _) in cx.engine.peek(peek).await? {
+            bytes_left = bytes_left.saturating_sub(message.content.body.len() as u64);
+            messages.push(message);
+        }
+    }
+    messages.sort_by_key(|message| message.sequence);
+    Ok(messages)
+}
+
+struct Looked<'a> {
+    messages: Vec<Message>,
+    queue: &'a Queue,
+    asked: &'a Asked,
+}
+
+impl Looked<'_> {
+    /// Told where messages are shown that cannot be received now.
+    fn states(&self, message: &Message) -> [Option<(&'static str, &'static str)>; 2] {
+        let text = |is_so: bool| if is_so { "true" } else { "false" };
+        let (is_visible, is_delayed) = match message.state {
+            State::Ready => (true, false),
+            State::Delayed { .. } => (true, true),
+            State::Leased { .. } => (false, false),
+        };
+        let is_told = self.asked.invisible || self.asked.delayed;
+        [("IsVisible", text(is_visible)), ("IsDelayed", text(is_delayed))]
+            .map(|state| is_told.then_some(state))
+    }
+}
+
+impl Shape for Looked<'_> {
+    fn write<W: Writer>(&self, out: &mut W) {
+        out.list(MESSAGES, &self.messages, |out, message| {
+            let annotations: Option<Annotations<'_>> = annotations::read(&message.content);
+            let shown = Shown::of(&message.content, annotations.as_ref());
+            out.plain("MessageId", &hex::uuid(message.id.0));
+            out.plain("ReceiptHandle", NO_RECEIPT);
+            out.plain("MD5OfBody", &hex::hash(&shown.hash));
+            out.text("Body", &shown.body);
+            let states = self.states(message).into_iter().flatten();
+            let states = states.map(|(name, value)| (name, value.into()));
+            out.map(
+                ATTRIBUTES,
+                NAME_VALUE,
+                Wanted::ALL.found(self.queue, message, annotations).chain(states),
+            );
+            if let Some(annotations) = annotations {
+                write_attributes(out, &annotations, Filter::EVERYTHING);
+            }
+        });
+    }
+
+    fn size_hint(&self) -> usize {
+        const AROUND_A_BODY: usize = 512;
+        self.messages.iter().map(|message| message.content.body.len() + AROUND_A_BODY).sum::<usize>() + 16
+    }
+}
+
+/// The XML's words in JSON, with lists where it has several elements of a name.
+fn in_json(cx: &Context<'_>, looked: &Looked<'_>) -> Reply {
+    let mut messages = json!([]);
+    if let Ok(Value::Object(mut result)) = serde_json::from_slice(&encode::json(looked)) {
+        messages = result.remove("Messages").unwrap_or(messages);
+    }
+    for message in messages.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        for (from, to) in [("Attributes", "Attribute"), ("MessageAttributes", "MessageAttribute")] {
+            if let Some(Value::Object(pairs)) = message.remove(from) {
+                message.insert(to.to_owned(), listed(pairs));
+            }
+        }
+    }
+    let result = json!({ "Message": messages });
+    encode::in_response(&cx.call, cx.request, Some(result.to_string().as_bytes()))
+}
+
+fn listed(pairs: Map<String, Value>) -> Value {
+    pairs.into_iter().map(|(name, value)| json!({ "Name": name, "Value": value })).collect()
+}
