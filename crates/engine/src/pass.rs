@@ -383,8 +383,9 @@ impl Effect {
     /// were about to do it, and look again anyway.
     fn may_set_instants(self) -> bool {
         match self {
-            Self::Settings | Self::Returns(_) | Self::MakesRoom(_) | Self::Stirs => true,
-            Self::Deletes(_) | Self::StartsMove | Self::None => false,
+            // What a deleted queue held is given back by and by.
+            Self::Settings | Self::Deletes(_) | Self::Returns(_) | Self::MakesRoom(_) | Self::Stirs => true,
+            Self::StartsMove | Self::None => false,
         }
     }
 }

@@ -89,6 +89,8 @@ impl Upkeep {
 
     /// One round: a checkpoint if it is time for one, and survivors copied forward if too much is dead.
     pub(crate) fn round(&mut self, inner: &Inner, is_starved: bool) -> Result<(), LogError> {
+        // What purged queues held would be taken for alive.
+        while inner.writer.lock().give_back_slice() {}
         let (end, short) = {
             let ledger = inner.writer.lock();
             let end = ledger.shelf.batch.start();

@@ -4,12 +4,23 @@
 mod kept;
 
 use kept::OnSimDisk;
-use kew_store::contract::model::histories;
+use kew_store::contract::model::{histories, histories_in_slices};
 use kew_store::ledger::Bounds;
 use kew_store_log::LogOptions;
 
 /// Every so many commits a checkpoint is made and survivors are copied.
 const COMMITS_PER_UPKEEP: u32 = 3;
+
+/// Messages of a step, less than the histories have due at one instant.
+const SMALL_SLICE: usize = 3;
+
+#[test]
+fn log_store_that_works_in_small_slices_equals_the_model() {
+    let bounds = Bounds { deduplication_ids: 2, slice: SMALL_SLICE, ..Bounds::default() };
+    let factory = OnSimDisk::new(LogOptions { bounds, ..kept::tiny() }, COMMITS_PER_UPKEEP);
+    histories_in_slices(&factory);
+    assert!(factory.tally.checkpoints.into_inner() > 0, "the histories never reached the upkeep");
+}
 
 #[test]
 fn log_store_equals_the_model() {

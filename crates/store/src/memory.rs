@@ -63,12 +63,18 @@ impl Store for MemoryStore {
 
 /// Contents in memory, counted by the messages that rest on them.
 #[derive(Default)]
-struct MemoryShelf {
+pub(crate) struct MemoryShelf {
     contents: HashMap<Address, (Stored, u32)>,
     last: u64,
 }
 
 impl MemoryShelf {
+    /// How many contents messages rest on.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.contents.len()
+    }
+
     fn keep(
         &mut self,
         id: MessageId,

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use kew_store::contract::model::{SeededEntropy, StoreSubject, Subject, histories};
+use kew_store::contract::model::{SeededEntropy, StoreSubject, Subject, histories, histories_in_slices};
 use kew_store::contract::{Factory, mutants};
+use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
 
+/// Messages of a step, less than the histories have due at one instant.
+const SMALL_SLICE: usize = 3;
+
 struct Memory;
+
+struct InSlices;
 
 impl Factory for Memory {
     fn open(&self) -> Arc<dyn Store> {
@@ -14,9 +20,21 @@ impl Factory for Memory {
     }
 }
 
+impl Factory for InSlices {
+    fn open(&self) -> Arc<dyn Store> {
+        let bounds = Bounds { slice: SMALL_SLICE, ..Bounds::default() };
+        Arc::new(MemoryStore::with_bounds(Arc::new(SeededEntropy::new(0x6d65_6d6f_7279)), bounds))
+    }
+}
+
 #[test]
 fn memory_store_equals_the_model() {
     histories(&Memory);
+}
+
+#[test]
+fn memory_store_that_works_in_small_slices_equals_the_model() {
+    histories_in_slices(&InSlices);
 }
 
 #[test]

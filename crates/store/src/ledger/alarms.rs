@@ -94,6 +94,11 @@ impl Alarms {
         row.chain(self.aside.iter().take_while(move |(due, _)| *due <= at).map(|alarm| alarm.1))
     }
 
+    /// Everything that takes long to give back, piece by piece.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = ()> {
+        self.aside.into_iter().map(drop)
+    }
+
     /// Bytes held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.row.capacity() * size_of::<(Alarm, bool)>() + self.aside.len() * 24

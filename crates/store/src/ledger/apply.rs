@@ -145,8 +145,13 @@ impl<S: Shelf> Ledger<S> {
 
     fn empty(&mut self, queue: QueueId) -> u64 {
         let Some(book) = self.books.get_mut(&queue) else { return 0 };
-        let shelf = &mut self.shelf;
-        book.clear(|item| shelf.vacate(item.place()))
+        let (messages, remains) = book.clear();
+        if let Some(remains) = remains {
+            self.leavings.put(remains);
+            // All of it, mostly.
+            self.give_back_slice();
+        }
+        messages
     }
 
     /// Notes that a queue changed: the next checkpoint writes it, and its next instant may be another.

@@ -94,6 +94,12 @@ impl Block {
         }
     }
 
+    /// Each live message, behind a piece for the block itself.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Option<Item>> + use<> {
+        let items: Vec<Item> = self.live_items().map(|(_, item)| item).collect();
+        std::iter::once(None).chain(items.into_iter().map(Some))
+    }
+
     /// The first live message. The block must be open.
     pub(crate) fn front(&self) -> Option<&Item> {
         match &self.body {

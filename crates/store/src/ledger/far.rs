@@ -213,6 +213,11 @@ impl Far {
         self.blocks().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// Everything here, piece by piece; a piece may hold no message.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
+        self.buckets.into_values().flat_map(Row::into_values).flat_map(|part| part.block.pieces())
+    }
+
     /// When the oldest message was sent, by the first block of each bucket.
     pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
         let firsts = self

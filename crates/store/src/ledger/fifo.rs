@@ -540,6 +540,16 @@ impl Fifo {
         }
     }
 
+    /// Everything here, piece by piece; a piece may hold no message at rest.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
+        let beside = self.resting.into_iter().map(drop).chain(self.far.into_iter().map(drop));
+        let runs = self.full.into_values().chain(std::iter::once(Arc::new(self.filling)));
+        // A run in which nothing rests is a piece of work as well.
+        let pieces =
+            |run: Arc<Run>| std::iter::once(None).chain(run.rest_items().map(Some).collect::<Vec<_>>());
+        runs.flat_map(pieces).chain(beside.map(|()| None))
+    }
+
     /// The same messages as they are now, to be written to a checkpoint: the lists that are made of them are left out.
     pub(crate) fn image(&self) -> Self {
         Self {

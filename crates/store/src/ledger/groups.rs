@@ -169,6 +169,11 @@ impl Groups {
         (0..).zip(self.slots.iter()).filter_map(|(slot, group)| Some((slot, group.as_ref()?)))
     }
 
+    /// Everything that takes long to give back, piece by piece.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = ()> {
+        self.slots.into_values().map(drop).chain(self.busy.into_iter().map(drop))
+    }
+
     /// Bytes held.
     pub(crate) fn heap_bytes(&self) -> usize {
         let names: usize = self.iter().map(|(_, group)| given_for(group.name.len())).sum();

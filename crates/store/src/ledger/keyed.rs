@@ -89,6 +89,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Keyed<K, V> {
         self.places.keys()
     }
 
+    /// Every value, piece by piece; a piece may hold none.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<V>> {
+        let values = self.slots.into_values().map(|slot| slot.map(|(_, value)| value));
+        values.chain(self.places.into_iter().map(|_| None))
+    }
+
     /// The values as they are now.
     pub(crate) fn image(&self) -> KeyedImage<K, V> {
         self.slots.image()

@@ -173,6 +173,12 @@ impl Lane {
         self.blocks.iter().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// Everything here, piece by piece; a piece may hold no message.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
+        let listed = self.by_age.into_iter().chain(self.by_own).map(|_| None);
+        self.blocks.into_values().flat_map(|block| block.pieces()).chain(listed)
+    }
+
     /// When the oldest message of the first block was sent: those behind were sent later, or moved here.
     pub(crate) fn oldest_sent_at(&self) -> Option<Timestamp> {
         let first = self.blocks.iter().find(|block| block.live() > 0)?;

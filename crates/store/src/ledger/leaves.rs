@@ -77,6 +77,14 @@ impl<K: Ord + Copy, V> Leaves<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
+    /// All values, in order. A leaf that an image shares is copied.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = V>
+    where
+        V: Clone,
+    {
+        self.leaves.into_values().flat_map(Arc::unwrap_or_clone).map(|(_, value)| value)
+    }
+
     /// How many leaves an image shares.
     pub(crate) fn leaves(&self) -> usize {
         self.leaves.len()

@@ -21,6 +21,7 @@ mod item;
 mod keyed;
 mod lane;
 mod leaves;
+mod leavings;
 mod ready;
 mod regions;
 mod row;
@@ -36,6 +37,7 @@ pub mod varint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -56,9 +58,10 @@ use book::Book;
 use dedup::Sends;
 use due::Due;
 use history::Ring;
+use leavings::Leavings;
 use regions::Regions;
 
-/// Deduplication ids, history events and tasks: what may grow, and how far.
+/// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Deduplication ids in memory; older ones are put away on the shelf, where it can.
@@ -67,16 +70,27 @@ pub struct Bounds {
     pub deduplication_ids_max: usize,
     /// Events kept for the history.
     pub events: usize,
+    /// Messages of purged and deleted queues whose room one step gives back.
+    pub slice: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { deduplication_ids: 4_000_000, deduplication_ids_max: 100_000_000, events: 1 << 20 }
+        Self {
+            deduplication_ids: 4_000_000,
+            deduplication_ids_max: 100_000_000,
+            events: 1 << 20,
+            slice: 1_000,
+        }
     }
 }
 
 /// Dead letters that leave in one step; the others stay due and leave in the next ones.
 const DEPARTURES_PER_STEP: usize = 1_000;
+
+/// How long after the newest step the next slice of what purged queues held is due. Never at once: whoever does all that
+/// is due would do all of it.
+const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// The book of all queues.
 pub struct Ledger<S> {
@@ -95,6 +109,7 @@ pub struct Ledger<S> {
     documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
     sends: Sends,
     due: Due,
+    leavings: Leavings,
     newest: Timestamp,
     /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
     expiry_through: Timestamp,
@@ -127,6 +142,7 @@ impl<S: Shelf> Ledger<S> {
             documents: BTreeMap::new(),
             sends: Sends::default(),
             due: Due::default(),
+            leavings: Leavings::default(),
             newest: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
@@ -167,7 +183,10 @@ impl<S: Shelf> Ledger<S> {
             Command::ListMoves(command) => Ok(self.list_moves(*command)),
             Command::MoveChosen(command) => self.move_chosen(now, command),
             Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
-            Command::Due => Ok(Outcome::Done),
+            Command::Due => {
+                self.give_back_slice();
+                Ok(Outcome::Done)
+            }
             Command::Queues => Ok(self.queues()),
             Command::PutDocuments(command) => self.put_documents(now, command),
             Command::Documents(command) => Ok(self.documents(command)),
@@ -183,8 +202,23 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The next instant something is due, or an earlier one.
+    #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| at)
+        let due = self.due.first().map(|(at, _)| at);
+        if self.leavings.is_empty() {
+            return due;
+        }
+        let slice = self.newest.plus(GIVE_BACK_REST);
+        Some(due.map_or(slice, |due| due.min(slice)))
+    }
+
+    /// Gives back a slice of what purged and deleted queues held. False when nothing is left of it.
+    pub fn give_back_slice(&mut self) -> bool {
+        // While changes are replayed nobody waits for a step.
+        let max = if self.replaying { usize::MAX } else { self.bounds.slice.max(1) };
+        let shelf = &mut self.shelf;
+        self.leavings.give_back(max, |item| shelf.vacate(item.place()));
+        !self.leavings.is_empty()
     }
 
     /// The places within `range` that messages of a queue rest on.

@@ -197,6 +197,12 @@ impl Ready {
         lanes.flat_map(Lane::iter).chain(self.aside.values().copied())
     }
 
+    /// Everything here, piece by piece; a piece may hold no message.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
+        let lanes = std::iter::once(self.lane).chain(self.folded.into_values());
+        lanes.flat_map(Lane::into_pieces).chain(self.aside.into_values().map(Some))
+    }
+
     /// The next instant at which a message may expire, or an earlier one.
     pub(crate) fn next_expiry(&self, retention: Duration) -> Timestamp {
         self.side_expiry.min(self.lane.next_expiry(retention))

@@ -126,6 +126,11 @@ impl<T: Clone> Row<T> {
         Some(Arc::unwrap_or_clone(value))
     }
 
+    /// All values from the front, each as an image may share it.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = Arc<T>> {
+        self.chunks.into_iter().flat_map(Arc::unwrap_or_clone).flatten()
+    }
+
     /// Changes the values for which `is_wanted` says so. The others stay shared with images.
     pub(crate) fn change(&mut self, is_wanted: impl Fn(&T) -> bool, mut change: impl FnMut(&mut T)) {
         for place in 0..self.len {

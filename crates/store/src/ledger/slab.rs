@@ -72,6 +72,11 @@ impl<T: Clone> Slab<T> {
         self.pieces.iter().flat_map(|piece| piece.iter())
     }
 
+    /// What is or was in every slot, in order. A piece that an image shares is copied.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
+        self.pieces.into_iter().flat_map(Arc::unwrap_or_clone)
+    }
+
     /// The same values, to be looked at only: the slots that were given back are not known here.
     pub(crate) fn image(&self) -> Self {
         Self { pieces: self.pieces.clone(), free: Vec::new() }

@@ -37,6 +37,15 @@ pub fn histories(factory: &dyn Factory) {
     }
 }
 
+/// The same for stores that do what is due in slices smaller than the histories need.
+pub fn histories_in_slices(factory: &dyn Factory) {
+    for seed in seeds() {
+        if let Err(difference) = history(seed, &|_| Box::new(StoreSubject::in_slices(factory))) {
+            panic!("{difference}");
+        }
+    }
+}
+
 /// The seeds the environment asks for.
 pub fn seeds() -> std::ops::RangeInclusive<u64> {
     let number = |name: &str| {

@@ -42,12 +42,30 @@ pub struct StoreSubject<'a> {
     factory: &'a dyn Factory,
     /// Taken out only while it is reopened.
     store: Option<Arc<dyn Store>>,
+    /// Whether all slices of what is due are done before each step.
+    catches_up: bool,
 }
 
 impl<'a> StoreSubject<'a> {
     /// A new, empty store.
     pub fn new(factory: &'a dyn Factory) -> Self {
-        Self { factory, store: Some(factory.open()) }
+        Self { factory, store: Some(factory.open()), catches_up: false }
+    }
+
+    /// A new, empty store that does what is due in slices smaller than the histories need: before each step it is asked
+    /// for the next slice until nothing is due.
+    pub fn in_slices(factory: &'a dyn Factory) -> Self {
+        Self { catches_up: true, ..Self::new(factory) }
+    }
+
+    /// Does everything that is due, slice by slice. Says what that freed.
+    fn catch_up(&self, now: Timestamp) -> Vec<QueueId> {
+        let (store, mut freed) = (self.store(), Vec::new());
+        let now = now.max(store.newest_instant());
+        while self.catches_up && store.next_due().is_some_and(|due| due <= now) {
+            freed.extend_from_slice(&store.step(now, &Command::Due).freed);
+        }
+        freed
     }
 
     fn store(&self) -> &dyn Store {
@@ -58,11 +76,12 @@ impl<'a> StoreSubject<'a> {
 impl Subject for StoreSubject<'_> {
     fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
         let store = self.store();
-        let submissions: Vec<_> = batch.into_iter().map(|(now, command)| store.step(now, &command)).collect();
+        let step = |(now, command)| (self.catch_up(now), store.step(now, &command));
+        let submissions: Vec<_> = batch.into_iter().map(step).collect();
         store.commit();
-        let answer = |submission: crate::Submission| {
-            let freed = Some(submission.freed.to_vec());
-            Answer { result: block_on(submission), freed }
+        let answer = |(mut freed, submission): (Vec<QueueId>, crate::Submission)| {
+            freed.extend_from_slice(&submission.freed);
+            Answer { result: block_on(submission), freed: Some(freed) }
         };
         submissions.into_iter().map(answer).collect()
     }

@@ -13,6 +13,7 @@ use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Item};
 use crate::ledger::keyed::Keyed;
 use crate::ledger::leaves::Leaves;
+use crate::ledger::leavings::Remains;
 use crate::ledger::ready::Ready;
 
 /// Messages that may have been tried too often, by the instant at which they leave.
@@ -69,6 +70,18 @@ impl Contents {
         Self { fifo: is_fifo.then(Box::default), ..Self::default() }
     }
 
+    /// Takes everything apart, a piece each time it is asked. No piece is larger than what lies in one block, run or
+    /// slab of it.
+    pub(crate) fn into_remains(self) -> Remains {
+        let Self { entries, alarms, departures, ready, far, groups, fifo, attempts, .. } = self;
+        let entries = entries.into_pieces().map(|entry| Some(entry?.item));
+        let rest = fifo.into_iter().flat_map(|fifo| fifo.into_pieces());
+        let beside = alarms.into_pieces().chain(departures.0.into_values().map(drop));
+        let beside = beside.chain(groups.into_pieces()).chain(attempts.into_pieces().map(drop));
+        let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
+        Box::new(messages.chain(beside.map(|()| None)))
+    }
+
     /// Takes out a message that has no entry.
     pub(crate) fn take_rest(&mut self, sequence: Sequence) -> Option<Item> {
         match &mut self.fifo {
@@ -96,6 +109,11 @@ static NOTHING_IN_ORDER: LazyLock<Contents> = LazyLock::new(|| Contents::of(true
 impl Held {
     pub(crate) fn nothing(kind: QueueKind) -> Self {
         Self { contents: None, is_fifo: kind.is_fifo() }
+    }
+
+    /// Takes everything out.
+    pub(crate) fn take(&mut self) -> Option<Box<Contents>> {
+        self.contents.take()
     }
 
     /// Gives the room back. Said when there is nothing in it.

@@ -5,6 +5,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 use super::{Book, HIDDEN_AT_HAND};
 use crate::ledger::fifo::{End, Stand};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::leavings::Remains;
 
 impl Book {
     /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
@@ -111,10 +112,10 @@ impl Book {
         held.fifo.as_mut().is_some_and(|fifo| fifo.regroup(&mut held.groups, group, end))
     }
 
-    /// Everything leaves at once. Returns how many there were; their places are told one by one.
-    pub(crate) fn clear(&mut self, mut gone: impl FnMut(&Item)) -> u64 {
-        self.each_item(&mut gone);
+    /// Everything leaves at once. Returns how many messages there were, and what is left to be given back.
+    pub(crate) fn clear(&mut self) -> (u64, Option<Remains>) {
         let stored = self.held.stored;
+        let remains = self.held.take().map(|contents| contents.into_remains());
         let fresh = Self::new(self.queue.clone());
         let kept = Self {
             next_sequence: self.next_sequence,
@@ -125,7 +126,7 @@ impl Book {
             ..fresh
         };
         *self = kept;
-        stored
+        (stored, remains)
     }
 
     /// Every message, in no particular order.

@@ -134,7 +134,14 @@ fn images_stay(policy: &Policy, seed: u64) {
         assert!(from.is_empty() && bytes > 0);
         assert!(bytes_of(&QueueImage(again.image())) == then, "seed {seed}: it was read as another");
     }
-    busy.book.clear(|_| {});
+    let mut stored = Vec::new();
+    busy.book.each_item(&mut |item: &Item| stored.push(*item));
+    let (messages, remains) = busy.book.clear();
+    let mut gone: Vec<Item> = remains.expect("messages are there").flatten().collect();
+    stored.sort_unstable_by_key(|item| item.sequence);
+    gone.sort_unstable_by_key(|item| item.sequence);
+    assert_eq!(messages, stored.len() as u64);
+    assert!(gone == stored, "seed {seed}: each message is given back once, whatever it was doing");
     assert_eq!(busy.book.image().entries().len(), 0);
 }
 
