@@ -147,8 +147,11 @@ fn tests(run: &mut Run, counts: Counts, browser: bool) {
 }
 
 /// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
+///
+/// Here and below it is `--workspace`: with `--package` the dependencies have other features, and dozens of crates that the
+/// step before has built would be built again.
 fn wire_tests_over_the_log() -> Done {
-    let mut command = cargo(&["test", "--package", "kew-sqs", "--test", "wire", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--workspace", "--test", "wire", "--no-fail-fast"]);
     step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))
 }
 
@@ -161,15 +164,13 @@ fn workers_in_the_real_runtime(counts: Counts) -> Done {
         );
         return Ok(());
     };
-    for (package, test, names) in [
-        ("kew-push", "push", &["workers"][..]),
-        ("kew", "serve", &["worker", "dev", "push_attempts"]),
-        ("kew", "bench", &["worker"]),
-    ] {
-        let mut command = cargo(&["test", "--package", package, "--test", test, "--no-fail-fast", "--"]);
+    for (test, names) in
+        [("push", &["workers"][..]), ("serve", &["worker", "dev", "push_attempts"]), ("bench", &["worker"])]
+    {
+        let mut command = cargo(&["test", "--workspace", "--test", test, "--no-fail-fast", "--"]);
         command.args(names).envs(counts.iter().map(|&(name, value)| (name, chosen(name, value))));
         command.env("KEW_WORKERD", &program).env("KEW_WORKERD_NEEDED", "1");
-        step(&format!("Workers of {package}, {test}, in the real runtime"), &mut command)?;
+        step(&format!("Workers of the tests {test} in the real runtime"), &mut command)?;
     }
     Ok(())
 }

@@ -81,7 +81,8 @@ fn build() -> Result<PathBuf, String> {
     }
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let status = cargo()
-        .args(["build", "--quiet", "--package", "kew"])
+        // A test of the package makes cargo build the program with the features the tests have built already.
+        .args(["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])
         .status()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     if !status.success() {
