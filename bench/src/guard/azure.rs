@@ -10,7 +10,7 @@ use kew_http::{Headers, Reply, Request, header};
 
 use super::NOW;
 use super::road::{Road, message, pass, whole};
-use crate::rig::Rig;
+use crate::rig::{Chance, Rig};
 
 const ACCOUNT: &str = "devstoreaccount1";
 const HOST: &str = "127.0.0.1:10001";
@@ -33,7 +33,8 @@ impl Clock for Standing {
 pub fn shared_key(rig: &Rig) -> AzureRoad {
     let key = b"a key that everybody knows".to_vec();
     let account = Account { name: ACCOUNT.into(), id: AccountId(0), keys: vec![key.clone()] };
-    let open = Settings::open(vec![account], "us-east-1".into(), Arc::new(Standing));
+    let open =
+        Settings::open(vec![account], "us-east-1".into(), Arc::new(Standing), Arc::new(Chance::default()));
     let front_end = Azure::new(rig.engine.clone(), Settings { trust: Trust::Strict, ..open });
     let base = format!("http://{HOST}/{ACCOUNT}");
     let endpoint = Endpoint::new(&base, ACCOUNT, Credential::Key(key)).expect("it is an address");

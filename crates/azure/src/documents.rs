@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use kew_core::command::Documents;
-use kew_core::{DocumentKey, Queue};
+use kew_core::{AccountId, DocumentKey, Queue};
 use kew_engine::Engine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ const OWNER: &str = "azure";
 const METADATA: &str = "metadata";
 const ACCESS_POLICIES: &str = "acl";
 const SERVICE_PROPERTIES: &str = "service-properties";
+const DELEGATION_SECRET: &str = "delegation-secret";
 
 /// A document and what becomes of it.
 pub(crate) type Change = (DocumentKey, Option<Bytes>);
@@ -95,9 +96,30 @@ pub(crate) async fn service_properties(
     engine: &Engine,
     account: &Account,
 ) -> Result<ServiceProperties, WireError> {
-    let found = engine.documents(Documents { account: account.id, owner: OWNER.into() }).await?;
-    let document = found.into_iter().find(|(key, _)| &*key.key == SERVICE_PROPERTIES);
-    Ok(document.and_then(|(_, json)| serde_json::from_slice(&json).ok()).unwrap_or_default())
+    Ok(of_account(engine, account.id, SERVICE_PROPERTIES).await?.unwrap_or_default())
+}
+
+/// What an account's delegated keys follow from, in Base64.
+pub(crate) async fn delegation_secret(
+    engine: &Engine,
+    account: AccountId,
+) -> Result<Option<String>, WireError> {
+    of_account(engine, account, DELEGATION_SECRET).await
+}
+
+/// Keeps it.
+pub(crate) fn put_delegation_secret(secret: &str) -> Change {
+    change(DELEGATION_SECRET, Some(&secret))
+}
+
+async fn of_account<T: DeserializeOwned>(
+    engine: &Engine,
+    account: AccountId,
+    name: &str,
+) -> Result<Option<T>, WireError> {
+    let found = engine.documents(Documents { account, owner: OWNER.into() }).await?;
+    let document = found.into_iter().find(|(key, _)| &*key.key == name);
+    Ok(document.and_then(|(_, json)| serde_json::from_slice(&json).ok()))
 }
 
 /// Replaces them.

@@ -56,7 +56,7 @@ pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
     }
     out.close("Error");
     let code = HeaderValue::from_static(error.code().name());
-    let reply = xml(error.code().status(), out, request).with(ERROR_CODE, code);
+    let reply = xml(error.status(), out, request).with(ERROR_CODE, code);
     match error.challenge().and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
         Some(challenge) => reply.with(WWW_AUTHENTICATE, challenge),
         None => reply,

@@ -83,6 +83,11 @@ impl WireError {
         self
     }
 
+    /// Its status: who is asked for other credentials is told so by it, since clients sign in again on nothing else.
+    pub fn status(&self) -> StatusCode {
+        if self.challenge.is_some() { StatusCode::UNAUTHORIZED } else { self.code.status() }
+    }
+
     /// What `WWW-Authenticate` says, if anything.
     pub(crate) fn challenge(&self) -> Option<&str> {
         self.challenge.as_deref()

@@ -8,6 +8,7 @@
 mod auth;
 pub mod client;
 mod cors;
+mod delegation;
 mod documents;
 mod encode;
 pub mod error;
@@ -23,7 +24,7 @@ mod version;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{AccountId, Clock, Queue, QueueKey, Timestamp};
+use kew_core::{AccountId, Clock, Entropy, Queue, QueueKey, Timestamp};
 use kew_engine::{Engine, QueueName};
 use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing};
 
@@ -33,6 +34,7 @@ use params::Params;
 use target::{Place, Target};
 
 pub use auth::{Bearer, KeySet, KeySetError, Verifier};
+pub use delegation::DelegationKeys;
 pub use error::{Code, WireError};
 
 /// An account, as Azure clients know it.
@@ -66,6 +68,8 @@ pub struct Settings {
     pub trust: Trust,
     /// What bearer tokens are worth, in strict mode.
     pub bearer: Bearer,
+    /// The keys that holders of tokens are issued; the same for all front-ends over a store.
+    pub delegation: Arc<DelegationKeys>,
     /// Whether dotted host names begin with the account.
     pub host_style: bool,
     /// The parents of hosts that begin with an account, in open mode: `<account>.<parent>`, `<account>.queue.<parent>`.
@@ -87,12 +91,18 @@ pub type Failures = dyn Fn(RequestId, &str) + Send + Sync;
 
 impl Settings {
     /// An open front-end with these accounts.
-    pub fn open(accounts: Vec<Account>, region: Arc<str>, machine: Arc<dyn Clock>) -> Self {
+    pub fn open(
+        accounts: Vec<Account>,
+        region: Arc<str>,
+        machine: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
         Self {
             accounts,
             region,
             trust: Trust::Open,
             bearer: Bearer::Off,
+            delegation: Arc::new(DelegationKeys::new(entropy)),
             host_style: true,
             host_parents: Arc::default(),
             skew: Duration::from_secs(15 * 60),
@@ -246,7 +256,11 @@ impl Context<'_> {
     /// Refuses whoever may not ask this.
     async fn admit(&self) -> Result<(), WireError> {
         cors::admit(self).await?;
-        if self.operation == Operation::Preflight { Ok(()) } else { auth::check(self) }
+        if self.operation == Operation::Preflight {
+            return Ok(());
+        }
+        auth::prepare(self).await?;
+        auth::check(self)
     }
 
     /// The instant the request arrived: everything it asks for happens then.

@@ -55,6 +55,8 @@ pub(crate) const PAGE: u32 = 5_000;
 pub(crate) const GET_VISIBILITY_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a message is kept that does not say.
 pub(crate) const TIME_TO_LIVE_DEFAULT: u32 = 604_800;
+/// How long from now a key that stands in for an account's may hold.
+pub(crate) const DELEGATION_KEY_MAX: Duration = Duration::from_secs(604_800);
 /// Bytes of a message's text, after XML is decoded.
 pub(crate) const TEXT_BYTES: usize = 65_536;
 /// Bytes of a request's body: every character of the longest text escaped, and what is around it.

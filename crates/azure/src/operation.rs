@@ -17,6 +17,8 @@ pub enum Operation {
     SetServiceProperties,
     /// Says how far the secondary endpoint is.
     GetServiceStats,
+    /// Issues a key to sign with to who holds a token.
+    GetUserDelegationKey,
     /// Asks what a web page may do.
     Preflight,
     /// Makes a queue, or finds the same one.
@@ -66,6 +68,7 @@ impl Operation {
             Self::GetServiceProperties => "GetServiceProperties",
             Self::SetServiceProperties => "SetServiceProperties",
             Self::GetServiceStats => "GetServiceStats",
+            Self::GetUserDelegationKey => "GetUserDelegationKey",
             Self::Preflight => "Preflight",
             Self::CreateQueue => "CreateQueue",
             Self::DeleteQueue => "DeleteQueue",
@@ -106,7 +109,7 @@ fn of_service(method: &Method, params: &Params<'_>) -> Result<Operation, WireErr
     if comp == "list" {
         return only(method, &[Method::GET], Operation::ListQueues);
     }
-    if !matches!(comp.as_str(), "properties" | "stats") {
+    if !matches!(comp.as_str(), "properties" | "stats" | "userdelegationkey") {
         return Err(unknown_comp(&comp));
     }
     match params.filled("restype") {
@@ -118,6 +121,7 @@ fn of_service(method: &Method, params: &Params<'_>) -> Result<Operation, WireErr
         ("properties", "GET") => Ok(Operation::GetServiceProperties),
         ("properties", "PUT") => Ok(Operation::SetServiceProperties),
         ("stats", "GET") => Ok(Operation::GetServiceStats),
+        ("userdelegationkey", "POST") => Ok(Operation::GetUserDelegationKey),
         _ => Err(Code::UnsupportedHttpVerb.into()),
     }
 }
@@ -180,6 +184,12 @@ mod tests {
         for (method, place, query, expected) in [
             ("GET", &Place::Service, "comp=LIST", Ok(Operation::ListQueues)),
             ("PUT", &Place::Service, "restype=service&comp=properties", Ok(Operation::SetServiceProperties)),
+            (
+                "POST",
+                &Place::Service,
+                "restype=service&comp=userdelegationkey",
+                Ok(Operation::GetUserDelegationKey),
+            ),
             ("GET", &Place::Service, "comp=properties", Err(Code::MissingRequiredQueryParameter)),
             ("GET", &Place::Service, "", Err(Code::MissingRequiredQueryParameter)),
             ("GET", &Place::Service, "comp=other", Err(Code::InvalidQueryParameterValue)),

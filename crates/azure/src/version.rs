@@ -5,7 +5,8 @@ use kew_http::{FieldValue, HeaderValue, Request, date};
 use crate::error::WireError;
 
 /// The version that replies to requests without one show.
-pub(crate) const NEWEST: HeaderValue = HeaderValue::from_static("2026-10-06");
+pub(crate) const NEWEST: HeaderValue = HeaderValue::from_static(NEWEST_TEXT);
+const NEWEST_TEXT: &str = "2026-10-06";
 const OLDEST: &str = "2009-04-14";
 const HEADER: &str = "x-ms-version";
 
@@ -22,6 +23,11 @@ pub(crate) fn check(request: &Request) -> Result<(), WireError> {
 /// Whether a request was written for this version or a later one.
 pub(crate) fn is_since(request: &Request, version: &str) -> bool {
     request.header(HEADER).is_some_and(|named| named >= version)
+}
+
+/// The version a request was written for, which is the newest where it names none.
+pub(crate) fn text(request: &Request) -> &str {
+    request.header(HEADER).unwrap_or(NEWEST_TEXT)
 }
 
 /// The version a request names, if it is one.

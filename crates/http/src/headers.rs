@@ -99,7 +99,17 @@ impl Headers {
 
     /// Writes one more header.
     pub fn append(&mut self, name: impl Borrow<HeaderName>, value: impl AsValue) {
-        let (name, value) = (name.borrow().as_str().as_bytes(), value.value());
+        self.append_line(name.borrow().as_str().as_bytes(), value.value());
+    }
+
+    /// Writes one more header whose name keeps its case; what is no name is not written. HTTP/2 knows lower case only.
+    pub fn append_as_written(&mut self, name: &str, value: impl AsValue) {
+        if HeaderName::from_bytes(name.as_bytes()).is_ok() {
+            self.append_line(name.as_bytes(), value.value());
+        }
+    }
+
+    fn append_line(&mut self, name: &[u8], value: &[u8]) {
         let name_at = self.lines.len();
         let value_at = name_at + name.len() + 2;
         self.lines.reserve(name.len() + value.len() + 4);
@@ -263,6 +273,16 @@ mod tests {
             at += line.len();
         }
         Headers::of_lines(BytesMut::from(lines), spans)
+    }
+
+    #[test]
+    fn names_are_written_in_their_case_and_never_end_a_line() {
+        let mut headers = Headers::default();
+        headers.append_as_written("x-ms-meta-ShoeSize", HeaderValue::from_static("44"));
+        headers.append_as_written("x: y\r\nz", HeaderValue::from_static("1"));
+        headers.append_as_written("", HeaderValue::from_static("1"));
+        assert_eq!(headers.lines(), b"x-ms-meta-ShoeSize: 44\r\n");
+        assert!(headers.to_map().contains_key("x-ms-meta-shoesize"), "HTTP/2 has lower case");
     }
 
     #[test]

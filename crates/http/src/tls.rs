@@ -55,6 +55,16 @@ pub enum TlsError {
         /// Which file.
         path: PathBuf,
     },
+    /// A certificate is of the first version, which TLS has no use for.
+    #[error(
+        "{} holds a certificate of X.509 version 1, which no TLS client takes any more: make one of version 3 with `kew cert`, \
+         or with `openssl req -x509 -newkey rsa:2048 -nodes -addext subjectAltName=DNS:localhost,IP:127.0.0.1`",
+        path.display()
+    )]
+    FirstVersion {
+        /// Which file.
+        path: PathBuf,
+    },
     /// There is no key in the file of the key, or it is encrypted.
     #[error("{} holds no private key (a PEM block PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY, not encrypted)", path.display())]
     NoKey {
@@ -185,7 +195,28 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()
         .map_err(|fault| TlsError::NotPem { path: path.to_owned(), fault: fault.to_string() })?;
-    if chain.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(chain) }
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate { path: path.to_owned() });
+    }
+    if chain.iter().any(|certificate| is_of_first_version(certificate)) {
+        return Err(TlsError::FirstVersion { path: path.to_owned() });
+    }
+    Ok(chain)
+}
+
+/// Whether what is signed begins with the serial number and not with a version: then it is of the first. Certificates
+/// that were made for the vendor's emulator often are: `openssl x509 -req` makes them where no extensions are named.
+fn is_of_first_version(certificate: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const SERIAL_NUMBER: u8 = 0x02;
+    let inside = |der: &[u8]| -> Option<usize> {
+        let length = *der.get(1).filter(|_| der.first() == Some(&SEQUENCE))?;
+        // A length below 128 is one byte; else it is the number of bytes that hold it.
+        Some(2 + if length < 0x80 { 0 } else { usize::from(length & 0x7f) })
+    };
+    let signed = inside(certificate).and_then(|at| certificate.get(at..));
+    let first = signed.and_then(|signed| signed.get(inside(signed)?));
+    first == Some(&SERIAL_NUMBER)
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

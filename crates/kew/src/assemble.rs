@@ -381,7 +381,12 @@ impl Parts<'_> {
             in_flight_max: self.settings.limits.in_flight_max,
             queue_deletion_delay: azure.queue_deletion_delay,
             failures: Arc::new(self.failures()),
-            ..kew_azure::Settings::open(accounts, region, Arc::new(machine::SystemClock))
+            ..kew_azure::Settings::open(
+                accounts,
+                region,
+                Arc::new(machine::SystemClock),
+                Arc::clone(&self.entropy),
+            )
         }
     }
 

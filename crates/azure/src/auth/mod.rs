@@ -5,6 +5,7 @@
 
 mod bearer;
 mod date;
+mod delegated;
 mod sas;
 mod shared_key;
 
@@ -16,14 +17,20 @@ use base64::engine::general_purpose::STANDARD;
 use kew_http::secret;
 
 use crate::error::{Code, WireError};
+use crate::operation::Operation;
 use crate::{Account, Context, Trust};
 
+pub(crate) use bearer::Holder;
 pub use bearer::{Bearer, KeySet, KeySetError, Verifier};
 
 /// Refuses what is not genuine or reaches too far.
 pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
     if cx.settings.trust == Trust::Open {
         return Ok(());
+    }
+    // A signature may name who has to show a token beside it, and then it is the signature that counts.
+    if cx.params.text("sduoid").is_some() && cx.params.text("sig").is_some() {
+        return sas::check(cx);
     }
     match cx.request.header("authorization") {
         Some(authorization) => by_header(cx, authorization),
@@ -33,11 +40,38 @@ pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
     }
 }
 
+/// Reads from the store what a check needs that is not known yet.
+pub(crate) async fn prepare(cx: &Context<'_>) -> Result<(), WireError> {
+    if cx.settings.trust == Trust::Strict && cx.params.text("skoid").is_some() {
+        // Rare, so that other requests need no room for it.
+        return Box::pin(cx.settings.delegation.recall(cx.engine, cx.account.id)).await;
+    }
+    Ok(())
+}
+
+/// Who asks, by a token that has been checked; in open mode it is believed, and nobody needs one.
+pub(crate) fn holder(cx: &Context<'_>) -> Result<Holder, WireError> {
+    match (bearer_token(cx), cx.settings.trust) {
+        (Some(token), Trust::Strict) => bearer::holder(token),
+        (Some(token), Trust::Open) => Ok(bearer::holder(token).unwrap_or_else(|_| Holder::unnamed())),
+        (None, _) => Ok(Holder::unnamed()),
+    }
+}
+
+/// The token in a request's headers.
+fn bearer_token<'a>(cx: &'a Context<'_>) -> Option<&'a str> {
+    let (scheme, token) = cx.request.header("authorization")?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
 fn by_header(cx: &Context<'_>, authorization: &str) -> Result<(), WireError> {
     let (scheme, credential) =
         authorization.split_once(' ').ok_or_else(|| WireError::new(Code::InvalidAuthenticationInfo))?;
     if scheme.eq_ignore_ascii_case("bearer") {
         return bearer::check(cx, credential.trim());
+    }
+    if cx.operation == Operation::GetUserDelegationKey {
+        return Err(WireError::not_authentic("Only authentication scheme Bearer is supported."));
     }
     let kind = match scheme {
         "SharedKey" => shared_key::Kind::Full,

@@ -5,37 +5,37 @@ use std::net::{IpAddr, Ipv4Addr};
 use kew_core::Timestamp;
 use kew_http::date;
 
-use super::is_signed;
+use super::{delegated, is_signed};
 use crate::documents::{self, AccessPolicy};
 use crate::error::{Code, WireError};
 use crate::operation::Operation;
 use crate::{Context, limits};
 
 /// Parameters that make a signature; none may come twice.
-const NAMES: [&str; 12] = ["sv", "ss", "srt", "sp", "se", "st", "sip", "spr", "ses", "si", "sig", "sr"];
-/// Signatures that need an identity service, which there is none of here.
-const OF_USERS: [&str; 4] = ["skoid", "sktid", "skt", "ske"];
+const NAMES: [&str; 20] = [
+    "sv", "ss", "srt", "sp", "se", "st", "sip", "spr", "ses", "si", "sig", "sr", "skoid", "sktid", "skt",
+    "ske", "sks", "skv", "skdutid", "sduoid",
+];
 
 /// Refuses a signature that is not genuine, not for now, or not for this.
 pub(super) fn check(cx: &Context<'_>) -> Result<(), WireError> {
     if let Some(name) = NAMES.iter().find(|name| cx.params.count(name) > 1) {
         return Err(WireError::not_authentic(format!("{name} is given more than once.")));
     }
-    if OF_USERS.iter().any(|name| cx.params.text(name).is_some()) {
-        return Err(WireError::not_authentic("User delegation signatures are not supported."));
-    }
     let version = cx.params.filled("sv").ok_or_else(|| WireError::not_authentic("sv is mandatory."))?;
     if version.len() != 10 || date::parse_iso(version).is_none() {
         return Err(WireError::not_authentic("sv is not a version."));
     }
-    if cx.params.text("ss").is_some() && cx.params.text("srt").is_some() {
+    if cx.params.text("skoid").is_some() {
+        delegated::check(cx, version)
+    } else if cx.params.text("ss").is_some() && cx.params.text("srt").is_some() {
         of_account(cx, version)
     } else {
         of_queue(cx, version)
     }
 }
 
-fn field<'a>(cx: &'a Context<'_>, name: &str) -> &'a str {
+pub(super) fn field<'a>(cx: &'a Context<'_>, name: &str) -> &'a str {
     cx.params.text(name).unwrap_or_default()
 }
 
@@ -83,6 +83,7 @@ fn wanted_of_account(operation: Operation) -> (&'static str, &'static str) {
         Operation::DeleteQueue => ("c", "d"),
         Operation::GetQueueMetadata => ("c", "r"),
         Operation::SetQueueMetadata => ("c", "w"),
+        Operation::GetUserDelegationKey => ("s", ""),
         Operation::GetQueueAcl | Operation::SetQueueAcl | Operation::Preflight => ("c", ""),
         Operation::PutMessage => ("o", "a"),
         Operation::GetMessages => ("o", "p"),
@@ -96,7 +97,7 @@ fn wanted_of_account(operation: Operation) -> (&'static str, &'static str) {
 
 fn of_queue(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
     const WITH_ADDRESS_AND_PROTOCOL: &str = "2015-04-05";
-    let queue = cx.target.place.queue().ok_or(Code::AuthorizationResourceTypeMismatch)?;
+    let queue = cx.target.place.queue().ok_or(Code::AuthorizationFailure)?;
     let account = &cx.account.name;
     let text = if version >= WITH_ADDRESS_AND_PROTOCOL {
         let [sp, st, se, si, sip, spr] = ["sp", "st", "se", "si", "sip", "spr"].map(|name| field(cx, name));
@@ -113,7 +114,7 @@ fn of_queue(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
     check_time(cx.now(), start, expiry)?;
     check_address(cx, field(cx, "sip"))?;
     check_protocol(cx, field(cx, "spr"))?;
-    let wanted = wanted_of_queue(cx.operation).ok_or(Code::AuthorizationPermissionMismatch)?;
+    let wanted = wanted_of_queue(cx.operation).ok_or(Code::AuthorizationFailure)?;
     if permissions.unwrap_or_default().contains(wanted) {
         Ok(())
     } else {
@@ -121,7 +122,8 @@ fn of_queue(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
     }
 }
 
-fn wanted_of_queue(operation: Operation) -> Option<char> {
+/// The permission that opens an operation; nothing where no signature of a queue does, whatever it permits.
+pub(super) fn wanted_of_queue(operation: Operation) -> Option<char> {
     match operation {
         Operation::PeekMessages | Operation::GetQueueMetadata => Some('r'),
         Operation::PutMessage => Some('a'),
@@ -131,6 +133,7 @@ fn wanted_of_queue(operation: Operation) -> Option<char> {
         | Operation::GetServiceProperties
         | Operation::SetServiceProperties
         | Operation::GetServiceStats
+        | Operation::GetUserDelegationKey
         | Operation::Preflight
         | Operation::CreateQueue
         | Operation::DeleteQueue
@@ -161,7 +164,7 @@ fn either<'a>(own: Option<&'a str>, stored: Option<&'a str>) -> Result<Option<&'
     }
 }
 
-fn check_time(now: Timestamp, start: Option<&str>, expiry: Option<&str>) -> Result<(), WireError> {
+pub(super) fn check_time(now: Timestamp, start: Option<&str>, expiry: Option<&str>) -> Result<(), WireError> {
     let read = |text: &str| {
         date::parse_iso(text).ok_or_else(|| WireError::not_authentic(format!("'{text}' is not a time.")))
     };
@@ -179,7 +182,7 @@ fn check_time(now: Timestamp, start: Option<&str>, expiry: Option<&str>) -> Resu
 }
 
 /// One address, or the first and the last of a range.
-fn check_address(cx: &Context<'_>, allowed: &str) -> Result<(), WireError> {
+pub(super) fn check_address(cx: &Context<'_>, allowed: &str) -> Result<(), WireError> {
     if allowed.is_empty() {
         return Ok(());
     }
@@ -197,7 +200,7 @@ fn check_address(cx: &Context<'_>, allowed: &str) -> Result<(), WireError> {
     }
 }
 
-fn check_protocol(cx: &Context<'_>, allowed: &str) -> Result<(), WireError> {
+pub(super) fn check_protocol(cx: &Context<'_>, allowed: &str) -> Result<(), WireError> {
     let own = if cx.request.secure { "https" } else { "http" };
     if allowed.is_empty() || allowed.split(',').any(|protocol| protocol.eq_ignore_ascii_case(own)) {
         Ok(())

@@ -1,6 +1,7 @@
 //! The operations: parameters and body to a checked request, one step down, our words to theirs.
 
 mod acl;
+mod delegation_key;
 mod list;
 mod message;
 mod messages;
@@ -27,6 +28,7 @@ pub(crate) async fn perform(cx: &Context<'_>) -> Result<Reply, WireError> {
         Operation::GetServiceProperties => service::properties(cx).await,
         Operation::SetServiceProperties => service::set_properties(cx).await,
         Operation::GetServiceStats => service::stats(cx),
+        Operation::GetUserDelegationKey => delegation_key::issue(cx).await,
         Operation::Preflight => cors::preflight(cx).await,
         Operation::CreateQueue => queue::create(cx).await,
         Operation::DeleteQueue => queue::delete(cx).await,

@@ -58,9 +58,8 @@ pub(crate) async fn metadata(cx: &Context<'_>) -> Result<Reply, WireError> {
     let mut reply = encode::empty(StatusCode::OK);
     reply.headers.insert(COUNT, HeaderValue::from(counts.stored()));
     for (name, value) in documents::metadata(&queue) {
-        let name = HeaderName::try_from(format!("{PREFIX}{name}"));
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
-            reply.headers.insert(name, value);
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            reply.headers.append_as_written(&format!("{PREFIX}{name}"), value);
         }
     }
     Ok(reply)

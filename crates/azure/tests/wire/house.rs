@@ -62,7 +62,7 @@ pub fn settings() -> Settings {
     let key = STANDARD.decode(KEY).expect("it is Base64");
     let account =
         Account { name: "devstoreaccount1".into(), id: AccountId(0), keys: vec![b"other".to_vec(), key] };
-    Settings::open(vec![account], "us-east-1".into(), Arc::new(Standing))
+    Settings::open(vec![account], "us-east-1".into(), Arc::new(Standing), Arc::new(Counting::default()))
 }
 
 /// The same for those who sign.
@@ -83,6 +83,16 @@ impl House {
         let engine = engine.await.expect("an empty store opens");
         let timers = Arc::clone(&engine);
         tokio::spawn(async move { timers.run_timers().await });
+        Self::over(engine, settings).await
+    }
+
+    /// Another front-end over the same store.
+    pub async fn beside(&self, settings: Settings) -> Self {
+        Self::over(Arc::clone(&self.engine), settings).await
+    }
+
+    async fn over(engine: Arc<Engine>, settings: Settings) -> Self {
+        let entropy: Arc<dyn Entropy> = Arc::new(Counting::default());
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = socket.local_addr().expect("it is bound").to_string();
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;

@@ -1,6 +1,7 @@
 //! Request bytes in; status, headers and body out. The engine below runs over the in-memory store on a virtual clock.
 
 mod client;
+mod delegation;
 mod errors;
 mod house;
 mod messages;

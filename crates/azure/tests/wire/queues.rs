@@ -151,6 +151,12 @@ async fn names_of_metadata_keep_the_case_in_which_they_were_written() {
     let listed = async || house.ask("GET", "?comp=list&include=metadata", "").await.body;
     let shown = listed().await;
     assert!(shown.contains("<ShoeSize>44</ShoeSize>") && shown.contains("<URL>b</URL>"), "{shown}");
+    // Setting and retrieving properties and metadata for queue resources: names keep the case they were made with.
+    // The clients' `metadata` is what the reply's headers are called behind the prefix.
+    let shown = house.ask("GET", "/orders?comp=metadata", "").await;
+    for (name, value) in [("x-ms-meta-ShoeSize", "44"), ("x-ms-meta-URL", "b")] {
+        assert_eq!(shown.header(name), Some(value), "{:?}", shown.headers);
+    }
     // Names are compared without it, so this is the same queue with the names it had.
     let again = [("x-ms-meta-shoesize", "44"), ("x-ms-meta-url", "b")];
     assert_eq!(house.ask_with("PUT", "/orders", &again, "").await.status, 204);

@@ -211,22 +211,52 @@ async fn keys_come_in_three_forms_and_chains_may_be_long() {
     }
 }
 
+/// The bytes of the header and of the content of the element that DER begins with.
+fn element(der: &[u8]) -> (usize, usize) {
+    match der[1] {
+        short @ 0..=0x7f => (2, short.into()),
+        0x81 => (3, der[2].into()),
+        _ => (4, usize::from(der[2]) << 8 | usize::from(der[3])),
+    }
+}
+
+/// The elements inside of an element.
+fn elements(der: &[u8]) -> Vec<&[u8]> {
+    let mut rest = &der[element(der).0..];
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let (head, length) = element(rest);
+        let (first, behind) = rest.split_at(head + length);
+        found.push(first);
+        rest = behind;
+    }
+    found
+}
+
+fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+    let inside = parts.concat();
+    let length = u16::try_from(inside.len()).expect("certificates are short").to_be_bytes();
+    [&[0x30, 0x82], &length[..], &inside].concat()
+}
+
 /// The key inside a PKCS#8 wrapping: what follows the algorithm, without the header of its octet string.
 fn inner(wrapped: &[u8]) -> Vec<u8> {
-    let element = |der: &[u8]| -> (usize, usize) {
-        match der[1] {
-            short @ 0..=0x7f => (2, short.into()),
-            0x81 => (3, der[2].into()),
-            _ => (4, usize::from(der[2]) << 8 | usize::from(der[3])),
-        }
-    };
-    let mut rest = &wrapped[element(wrapped).0..];
-    for _version_and_algorithm in 0..2 {
-        let (head, length) = element(rest);
-        rest = &rest[head + length..];
-    }
-    let (head, length) = element(rest);
-    rest[head..head + length].to_vec()
+    let octets = elements(wrapped)[2];
+    octets[element(octets).0..].to_vec()
+}
+
+/// A certificate as the first version of X.509 had it: without the number of its version and without extensions.
+#[test]
+fn a_certificate_of_the_first_version_is_refused_with_what_to_do() {
+    let (papers, cert) = Papers::new();
+    let whole = elements(&cert);
+    let signed = elements(whole[0]);
+    let first = sequence(&[&sequence(&signed[1..signed.len() - 1]), whole[1], whole[2]]);
+    let fault = papers.fault(&papers.files.cert, &pem("CERTIFICATE", &first));
+    assert!(fault.contains("X.509 version 1") && fault.contains("`kew cert`"), "{fault}");
+    let third = sequence(&[&sequence(&signed), whole[1], whole[2]]);
+    write(&papers.files.cert, &pem("CERTIFICATE", &third));
+    papers.load().expect("the same with its version and extensions can be used");
 }
 
 #[test]

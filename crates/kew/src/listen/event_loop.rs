@@ -228,11 +228,11 @@ mod tests {
         let event_loop = EventLoop {
             store: Arc::new(Frail { inner, falls: Arc::clone(falls) }),
             source: Arc::new(SystemTimeSource),
-            entropy,
+            entropy: Arc::clone(&entropy),
             options: Options { clock: ClockKind::System, ..Options::default() },
             front_ends: FrontEndSettings {
                 sqs: kew_sqs::Settings::default(),
-                azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock)),
+                azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock), entropy),
                 cloudflare: kew_cloudflare::Settings::open("r".into()),
                 durations: Arc::default(),
             },

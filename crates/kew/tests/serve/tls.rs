@@ -134,6 +134,63 @@ impl Issuer {
     }
 }
 
+/// A refused token, as "Authorize with Microsoft Entra ID" shows it under "Bearer challenge": the vendor's clients
+/// (`BearerTokenCredentialPolicy` of azure-core) ask for another token on 401 with a challenge, and on nothing else.
+#[track_caller]
+fn assert_asks_again(reply: &str, detail: &str) {
+    let reply = reply.to_lowercase();
+    assert!(reply.starts_with("http/1.1 401"), "{reply}");
+    for part in [
+        "x-ms-error-code: invalidauthenticationinfo\r\n",
+        "www-authenticate: bearer authorization_uri=https://issuer.test/ resource_id=https://storage.azure.com\r\n",
+        "server failed to authenticate the request. please refer to the information in the www-authenticate header.",
+        &format!("<authenticationerrordetail>{}</authenticationerrordetail>", detail.to_lowercase()),
+    ] {
+        assert!(reply.contains(part), "{part}: {reply}");
+    }
+}
+
+/// "Authorize with Microsoft Entra ID" and the change log of azure-storage-queue 12.14: from service version 2025-07-05
+/// on tokens open Get and Set Queue ACL.
+#[test]
+fn stored_policies_are_open_to_tokens_of_newer_clients() {
+    let directory = data_directory();
+    certificates(directory.path(), &[]);
+    let issuer = Issuer::new("only");
+    let keys = directory.path().join("keys.json");
+    std::fs::write(&keys, issuer.key_set()).expect("the directory is ours");
+    let kew = start(directory.path(), &strict_bearer(&keys));
+    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let bearer = format!("Bearer {}", issuer.token("https://storage.azure.com/"));
+    let ask = |method: &str, path: &str, version: &str| {
+        let request =
+            get(path, &[("Authorization", &bearer), ("x-ms-version", version), ("Content-Length", "0")]);
+        let request = request.replacen("GET", method, 1);
+        ask(directory.path(), &azure, "localhost", &request).expect("it answers")
+    };
+    let queue = "/devstoreaccount1/orders";
+    assert!(ask("PUT", queue, "2019-12-12").starts_with("HTTP/1.1 201"));
+    for (method, version, expected) in [
+        ("GET", "2025-05-05", "403"),
+        ("PUT", "2025-05-05", "403"),
+        ("GET", "2025-07-05", "200"),
+        ("PUT", "2025-07-05", "204"),
+        ("GET", "2026-10-06", "200"),
+    ] {
+        let reply = ask(method, &format!("{queue}?comp=acl"), version);
+        assert!(reply.starts_with(&format!("HTTP/1.1 {expected}")), "{method} {version}: {reply}");
+        assert_eq!(reply.contains("AuthenticationFailed"), expected == "403", "{method} {version}: {reply}");
+    }
+}
+
+/// The lines of configuration that have tokens verified by these keys.
+fn strict_bearer(keys: &Path) -> String {
+    format!(
+        "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[azure]\nbearer = \"strict\"\n\
+         bearer_keys = {keys:?}\nbearer_issuers = [\"https://issuer.test/\"]\n"
+    )
+}
+
 #[test]
 fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
     let directory = data_directory();
@@ -141,13 +198,7 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
     let (first, second) = (Issuer::new("first"), Issuer::new("second"));
     let keys = directory.path().join("keys.json");
     std::fs::write(&keys, first.key_set()).expect("the directory is ours");
-    let kew = start(
-        directory.path(),
-        &format!(
-            "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[azure]\nbearer = \"strict\"\n\
-             bearer_keys = {keys:?}\nbearer_issuers = [\"https://issuer.test/\"]\n"
-        ),
-    );
+    let kew = start(directory.path(), &strict_bearer(&keys));
     let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
     let version = ("x-ms-version", "2026-10-06");
     let list = |headers: &[(&str, &str)]| {
@@ -159,12 +210,10 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
     let served = with(&first.token(storage));
     assert!(served.starts_with("HTTP/1.1 200"), "{served}");
     let elsewhere = with(&first.token("https://vault.azure.net"));
-    assert!(elsewhere.starts_with("HTTP/1.1 403") && elsewhere.contains("Invalid token audience."));
+    assert_asks_again(&elsewhere, "Invalid token audience.");
     let forged = with(&second.token(storage));
-    assert!(
-        forged.starts_with("HTTP/1.1 403") && forged.contains("Signature validation failed."),
-        "{forged}"
-    );
+    assert_asks_again(&forged, "Signature validation failed.");
+    assert!(with("no token").starts_with("HTTP/1.1 401"), "what cannot be read is asked for again too");
     let asked = list(&[version]).to_lowercase();
     assert!(asked.starts_with("http/1.1 401"), "{asked}");
     assert!(asked.contains("x-ms-error-code: noauthenticationinformation"), "{asked}");
@@ -178,7 +227,7 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{}", kew.errors());
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(with(&first.token(storage)).starts_with("HTTP/1.1 403"), "its key was taken away");
+    assert!(with(&first.token(storage)).starts_with("HTTP/1.1 401"), "its key was taken away");
     std::fs::write(&keys, "{").expect("the directory is ours");
     while !kew.errors().contains("cannot be had") {
         assert!(begun.elapsed() < Duration::from_secs(20), "{}", kew.errors());

@@ -24,6 +24,9 @@ pub(super) struct Claims {
     iat: Option<f64>,
     iss: String,
     aud: Audiences,
+    oid: Option<String>,
+    sub: Option<String>,
+    tid: Option<String>,
 }
 
 /// One audience, or several.
@@ -43,7 +46,34 @@ pub(super) enum NotBefore {
     Optional,
 }
 
+/// Who a token was issued to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Holder {
+    /// Their number.
+    pub(crate) object: String,
+    /// The number of the directory they belong to.
+    pub(crate) tenant: String,
+}
+
+impl Holder {
+    /// Somebody who does not say: all zeros.
+    pub(crate) fn unnamed() -> Self {
+        const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+        Self { object: NOBODY.to_owned(), tenant: NOBODY.to_owned() }
+    }
+}
+
 impl Claims {
+    /// Who the token was issued to. Issuers that number neither people nor directories name a subject at least.
+    pub(super) fn holder(self) -> Holder {
+        let unnamed = Holder::unnamed();
+        let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Holder {
+            object: filled(self.oid).or_else(|| filled(self.sub)).unwrap_or(unnamed.object),
+            tenant: filled(self.tid).unwrap_or(unnamed.tenant),
+        }
+    }
+
     /// What a token says, whoever wrote it.
     pub(super) fn unverified(token: &str) -> Result<Self, WireError> {
         let mut parts = token.split('.');

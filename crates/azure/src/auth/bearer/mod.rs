@@ -14,6 +14,7 @@ use crate::operation::Operation;
 use crate::{Context, version};
 use claims::{Claims, NotBefore};
 
+pub(crate) use claims::Holder;
 pub use keys::{KeySet, KeySetError};
 pub use verifier::Verifier;
 
@@ -38,6 +39,9 @@ const ISSUERS: [&str; 4] = [
 ];
 /// From this version on clients understand that they are asked for a token.
 const CHALLENGED_SINCE: &str = "2019-12-12";
+/// From this version on tokens open stored access policies, as "Authorize with Microsoft Entra ID" and the change logs
+/// of the vendor's clients say.
+const ACL_SINCE: &str = "2025-07-05";
 /// Where clients get a token for any tenant.
 const COMMON_AUTHORITY: &str = "https://login.microsoftonline.com/common/oauth2/authorize";
 
@@ -50,35 +54,63 @@ pub(super) fn check(cx: &Context<'_>, token: &str) -> Result<(), WireError> {
     if !cx.request.secure {
         return Err(WireError::not_authentic("Authentication scheme Bearer is not allowed with HTTP."));
     }
-    let now = cx.settings.machine.now();
-    match bearer {
-        Bearer::Off => {}
-        Bearer::Basic => {
-            let claims = Claims::unverified(token)?;
-            claims.check_lifetime(now, std::time::Duration::ZERO, NotBefore::Required)?;
-            claims.check_issuer(|issuer| ISSUERS.iter().any(|known| issuer.starts_with(known)))?;
-            claims.check_audience(|audience| claims::is_storage(audience, &cx.account.name))?;
-        }
-        Bearer::Verified(verifier) => verifier.check(token, &cx.account.name, now)?,
-    }
+    hold(cx, token).map_err(|error| refused(cx, &error))?;
     match cx.operation {
-        Operation::GetQueueAcl | Operation::SetQueueAcl => Err(Code::AuthorizationFailure.into()),
+        Operation::GetQueueAcl | Operation::SetQueueAcl if !version::is_since(cx.request, ACL_SINCE) => Err(
+            WireError::not_authentic("Stored access policies are open to tokens from version 2025-07-05 on."),
+        ),
         _ => Ok(()),
     }
 }
 
+/// Whether a token holds here and now.
+fn hold(cx: &Context<'_>, token: &str) -> Result<(), WireError> {
+    let now = cx.settings.machine.now();
+    match &cx.settings.bearer {
+        Bearer::Off => Ok(()),
+        Bearer::Basic => {
+            let claims = Claims::unverified(token)?;
+            claims.check_lifetime(now, std::time::Duration::ZERO, NotBefore::Required)?;
+            claims.check_issuer(|issuer| ISSUERS.iter().any(|known| issuer.starts_with(known)))?;
+            claims.check_audience(|audience| claims::is_storage(audience, &cx.account.name))
+        }
+        Bearer::Verified(verifier) => verifier.check(token, &cx.account.name, now),
+    }
+}
+
+/// The refusal of a token: its client is asked for another one.
+fn refused(cx: &Context<'_>, error: &WireError) -> WireError {
+    let text = WireError::new(Code::NoAuthenticationInformation).message().to_owned();
+    let refusal = WireError::new(Code::InvalidAuthenticationInfo).saying(text);
+    let refusal = error.details().iter().fold(refusal, |refusal, (name, value)| refusal.with(name, value));
+    match challenge(&cx.settings.bearer) {
+        Some(challenge) => refusal.challenging(challenge),
+        None => refusal,
+    }
+}
+
+/// Who a token was issued to, which has been checked or is believed.
+pub(super) fn holder(token: &str) -> Result<Holder, WireError> {
+    Claims::unverified(token).map(Claims::holder)
+}
+
 /// The refusal of a request without any credentials: one that could have had a token is asked for it.
 pub(super) fn ask(cx: &Context<'_>) -> WireError {
-    let authority = match &cx.settings.bearer {
-        Bearer::Off => None,
-        Bearer::Basic => Some(COMMON_AUTHORITY.to_owned()),
-        Bearer::Verified(verifier) => Some(verifier.authority()),
-    };
-    match authority.filter(|_| cx.request.secure && version::is_since(cx.request, CHALLENGED_SINCE)) {
-        Some(authority) => WireError::new(Code::NoAuthenticationInformation)
-            .challenging(format!("Bearer authorization_uri={authority} resource_id={}", claims::STORAGE)),
+    let understood = cx.request.secure && version::is_since(cx.request, CHALLENGED_SINCE);
+    match challenge(&cx.settings.bearer).filter(|_| understood) {
+        Some(challenge) => WireError::new(Code::NoAuthenticationInformation).challenging(challenge),
         None => WireError::not_authentic("The request has no credentials."),
     }
+}
+
+/// Where a token is to be had, and for what, if tokens are taken at all.
+fn challenge(bearer: &Bearer) -> Option<String> {
+    let authority = match bearer {
+        Bearer::Off => return None,
+        Bearer::Basic => COMMON_AUTHORITY.to_owned(),
+        Bearer::Verified(verifier) => verifier.authority(),
+    };
+    Some(format!("Bearer authorization_uri={authority} resource_id={}", claims::STORAGE))
 }
 
 #[cfg(test)]
