@@ -25,7 +25,8 @@ impl Held {
         let (Some(room), Some(Outcome::Leased(leased))) = (room, submission.peek()) else {
             return Self::default();
         };
-        let bytes = leased.iter().map(|leased| leased.message.content.body.len()).sum();
+        let bytes: usize = leased.iter().map(|leased| leased.message.content.body.len()).sum();
+        let bytes = bytes + submission.bytes_on_their_way();
         room.take(bytes);
         Self { room: Some(Arc::clone(room)), bytes }
     }

@@ -192,7 +192,7 @@ impl Page {
         let mut messages = Vec::with_capacity(page.len());
         for carried in page {
             let stored = match unwritten.contains(&carried.place.address.0) {
-                true => Some(ledger.shelf.read(carried.place.address).map_err(unreadable)?),
+                true => Some(ledger.shelf.read(carried.place).map_err(unreadable)?),
                 false => None,
             };
             messages.push((carried, stored));

@@ -10,16 +10,19 @@
 //!
 //! Tools for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`export_readable`], [`import`].
 
+mod ahead;
 mod arrivals;
 mod backup;
 mod batch;
 mod check;
 mod checkpoint;
+mod cold;
 mod damaged;
 mod disk;
 mod error;
 mod expected;
 mod export;
+mod fetched;
 mod frame;
 mod gate;
 mod identity;
@@ -35,6 +38,7 @@ pub mod planted;
 mod planted;
 mod put_away;
 mod reader;
+mod reads;
 mod recent;
 mod reclaim;
 mod recover;
@@ -51,6 +55,7 @@ mod survivor;
 mod turns;
 mod upkeep;
 mod write_slices;
+mod writer;
 
 pub use backup::{BACKUP_LIST, BackedUp, BackupReport, Sharing, backup, verify_backup};
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};

@@ -46,11 +46,6 @@ impl Reader {
         self.read_miss(address)
     }
 
-    /// Where it reads.
-    pub(crate) fn segments(&self) -> &Segments {
-        &self.segments
-    }
-
     /// Forgets what was read ahead.
     pub fn clear(&mut self) {
         self.chunks.clear();

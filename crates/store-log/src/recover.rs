@@ -26,7 +26,7 @@ use crate::manifest::{Manifest, SegmentUse, Sidecar};
 use crate::options::{Drive, LogOptions};
 use crate::planted::Planted;
 use crate::put_away::{self, DEDUPLICATION_FOLDER, PutAway};
-use crate::reader::Reader;
+use crate::reads::Reads;
 use crate::recent::Recent;
 use crate::reporting::Reporting;
 use crate::room;
@@ -37,6 +37,7 @@ use crate::shelf::LogShelf;
 use crate::store::{Inner, Signal};
 use crate::turns::Lock;
 use crate::upkeep::{Done, Upkeep};
+use crate::writer::Writer;
 
 /// What opening a store found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,20 +200,21 @@ impl Loaded {
         gate.open(self.ledger.shelf.batch.number() - 1);
         let next_due = self.ledger.next_due().map_or(u64::MAX, |due| due.0);
         let sums = self.ledger.shelf.sums;
-        let damaged = Arc::clone(&self.ledger.shelf.damaged);
+        let reads = Arc::clone(&self.ledger.shelf.reads);
         Inner {
             upkeep: Lock::new(Upkeep::new(self.manifest, self.segments.clone(), sums)),
             disk,
             options,
             segments: self.segments,
-            writer: Lock::new(self.ledger),
+            writer: Writer::new(self.ledger),
             committing: Lock::new(()),
             next_due: AtomicU64::new(next_due),
             gate: Arc::new(gate),
             expecting,
             done: Done::default(),
             reports: Reporting::default(),
-            damaged,
+            damaged: Arc::clone(reads.damaged()),
+            reads,
             work: Signal::default(),
             made: Arc::default(),
             makes_begun: AtomicU64::new(0),
@@ -273,6 +275,7 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
     for segment in segments.list() {
         live.add_segment(segment.base());
     }
+    let damaged = Arc::new(Damaged::new(segments.disk().clone()));
     // Nothing is pending while changes are replayed: all places are in segments.
     live.begin_batch(u64::MAX);
     LogShelf {
@@ -282,12 +285,12 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         owed: 0,
         arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),
-        reader: Reader::new(segments.clone(), sums),
+        reads: Arc::new(Reads::new(segments.clone(), sums, damaged)),
+        cold: None,
         live,
         put_away: PutAway::new(segments.disk().clone()),
         makes_room: options.drive != Drive::Loop,
         refused: 0,
-        damaged: Arc::new(Damaged::new(segments.disk().clone())),
         sums,
         stamp: codec::Stamp::default(),
     }

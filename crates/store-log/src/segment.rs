@@ -8,6 +8,7 @@ use crate::error::{Doing, LogError};
 use crate::frame::{Address, SURVIVOR_SPACE, u32_at, u64_at};
 use crate::planted::Planted;
 use crate::turns::Lock;
+use crate::writer::may_wait_for_a_disk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -276,6 +277,7 @@ impl Segment {
 
     /// Reads exactly these bytes of the file; bytes it does not have are damage.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
+        may_wait_for_a_disk();
         read_exact_at(&*self.file, offset, len).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => {
                 LogError::damage(&self.name, offset, "the file ends too early")
@@ -286,6 +288,7 @@ impl Segment {
 
     /// Reads up to so many bytes of the file; fewer where it ends.
     pub(crate) fn read_up_to(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
+        may_wait_for_a_disk();
         let mut bytes = vec![0; len];
         let read = self.file.read_at(offset, &mut bytes).doing("reading", &self.name)?;
         bytes.truncate(read);

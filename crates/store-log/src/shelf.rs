@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::Timestamp;
+use kew_core::{Sequence, Timestamp};
 use kew_store::StoreError;
 use kew_store::ledger::dedup::PUT_AWAY_BYTES;
 use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 
 use crate::arrivals::Arrivals;
 use crate::batch::BatchBuffer;
-use crate::damaged::{DAMAGED_KIND, Damaged};
+use crate::cold::Cold;
 use crate::error::LogError;
 use crate::frame::{Checksums, Frame, trusted};
 use crate::journal::Journal;
 use crate::live::Live;
 use crate::put_away::PutAway;
-use crate::reader::Reader;
+use crate::reads::Reads;
 use crate::recent::Recent;
-use crate::segment::SEGMENTS_FOLDER;
 use crate::segments::Room;
 
 /// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
@@ -35,15 +34,15 @@ pub(crate) struct LogShelf {
     pub owed: u64,
     pub arrivals: Arrivals,
     pub recent: Recent,
-    pub reader: Reader,
+    /// Who reads what is not in memory, and what the step at hand found not to be.
+    pub reads: Arc<Reads>,
+    pub cold: Option<Box<Cold>>,
     pub live: Live,
     pub put_away: PutAway,
     /// Whether room may be made on the spot. On an event loop it may not: it is asked for and waited for.
     pub makes_room: bool,
     /// Bytes of the batch that the last refused step would have made.
     pub refused: u64,
-    /// Records that were found damaged.
-    pub damaged: Arc<Damaged>,
     pub sums: Checksums,
     pub stamp: codec::Stamp,
 }
@@ -61,7 +60,8 @@ impl LogShelf {
         }
     }
 
-    fn frame(&mut self, address: u64) -> Result<Frame, LogError> {
+    /// The record at an address, if it is in memory.
+    fn frame(&mut self, address: u64) -> Option<Frame> {
         let found = if address >= self.batch.start() && address < self.batch.next_record() {
             self.pending_frame(address)
         } else {
@@ -72,21 +72,13 @@ impl LogShelf {
             })
         };
         match found {
-            Some(frame) => Ok(frame),
-            None => self.reader.read(address),
+            Some(frame) => Some(frame),
+            None => self.reads.ahead(address),
         }
     }
 
-    fn content(&mut self, address: u64) -> Result<Stored, LogError> {
-        let frame = self.frame(address)?;
-        let mark = (frame.kind == DAMAGED_KIND).then(|| String::from_utf8_lossy(&frame.payload).into_owned());
-        codec::read_content(frame.kind, frame.payload).ok_or_else(|| {
-            let segment = self.reader.segments().find(address);
-            let file = segment.as_ref().map_or(SEGMENTS_FOLDER, |segment| segment.name());
-            let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(address));
-            let what = mark.unwrap_or_else(|| format!("the record at {address:#x} holds no message"));
-            LogError::damage(file, offset, what)
-        })
+    fn cold(&mut self) -> &mut Cold {
+        self.cold.get_or_insert_default()
     }
 
     /// A record of the batch being filled, copied: the buffer is still growing.
@@ -121,11 +113,34 @@ impl Shelf for LogShelf {
         Place { address: Address(address), bytes }
     }
 
-    fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
-        self.content(address.0).map_err(|error| {
-            self.damaged.note(address.0, &error);
-            store_error(error)
-        })
+    fn read(&mut self, place: Place) -> Result<Stored, StoreError> {
+        match self.frame(place.address.0) {
+            Some(frame) => self.reads.content(frame),
+            None => {
+                let reads = Arc::clone(&self.reads);
+                self.cold().need(&reads, place)
+            }
+        }
+    }
+
+    fn fetch(&mut self, sequence: Sequence, place: Place) -> Result<Stored, StoreError> {
+        let found = self.frame(place.address.0).map(|frame| self.reads.content(frame));
+        match found {
+            Some(Ok(stored)) => Ok(stored),
+            // One that is damaged as well: it is left out of the answer then, whatever was read ahead.
+            Some(Err(_)) | None => {
+                let reads = Arc::clone(&self.reads);
+                self.cold().put_on_its_way(&reads, sequence, place)
+            }
+        }
+    }
+
+    fn at_hand(&mut self, place: Place) -> Result<(), StoreError> {
+        if self.frame(place.address.0).is_some() {
+            return Ok(());
+        }
+        let reads = Arc::clone(&self.reads);
+        self.cold().make_sure(&reads, place)
     }
 
     fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {

@@ -14,7 +14,7 @@ use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Entropy, Outcome, Reports, RuleError, Tally, Timestamp, Work};
 use kew_store::ledger::Ledger;
 use kew_store::{Freed, Store, StoreError, Submission, Wait};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::damaged::Damaged;
 use crate::disk::{Disk, DiskLock};
@@ -24,17 +24,19 @@ use crate::gate::LogGate;
 use crate::journal::Journal;
 use crate::options::{Drive, Durability, LogOptions};
 use crate::planted::Planted;
+use crate::reads::{self, Reads};
 use crate::recover::{self, OpenReport};
 use crate::reporting::{Reporting, Retry};
 use crate::segments::{Room, Segments};
 use crate::shelf::{LogShelf, STEP_BYTES, store_error};
 use crate::turns::Lock;
 use crate::upkeep::{Done, Upkeep};
+use crate::writer::{Writer, Writing};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
 /// What a deletion or another small command adds to a batch for each of its entries.
-const ENTRY_BYTES: u64 = 192;
+pub(crate) const ENTRY_BYTES: u64 = 192;
 
 /// The embedded store.
 pub struct LogStore {
@@ -47,7 +49,7 @@ pub(crate) struct Inner {
     pub options: LogOptions,
     pub segments: Segments,
     /// Guards the ledger and the batch being filled.
-    pub writer: Lock<Ledger<LogShelf>>,
+    pub writer: Writer,
     /// Held during a commit: batches are written and synced one after the other.
     pub committing: Lock<()>,
     /// What is due next, to be asked without the lock.
@@ -62,6 +64,8 @@ pub(crate) struct Inner {
     pub reports: Reporting,
     /// Records that cannot be read.
     pub damaged: Arc<Damaged>,
+    /// Who reads messages that are not in memory.
+    pub reads: Arc<Reads>,
     pub work: Signal,
     /// Opens for each spare that was made, or could not be; and how many were begun.
     pub made: Arc<LogGate>,
@@ -154,6 +158,10 @@ impl LogStore {
             inner
                 .work
                 .want(|wanted| wanted.upkeep = inner.segments.wants_spare() || inner.reports.is_failing());
+            inner.reads.is_served();
+            for _ in 0..reads::THREADS {
+                threads.push(spawn("kew-read", inner.clone(), |inner| inner.reads.read_until_stopped())?);
+            }
             threads.push(spawn("kew-upkeep", inner.clone(), Inner::keep_up_until_stopped)?);
         }
         if options.drive == Drive::Loop {
@@ -231,6 +239,7 @@ impl LogStore {
 
     fn stop_threads(&self) {
         self.inner.work.want(|wanted| wanted.stop = true);
+        self.inner.reads.stop();
         for thread in self.threads.lock().drain(..) {
             // A thread that panicked has nothing left to end, and has said so itself.
             let _ended = thread.join();
@@ -287,7 +296,7 @@ impl Store for LogStore {
 }
 
 impl Inner {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+    pub(crate) fn step(self: &Arc<Self>, now: Timestamp, command: &Command) -> Submission {
         let needs = needs(command);
         let mut ledger = self.writer.lock();
         if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
@@ -320,8 +329,10 @@ impl Inner {
             Ok(_) | Err(_) => None,
         };
         if result == Err(StoreError::NoSpace) && self.options.drive == Drive::Loop {
+            ledger.shelf.cold = None;
             return self.make_way(ledger, now, command, freed);
         }
+        let cold = ledger.shelf.cold.take();
         drop(ledger);
         if records > before && self.options.drive == Drive::Threads && before == 0 {
             self.work.want(|wanted| wanted.commit = true);
@@ -333,16 +344,14 @@ impl Inner {
             Some((batch, rests_on)) => Wait::Gate { batch, rests_on, gate: self.gate.clone() },
             None => Wait::Nothing,
         };
-        Submission::new(result, wait, freed)
+        match cold {
+            None => Submission::new(result, wait, freed),
+            Some(cold) => self.read_rest(now, command, *cold, (result, wait, freed)),
+        }
     }
 
     #[cold]
-    fn refused(
-        &self,
-        mut ledger: MutexGuard<'_, Ledger<LogShelf>>,
-        error: StoreError,
-        needs: Option<u64>,
-    ) -> Submission {
+    fn refused(&self, mut ledger: Writing<'_>, error: StoreError, needs: Option<u64>) -> Submission {
         if error == StoreError::NoSpace {
             if self.options.drive == Drive::Loop {
                 ledger.shelf.refused = ledger.shelf.batch.bytes() + needs.unwrap_or(0) + STEP_BYTES;
@@ -355,7 +364,7 @@ impl Inner {
 
     /// A batch that is full leaves. On an event loop only if that takes no wait for a sync.
     #[cold]
-    fn relieve(&self, ledger: MutexGuard<'_, Ledger<LogShelf>>) -> Result<(), LogError> {
+    fn relieve(&self, ledger: Writing<'_>) -> Result<(), LogError> {
         drop(ledger);
         if self.options.drive == Drive::Loop { self.write() } else { self.commit() }
     }
@@ -364,8 +373,8 @@ impl Inner {
     /// again; otherwise it is put off.
     #[cold]
     fn make_way(
-        &self,
-        ledger: MutexGuard<'_, Ledger<LogShelf>>,
+        self: &Arc<Self>,
+        ledger: Writing<'_>,
         now: Timestamp,
         command: &Command,
         freed: Freed,
@@ -385,7 +394,7 @@ impl Inner {
     /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written, or
     /// a spare was made. Where neither helps it is refused.
     #[cold]
-    fn put_off(&self, ledger: MutexGuard<'_, Ledger<LogShelf>>, freed: Freed) -> Submission {
+    fn put_off(&self, ledger: Writing<'_>, freed: Freed) -> Submission {
         let shelf = &ledger.shelf;
         let waits = shelf.journal.as_ref().is_some_and(Journal::is_rolling)
             || (shelf.batch.records() > 0 && !shelf.fits())
@@ -509,11 +518,7 @@ impl Inner {
         self.write_batch(ledger, Rolled::Yes)
     }
 
-    fn write_batch(
-        &self,
-        mut ledger: MutexGuard<'_, Ledger<LogShelf>>,
-        rolled: Rolled,
-    ) -> Result<(), LogError> {
+    fn write_batch(&self, mut ledger: Writing<'_>, rolled: Rolled) -> Result<(), LogError> {
         let shelf = &mut ledger.shelf;
         let Some(written) = shelf.write_batch()? else { return Ok(()) };
         let mut open = 0;
@@ -683,7 +688,7 @@ impl LogShelf {
 
     /// Refuses a command whose records could not be written: after a failure, or without space even in the reserve.
     #[cold]
-    fn may_write(&self, needs: Option<u64>) -> Result<(), StoreError> {
+    pub(crate) fn may_write(&self, needs: Option<u64>) -> Result<(), StoreError> {
         let Some(journal) = &self.journal else {
             let cause = "the store is open to be looked at only".to_owned();
             return needs.map_or(Ok(()), |_| Err(StoreError::Unavailable { cause }));

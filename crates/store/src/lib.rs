@@ -17,7 +17,7 @@ use kew_core::{Command, Tally, Timestamp};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{Freed, Gate, Submission, Wait};
+pub use submission::{Freed, Gate, Rest, Submission, Wait};
 
 /// A place that keeps queues and their messages.
 ///

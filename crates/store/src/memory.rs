@@ -120,9 +120,9 @@ impl Shelf for MemoryShelf {
         true
     }
 
-    fn read(&mut self, address: Address) -> Result<Stored, StoreError> {
-        let kept = self.contents.get(&address).map(|(stored, _)| stored.clone());
-        kept.ok_or_else(|| StoreError::Damaged { what: format!("no content at {}", address.0) })
+    fn read(&mut self, place: Place) -> Result<Stored, StoreError> {
+        let kept = self.contents.get(&place.address).map(|(stored, _)| stored.clone());
+        kept.ok_or_else(|| StoreError::Damaged { what: format!("no content at {}", place.address.0) })
     }
 
     fn recall(&mut self, generation: Timestamp, _place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {

@@ -23,6 +23,15 @@ pub trait Gate: Send + Sync {
     }
 }
 
+/// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, nobody reads them any more.
+pub trait Rest: Send {
+    /// Ready once all is read. What was read is in the answer then; what cannot be read is taken out of it.
+    fn poll_rest(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Bytes that are on their way, about.
+    fn bytes(&self) -> usize;
+}
+
 /// Queues in which a step may have made messages available.
 pub type Freed = SmallVec<[QueueId; 2]>;
 
@@ -54,6 +63,13 @@ pub enum Wait {
         turn: u64,
         /// Who knows.
         gate: Arc<dyn Gate>,
+    },
+    /// Something else first, and then that the rest of it is read.
+    Rest {
+        /// What it waits for beside that. Both go on at once.
+        first: Box<Wait>,
+        /// What is still to be read.
+        rest: Box<dyn Rest>,
     },
     /// That it comes from elsewhere.
     Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
@@ -98,7 +114,17 @@ impl Submission {
         self
     }
 
-    /// What was done, where that is known before it is durable. Not to be told to anyone outside.
+    /// Bytes of its messages that are still being read.
+    #[inline]
+    pub fn bytes_on_their_way(&self) -> usize {
+        match &self.wait {
+            Wait::Rest { rest, .. } => rest.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// What was done, where that is known before it is durable. Not to be told to anyone outside: a message that is still
+    /// being read has its place and its receipt, but neither name nor body.
     #[inline]
     pub fn peek(&self) -> Option<&Outcome> {
         self.result.as_ref()?.as_ref().ok()
@@ -115,8 +141,24 @@ impl Future for Submission {
             Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Remote(answer) => return answer.as_mut().poll(cx),
+            Wait::Rest { .. } => ready!(self.poll_rest(cx))?,
         }
         Poll::Ready(self.result.take().expect("a submission is polled to its end once"))
+    }
+}
+
+impl Submission {
+    #[cold]
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let Self { wait: Wait::Rest { first, rest }, result: Some(result), .. } = self else {
+            return Poll::Ready(Ok(()));
+        };
+        match &**first {
+            Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
+            Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
+            Wait::Nothing | Wait::Rest { .. } | Wait::Remote(_) => {}
+        }
+        rest.poll_rest(result, cx).map(Ok)
     }
 }
 
@@ -126,6 +168,7 @@ impl fmt::Debug for Submission {
             Wait::Nothing => "nothing",
             Wait::Gate { .. } => "its batch",
             Wait::Again { .. } => "another try",
+            Wait::Rest { .. } => "bodies that are being read",
             Wait::Remote(_) => "an answer from elsewhere",
         };
         f.debug_struct("Submission").field("waits_for", &waits_for).field("freed", &self.freed).finish()

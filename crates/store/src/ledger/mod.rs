@@ -157,11 +157,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.
     pub fn step(&mut self, now: Timestamp, command: &Command) -> Result<Outcome, StoreError> {
-        let now = now.max(self.newest);
-        self.newest = now;
-        (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
-        self.run_due(now);
-        self.in_step = true;
+        let now = self.begin_step(now);
         match command {
             Command::CreateQueue(command) => self.create_queue(now, command.clone()),
             Command::UpdateQueue(command) => self.update_queue(now, command.clone()),
@@ -194,6 +190,17 @@ impl<S: Shelf> Ledger<S> {
                 Ok(Outcome::History(self.history.of(command.queue, command.sequence)))
             }
         }
+    }
+
+    /// Does what is due before a step. The time never runs back: answers the step's.
+    #[inline]
+    fn begin_step(&mut self, now: Timestamp) -> Timestamp {
+        let now = now.max(self.newest);
+        self.newest = now;
+        (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
+        self.run_due(now);
+        self.in_step = true;
+        now
     }
 
     /// The queues in which something may be leased since this was last asked.

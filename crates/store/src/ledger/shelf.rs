@@ -1,6 +1,8 @@
 //! Where contents lie and changes are kept: the one thing embedded stores differ in.
 
-use kew_core::{Content, DeduplicationId, GroupId, MessageId, Timestamp};
+use kew_core::{
+    Content, DeduplicationId, GroupId, Message, MessageId, MoveReason, Origin, Sequence, Text, Timestamp,
+};
 
 use super::change::Change;
 use super::dedup::PUT_AWAY_BYTES;
@@ -32,6 +34,36 @@ pub struct Stored {
     pub deduplication: Option<DeduplicationId>,
 }
 
+impl Stored {
+    /// What stands for a content that is still being read.
+    pub fn on_its_way() -> Self {
+        Self { id: MessageId([0; 16]), content: Content::default(), group: None, deduplication: None }
+    }
+
+    /// Puts it into the message that it is the content of.
+    pub fn fill(self, message: &mut Message) {
+        message.id = self.id;
+        message.content = self.content;
+        message.group = self.group;
+        message.deduplication = deduplicated_by(self.id, self.deduplication, message.origin.as_ref());
+    }
+}
+
+/// What a message that came from there is deduplicated by. A dead letter is by its own name, so that nothing sent there can
+/// swallow it.
+#[inline]
+pub(super) fn deduplicated_by(
+    id: MessageId,
+    given: Option<DeduplicationId>,
+    origin: Option<&Origin>,
+) -> Option<DeduplicationId> {
+    let died = origin.is_some_and(|origin| origin.reason == MoveReason::AttemptsExhausted);
+    match given {
+        Some(_) if died => Some(DeduplicationId(Text::from(id.to_string()))),
+        other => other,
+    }
+}
+
 /// When a change was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
@@ -54,7 +86,18 @@ pub trait Shelf {
     fn has_room_for_due(&self, bytes: u64) -> bool;
 
     /// Reads a content back.
-    fn read(&mut self, address: Address) -> Result<Stored, StoreError>;
+    fn read(&mut self, place: Place) -> Result<Stored, StoreError>;
+
+    /// The content of a message that is going to be in the answer. A shelf that would have to wait for a disk may give
+    /// [`Stored::on_its_way`] and put the content into the answer later.
+    fn fetch(&mut self, _sequence: Sequence, place: Place) -> Result<Stored, StoreError> {
+        self.read(place)
+    }
+
+    /// Makes sure that a content can be read without waiting. Said before a step that needs several changes anything.
+    fn at_hand(&mut self, _place: Place) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Reads one deduplication id of a generation that was put away.
     fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError>;

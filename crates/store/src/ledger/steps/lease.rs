@@ -131,7 +131,7 @@ impl<S: Shelf> Ledger<S> {
         if !batching::fits(taking.leased.len(), taking.body_bytes, bytes, taking.command.body_bytes_max) {
             return Ok(Next::Stop);
         }
-        let stored = match self.shelf.read(item.address) {
+        let stored = match self.shelf.fetch(item.sequence, item.place()) {
             Ok(stored) => stored,
             // What was claimed before stays claimed and is answered; the next lease meets the damage first.
             Err(_) if !taking.leased.is_empty() => return Ok(Next::Stop),
@@ -214,7 +214,7 @@ impl<S: Shelf> Ledger<S> {
             sequences.iter().filter_map(|sequence| Some(book.find(*sequence)?.0)).collect();
         let mut leased = Vec::with_capacity(items.len());
         for item in &items {
-            let stored = self.shelf.read(item.address)?;
+            let stored = self.shelf.fetch(item.sequence, item.place())?;
             let message = shown(self.book(command.queue)?, item, stored, State::Leased { until });
             leased.push(outcome::Leased { message, token: self.token(command.queue, item), until });
         }

@@ -27,7 +27,7 @@ impl<S: Shelf> Ledger<S> {
                 break;
             }
             bytes += u64::from(item.body_bytes);
-            let stored = self.shelf.read(item.address)?;
+            let stored = self.shelf.fetch(item.sequence, item.place())?;
             let token = self.token(command.queue, &item);
             messages.push((shown(self.book(command.queue)?, &item, stored, state), token));
         }
@@ -42,7 +42,7 @@ impl<S: Shelf> Ledger<S> {
             return Err(RuleError::TokenOfOtherQueue.into());
         }
         let (item, _) = book.find(command.token.sequence).ok_or(RuleError::MessageNotFound)?;
-        Ok(Outcome::Identified(self.shelf.read(item.address)?.id))
+        Ok(Outcome::Identified(self.shelf.fetch(item.sequence, item.place())?.id))
     }
 
     pub(in crate::ledger) fn purge(&mut self, now: Timestamp, command: Purge) -> Result<Outcome, StoreError> {

@@ -8,14 +8,15 @@ mod queues;
 mod receipts;
 mod redrive;
 mod send;
+mod unreadable;
 
-use kew_core::{DeduplicationId, Message, MoveReason, Origin, QueueId, State, Text, Timestamp};
+use kew_core::{Message, Origin, QueueId, State, Timestamp};
 
 use super::Ledger;
 use super::book::Book;
 use super::change::Change;
 use super::item::{Item, NO_INSTANT};
-use super::shelf::{Made, Place, Shelf, Stored};
+use super::shelf::{Made, Place, Shelf, Stored, deduplicated_by};
 
 impl<S: Shelf> Ledger<S> {
     /// Keeps a change on the shelf.
@@ -43,12 +44,7 @@ fn shown(book: &Book, item: &Item, stored: Stored, state: State) -> Message {
         reason: *reason,
         at: item.moved_at,
     });
-    let died = origin.as_ref().is_some_and(|origin| origin.reason == MoveReason::AttemptsExhausted);
-    // A dead letter is deduplicated by its own name, so that nothing sent there can swallow it.
-    let deduplication = match stored.deduplication {
-        Some(_) if died => Some(DeduplicationId(Text::from(stored.id.to_string()))),
-        other => other,
-    };
+    let deduplication = deduplicated_by(stored.id, stored.deduplication, origin.as_ref());
     let expires_at = item.expires_at(book.queue.policy.retention);
     Message {
         queue: book.queue.id,

@@ -15,13 +15,13 @@ use crate::StoreError;
 use crate::ledger::Ledger;
 use crate::ledger::change::{self, Change, Rewritten};
 use crate::ledger::item::{Entry, Hold};
-use crate::ledger::shelf::{Address, Shelf};
+use crate::ledger::shelf::{Place, Shelf};
 use crate::token::TokenKey;
 
 /// A message whose receipt was accepted.
 struct Accepted {
     sequence: Sequence,
-    address: Address,
+    place: Place,
     newest_nonce: u64,
     /// Its lease, if one is running: when the request arrived, how long it may last, and where it returns to.
     lease: Option<(Timestamp, Option<Duration>)>,
@@ -66,7 +66,7 @@ impl<S: Shelf> Ledger<S> {
             Hold::Leased(lease) => Some((lease.received_at, lease.cap)),
             Hold::Ready | Hold::Delayed => None,
         });
-        Ok(Accepted { sequence: item.sequence, address: item.address, newest_nonce: known.newest, lease })
+        Ok(Accepted { sequence: item.sequence, place: item.place(), newest_nonce: known.newest, lease })
     }
 
     pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
@@ -99,6 +99,7 @@ impl<S: Shelf> Ledger<S> {
             .sum();
         if bytes > 0 {
             self.shelf.room(bytes)?;
+            self.rewritten_at_hand(now, command)?;
         }
         let results = command
             .entries
@@ -106,6 +107,18 @@ impl<S: Shelf> Ledger<S> {
             .map(|entry| self.extend_one(now, command, entry))
             .collect::<Result<_, _>>()?;
         Ok(Outcome::Extended(results))
+    }
+
+    /// The names of messages that get another content are taken over from the old one: all of those first, so that the step
+    /// is done whole or not at all.
+    fn rewritten_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<(), StoreError> {
+        let mut at_hand = Ok(());
+        for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {
+            if let Ok(accepted) = self.accept(now, command.queue, command.receipt, &entry.token) {
+                at_hand = at_hand.and(self.shelf.at_hand(accepted.place));
+            }
+        }
+        at_hand
     }
 
     fn extend_one(
@@ -129,7 +142,7 @@ impl<S: Shelf> Ledger<S> {
         };
         // The old content is read first: under damage nothing has changed yet.
         let stored = match &entry.content {
-            Some(_) => Some(self.shelf.read(accepted.address)?),
+            Some(_) => Some(self.shelf.read(accepted.place)?),
             None => None,
         };
         let content = entry.content.as_ref().zip(stored.as_ref()).map(|(content, stored)| Rewritten {
@@ -213,25 +226,34 @@ impl<S: Shelf> Ledger<S> {
         now: Timestamp,
         command: &Withdraw,
     ) -> Result<Outcome, StoreError> {
-        let book = self.book(command.queue)?;
+        let sequences = self.undo(now, command.queue, &command.tokens)?;
+        Ok(Outcome::Withdrawn(u32::try_from(sequences.len()).unwrap_or(u32::MAX)))
+    }
+
+    /// Undoes leases; answers the messages whose lease was running and unchanged.
+    pub(super) fn undo(
+        &mut self,
+        now: Timestamp,
+        queue: QueueId,
+        tokens: &[LeaseToken],
+    ) -> Result<Vec<Sequence>, RuleError> {
+        let book = self.book(queue)?;
         let is_unchanged = |token: &&LeaseToken| {
             let Some((item, Some(entry))) = book.find(token.sequence) else { return false };
             let kept = matches!(&entry.hold, Hold::Leased(lease) if lease.before.is_some());
-            kept && item.nonce == token.nonce
-                && token.queue == command.queue
-                && self.key.verify(token).is_ok()
+            kept && item.nonce == token.nonce && token.queue == queue && self.key.verify(token).is_ok()
         };
         // The last one first, so that groups stand in the rotation as they did before.
-        let mut sequences: Vec<Sequence> = Vec::with_capacity(command.tokens.len());
-        for token in command.tokens.iter().rev().filter(is_unchanged) {
+        let mut sequences: Vec<Sequence> = Vec::with_capacity(tokens.len());
+        for token in tokens.iter().rev().filter(is_unchanged) {
             if !sequences.contains(&token.sequence) {
                 sequences.push(token.sequence);
             }
         }
         if !sequences.is_empty() {
-            self.record(now, &Change::Withdrawn { queue: command.queue, sequences: &sequences });
-            self.apply_withdrawn(command.queue, &sequences);
+            self.record(now, &Change::Withdrawn { queue, sequences: &sequences });
+            self.apply_withdrawn(queue, &sequences);
         }
-        Ok(Outcome::Withdrawn(u32::try_from(sequences.len()).unwrap_or(u32::MAX)))
+        Ok(sequences)
     }
 }

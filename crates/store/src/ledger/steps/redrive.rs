@@ -8,6 +8,8 @@ use kew_core::{
     QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp,
 };
 
+use smallvec::SmallVec;
+
 use super::send::MESSAGE_BYTES;
 use crate::StoreError;
 use crate::ledger::Ledger;
@@ -77,6 +79,9 @@ impl<S: Shelf> Ledger<S> {
             task.state = TaskState::Failed(TaskFailure::TookTooLong);
         }
         let max = u64::from(command.max).min(task.to_move.saturating_sub(task.moved));
+        if task.state == TaskState::Running {
+            self.next_at_hand(task.source, max)?;
+        }
         let (before, mut bytes, mut passed_over) = (task.moved, 0, 0);
         while task.moved - before + passed_over < max && task.state == TaskState::Running {
             match self.move_next(now, &task, MOVED_BYTES_MAX.saturating_sub(bytes), task.moved == before) {
@@ -104,6 +109,27 @@ impl<S: Shelf> Ledger<S> {
             };
         }
         Ok(Outcome::Move(self.set_task(now, task)))
+    }
+
+    /// Makes sure that the messages of a step can be read: those that have to be waited for are read together.
+    fn next_at_hand(&mut self, source: QueueId, max: u64) -> Result<(), StoreError> {
+        let Some(book) = self.books.get(&source) else { return Ok(()) };
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let is_fifo = book.queue.policy.kind.is_fifo();
+        let items: SmallVec<[Item; 8]> =
+            if is_fifo { book.offered().take(max).collect() } else { book.ready_items().take(max).collect() };
+        let (mut at_hand, mut bytes) = (Ok(()), 0);
+        for (index, item) in items.iter().enumerate() {
+            bytes += u64::from(item.record_bytes.max(item.body_bytes));
+            if bytes > MOVED_BYTES_MAX && index > 0 {
+                break;
+            }
+            // One that is damaged is met when its turn comes.
+            if let Err(error @ StoreError::Overloaded { .. }) = self.shelf.at_hand(item.place()) {
+                at_hand = Err(error);
+            }
+        }
+        at_hand
     }
 
     fn first_offered(&mut self, queue: QueueId) -> Option<Item> {
@@ -168,7 +194,7 @@ impl<S: Shelf> Ledger<S> {
         target: &Queue,
         item: &Item,
     ) -> Result<Sequence, StoreError> {
-        let stored = self.shelf.read(item.address)?;
+        let stored = self.shelf.read(item.place())?;
         let content: &Content = &stored.content;
         self.shelf.room((content.body.len() + content.annotations.len()) as u64 + 2 * MESSAGE_BYTES + 256)?;
         let id = MessageId::from_chance(self.entropy.wide_bits());
@@ -227,10 +253,14 @@ impl<S: Shelf> Ledger<S> {
         }
         // Room for all of them first: a step is done whole or not at all.
         let chosen = command.tokens.iter().filter_map(|token| self.chosen(&source, token).ok());
+        let chosen: Vec<Item> = chosen.collect();
         let bytes: u64 = chosen
+            .iter()
             .map(|item| u64::from(item.record_bytes.max(item.body_bytes)) + 2 * MESSAGE_BYTES + 256)
             .sum();
         self.shelf.room(bytes)?;
+        let is_at_hand = |all: Result<(), StoreError>, item: &Item| all.and(self.shelf.at_hand(item.place()));
+        chosen.iter().fold(Ok(()), is_at_hand)?;
         let mut results = Vec::with_capacity(command.tokens.len());
         for token in &command.tokens {
             results.push(match self.chosen(&source, token) {

@@ -1,0 +1,66 @@
+//! The lock that every step takes. Nothing is read from a segment while it is held: that would make everybody wait for the
+//! disk. In tests each such read fails.
+
+use std::ops::{Deref, DerefMut};
+
+use kew_store::ledger::Ledger;
+use parking_lot::MutexGuard;
+
+use crate::shelf::LogShelf;
+use crate::turns::Lock;
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// How many of these locks this thread holds.
+    static HELD: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Guards the ledger and the batch being filled.
+pub(crate) struct Writer(Lock<Ledger<LogShelf>>);
+
+/// The ledger, while nobody else has it.
+pub(crate) struct Writing<'a>(MutexGuard<'a, Ledger<LogShelf>>);
+
+impl Writer {
+    pub fn new(ledger: Ledger<LogShelf>) -> Self {
+        Self(Lock::new(ledger))
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Writing<'_> {
+        let ledger = self.0.lock();
+        #[cfg(debug_assertions)]
+        HELD.set(HELD.get() + 1);
+        Writing(ledger)
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = Ledger<LogShelf>;
+
+    #[inline]
+    fn deref(&self) -> &Ledger<LogShelf> {
+        &self.0
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Ledger<LogShelf> {
+        &mut self.0
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+    }
+}
+
+/// Said before a segment is read.
+#[inline]
+pub(crate) fn may_wait_for_a_disk() {
+    #[cfg(debug_assertions)]
+    assert!(HELD.get() == 0, "a segment is read while the store's lock is held");
+}
