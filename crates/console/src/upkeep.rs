@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kew_core::{Reports, Work};
+use kew_core::{Reports, Timestamp, Work};
 use kew_engine::TimeSource;
 use parking_lot::Mutex;
 
@@ -60,6 +60,9 @@ pub struct UpkeepReport {
     /// Guards what is known; held for look-ups only, so a health check never waits.
     known: Mutex<BTreeMap<Work, Known>>,
     damaged: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    /// When the last whole scrub ended, in milliseconds; 0 when none has.
+    scrub_ended: AtomicU64,
 }
 
 /// What is known of one work.
@@ -90,7 +93,14 @@ pub(crate) struct Figures {
 impl UpkeepReport {
     /// A report that measures time by `source` and tells news to `tell`.
     pub fn new(source: Arc<dyn TimeSource>, tell: impl Fn(UpkeepNews) + Send + Sync + 'static) -> Self {
-        Self { source, tell: Box::new(tell), known: Mutex::default(), damaged: AtomicU64::new(0) }
+        Self {
+            source,
+            tell: Box::new(tell),
+            known: Mutex::default(),
+            damaged: AtomicU64::new(0),
+            scrubbed_bytes: AtomicU64::new(0),
+            scrub_ended: AtomicU64::new(0),
+        }
     }
 
     /// Why a server that serves is not as well as it should be: one line for each work that has failed for long.
@@ -109,6 +119,12 @@ impl UpkeepReport {
     /// Records found damaged since the start.
     pub(crate) fn damaged_records(&self) -> u64 {
         self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Stored bytes looked at for damage since the start, and the second in which the last whole pass ended.
+    pub(crate) fn scrubbed(&self) -> (u64, u64) {
+        let ended = self.scrub_ended.load(Ordering::Relaxed);
+        (self.scrubbed_bytes.load(Ordering::Relaxed), ended / 1_000)
     }
 
     /// How each work goes.
@@ -146,6 +162,14 @@ impl Reports for UpkeepReport {
     fn damaged(&self, file: &str, offset: u64, what: &str) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
         (self.tell)(UpkeepNews::Damaged { file: file.to_owned(), offset, what: what.to_owned() });
+    }
+
+    fn scrubbed(&self, bytes: u64) {
+        self.scrubbed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn scrub_ended(&self, at: Timestamp) {
+        self.scrub_ended.store(at.0, Ordering::Relaxed);
     }
 }
 

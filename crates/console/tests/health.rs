@@ -195,12 +195,17 @@ async fn upkeep_that_fails_shows_in_the_metrics_at_once_and_in_readyz_when_it_la
     let upkeep = Arc::new(UpkeepReport::new(clock.clone(), drop));
     let (console, _board) = console_with(&store(), upkeep.clone()).await;
     upkeep.failed(Work::Checkpoint, "no space left");
+    upkeep.scrubbed(700);
+    upkeep.scrubbed(77);
+    upkeep.scrub_ended(Timestamp(1_700_000_000_999));
     let metrics = ask(&console, "/metrics").await.body;
     let metrics = String::from_utf8(metrics.to_vec()).expect("it is text");
     for line in [
         "kew_upkeep_failures_total{work=\"checkpoint\"} 1\n",
         "kew_upkeep_failing{work=\"checkpoint\"} 1\n",
         "kew_upkeep_failing{work=\"spare\"} 0\n",
+        "kew_scrub_bytes_total 777\n",
+        "kew_scrub_last_pass_timestamp_seconds 1700000000\n",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }

@@ -3,6 +3,8 @@
 //! Nobody waits for an answer of such work, so a failure of it must be made visible: whoever does it reports each success
 //! and each failure, and the program makes log lines, metrics and reasons in `/readyz` of that.
 
+use crate::Timestamp;
+
 /// A kind of work that is done beside requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Work {
@@ -20,6 +22,8 @@ pub enum Work {
     PutAway,
     /// Removing files that nothing needs any more.
     Sweep,
+    /// Reading what is stored, so that damage is found early.
+    Scrub,
     /// The thread that does the store's upkeep.
     Upkeep,
     /// What becomes due by itself: ends of leases and delays, expiry.
@@ -32,7 +36,7 @@ pub enum Work {
 
 impl Work {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Commit,
         Self::Checkpoint,
         Self::CopyForward,
@@ -40,6 +44,7 @@ impl Work {
         Self::KeptRoom,
         Self::PutAway,
         Self::Sweep,
+        Self::Scrub,
         Self::Upkeep,
         Self::Due,
         Self::Moves,
@@ -56,6 +61,7 @@ impl Work {
             Self::KeptRoom => "kept_room",
             Self::PutAway => "put_away",
             Self::Sweep => "sweep",
+            Self::Scrub => "scrub",
             Self::Upkeep => "upkeep",
             Self::Due => "due",
             Self::Moves => "moves",
@@ -80,6 +86,12 @@ pub trait Reports: Send + Sync {
 
     /// A stored record cannot be read: its file, where in it, and what is wrong. Told once for each record.
     fn damaged(&self, file: &str, offset: u64, what: &str);
+
+    /// So many stored bytes were looked at for damage.
+    fn scrubbed(&self, bytes: u64);
+
+    /// All that is stored was looked at for damage; the last of it at this instant of the system clock.
+    fn scrub_ended(&self, at: Timestamp);
 }
 
 #[cfg(test)]

@@ -264,6 +264,7 @@ impl Parts<'_> {
                 let options = LogOptions { drive: Drive::Loop, durability, bounds, ..LogOptions::default() };
                 let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
                 store.report_to(Arc::clone(&self.upkeep) as _);
+                opening::scrub(&store, path, self.settings.scrub)?;
                 let kept = Some((Arc::clone(&store), path.clone()));
                 Ok((kept, self.run(store, entrances)?))
             }

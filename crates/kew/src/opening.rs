@@ -2,9 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::Entropy;
-use kew_store_log::{Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, make_private};
+use kew_store_log::{
+    Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
+};
 
 use crate::assemble::StartError;
 use crate::log::{Level, Log};
@@ -37,6 +40,14 @@ pub fn open(
     tell_opening(log, &report, options.durability);
     close_to_others(path, log);
     Ok(Arc::new(store))
+}
+
+/// Begins to look for damage beside requests, if that is wanted; one look at everything takes `pass`.
+pub fn scrub(store: &LogStore, path: &Path, pass: Option<Duration>) -> Result<(), StartError> {
+    let Some(pass) = pass else { return Ok(()) };
+    let pace = ScrubPace { pass, ..ScrubPace::default() };
+    let begun = store.scrub_beside(pace, Arc::new(machine::SystemClock));
+    begun.map_err(|cause| StartError::Store { path: path.to_owned(), cause })
 }
 
 /// An older version, or a `mkdir` before the first start, may have left the store readable by everyone on the machine.

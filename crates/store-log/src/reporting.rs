@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kew_core::{Reports, Work};
+use kew_core::{Reports, Timestamp, Work};
 use parking_lot::Mutex;
 
 use crate::error::LogError;
@@ -55,6 +55,27 @@ impl Reporting {
         failing.insert(work, cause.to_owned());
         if let Some(listener) = self.listener.get() {
             listener.failed(work, cause);
+        }
+    }
+
+    /// It was done, and that is worth telling if it failed before.
+    pub fn succeeded_again(&self, work: Work) {
+        if self.failing.lock().contains_key(&work) {
+            self.succeeded(work);
+        }
+    }
+
+    /// So many bytes were looked at for damage.
+    pub fn scrubbed(&self, bytes: u64) {
+        if let Some(listener) = self.listener.get() {
+            listener.scrubbed(bytes);
+        }
+    }
+
+    /// All of the store was looked at for damage; the last of it then.
+    pub fn scrub_ended(&self, at: Timestamp) {
+        if let Some(listener) = self.listener.get() {
+            listener.scrub_ended(at);
         }
     }
 
@@ -111,6 +132,10 @@ mod tests {
         }
 
         fn damaged(&self, _: &str, _: u64, _: &str) {}
+
+        fn scrubbed(&self, _: u64) {}
+
+        fn scrub_ended(&self, _: Timestamp) {}
     }
 
     #[test]

@@ -180,6 +180,22 @@ impl Segments {
         (address < segment.end()).then(|| segment.clone())
     }
 
+    /// The first segment that is written no more and has bytes at an address or behind it. Survivors that are still
+    /// being copied count too, as far as they are.
+    pub(crate) fn sealed_from(&self, address: Address) -> Option<Arc<Segment>> {
+        let table = self.shared.table.lock();
+        let first = |segments: &[Arc<Segment>]| {
+            segments.get(segments.partition_point(|segment| segment.end() <= address)).cloned()
+        };
+        first(table.sealed_journal()).or_else(|| first(&table.survivors))
+    }
+
+    /// Bytes in use in all those segments.
+    pub(crate) fn sealed_bytes(&self) -> u64 {
+        let table = self.shared.table.lock();
+        table.sealed_journal().iter().chain(&table.survivors).map(|segment| segment.used()).sum()
+    }
+
     /// The segment with a number, if it is in use.
     pub fn numbered(&self, number: u64) -> Option<Arc<Segment>> {
         let table = self.shared.table.lock();
@@ -265,6 +281,11 @@ impl Segments {
 }
 
 impl Table {
+    /// The journal without the segment that is being written.
+    fn sealed_journal(&self) -> &[Arc<Segment>] {
+        self.journal.split_last().map_or(&[], |(_, sealed)| sealed)
+    }
+
     fn insert(&mut self, segment: Arc<Segment>) {
         self.next_number = self.next_number.max(segment.number().saturating_add(1));
         match segment.kind() {

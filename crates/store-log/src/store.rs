@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use kew_core::outcome::Leased;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Entropy, Outcome, Reports, RuleError, Tally, Timestamp, Work};
+use kew_core::{Clock, Command, Entropy, Outcome, Reports, RuleError, Tally, Timestamp, Work};
 use kew_store::ledger::Ledger;
 use kew_store::{Freed, Store, StoreError, Submission, Wait};
 use parking_lot::{Condvar, Mutex};
@@ -27,6 +27,7 @@ use crate::planted::Planted;
 use crate::reads::{self, Reads};
 use crate::recover::{self, OpenReport};
 use crate::reporting::{Reporting, Retry};
+use crate::scrub::{Scrub, ScrubPace};
 use crate::segments::{Room, Segments};
 use crate::shelf::{LogShelf, STEP_BYTES, store_error};
 use crate::turns::Lock;
@@ -96,7 +97,7 @@ impl Signal {
     }
 
     /// Waits until something is wanted, and takes it; at most for `pause`, if there is one. False when all is to stop.
-    fn wait_for(&self, pause: Option<Duration>, mine: impl Fn(&mut Wanted) -> bool) -> bool {
+    pub(crate) fn wait_for(&self, pause: Option<Duration>, mine: impl Fn(&mut Wanted) -> bool) -> bool {
         let until = pause.map(|pause| Instant::now() + pause);
         let mut wanted = self.wanted.lock();
         loop {
@@ -235,6 +236,19 @@ impl LogStore {
     /// All segments.
     pub fn segments(&self) -> &Segments {
         &self.inner.segments
+    }
+
+    /// A scrub of this store, to be driven by hand. It goes on where the last one was.
+    pub fn scrub(&self, pace: ScrubPace) -> Scrub {
+        Scrub::begin(Arc::clone(&self.inner), pace)
+    }
+
+    /// Scrubs on a thread of its own until the store is closed.
+    pub fn scrub_beside(&self, pace: ScrubPace, clock: Arc<dyn Clock>) -> Result<(), LogError> {
+        let scrub = self.scrub(pace);
+        let thread = spawn("kew-scrub", Arc::clone(&self.inner), move |_| scrub.run_until_stopped(&*clock))?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     fn stop_threads(&self) {
@@ -579,7 +593,8 @@ impl Inner {
     }
 
     fn keep_up_until_stopped(&self) {
-        let _watch = PanicWatch(self);
+        let _watch =
+            PanicWatch(self, Work::Upkeep, "the thread panicked; nothing is reclaimed until a restart");
         let mut retry = Retry::new(self.options.retry_after);
         let mut pause = retry.after(self.reports.is_failing());
         while self.work.wait_for(pause, |wanted| std::mem::take(&mut wanted.upkeep)) {
@@ -602,7 +617,8 @@ impl Inner {
     }
 
     fn make_spares_until_stopped(&self) {
-        let _watch = PanicWatch(self);
+        let _watch =
+            PanicWatch(self, Work::Upkeep, "the thread panicked; nothing is reclaimed until a restart");
         while self.work.wait_for(None, |wanted| std::mem::take(&mut wanted.spares)) {
             loop {
                 let turn = self.makes_begun.fetch_add(1, Ordering::AcqRel) + 1;
@@ -657,13 +673,13 @@ enum Rolled {
     No,
 }
 
-/// Says so when the upkeep thread ends by a panic: from then on nothing is reclaimed.
-struct PanicWatch<'a>(&'a Inner);
+/// Says so when a thread of the store ends by a panic: which work is not done from then on.
+pub(crate) struct PanicWatch<'a>(pub &'a Inner, pub Work, pub &'static str);
 
 impl Drop for PanicWatch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.reports.failed(Work::Upkeep, "the thread panicked; nothing is reclaimed until a restart");
+            self.0.reports.failed(self.1, self.2);
         }
     }
 }
@@ -729,7 +745,11 @@ impl LogShelf {
     }
 }
 
-fn spawn(name: &str, inner: Arc<Inner>, run: fn(&Inner)) -> Result<JoinHandle<()>, LogError> {
+fn spawn(
+    name: &str,
+    inner: Arc<Inner>,
+    run: impl FnOnce(&Inner) + Send + 'static,
+) -> Result<JoinHandle<()>, LogError> {
     std::thread::Builder::new()
         .name(name.into())
         .spawn(move || run(&inner))

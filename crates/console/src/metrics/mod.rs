@@ -108,6 +108,13 @@ impl Console {
         let name = "kew_store_damaged_records";
         text.family(name, "gauge", "Stored records found damaged since the start.");
         text.sample(name, &[], self.settings.upkeep.damaged_records());
+        let (bytes, ended) = self.settings.upkeep.scrubbed();
+        let name = "kew_scrub_bytes_total";
+        text.family(name, "counter", "Stored bytes read by the scrub to find damage.");
+        text.sample(name, &[], bytes);
+        let name = "kew_scrub_last_pass_timestamp_seconds";
+        text.family(name, "gauge", "When the last whole pass of the scrub ended; 0 when none has.");
+        text.sample(name, &[], ended);
         let name = "kew_upkeep_failing";
         text.family(name, "gauge", "1 while such work fails, else 0.");
         for figures in &all {

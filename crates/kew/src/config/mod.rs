@@ -38,6 +38,8 @@ pub use values::Values;
 pub struct Settings {
     /// `[server]`: listeners and flags.
     pub server: ServerSettings,
+    /// `[store]`: how long a scrub of the whole store takes, if there is one.
+    pub scrub: Option<Duration>,
     /// What the admin listener asks for, if anything.
     pub admin_token: Option<Secret>,
     /// What `/metrics` asks for, if anything.
@@ -254,6 +256,7 @@ impl Settings {
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
             metrics_token: values.read_if_set("admin", "metrics_token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
+            scrub: values.read("store", "scrub_days", parse::days)?,
             azure: azure(&values)?,
             push: push(&values)?,
             workers: workers(&values)?,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// A year, beyond which no hold or interval makes sense.
 const SECONDS_MAX: u64 = 366 * 86_400;
+/// The slowest scrub.
+const DAYS_MAX: u64 = 365;
 
 /// Where messages are kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,6 +131,13 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(allowed)
 }
 
+/// Whole days; none for 0, which turns off what they are for.
+pub fn days(text: &str) -> Result<Option<Duration>, String> {
+    let days: Option<u64> = text.parse().ok().filter(|days| *days <= DAYS_MAX);
+    let allowed = || format!("a whole number of days from 0 (off) to {DAYS_MAX}");
+    days.map(|days| (days > 0).then(|| Duration::from_secs(days * 86_400))).ok_or_else(allowed)
+}
+
 /// How far a clock may leap, in seconds. Less than a minute would be met by clocks that are only set.
 pub fn leap(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (60..=SECONDS_MAX).contains(seconds));
@@ -247,6 +256,9 @@ mod tests {
             assert_eq!(parse(wrong), Err("a whole number from 1 to 10".to_owned()), "{wrong}");
         }
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(days("0"), Ok(None));
+        assert_eq!(days("7"), Ok(Some(Duration::from_secs(604_800))));
+        assert!(days("366").is_err_and(|told| told.contains("from 0 (off) to 365")));
         let parse = bytes(1, 1 << 30);
         for (text, read) in [("1", 1), ("128 MiB", 128 << 20), ("2KiB", 2 << 10), ("1 GiB", 1 << 30)] {
             assert_eq!(parse(text), Ok(read), "{text}");

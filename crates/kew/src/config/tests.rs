@@ -30,6 +30,7 @@ fn defaults_need_no_flag() {
     assert_eq!(settings.server.durability, Durability::Sync);
     assert_eq!(settings.sqs.name_hold, Duration::from_secs(60));
     assert_eq!(settings.sqs.fifo_in_flight_limit, 20_000);
+    assert_eq!(settings.scrub, Some(Duration::from_secs(7 * 86_400)));
 }
 
 #[test]
@@ -63,6 +64,7 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
 fn variables_reach_settings_without_a_flag() {
     let variables = [
         ("KEW_SQS_NAME_HOLD_SECONDS", "0"),
+        ("KEW_STORE_SCRUB_DAYS", "0"),
         ("KEW_SQS_URL_STYLE", "standard"),
         ("KEW_INSECURE", "1"),
         ("KEW_ALSO", "127.0.0.1:0,[::1]:0"),
@@ -71,6 +73,7 @@ fn variables_reach_settings_without_a_flag() {
     ];
     let (settings, _) = read_with(&[], &variables).expect("they are fine");
     assert_eq!(settings.sqs.name_hold, Duration::ZERO);
+    assert_eq!(settings.scrub, None);
     assert_eq!(settings.sqs.url_style, UrlStyle::Standard);
     assert!(settings.server.insecure);
     assert_eq!(settings.server.also.len(), 2);

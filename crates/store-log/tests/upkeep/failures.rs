@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kew_core::{Policy, Reports, Work};
+use kew_core::{Policy, Reports, Timestamp, Work};
 use kew_store_log::{Drive, LogOptions, LogStore, SimDisk};
 
 use crate::refusing::{Doing, RefusingDisk};
@@ -41,6 +41,10 @@ impl Reports for Heard {
     }
 
     fn damaged(&self, _: &str, _: u64, _: &str) {}
+
+    fn scrubbed(&self, _: u64) {}
+
+    fn scrub_ended(&self, _: Timestamp) {}
 }
 
 fn opened(disk: &RefusingDisk, options: LogOptions) -> Asked {

@@ -5,5 +5,6 @@ mod damaged;
 mod failures;
 #[path = "../refusing/mod.rs"]
 mod refusing;
+mod scrub;
 #[path = "../small/mod.rs"]
 mod small;
