@@ -1,7 +1,7 @@
 //! Texts to values. What is not accepted comes back as a phrase of what would be.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,9 +59,13 @@ pub fn store(text: &str) -> Result<StoreChoice, String> {
     }
 }
 
-/// An address with a port.
+/// An address with a port. A port alone is one of this machine's loopback address.
 pub fn socket(text: &str) -> Result<SocketAddr, String> {
-    let allowed = "an address and a port such as 127.0.0.1:9324 (port 0 picks a free one)";
+    let allowed = "an address and a port such as 127.0.0.1:9324, or a port alone (port 0 picks a free one)";
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let port: u16 = text.parse().map_err(|_| format!("{allowed}; ports end at {}", u16::MAX))?;
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
     let found = text.to_socket_addrs().map_err(|error| format!("{allowed} ({error})"))?;
     let mut found: Vec<SocketAddr> = found.collect();
     // A name may stand for both families; clients that cannot do without IPv4 are the more common ones.
@@ -222,7 +226,7 @@ pub fn key_source(text: &str) -> Result<KeySource, String> {
     if text.is_empty() || text.contains("://") { Err(allowed()) } else { Ok(KeySource::File(text.into())) }
 }
 
-fn is_loopback(address: std::net::Ipv4Addr) -> bool {
+fn is_loopback(address: Ipv4Addr) -> bool {
     address.is_loopback()
 }
 
@@ -274,7 +278,9 @@ mod tests {
         assert_eq!(address("off"), Ok(Address::Off));
         assert_eq!(address("127.0.0.1:0"), Ok(Address::At(([127, 0, 0, 1], 0).into())));
         assert_eq!(address("[::1]:1"), Ok(Address::At("[::1]:1".parse().expect("it is one"))));
-        for wrong in ["", "127.0.0.1", "127.0.0.1:99999", "9324", "OFF"] {
+        assert_eq!(address("9324"), Ok(Address::At(([127, 0, 0, 1], 9324).into())));
+        assert_eq!(socket("0"), Ok(([127, 0, 0, 1], 0).into()));
+        for wrong in ["", "127.0.0.1", "127.0.0.1:99999", "99999", "-1", "+1", " 1", "OFF"] {
             assert!(address(wrong).is_err(), "{wrong}");
         }
     }
