@@ -180,7 +180,7 @@ mod tests {
         );
         let told = error("[sqss]\nregion = \"x\"\n");
         assert!(
-            told.contains("[sqss] is not a known section; allowed are [server], [admin], [sqs]"),
+            told.contains("[sqss] is not a known section; allowed are [server], [store], [admin], [sqs]"),
             "{told}"
         );
         let told = error("region = \"x\"\n");
