@@ -100,12 +100,12 @@ impl Engine {
     }
 
     /// Claims what is there now, maybe nothing.
-    pub fn lease(&self, lease: Lease) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
+    pub fn lease(&self, mut lease: Lease) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
         let queue = lease.queue;
         // Not as `async fn`: that keeps room for what it was given and for what becomes of it.
         async move {
             let abandon = self.abandon(&lease);
-            let (lease, over_limit) = refused_over_limit(lease);
+            let over_limit = refuse_over_limit(&mut lease);
             let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
             self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
         }
@@ -127,7 +127,7 @@ impl Engine {
     /// an error, for a receive that waits when its turn comes.
     pub fn lease_within(
         &self,
-        lease: Lease,
+        mut lease: Lease,
         wait: Duration,
         room: Option<Arc<dyn Room>>,
     ) -> impl Future<Output = Result<Vec<Leased>, EngineError>> + '_ {
@@ -137,7 +137,7 @@ impl Engine {
             if room::is_full(room.as_ref()) {
                 return Err(room::FULL.into());
             }
-            let (lease, over_limit) = refused_over_limit(lease);
+            let over_limit = refuse_over_limit(&mut lease);
             let begun = match wait {
                 Duration::ZERO => {
                     let submission = self.attempt(&mut self.pass(), queue, &Command::Lease(lease));
@@ -396,11 +396,10 @@ impl Engine {
     }
 }
 
-/// The lease as the store is asked for it, which tells so a queue at its limit from an empty one; and what its asker wants
-/// to be told of that.
-fn refused_over_limit(mut lease: Lease) -> (Lease, OverLimit) {
-    let wanted = std::mem::replace(&mut lease.over_limit, OverLimit::Refuse);
-    (lease, wanted)
+/// Asks the store to refuse a lease over the limit, which tells a queue at its limit from an empty one. Returns what the
+/// asker wants to be answered then.
+fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
+    std::mem::replace(&mut lease.over_limit, OverLimit::Refuse)
 }
 
 /// How a waiting receive begins.

@@ -156,9 +156,17 @@ impl Headers {
         self.spans.push(Span::of(name_at, name.len(), name_at + name.len() + 2, value.len()));
     }
 
-    /// Whether a header has this name. Most have another length, and are not looked at.
+    /// Whether a header has this name. Most have another length, or begin with another letter, and are not looked at.
     fn is_of(&self, span: &Span, name: &[u8]) -> bool {
-        span.name_bytes as usize == name.len() && self.name_of(span).eq_ignore_ascii_case(name)
+        if span.name_bytes as usize != name.len() {
+            return false;
+        }
+        let written = self.name_of(span);
+        let begin_alike = match (written.first(), name.first()) {
+            (Some(one), Some(other)) => (one ^ other) & !0x20 == 0,
+            _ => true,
+        };
+        begin_alike && (written == name || written.eq_ignore_ascii_case(name))
     }
 
     fn name_of(&self, span: &Span) -> &[u8] {

@@ -45,10 +45,13 @@ pub(crate) fn preflight(settings: &Settings, request: &Request) -> Option<Reply>
 }
 
 /// The reply as a page of a listed origin may see it.
+#[inline(always)]
 pub(crate) fn shown(settings: &Settings, request: &Request, reply: Reply) -> Reply {
-    if settings.cors_origins.is_empty() {
-        return reply;
-    }
+    if settings.cors_origins.is_empty() { reply } else { shown_to_listed(settings, request, reply) }
+}
+
+#[cold]
+fn shown_to_listed(settings: &Settings, request: &Request, reply: Reply) -> Reply {
     let reply = reply.with(VARY, HeaderValue::from_static("Origin"));
     let origin = listed_origin(request, &settings.cors_origins);
     // What cannot stand in a header is left out: the browser then shows the page nothing.

@@ -156,9 +156,28 @@ impl Sqs {
         Ok(Context { engine, settings, policies, pauses, caller, request, protocol, call })
     }
 
-    async fn perform(&self, protocol: Protocol, request: &Request) -> Reply {
-        if let Some(reply) = sts::answer(&self.settings, protocol, request) {
+    /// The reply to what an operation came to.
+    fn reply(&self, protocol: Protocol, request: &Request, result: Result<Reply, WireError>) -> Reply {
+        match result {
+            Ok(reply) => encode::named(reply, request),
+            Err(error) => {
+                if let Some(cause) = error.cause() {
+                    (self.settings.failures)(request.id, cause);
+                }
+                encode::error(&error, protocol, request)
+            }
+        }
+    }
+}
+
+impl Handler for Sqs {
+    async fn answer(&self, request: &Request) -> Reply {
+        if let Some(reply) = cors::preflight(&self.settings, request) {
             return reply;
+        }
+        let protocol = Protocol::of(request);
+        if let Some(reply) = sts::answer(&self.settings, protocol, request) {
+            return cors::shown(&self.settings, request, reply);
         }
         let mut operation = None;
         let result = match self.context(protocol, request) {
@@ -168,25 +187,7 @@ impl Sqs {
             }
             Err(error) => Err(error),
         };
-        let reply = match result {
-            Ok(reply) => encode::named(reply, request),
-            Err(error) => {
-                if let Some(cause) = error.cause() {
-                    (self.settings.failures)(request.id, cause);
-                }
-                encode::error(&error, protocol, request)
-            }
-        };
-        Reply { operation, ..reply }
-    }
-}
-
-impl Handler for Sqs {
-    async fn answer(&self, request: &Request) -> Reply {
-        if let Some(reply) = cors::preflight(&self.settings, request) {
-            return reply;
-        }
-        let reply = self.perform(Protocol::of(request), request).await;
+        let reply = Reply { operation, ..self.reply(protocol, request, result) };
         cors::shown(&self.settings, request, reply)
     }
 

@@ -342,7 +342,7 @@ impl Inner {
             Err(StoreError::Rule(RuleError::QueueExists(_))) => Some((so_far, so_far)),
             Ok(_) | Err(_) => None,
         };
-        if result == Err(StoreError::NoSpace) && self.options.drive == Drive::Loop {
+        if matches!(result, Err(StoreError::NoSpace)) && self.options.drive == Drive::Loop {
             ledger.shelf.cold = None;
             return self.make_way(ledger, now, command, freed);
         }
@@ -351,7 +351,7 @@ impl Inner {
         if records > before && self.options.drive == Drive::Threads && before == 0 {
             self.work.want(|wanted| wanted.commit = true);
         }
-        if result == Err(StoreError::NoSpace) {
+        if matches!(result, Err(StoreError::NoSpace)) {
             self.work.want(|wanted| wanted.upkeep = true);
         }
         let wait = match waits_for {

@@ -30,7 +30,7 @@ impl Writer {
     pub fn lock(&self) -> Writing<'_> {
         let ledger = self.0.lock();
         #[cfg(debug_assertions)]
-        HELD.set(HELD.get() + 1);
+        HELD.with(|held| held.set(held.get() + 1));
         Writing(ledger)
     }
 }
@@ -54,7 +54,7 @@ impl DerefMut for Writing<'_> {
 #[cfg(debug_assertions)]
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
+        HELD.with(|held| held.set(held.get() - 1));
     }
 }
 

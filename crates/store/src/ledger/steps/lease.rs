@@ -30,6 +30,8 @@ const DAMAGED_SET_ASIDE: Duration = Duration::from_secs(24 * 3_600);
 struct Taking<'a> {
     command: &'a Lease,
     terms: Leased<'a>,
+    /// Whether a message whose attempts are used up departs.
+    has_dead_letters: bool,
     room: usize,
     body_bytes: u64,
     leased: Vec<outcome::Leased>,
@@ -122,8 +124,7 @@ impl<S: Shelf> Ledger<S> {
         item: &Item,
     ) -> Result<Next, StoreError> {
         let queue = taking.command.queue;
-        let has_rule = self.book(queue)?.queue.policy.dead_letters.is_some();
-        if has_rule && self.depart_if_exhausted(now, queue, item.sequence) {
+        if taking.has_dead_letters && self.depart_if_exhausted(now, queue, item.sequence) {
             self.departures_left = self.departures_left.saturating_sub(1);
             return Ok(if self.departures_left == 0 { Next::Stop } else { Next::GoOn });
         }
@@ -263,8 +264,9 @@ fn begin<'a>(
         taken: &[],
     };
     let room = usize::try_from(room.min(wanted)).unwrap_or(usize::MAX);
+    let has_dead_letters = book.queue.policy.dead_letters.is_some();
     let (leased, taken) = (Vec::new(), SmallVec::new());
-    Ok(Some(Taking { command, terms, room, body_bytes: 0, leased, taken }))
+    Ok(Some(Taking { command, terms, has_dead_letters, room, body_bytes: 0, leased, taken }))
 }
 
 /// The message a standard queue gives next: the first, unless its group holds most of the leases and another waits.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::send::MESSAGE_BYTES;
 use crate::StoreError;
 use crate::ledger::Ledger;
+use crate::ledger::book::Book;
 use crate::ledger::change::{self, Change, Rewritten};
 use crate::ledger::item::{Entry, Hold};
 use crate::ledger::shelf::{Place, Shelf};
@@ -32,19 +33,18 @@ impl<S: Shelf> Ledger<S> {
     fn accept(
         &self,
         now: Timestamp,
-        queue: QueueId,
+        book: &Book,
         rule: ReceiptRule,
         token: &LeaseToken,
     ) -> Result<Accepted, RuleError> {
-        let found = self.book(queue).ok().filter(|_| token.queue == queue);
-        let entry = found.and_then(|book| book.entry(token.sequence));
+        let queue = book.queue.id;
+        let entry = if token.queue == queue { book.entry(token.sequence) } else { None };
         if !entry.and_then(Entry::sealed).is_some_and(|kept| TokenKey::is_same(token, kept)) {
             self.key.verify(token)?;
         }
         if token.queue != queue {
             return Err(RuleError::TokenOfOtherQueue);
         }
-        let book = found.ok_or(RuleError::QueueNotFound)?;
         let item = match entry {
             Some(entry) => &entry.item,
             None => &book.find_rest(token.sequence).ok_or(RuleError::MessageNotFound)?,
@@ -70,11 +70,14 @@ impl<S: Shelf> Ledger<S> {
     }
 
     pub(in crate::ledger) fn ack(&mut self, now: Timestamp, command: &Ack) -> Result<Outcome, StoreError> {
-        self.book(command.queue)?;
+        if command.tokens.is_empty() {
+            self.book(command.queue)?;
+        }
         let mut results = Vec::with_capacity(command.tokens.len());
         let mut sequences: SmallVec<[Sequence; 4]> = SmallVec::with_capacity(command.tokens.len());
         for token in &command.tokens {
-            let result = self.accept(now, command.queue, command.receipt, token);
+            let book = self.book(command.queue)?;
+            let result = self.accept(now, book, command.receipt, token);
             if let Ok(accepted) = &result {
                 sequences.push(accepted.sequence);
                 self.apply_removed(now, command.queue, accepted.sequence, EventKind::Acked);
@@ -114,7 +117,7 @@ impl<S: Shelf> Ledger<S> {
     fn rewritten_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<(), StoreError> {
         let mut at_hand = Ok(());
         for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {
-            if let Ok(accepted) = self.accept(now, command.queue, command.receipt, &entry.token) {
+            if let Ok(accepted) = self.accept(now, self.book(command.queue)?, command.receipt, &entry.token) {
                 at_hand = at_hand.and(self.shelf.at_hand(accepted.place));
             }
         }
@@ -127,7 +130,7 @@ impl<S: Shelf> Ledger<S> {
         command: &Extend,
         entry: &Extension,
     ) -> Result<Result<Extended, RuleError>, StoreError> {
-        let accepted = match self.accept(now, command.queue, command.receipt, &entry.token) {
+        let accepted = match self.accept(now, self.book(command.queue)?, command.receipt, &entry.token) {
             Ok(accepted) => accepted,
             Err(error) => return Ok(Err(error)),
         };
@@ -179,7 +182,7 @@ impl<S: Shelf> Ledger<S> {
             .entries
             .iter()
             .map(|(token, delay)| {
-                let accepted = self.accept(now, command.queue, command.receipt, token)?;
+                let accepted = self.accept(now, self.book(command.queue)?, command.receipt, token)?;
                 accepted.lease.ok_or(RuleError::LeaseEnded)?;
                 Ok(self.release_one(now, command.queue, accepted.sequence, *delay))
             })

@@ -32,7 +32,7 @@ struct Checked<'a> {
 impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn send(&mut self, now: Timestamp, command: &Send) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
-        let (queue, epoch) = (book.queue.clone(), book.epoch);
+        let (queue, epoch, mut next) = (book.queue.clone(), book.epoch, book.next_sequence);
         let mut checked: SmallVec<[Checked<'_>; 1]> = SmallVec::with_capacity(command.messages.len());
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
@@ -59,7 +59,12 @@ impl<S: Shelf> Ledger<S> {
                 }
             }
         }
-        let mut sent: Vec<Sent> = checked.iter().map(|checked| self.send_one(now, &queue, checked)).collect();
+        let mut sent = Vec::with_capacity(checked.len());
+        for checked in &checked {
+            let one = self.send_one(now, &queue, checked, Sequence(next));
+            next += u64::from(!one.duplicate);
+            sent.push(one);
+        }
         if command.receipts == FirstReceipts::Told {
             for sent in &mut sent {
                 let nonce = self.key.first_nonce(queue.id, sent.sequence);
@@ -69,7 +74,8 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Sent(sent))
     }
 
-    fn send_one(&mut self, now: Timestamp, queue: &Queue, checked: &Checked<'_>) -> Sent {
+    /// Sends one message to the place `sequence`, or finds its first send.
+    fn send_one(&mut self, now: Timestamp, queue: &Queue, checked: &Checked<'_>, sequence: Sequence) -> Sent {
         let here = |hash: Option<u128>| hash.and_then(|identity| self.sends.find(identity, now));
         let first = || here(checked.hash).or_else(|| here(checked.hash_before));
         if let Some(first) = checked.away.or_else(first) {
@@ -85,7 +91,6 @@ impl<S: Shelf> Ledger<S> {
             };
         }
         let message = checked.message;
-        let sequence = self.next_sequence(queue);
         let sent = change::Sent {
             queue: queue.id,
             sequence,
