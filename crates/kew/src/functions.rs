@@ -35,7 +35,8 @@ pub fn read(root: &Path, storage: Option<&str>) -> Result<Project, ProjectError>
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    Project::read(root, &environment, storage)
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Project::read(root, &environment, storage, processors)
 }
 
 /// How the host goes about it.

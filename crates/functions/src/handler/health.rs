@@ -8,6 +8,8 @@ use kew_http::{HeaderMap, Method, Uri};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::redirect;
+
 /// How long a handler that should answer, and takes no connection, is asked again. Nothing has reached it meanwhile, so
 /// nothing is run twice, and no try of a message is spent on a handler that is just being replaced.
 const REACHED_WITHIN: Duration = Duration::from_secs(30);
@@ -90,8 +92,8 @@ impl Handler {
                 .map_err(|_| Unanswered::Failed(ClientError::BadAddress))?;
             let (headers, body) = (headers.clone(), body.clone());
             let asked = Outgoing { method: Method::POST, uri, headers, body };
-            let error = match self.client.exchange(asked, within).await {
-                Ok(answer) => return Ok(answer),
+            let error = match self.client.exchange(asked.clone(), within).await {
+                Ok(answer) => return self.follow(life, asked, answer, within).await,
                 Err(error) => error,
             };
             if error.is_out_of_time() {
@@ -104,6 +106,29 @@ impl Handler {
             }
             tokio::time::sleep(ASK_AGAIN_AFTER).await;
         }
+    }
+
+    /// The reply that a reply leads to. Nothing is asked twice here: the function has been reached.
+    async fn follow(
+        &self,
+        life: Life,
+        mut asked: Outgoing,
+        mut answer: Answer,
+        within: Duration,
+    ) -> Result<Answer, Unanswered> {
+        for _redirect in 0..redirect::REDIRECTS_MAX {
+            let Some(next) = redirect::next(&asked, &answer) else { break };
+            asked = next;
+            match self.client.exchange(asked.clone(), within).await {
+                Ok(next) => answer = next,
+                Err(error) if error.is_out_of_time() => {
+                    self.end(life).await;
+                    return Err(Unanswered::TimedOut);
+                }
+                Err(error) => return Err(Unanswered::Failed(error)),
+            }
+        }
+        Ok(answer)
     }
 
     /// Has a process ended, and returns when it is.

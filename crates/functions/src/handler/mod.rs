@@ -3,6 +3,7 @@
 mod guard;
 mod health;
 mod process;
+mod redirect;
 mod rest;
 mod watch;
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use kew_azure::client::QueueMessage;
 
 use super::json::{self, Members};
+use super::property;
 
 /// Everything known, by name, in order.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) enum Datum {
     Text(String),
     Number(u64),
     Instant(Timestamp),
-    /// A property of a message that is a JSON object, as it is written there.
+    /// A property of a message that is an object itself, as it is written there.
     Json(Box<RawValue>),
 }
 
@@ -46,7 +47,15 @@ impl BindingData {
         let object = text.filter(|text| text.trim_start().starts_with('{'));
         if let Some(Ok(Members(members))) = object.map(serde_json::from_str::<Members>) {
             for (name, value) in members {
-                data.set(&name, Datum::Json(value));
+                let is_object = value.get().starts_with('{');
+                let datum = if is_object {
+                    Some(Datum::Json(value))
+                } else {
+                    property::text(value.get()).map(Datum::Text)
+                };
+                if let Some(datum) = datum {
+                    data.set(&name, datum);
+                }
             }
         }
         data
@@ -80,32 +89,36 @@ impl BindingData {
     pub(crate) fn text(&self, place: &str) -> Option<String> {
         let mut names = place.split('.');
         let first = names.next()?;
-        let mut value: Value = match self.find(first)? {
-            Datum::Text(text) => Value::from(text.as_str()),
-            Datum::Number(number) => Value::from(*number),
-            Datum::Instant(at) => Value::from(iso(*at)),
-            Datum::Json(raw) => serde_json::from_str(raw.get()).ok()?,
+        let object = match self.find(first)? {
+            Datum::Json(raw) => raw,
+            known if names.next().is_none() => return Some(known.plain()),
+            _ => return None,
         };
+        let mut value: Value = serde_json::from_str(object.get()).ok()?;
         for name in names {
             value = value.get_mut(name)?.take();
         }
-        match value {
-            Value::String(text) => Some(text),
-            Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
-        }
+        property::text(&value.to_string())
     }
 }
 
 impl Datum {
+    fn plain(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(number) => number.to_string(),
+            Self::Instant(at) => iso(*at),
+            Self::Json(raw) => raw.get().to_owned(),
+        }
+    }
+
     /// As the handler is told: dates as dates, objects as objects, everything else as JSON text inside a string.
     pub(super) fn coded(&self) -> String {
         match self {
             Self::Text(text) => coded_text(text),
             Self::Number(number) => json::string(&number.to_string()),
             Self::Instant(at) => json::string(&iso(*at)),
-            Self::Json(raw) if raw.get().starts_with('{') => raw.get().to_owned(),
-            Self::Json(raw) => json::string(&json::compact(raw.get())),
+            Self::Json(raw) => raw.get().to_owned(),
         }
     }
 }
@@ -164,10 +177,10 @@ pub(super) mod tests {
         let told: std::collections::BTreeMap<&str, String> =
             data.metadata().map(|(name, datum)| (name, datum.coded())).collect();
         assert_eq!(told["Id"], r#""\"own\"""#);
-        assert_eq!(told["n"], r#""1.50""#);
+        assert_eq!(told["n"], r#""\"1.5\"""#);
         assert_eq!(told["o"], r#"{"b":1, "a":2}"#);
-        assert_eq!(told["l"], r#""[1,2]""#);
-        assert_eq!((told["t"].as_str(), told["nothing"].as_str()), (r#""true""#, r#""null""#));
+        assert_eq!(told["t"], r#""\"True\"""#);
+        assert!(!told.contains_key("l") && !told.contains_key("nothing"), "arrays and nulls are left out");
         assert!(!told.contains_key("MyTrigger") && !told.contains_key("QueueTrigger"));
         assert_eq!(data.text("o.a").as_deref(), Some("2"));
         assert_eq!(data.text("id").as_deref(), Some("own"));

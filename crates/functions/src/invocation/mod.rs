@@ -3,6 +3,7 @@
 mod data;
 mod json;
 mod outputs;
+mod property;
 mod reply;
 mod request;
 

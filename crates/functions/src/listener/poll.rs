@@ -176,7 +176,8 @@ impl Listener {
         self.exists = false;
         let trouble = match &error.fault {
             Fault::QueueNotFound | Fault::QueueBeingDeleted => Trouble::NoQueue,
-            Fault::NotLetIn(_) => Trouble::NotLetIn,
+            // A key, a role or a clock that is set right later.
+            Fault::NotLetIn(_) | Fault::Refused { status: 403, .. } => Trouble::NotLetIn,
             Fault::Busy { .. } | Fault::Unreached(_) | Fault::NoAnswer(_) => Trouble::Failing,
             Fault::MessageNotFound | Fault::ReceiptMismatch | Fault::Refused { .. } => return Err(error),
         };

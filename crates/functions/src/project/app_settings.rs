@@ -62,6 +62,14 @@ impl AppSettings {
         self.get(name).or_else(|| self.get(&format!("{CONNECTION_STRINGS}{name}")))
     }
 
+    /// The settings whose names begin like this: what follows in lower case, with `:` between its parts, and the value.
+    pub(crate) fn below(&self, beginning: &str) -> impl Iterator<Item = (&str, &str)> {
+        let beginning = key(beginning);
+        self.by_name
+            .iter()
+            .filter_map(move |(name, value)| Some((name.strip_prefix(&beginning)?, value.as_str())))
+    }
+
     /// Whether a setting says yes.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")

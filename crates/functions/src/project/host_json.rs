@@ -70,9 +70,10 @@ impl HostJson {
         path: &Path,
         file: &Object,
         settings: &AppSettings,
+        processors: usize,
     ) -> Result<Self, ProjectError> {
         let mut warnings = Vec::new();
-        let reader = Reader { path, settings };
+        let reader = Reader { path, settings, processors };
         let (queues, key, form) = reader.queues(file, &mut warnings)?;
         let queues = reader.queue_settings(queues, key, form)?;
         let handler = reader.handler(root, file, &mut warnings)?;
@@ -90,6 +91,8 @@ enum Form {
 struct Reader<'a> {
     path: &'a Path,
     settings: &'a AppSettings,
+    /// How many there are in this machine.
+    processors: usize,
 }
 
 impl Reader<'_> {
@@ -190,7 +193,10 @@ impl Reader<'_> {
         });
         Ok(QueueSettings {
             batch_size: u32::try_from(batch_size).unwrap_or(16),
-            new_batch_threshold: usize::try_from(threshold.unwrap_or(batch_size / 2)).unwrap_or(usize::MAX),
+            new_batch_threshold: threshold.map_or_else(
+                || self.usual_threshold(batch_size),
+                |number| usize::try_from(number).unwrap_or(usize::MAX),
+            ),
             polling_interval_max: interval.unwrap_or_else(|| self.usual_polling_interval()),
             dequeue_count_max: u32::try_from(dequeue.unwrap_or(5)).unwrap_or(u32::MAX),
             visibility_timeout: visibility.transpose()?.unwrap_or_default(),
@@ -213,6 +219,15 @@ impl Reader<'_> {
             }
             _ => Err(self.refuse(key, written, "MaxPollingInterval must not be less than 00:00:00.1000000.")),
         }
+    }
+
+    /// Half a batch for each processor; for one where the plan shares its machines, as `QueuesOptions` of
+    /// WebJobs.Extensions.Storage.Queues has it.
+    fn usual_threshold(&self, batch_size: u64) -> usize {
+        let is_shared =
+            self.settings.get("WEBSITE_SKU").is_some_and(|sku| sku.eq_ignore_ascii_case("Dynamic"));
+        let processors = if is_shared { 1 } else { self.processors };
+        usize::try_from(batch_size / 2).unwrap_or(usize::MAX).saturating_mul(processors)
     }
 
     fn usual_polling_interval(&self) -> Duration {
@@ -335,7 +350,7 @@ mod tests {
         }
         let file = lenient::parse(text.as_bytes()).expect("it is an object");
         let root = std::env::temp_dir();
-        HostJson::read(&root, Path::new("host.json"), &file, &known).map_err(|error| error.to_string())
+        HostJson::read(&root, Path::new("host.json"), &file, &known, 4).map_err(|error| error.to_string())
     }
 
     fn queues(section: &str) -> Result<QueueSettings, String> {
@@ -349,7 +364,7 @@ mod tests {
         let settings = queues("").expect("nothing is wrong");
         let expected = QueueSettings {
             batch_size: 16,
-            new_batch_threshold: 8,
+            new_batch_threshold: 32,
             polling_interval_max: Duration::from_secs(60),
             dequeue_count_max: 5,
             visibility_timeout: Duration::ZERO,
@@ -399,10 +414,14 @@ mod tests {
     }
 
     #[test]
-    fn half_a_batch_is_rounded_down() {
-        for (batch, threshold) in [(1, 0), (2, 1), (3, 1), (32, 16)] {
-            let settings = queues(&format!(r#""batchSize":{batch}"#)).expect("it is allowed");
+    fn half_a_batch_is_rounded_down_and_taken_for_each_of_four_processors() {
+        for (batch, threshold, of_one) in [(1, 0, 0), (2, 4, 1), (3, 4, 1), (32, 64, 16)] {
+            let section = format!(r#""batchSize":{batch}"#);
+            let settings = queues(&section).expect("it is allowed");
             assert_eq!(settings.new_batch_threshold, threshold, "{batch}");
+            let text = format!(r#"{{"version":"2.0",{HANDLER},"extensions":{{"queues":{{{section}}}}}}}"#);
+            let shared = read_with(&text, &[("WEBSITE_SKU", "dynamic")]).expect("it is allowed").queues;
+            assert_eq!(shared.new_batch_threshold, of_one, "{batch}");
         }
     }
 

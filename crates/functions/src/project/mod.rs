@@ -6,6 +6,7 @@ mod error;
 mod function_json;
 mod host_json;
 mod lenient;
+mod overrides;
 mod queue_name;
 mod template;
 mod time_span;
@@ -47,12 +48,13 @@ pub struct Project {
 }
 
 impl Project {
-    /// Reads the project in `root` under these environment variables. Where `AzureWebJobsStorage` is not set, or means
-    /// the development account, `storage` takes its place.
+    /// Reads the project in `root` under these environment variables, for a machine with this number of processors. Where
+    /// `AzureWebJobsStorage` is not set, or means the development account, `storage` takes its place.
     pub fn read(
         root: &Path,
         environment: &[(String, String)],
         storage: Option<&str>,
+        processors: usize,
     ) -> Result<Self, ProjectError> {
         let path = root.join("host.json");
         if !path.is_file() {
@@ -66,7 +68,9 @@ impl Project {
         {
             settings.insert(STORAGE, storage);
         }
-        let host = HostJson::read(&root, &path, &error::read(&path)?, &settings)?;
+        let mut file = error::read(&path)?;
+        overrides::apply(&mut file, &settings);
+        let host = HostJson::read(&root, &path, &file, &settings, processors)?;
         let mut project = Self {
             root,
             queues: host.queues,
@@ -150,7 +154,7 @@ mod tests {
             std::fs::write(path, text).expect("the folder is ours");
         }
         let environment = [("AzureWebJobsStorage".to_owned(), "UseDevelopmentStorage=true".to_owned())];
-        Project::read(root.path(), &environment, storage).map_err(|error| error.to_string())
+        Project::read(root.path(), &environment, storage, 1).map_err(|error| error.to_string())
     }
 
     fn function(queue: &str) -> String {

@@ -54,7 +54,7 @@ impl Drop for Emulator {
 }
 
 fn at_the_emulator(scenario: impl Fn(&Rig)) {
-    let mut rig = Rig::with_clock("", "unused", "system");
+    let mut rig = Rig::with_clock(r#""newBatchThreshold":8"#, "unused", "system");
     let folder = tempfile::tempdir().expect("there is room");
     let emulator = Emulator::start(folder.path());
     rig.azure.clone_from(&emulator.address);

@@ -9,7 +9,7 @@ use crate::rig::Rig;
 
 #[test]
 fn sixteen_begin_and_sixteen_more_when_eight_are_left() {
-    sixteen_and_eight(&Rig::new("", "orders"));
+    sixteen_and_eight(&Rig::new(r#""newBatchThreshold":8"#, "orders"));
 }
 
 // Scenario 11.
