@@ -1,7 +1,8 @@
 //! Keys that stand in for an account's: issued to who holds a token, each bound to a person, a time and a service.
 //!
-//! No issued key is kept. Each follows from a secret of its account, which is made once and kept in the store, and from
-//! everything that its signatures name. So a key whose bounds were changed is another key, and nobody has signed with it.
+//! No issued key is kept. Each follows from a secret of its account, which is made once and kept in the store, from
+//! everything that its signatures name, and from whose word was believed when it was issued. So a key whose bounds were
+//! changed is another key, and nobody has signed with it; and what an open server gave to anybody opens no strict one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use kew_engine::Engine;
 use parking_lot::Mutex;
 
 use crate::error::WireError;
-use crate::{auth, documents};
+use crate::{Bearer, auth, documents};
 
 /// The first version of the service in which queues know these keys.
 pub(crate) const SINCE: &str = "2025-07-05";
@@ -35,6 +36,27 @@ pub(crate) struct Bounds<'a> {
     pub(crate) version: &'a str,
     /// Where those belong who may use signatures that name a person; often empty.
     pub(crate) user_tenant: &'a str,
+}
+
+/// Whose word keys are issued on, as text that differs wherever that differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Basis(String);
+
+impl Basis {
+    /// The server's, as it is set up; none where it believes no tokens.
+    pub(crate) fn of(settings: &crate::Settings) -> Option<Self> {
+        let text = match (settings.trust, &settings.bearer) {
+            (crate::Trust::Open, _) => "open".to_owned(),
+            (crate::Trust::Strict, Bearer::Off) => return None,
+            (crate::Trust::Strict, Bearer::Basic) => "basic".to_owned(),
+            (crate::Trust::Strict, Bearer::Verified(verifier)) => {
+                let mut issuers: Vec<&str> = verifier.issuers().collect();
+                issuers.sort_unstable();
+                format!("verified:{}", with_lengths(issuers))
+            }
+        };
+        Some(Self(text))
+    }
 }
 
 type Secret = [u8; 32];
@@ -64,7 +86,7 @@ impl DelegationKeys {
         &self,
         engine: &Engine,
         account: &crate::Account,
-        bounds: Bounds<'_>,
+        (basis, bounds): (&Basis, Bounds<'_>),
     ) -> Result<[u8; 32], WireError> {
         self.recall(engine, account.id).await?;
         let found = self.found_or_made(account.id);
@@ -74,7 +96,7 @@ impl DelegationKeys {
             engine.put_documents(PutDocuments { account: account.id, documents }).await?;
             self.secrets.lock().insert(account.id, Found { is_kept: true, ..found });
         }
-        Ok(key(&found.secret, &account.name, bounds))
+        Ok(key(&found.secret, &account.name, basis, bounds))
     }
 
     /// Reads an account's secret from the store, unless it is known or there is none.
@@ -90,10 +112,14 @@ impl DelegationKeys {
         Ok(())
     }
 
-    /// The key with these bounds, if the account has ever issued one and its secret was recalled.
-    pub(crate) fn find(&self, account: &crate::Account, bounds: Bounds<'_>) -> Option<[u8; 32]> {
+    /// The key with these bounds on this basis, if the account has ever issued one and its secret was recalled.
+    pub(crate) fn find(
+        &self,
+        account: &crate::Account,
+        (basis, bounds): (&Basis, Bounds<'_>),
+    ) -> Option<[u8; 32]> {
         let found = self.secrets.lock().get(&account.id).copied().filter(|found| found.is_kept)?;
-        Some(key(&found.secret, &account.name, bounds))
+        Some(key(&found.secret, &account.name, basis, bounds))
     }
 
     fn found_or_made(&self, account: AccountId) -> Found {
@@ -107,12 +133,16 @@ impl DelegationKeys {
     }
 }
 
-/// What the secret makes of the bounds. Each part is preceded by its length, so that no two bounds read the same.
-fn key(secret: &Secret, account: &str, bounds: Bounds<'_>) -> [u8; 32] {
+/// What the secret makes of the bounds.
+fn key(secret: &Secret, account: &str, basis: &Basis, bounds: Bounds<'_>) -> [u8; 32] {
     let Bounds { object, tenant, start, expiry, service, version, user_tenant } = bounds;
-    let parts = [account, object, tenant, start, expiry, service, version, user_tenant];
-    let text: String = parts.iter().map(|part| format!("{}:{part}", part.len())).collect();
-    auth::sign(secret, &text)
+    let parts = [account, &basis.0, object, tenant, start, expiry, service, version, user_tenant];
+    auth::sign(secret, &with_lengths(parts))
+}
+
+/// Each part is preceded by its length, so that no two lists of parts read the same.
+fn with_lengths<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    parts.into_iter().map(|part| format!("{}:{part}", part.len())).collect()
 }
 
 impl fmt::Debug for DelegationKeys {
@@ -136,19 +166,21 @@ mod tests {
             version: "2026-10-06",
             user_tenant: "",
         };
-        let own = key(&[7; 32], "acc", bounds);
-        assert_eq!(own, key(&[7; 32], "acc", bounds), "it is found again");
+        let open = Basis("open".to_owned());
+        let own = key(&[7; 32], "acc", &open, bounds);
+        assert_eq!(own, key(&[7; 32], "acc", &open, bounds), "it is found again");
         let others = [
-            key(&[8; 32], "acc", bounds),
-            key(&[7; 32], "other", bounds),
-            key(&[7; 32], "acc", Bounds { object: "p", ..bounds }),
-            key(&[7; 32], "acc", Bounds { tenant: "u", ..bounds }),
-            key(&[7; 32], "acc", Bounds { start: "2026-01-01T00:00:01Z", ..bounds }),
-            key(&[7; 32], "acc", Bounds { expiry: "2026-01-03T00:00:00Z", ..bounds }),
-            key(&[7; 32], "acc", Bounds { service: "b", ..bounds }),
-            key(&[7; 32], "acc", Bounds { version: "2026-10-07", ..bounds }),
-            key(&[7; 32], "acc", Bounds { user_tenant: "v", ..bounds }),
-            key(&[7; 32], "acc", Bounds { object: "o1:t", tenant: "", ..bounds }),
+            key(&[7; 32], "acc", &Basis("basic".to_owned()), bounds),
+            key(&[8; 32], "acc", &open, bounds),
+            key(&[7; 32], "other", &open, bounds),
+            key(&[7; 32], "acc", &open, Bounds { object: "p", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { tenant: "u", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { start: "2026-01-01T00:00:01Z", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { expiry: "2026-01-03T00:00:00Z", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { service: "b", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { version: "2026-10-07", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { user_tenant: "v", ..bounds }),
+            key(&[7; 32], "acc", &open, Bounds { object: "o1:t", tenant: "", ..bounds }),
         ];
         assert!(others.iter().all(|other| *other != own));
     }

@@ -8,11 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use super::sas::{check_address, check_protocol, check_time, field, wanted_of_queue};
 use super::{bearer, sign};
 use crate::Context;
-use crate::delegation::{Bounds, SINCE};
+use crate::delegation::{Basis, Bounds, SINCE};
 use crate::error::{Code, WireError};
 
 /// Refuses a signature that is not genuine, not for now, or not for this.
 pub(super) fn check(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
+    let basis = Basis::of(cx.settings).ok_or_else(|| {
+        WireError::not_authentic(
+            "This server accepts no bearer tokens, and no keys that were issued for them.",
+        )
+    })?;
     if version < SINCE {
         let text = format!("User delegation signatures of queues need an sv of {SINCE} or later.");
         return Err(WireError::not_authentic(text));
@@ -24,7 +29,7 @@ pub(super) fn check(cx: &Context<'_>, version: &str) -> Result<(), WireError> {
     }
     let queue = cx.target.place.queue().ok_or(Code::AuthorizationFailure)?;
     let bounds = bounds(cx)?;
-    let key = cx.settings.delegation.find(cx.account, bounds);
+    let key = cx.settings.delegation.find(cx.account, (&basis, bounds));
     let signature = STANDARD.decode(field(cx, "sig")).ok();
     let genuine = key.zip(signature).is_some_and(|(key, signature)| {
         secret::is_same(&sign(&key, &text(cx, queue, bounds, version)), &signature)

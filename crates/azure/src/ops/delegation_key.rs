@@ -8,7 +8,7 @@ use kew_core::Timestamp;
 use kew_http::xml::{self, Element};
 use kew_http::{Reply, StatusCode, date};
 
-use crate::delegation::{Bounds, SERVICE, SINCE};
+use crate::delegation::{Basis, Bounds, SERVICE, SINCE};
 use crate::error::{Code, WireError};
 use crate::{Context, auth, encode, limits, version};
 
@@ -30,7 +30,9 @@ pub(crate) async fn issue(cx: &Context<'_>) -> Result<Reply, WireError> {
         version,
         user_tenant: &asked.user_tenant,
     };
-    let key = cx.settings.delegation.issue(cx.engine, cx.account, bounds).await?;
+    // Whoever got as far as here without a word that counts has no token either.
+    let basis = Basis::of(cx.settings).ok_or(Code::AuthenticationFailed)?;
+    let key = cx.settings.delegation.issue(cx.engine, cx.account, (&basis, bounds)).await?;
     let mut out = encode::document();
     out.open("UserDelegationKey");
     out.element("SignedOid", bounds.object);

@@ -9,13 +9,14 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::house::{Answer, House, encoded, message, settings, strict};
+use super::trusts::{basic, issue};
 
-const KEY_PATH: &str = "?restype=service&comp=userdelegationkey";
-const VERSION: (&str, &str) = ("x-ms-version", "2026-10-06");
+pub const KEY_PATH: &str = "?restype=service&comp=userdelegationkey";
+pub const VERSION: (&str, &str) = ("x-ms-version", "2026-10-06");
 const OBJECT: &str = "11111111-1111-1111-1111-111111111111";
 const TENANT: &str = "22222222-2222-2222-2222-222222222222";
 
-fn bearer() -> String {
+pub fn bearer() -> String {
     let claims = format!(
         r#"{{"exp":1767312000,"nbf":1,"iat":1,"iss":"https://sts.windows.net/{TENANT}/","aud":"https://storage.azure.com","oid":"{OBJECT}","tid":"{TENANT}"}}"#
     );
@@ -29,14 +30,14 @@ async fn ask_key(house: &House, start: &str, expiry: &str) -> Answer {
 }
 
 /// A key for a day from the instant at which the clock of these tests stands.
-async fn key(house: &House) -> Answer {
+pub async fn key(house: &House) -> Answer {
     let answer = ask_key(house, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z").await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer
 }
 
 /// A signature of the queue `orders`, with changes to its fields after the key was issued and before it is signed.
-fn sas(key: &Answer, changes: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn sas(key: &Answer, changes: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = [
         ("sp", "raup".to_owned()),
         ("st", String::new()),
@@ -70,23 +71,27 @@ fn sas(key: &Answer, changes: &[(&str, &str)]) -> Vec<(String, String)> {
     fields
 }
 
-/// Made by that client from the key of [`key`] (`generate_queue_sas` with `user_delegation_key`).
-const BY_THE_CLIENT: &str = "st=2026-01-01T00%3A00%3A00Z&se=2026-01-01T12%3A00%3A00Z&sp=raup&sip=127.0.0.1&spr=https%2Chttp&sv=2026-10-06&skoid=11111111-1111-1111-1111-111111111111&sktid=22222222-2222-2222-2222-222222222222&skt=2026-01-01T00%3A00%3A00Z&ske=2026-01-02T00%3A00%3A00Z&sks=q&skv=2026-10-06&sig=EFg495g8ixw2XzOqd/OwDZF6N5FIbxN44/sNSQKonCE%3D";
+/// Made by that client from the key of [`key_of`] (`generate_queue_sas` with `user_delegation_key`).
+const BY_THE_CLIENT: &str = "st=2026-01-01T00%3A00%3A00Z&se=2026-01-01T12%3A00%3A00Z&sp=raup&sip=127.0.0.1&spr=https%2Chttp&sv=2026-10-06&skoid=11111111-1111-1111-1111-111111111111&sktid=22222222-2222-2222-2222-222222222222&skt=2026-01-01T00%3A00%3A00Z&ske=2026-01-02T00%3A00%3A00Z&sks=q&skv=2026-10-06&sig=x/nGdQFcprksiMx08xUHWF3t3Bc%2B18/oMk9x311oO04%3D";
 
-async fn code(house: &House, method: &str, path: &str, sas: &[(String, String)], body: &str) -> String {
+pub async fn code(house: &House, method: &str, path: &str, sas: &[(String, String)], body: &str) -> String {
     let query: Vec<String> = sas.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mark = if path.contains('?') { '&' } else { '?' };
     let answer = house.ask_with(method, &format!("{path}{mark}{}", query.join("&")), &[VERSION], body).await;
     answer.header("x-ms-error-code").map_or_else(|| answer.status.to_string(), str::to_owned)
 }
 
-/// A strict front-end over a store in which another one, that believes everybody, issues the keys.
-async fn houses() -> (House, House) {
+/// A strict front-end that believes what tokens say, over a store in which an open one has made the queues.
+async fn house() -> House {
     let open = House::with(settings()).await;
     open.queue("orders").await;
     open.queue("others").await;
-    let strict = open.beside(strict()).await;
-    (open, strict)
+    open.beside(basic()).await
+}
+
+/// A key of that front-end's.
+async fn key_of(house: &House) -> Answer {
+    issue(house, basic(), &bearer()).await
 }
 
 #[tokio::test]
@@ -141,8 +146,8 @@ async fn no_account_key_is_good_for_a_delegated_one() {
 
 #[tokio::test]
 async fn a_signature_that_the_vendors_client_made_is_believed() {
-    let (open, strict) = houses().await;
-    assert_eq!(key(&open).await.element("Value"), "BHyYdoqK+hNasegFbOm0OsteGe3YoRbOXyN8w8GR0N0=");
+    let strict = house().await;
+    assert_eq!(key_of(&strict).await.element("Value"), "HPlKxv3+FaoE/DgofgDxQ2obRPuV/te4FW0zvs4ixSc=");
     for (path, status) in [("/orders/messages", 200), ("/others/messages", 403)] {
         let answer = strict.ask_with("GET", &format!("{path}?{BY_THE_CLIENT}"), &[VERSION], "").await;
         assert_eq!(answer.status, status, "{}", answer.body);
@@ -151,8 +156,8 @@ async fn a_signature_that_the_vendors_client_made_is_believed() {
 
 #[tokio::test]
 async fn a_delegated_signature_reaches_its_queue_as_far_as_it_permits() {
-    let (open, strict) = houses().await;
-    let key = key(&open).await;
+    let strict = house().await;
+    let key = key_of(&strict).await;
     let all = sas(&key, &[]);
     let text = message("a");
     for (method, path, body, expected) in [
@@ -191,8 +196,8 @@ async fn a_delegated_signature_reaches_its_queue_as_far_as_it_permits() {
 
 #[tokio::test]
 async fn a_delegated_signature_lapses_with_its_own_time_and_with_its_keys() {
-    let (open, strict) = houses().await;
-    let key = key(&open).await;
+    let strict = house().await;
+    let key = key_of(&strict).await;
     let (short, long) = (sas(&key, &[]), sas(&key, &[("se", "2026-02-01T00:00:00Z")]));
     let early = sas(&key, &[("st", "2026-01-01T01:00:00Z")]);
     let judge = async |sas: &[(String, String)]| code(&strict, "GET", "/orders/messages", sas, "").await;
@@ -206,8 +211,8 @@ async fn a_delegated_signature_lapses_with_its_own_time_and_with_its_keys() {
 
 #[tokio::test]
 async fn no_field_of_a_delegated_signature_can_be_changed_left_out_or_given_twice() {
-    let (open, strict) = houses().await;
-    let whole = sas(&key(&open).await, &[("sip", "127.0.0.1"), ("st", "2026-01-01T00:00:00Z")]);
+    let strict = house().await;
+    let whole = sas(&key_of(&strict).await, &[("sip", "127.0.0.1"), ("st", "2026-01-01T00:00:00Z")]);
     assert_eq!(code(&strict, "GET", "/orders/messages", &whole, "").await, "200");
     for place in 0..whole.len() {
         let mut without = whole.clone();
@@ -225,9 +230,8 @@ async fn no_field_of_a_delegated_signature_can_be_changed_left_out_or_given_twic
 
 #[tokio::test]
 async fn without_a_key_ever_issued_no_delegated_signature_holds() {
-    let (open, strict) = houses().await;
-    let key = key(&House::with(settings()).await).await;
+    let strict = house().await;
+    let key = key_of(&House::with(settings()).await).await;
     let stranger = sas(&key, &[]);
     assert_eq!(code(&strict, "GET", "/orders/messages", &stranger, "").await, "AuthenticationFailed");
-    drop(open);
 }

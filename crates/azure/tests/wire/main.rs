@@ -10,3 +10,4 @@ mod queues;
 mod receipts;
 mod service;
 mod signatures;
+mod trusts;

@@ -29,6 +29,11 @@ impl Verifier {
         Self { issuers, audiences, skew, keys }
     }
 
+    /// Whose tokens are taken.
+    pub(crate) fn issuers(&self) -> impl Iterator<Item = &str> {
+        self.issuers.iter().map(String::as_str)
+    }
+
     /// Refuses a token that is not genuine, or does not hold for this account now.
     pub(super) fn check(&self, token: &str, account: &str, now: Timestamp) -> Result<(), WireError> {
         let claims = self.genuine(token)?;
