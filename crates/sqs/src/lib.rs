@@ -126,8 +126,8 @@ impl Default for Settings {
 pub struct Sqs {
     engine: Arc<Engine>,
     settings: Settings,
-    policies: Policies,
-    pauses: Pauses,
+    policies: Arc<Policies>,
+    pauses: Arc<Pauses>,
 }
 
 /// What may not be done again for a while.
@@ -145,7 +145,14 @@ impl Sqs {
             names: Intervals::of(settings.name_hold),
             purges: Intervals::of(settings.purge_interval),
         };
-        Self { engine, settings, policies: Policies::default(), pauses }
+        Self { engine, settings, policies: Arc::default(), pauses: Arc::new(pauses) }
+    }
+
+    /// The same front-end for an address where pages of listed origins may not ask: there replies name no origin.
+    pub fn without_pages(&self) -> Self {
+        let settings = Settings { cors_origins: Arc::default(), ..self.settings.clone() };
+        let (policies, pauses) = (Arc::clone(&self.policies), Arc::clone(&self.pauses));
+        Self { engine: Arc::clone(&self.engine), settings, policies, pauses }
     }
 
     /// Who asks for what.

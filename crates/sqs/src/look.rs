@@ -4,9 +4,11 @@
 //! Asked as ReceiveMessage is, in any protocol, or by a path that ends in region, account and name. Of its parameters
 //! `QueueUrl`, `ShowInvisible` and `ShowDelayed` count. What is shown has no receipt that could be used.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use kew_core::command::{Peek, View};
-use kew_core::{Message, Queue, State};
+use kew_core::{Content, ContentType, Message, Queue, Sequence, State};
 use kew_http::{Reply, Request, hex};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -27,9 +29,14 @@ use crate::system_attributes::Wanted;
 use crate::{Context, Sqs};
 
 const PATH: &str = "/_aws/sqs/messages";
-/// So many messages of each kind, and so many bytes of their bodies together, are shown at most.
-const MESSAGES_MAX: u32 = 1_000;
-const BODY_BYTES_MAX: u64 = 8 << 20;
+/// At most this many messages of each kind are shown.
+const MESSAGES_MAX: u64 = 1_000;
+/// What they hold together, bodies and attributes, has at most this many bytes.
+const CONTENT_BYTES_MAX: u64 = 8 << 20;
+/// The reply has at most about this many bytes, with every escape in it. This much room is kept while it is made.
+const REPLY_BYTES_MAX: u64 = 16 << 20;
+/// One step reads at most this many messages. A step counts bodies only, and attributes may be a MiB in each.
+const PAGE: u32 = 8;
 /// What stands in the place of a receipt.
 const NO_RECEIPT: &[u8] = b"SQS/BACKDOOR/ACCESS";
 
@@ -92,7 +99,7 @@ impl Sqs {
         let Self { engine, settings, policies, pauses } = self;
         let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
         let queue = cx.queue_at(address)?;
-        request.room.free().await?;
+        let _kept = request.room.keep(REPLY_BYTES_MAX as usize).await?;
         let messages = peek(&cx, &queue, &asked).await?;
         let looked = Looked { messages, queue: &queue, asked: &asked };
         if protocol == Protocol::QueryJson { Ok(in_json(&cx, &looked)) } else { Ok(cx.result(&looked)) }
@@ -113,21 +120,65 @@ fn whose<'a>(path: &'a str, url: Option<&'a str>) -> Result<(Option<&'a str>, Ad
 }
 
 async fn peek(cx: &Context<'_>, queue: &Queue, asked: &Asked) -> Result<Vec<Message>, WireError> {
-    let mut messages = Vec::new();
-    let mut bytes_left = BODY_BYTES_MAX;
+    let mut gathered = Gathered::default();
     let views = [(View::Ready, true), (View::Leased, asked.invisible), (View::Delayed, asked.delayed)];
     for (view, _) in views.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-        if bytes_left == 0 {
-            break;
-        }
-        let peek = Peek { queue: queue.id, view, skip: 0, max: MESSAGES_MAX, body_bytes_max: bytes_left };
-        for (message, _) in cx.engine.peek(peek).await? {
-            bytes_left = bytes_left.saturating_sub(message.content.body.len() as u64);
-            messages.push(message);
+        let mut skip = 0;
+        while skip < MESSAGES_MAX && !gathered.is_full {
+            let body_bytes_max = CONTENT_BYTES_MAX.saturating_sub(gathered.content_bytes);
+            let peek = Peek { queue: queue.id, view, skip, max: PAGE, body_bytes_max };
+            let page = cx.engine.peek(peek).await?;
+            let is_last = page.len() < PAGE as usize;
+            skip += page.len() as u64;
+            page.into_iter().for_each(|(message, _)| gathered.add(message));
+            if is_last {
+                break;
+            }
         }
     }
-    messages.sort_by_key(|message| message.sequence);
-    Ok(messages)
+    Ok(gathered.messages.into_values().collect())
+}
+
+/// What was found, in the order of sends, as much of it as fits. A message that changes its state between two steps is
+/// found in both: it counts as it was found first.
+#[derive(Default)]
+struct Gathered {
+    messages: BTreeMap<Sequence, Message>,
+    content_bytes: u64,
+    reply_bytes: u64,
+    is_full: bool,
+}
+
+impl Gathered {
+    /// The first one always fits.
+    fn add(&mut self, message: Message) {
+        if self.is_full || self.messages.contains_key(&message.sequence) {
+            return;
+        }
+        let content = &message.content;
+        let content_bytes = self.content_bytes + (content.body.len() + content.annotations.len()) as u64;
+        let reply_bytes = self.reply_bytes + bytes_shown(content);
+        let fits = content_bytes <= CONTENT_BYTES_MAX && reply_bytes <= REPLY_BYTES_MAX;
+        if !fits && !self.messages.is_empty() {
+            self.is_full = true;
+            return;
+        }
+        (self.content_bytes, self.reply_bytes) = (content_bytes, reply_bytes);
+        self.messages.insert(message.sequence, message);
+    }
+}
+
+/// About how many bytes a message takes in a reply, rather too many: an escape has up to six, and Base64 four for three.
+fn bytes_shown(content: &Content) -> u64 {
+    const ELEMENTS: u64 = 3 << 10;
+    let shown = |bytes: &[u8], is_text: bool| -> u64 {
+        let is_escaped = |byte: u8| byte < b' ' || matches!(byte, b'"' | b'&' | b'\'' | b'<' | b'>' | b'\\');
+        let escaped = bytes.iter().filter(|byte| is_escaped(**byte)).count() as u64;
+        let plain = bytes.len() as u64 - escaped;
+        escaped * 6 + if is_text { plain } else { plain * 4 / 3 }
+    };
+    let is_text = matches!(content.content_type, ContentType::Text | ContentType::Json);
+    ELEMENTS + shown(&content.body, is_text) + shown(&content.annotations, false)
 }
 
 struct Looked<'a> {

@@ -73,6 +73,8 @@ pub struct FrontEndSettings {
 /// The front-ends.
 pub struct FrontEnds {
     sqs: Sqs,
+    /// The same where all dialects are served: web apps may ask at an address of SQS alone.
+    sqs_among_all: Sqs,
     azure: Azure,
     cloudflare: Cloudflare,
     /// Tells the accounts that Azure requests may name.
@@ -90,9 +92,11 @@ impl FrontEnds {
         let names: Vec<Arc<str>> =
             settings.azure.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
         let is_strict = settings.azure.trust == kew_azure::Trust::Strict;
+        let sqs = Sqs::new(Arc::clone(engine), settings.sqs);
         Arc::new(Self {
             is_strict,
-            sqs: Sqs::new(Arc::clone(engine), settings.sqs),
+            sqs_among_all: sqs.without_pages(),
+            sqs,
             azure: Azure::new(Arc::clone(engine), settings.azure),
             cloudflare: Cloudflare::new(Arc::clone(engine), settings.cloudflare),
             azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
@@ -101,11 +105,18 @@ impl FrontEnds {
     }
 
     /// In a box, so that a connection keeps no room for it, and nobody on the way to the client moves it.
-    fn answer<'a>(&'a self, dialect: Dialect, request: &'a Request) -> Answering<'a> {
+    fn answer<'a>(&'a self, (serves, dialect): (Serves, Dialect), request: &'a Request) -> Answering<'a> {
         match dialect {
-            Dialect::Sqs => Box::pin(self.sqs.answer(request)),
+            Dialect::Sqs => Box::pin(self.sqs(serves).answer(request)),
             Dialect::Azure => Box::pin(self.azure.answer(request)),
             Dialect::Cloudflare => Box::pin(self.cloudflare.answer(request)),
+        }
+    }
+
+    fn sqs(&self, serves: Serves) -> &Sqs {
+        match serves {
+            Serves::Only(_) => &self.sqs,
+            Serves::All => &self.sqs_among_all,
         }
     }
 
@@ -115,17 +126,17 @@ impl FrontEnds {
         if self.is_strict { Standing::Unknown } else { Standing::Known }
     }
 
-    async fn standing(&self, dialect: Dialect, request: &Request) -> Standing {
+    async fn standing(&self, (serves, dialect): (Serves, Dialect), request: &Request) -> Standing {
         match dialect {
-            Dialect::Sqs => self.sqs.standing(request).await,
+            Dialect::Sqs => self.sqs(serves).standing(request).await,
             Dialect::Azure => self.azure.standing(request).await,
             Dialect::Cloudflare => self.cloudflare.standing(request).await,
         }
     }
 
-    fn refuse(&self, dialect: Dialect, refusal: &Refusal, request: &Request) -> Reply {
+    fn refuse(&self, (serves, dialect): (Serves, Dialect), refusal: &Refusal, request: &Request) -> Reply {
         match dialect {
-            Dialect::Sqs => self.sqs.refuse(refusal, request),
+            Dialect::Sqs => self.sqs(serves).refuse(refusal, request),
             Dialect::Azure => self.azure.refuse(refusal, request),
             Dialect::Cloudflare => self.cloudflare.refuse(refusal, request),
         }
@@ -161,9 +172,9 @@ impl Handler for Door {
         }
         let stopwatch = self.front_ends.durations.start();
         let reply = if shows_all && kew_sqs::is_look(request.uri.path()) {
-            Box::pin(self.front_ends.sqs.look(request)).await
+            Box::pin(self.front_ends.sqs_among_all.look(request)).await
         } else {
-            self.front_ends.answer(dialect, request).await
+            self.front_ends.answer((self.serves, dialect), request).await
         };
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
         reply
@@ -172,7 +183,7 @@ impl Handler for Door {
     async fn standing(&self, request: &Request) -> Standing {
         let Some(dialect) = self.dialect(request) else { return self.front_ends.of_strangers() };
         let stopwatch = self.front_ends.durations.start();
-        let standing = self.front_ends.standing(dialect, request).await;
+        let standing = self.front_ends.standing((self.serves, dialect), request).await;
         if let Standing::Refused(reply) = &standing {
             self.front_ends.durations.stop(stopwatch, dialect.name(), reply);
         }
@@ -181,7 +192,7 @@ impl Handler for Door {
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         match self.dialect(request) {
-            Some(dialect) => self.front_ends.refuse(dialect, refusal, request),
+            Some(dialect) => self.front_ends.refuse((self.serves, dialect), refusal, request),
             None => Reply::text(refusal.status(), &refusal.to_string()),
         }
     }

@@ -173,3 +173,21 @@ fn addresses_of_ipv6_are_served_and_shown_in_brackets() {
         assert!(greeting.contains(&format!("curl http://{}", kew.sqs)), "a first command works: {greeting}");
     }
 }
+
+// docs/dialects/sqs.md: web apps of `[sqs] cors_origins` may ask at `--sqs`, and nowhere else.
+#[test]
+fn replies_name_no_origin_where_all_dialects_are_served() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    let text = "[sqs]\ncors_origins = [\"http://localhost:3000\"]\n[admin]\ntoken = \"hush\"\n";
+    std::fs::write(&file, text).expect("there is room");
+    let config = file.to_str().expect("it is text");
+    let flags = ["--store", "memory", "--also", "127.0.0.1:0", "--auth", "strict", "--config", config];
+    let kew = Kew::start_with(directory.path(), &flags);
+    let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+    let headers = [("Origin", "http://localhost:3000"), ("X-Amz-Target", "AmazonSQS.ListQueues")];
+    for (address, is_named) in [(&kew.sqs, true), (&also, false)] {
+        let reply = super::program::whole(address, "POST", "/", &headers, "{}");
+        assert_eq!(reply.to_ascii_lowercase().contains("access-control-"), is_named, "{address}: {reply}");
+    }
+}

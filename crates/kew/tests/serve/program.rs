@@ -163,6 +163,11 @@ impl Drop for Kew {
 
 /// One request to any address; status and body of the reply.
 pub fn http(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+    taken_apart(&whole(address, method, path, headers, body))
+}
+
+/// The same; the whole reply.
+pub fn whole(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let host = if headers.iter().any(|(name, _)| *name == "Host") { "" } else { "Host: localhost\r\n" };
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -171,7 +176,7 @@ pub fn http(address: &str, method: &str, path: &str, headers: &[(&str, &str)], b
         "{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).expect("it reads");
-    reply(stream)
+    text_of(stream)
 }
 
 /// What a run that ends by itself prints, with these variables.
@@ -196,10 +201,18 @@ pub fn member_of_status(id: u32, name: &str) -> u64 {
     kib.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("no {name} in {status}"))
 }
 
-pub fn reply(mut stream: TcpStream) -> (u16, String) {
+pub fn reply(stream: TcpStream) -> (u16, String) {
+    taken_apart(&text_of(stream))
+}
+
+fn text_of(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers and closes");
+    text
+}
+
+fn taken_apart(text: &str) -> (u16, String) {
     let (head, body) = text.split_once("\r\n\r\n").expect("it answers HTTP");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("there is a status");
     (status, body.to_owned())

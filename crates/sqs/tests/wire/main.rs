@@ -14,6 +14,7 @@ mod house;
 mod in_flight;
 mod life;
 mod long_polls;
+mod look;
 mod message_attributes;
 mod messages;
 mod other_dialects;
