@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,18 +18,38 @@ use tokio_rustls::TlsConnector;
 use super::line::{Line, OnLine};
 use super::pool::Place;
 use super::{ClientError, Reach, Sender};
+use crate::tls::{self, TlsError};
 
 /// Makes connections.
 pub(super) struct Connector {
     reach: Reach,
     within: Duration,
-    /// Read from the machine at the first encrypted connection.
+    /// Read from the machine at the first encrypted connection, unless it was given.
     trust: OnceLock<Result<Arc<ClientConfig>, String>>,
+    /// Where all connections go, whatever their places are called.
+    only: Option<SocketAddr>,
 }
 
 impl Connector {
     pub(super) fn new(reach: Reach, within: Duration) -> Self {
-        Self { reach, within, trust: OnceLock::new() }
+        Self { reach, within, trust: OnceLock::new(), only: None }
+    }
+
+    /// Believes the certificates in a file instead of the machine's.
+    pub(super) fn trust_file(&mut self, path: &Path) -> Result<(), TlsError> {
+        let found = tls::certificates(path)?;
+        let mut roots = RootCertStore::empty();
+        let (added, _unusable) = roots.add_parsable_certificates(found);
+        if added == 0 {
+            return Err(TlsError::NoCertificate { path: path.to_owned() });
+        }
+        self.trust = OnceLock::from(trusting(roots));
+        Ok(())
+    }
+
+    /// Dials this address whatever is asked for.
+    pub(super) fn dial_only(&mut self, address: SocketAddr) {
+        self.only = Some(address);
     }
 
     pub(super) async fn connect(&self, place: &Place) -> Result<Sender, ClientError> {
@@ -52,9 +73,13 @@ impl Connector {
 
     /// A connection to the first of the host's addresses that takes one.
     async fn dial(&self, place: &Place) -> Result<TcpStream, ClientError> {
-        let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
-        let addresses: Vec<SocketAddr> =
-            found.map_err(|cause| ClientError::NotFound { host: place.host.clone(), cause })?.collect();
+        let addresses: Vec<SocketAddr> = match self.only {
+            Some(address) => vec![address],
+            None => {
+                let found = tokio::net::lookup_host((place.host.as_str(), place.port)).await;
+                found.map_err(|cause| ClientError::NotFound { host: place.host.clone(), cause })?.collect()
+            }
+        };
         let mut failure = None;
         for address in addresses {
             if !self.reach.allows(address.ip()) {
@@ -103,6 +128,10 @@ fn machine_trust() -> Result<Arc<ClientConfig>, String> {
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
         return Err(format!("the machine has none{}", errors.join("; ")));
     }
+    trusting(roots)
+}
+
+fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

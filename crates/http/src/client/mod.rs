@@ -11,6 +11,8 @@ mod reach;
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 
+use crate::tls::TlsError;
 use connect::Connector;
 use line::Line;
 use pool::{Place, Pool};
@@ -114,6 +117,18 @@ impl Client {
             pool: Pool::new(settings.idle, settings.idle_max),
             reply_bytes_max: settings.reply_bytes_max,
         }
+    }
+
+    /// Believes servers by the certificates in this PEM file, instead of those that the machine trusts.
+    pub fn trusting(mut self, file: &Path) -> Result<Self, TlsError> {
+        self.connector.trust_file(file)?;
+        Ok(self)
+    }
+
+    /// Connects to this address, whatever host requests are for.
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.connector.dial_only(address);
+        self
     }
 
     /// Sends a request and reads its whole reply, all within this time. Needs a runtime with I/O and time.

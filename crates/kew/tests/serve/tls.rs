@@ -313,3 +313,38 @@ fn strict_bearer_needs_keys_that_can_be_used_and_issuers() {
         assert!(errors.contains(told), "{errors}");
     }
 }
+
+#[test]
+fn kew_health_asks_over_tls_and_believes_the_authority_it_is_given() {
+    let directory = data_directory();
+    certificates(directory.path(), &["--host", "queues.test"]);
+    let certs = directory.path().join("certs");
+    let (cert, key, ca) = (certs.join("server.pem"), certs.join("server-key.pem"), certs.join("ca.pem"));
+    let kew = start(directory.path(), &format!("[tls.admin]\ncert = {cert:?}\nkey = {key:?}\n"));
+    let port = kew.admin.rsplit_once(':').expect("it has a port").1;
+    let health = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+        command.env_remove("SSL_CERT_FILE").args(["health", "--timeout", "20"]).args(arguments);
+        let output = command.envs(variables.iter().copied()).output().expect("it was built");
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let ca = ca.to_str().expect("it is text");
+    let (https, by_name) = (format!("https://{}", kew.admin), format!("https://localhost:{port}/"));
+    for admin in [kew.admin.as_str(), &https, &by_name] {
+        let (code, told) = health(&["--admin", admin, "--ca", ca], &[]);
+        assert_eq!((code, told.starts_with("ready")), (Some(0), true), "{admin}: {told}");
+    }
+    assert_eq!(health(&["--admin", &kew.admin, "--ca", ca, "--name", "queues.test"], &[]).0, Some(0));
+    let of_container = [("KEW_ADMIN", kew.admin.as_str()), ("KEW_HEALTH_CA", ca)];
+    assert_eq!(health(&[], &of_container).0, Some(0));
+    // Whoever is not believed is not asked, and it says why.
+    let (code, told) = health(&["--admin", &https], &[]);
+    assert!(code == Some(1) && told.contains("ertificate"), "{code:?} {told}");
+    let (code, told) = health(&["--admin", &kew.admin, "--ca", ca, "--name", "other.test"], &[]);
+    assert!(code == Some(1) && told.contains("other.test"), "{code:?} {told}");
+    let (code, told) = health(&["--admin", &kew.admin], &[]);
+    assert!(code == Some(1) && told.contains("--ca"), "plain at an encrypted address: {code:?} {told}");
+    let (code, told) = health(&["--admin", &kew.admin, "--ca", "/nowhere/ca.pem"], &[]);
+    assert!(code == Some(2) && told.contains("/nowhere/ca.pem"), "{code:?} {told}");
+}
