@@ -17,7 +17,8 @@ const EXIT_WRONG: u8 = 2;
 
 /// Serves until it is told to stop.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
-    let (settings, values) = match Settings::read(args, &variable) {
+    let read = config::check_variables(variables()).and_then(|()| Settings::read(args, &variable));
+    let (settings, values) = match read {
         Ok(read) => read,
         Err(error) => return refused(&error),
     };
@@ -99,6 +100,12 @@ fn serve(settings: &Settings) -> ExitCode {
 /// An environment variable, if it is set and is text.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// All of them, whatever they hold.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(move |(name, value)| (text(name), text(value)))
 }
 
 fn refused(error: &ConfigError) -> ExitCode {

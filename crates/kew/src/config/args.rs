@@ -76,8 +76,10 @@ fn argument(setting: &Setting) -> Arg {
     let argument = Arg::new(name).long(name).help(format!("{help} [env: {variable}]{default}"));
     match setting.kind {
         Kind::Switch => argument.action(ArgAction::SetTrue),
-        Kind::List => argument.value_name(value).action(ArgAction::Append),
-        Kind::Text | Kind::Whole | Kind::Bytes => argument.value_name(value).action(ArgAction::Set),
+        Kind::List | Kind::Addresses => argument.value_name(value).action(ArgAction::Append),
+        Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes => {
+            argument.value_name(value).action(ArgAction::Set)
+        }
     }
 }
 
@@ -85,7 +87,11 @@ fn written(setting: &Setting, matches: &ArgMatches) -> Option<Written> {
     let name = setting.flag_name();
     match setting.kind {
         Kind::Switch => matches.get_flag(name).then(|| Written::One("true".to_owned())),
-        Kind::List => matches.get_many::<String>(name).map(|texts| Written::Many(texts.cloned().collect())),
-        Kind::Text | Kind::Whole | Kind::Bytes => matches.get_one::<String>(name).cloned().map(Written::One),
+        Kind::List | Kind::Addresses => {
+            matches.get_many::<String>(name).map(|texts| Written::Many(texts.cloned().collect()))
+        }
+        Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes => {
+            matches.get_one::<String>(name).cloned().map(Written::One)
+        }
     }
 }

@@ -92,7 +92,9 @@ fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
         ConfigError::new(format!("[{section}] {key} = {text} is not allowed; it must be {allowed}"))
     };
     match (setting.kind, value) {
-        (Kind::Text, Value::String(text)) => Ok(Written::One(text.clone())),
+        (Kind::Text | Kind::Address, Value::String(text)) => Ok(Written::One(text.clone())),
+        (Kind::Address, Value::Integer(port)) => Ok(Written::One(port.to_string())),
+        (Kind::Address, _) => Err(refused("a text in quotes, or a port")),
         (Kind::Text, _) => Err(refused("a text in quotes")),
         (Kind::Whole, Value::Integer(number)) => Ok(Written::One(number.to_string())),
         (Kind::Bytes, Value::Integer(number)) => Ok(Written::One(number.to_string())),
@@ -105,6 +107,15 @@ fn written(setting: &Setting, value: &Value) -> Result<Written, ConfigError> {
             let texts = entries.iter().map(|entry| entry.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>().map(Written::Many).ok_or_else(|| refused("an array of texts"))
         }
+        (Kind::Addresses, Value::Array(entries)) => {
+            let texts = entries.iter().map(|entry| match entry {
+                Value::Integer(port) => Some(port.to_string()),
+                entry => entry.as_str().map(str::to_owned),
+            });
+            let texts = texts.collect::<Option<Vec<_>>>();
+            texts.map(Written::Many).ok_or_else(|| refused("an array of texts and ports"))
+        }
+        (Kind::Addresses, _) => Err(refused("an array of texts and ports")),
         (Kind::List, _) => Err(refused("an array of texts")),
     }
 }
@@ -224,6 +235,12 @@ mod tests {
             ("[server]\nhosts = [1]\n", "an array of texts"),
             ("sqs = 1\n", "write [sqs]"),
             ("[admin]\ntoken = 5\n", "[admin] token = (hidden)"),
+            (
+                "[server]\nsqs = true\n",
+                "[server] sqs = true is not allowed; it must be a text in quotes, or a port",
+            ),
+            ("[server]\nalso = 4566\n", "an array of texts and ports"),
+            ("[server]\nalso = [4.5]\n", "an array of texts and ports"),
             ("[sqs\n", "line 1"),
             ("[sqs]\nregion = \"a\"\nregion = \"b\"\n", "duplicate key"),
         ] {

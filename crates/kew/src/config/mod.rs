@@ -1,7 +1,7 @@
 //! The server's settings: a flag wins over its `KEW_*` variable, which wins over the file, which wins over the default.
 //!
 //! [`table`] lists every setting once. [`values`] lays the sources over each other and remembers where each value came
-//! from, [`Settings`] is what the rest of the program sees: every value checked and of its own type.
+//! from, [`variables`] refuses what only looks like one, [`Settings`] is what the rest of the program sees: every value checked and of its own type.
 
 mod accounts;
 mod args;
@@ -12,6 +12,7 @@ mod parse;
 mod print;
 mod table;
 mod values;
+mod variables;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub use error::ConfigError;
 pub use parse::{Address, KeySource, StoreChoice, address};
 pub use print::lines;
 pub use values::Values;
+pub use variables::check as check_variables;
 
 /// Everything `kew serve` is set to.
 #[derive(Clone, Debug)]

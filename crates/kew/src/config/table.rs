@@ -36,6 +36,8 @@ pub struct Flag {
 pub enum Kind {
     /// A text.
     Text,
+    /// An address: a text, or a whole number that is a port.
+    Address,
     /// A whole number.
     Whole,
     /// A number of bytes: a whole number, or a text with a unit.
@@ -44,6 +46,8 @@ pub enum Kind {
     Switch,
     /// Several texts: an array in the file, separated by commas in a variable, a repeated flag.
     List,
+    /// Several addresses, in the same way.
+    Addresses,
 }
 
 /// The section of listeners and of everything that has a flag.
@@ -56,14 +60,14 @@ pub const SETTINGS: &[Setting] = &[
         "Where messages are kept: a directory, or `memory` to forget everything at the end",
     ),
     // The listeners: one row for each dialect.
-    server("sqs", Kind::Text, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
-    server("azure", Kind::Text, Some("127.0.0.1:10001"))
+    server("sqs", Kind::Address, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
+    server("azure", Kind::Address, Some("127.0.0.1:10001"))
         .flag("ADDR|off", "Where Azure Queue Storage is served"),
-    server("cloudflare", Kind::Text, Some("127.0.0.1:9326"))
+    server("cloudflare", Kind::Address, Some("127.0.0.1:9326"))
         .flag("ADDR|off", "Where Cloudflare Queues is served"),
-    server("admin", Kind::Text, Some("127.0.0.1:9325"))
+    server("admin", Kind::Address, Some("127.0.0.1:9325"))
         .flag("ADDR|off", "Where health checks, metrics and the admin API are served"),
-    server("also", Kind::List, None)
+    server("also", Kind::Addresses, None)
         .flag("ADDR", "One more address for all dialects, told apart by request; may be repeated"),
     server("auth", Kind::Text, Some("open"))
         .flag("open|strict", "Accept any credentials, or verify every request against the accounts"),

@@ -61,6 +61,23 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
 }
 
 #[test]
+fn a_port_alone_is_an_address_on_loopback_in_the_file_too() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join("kew.toml");
+    let read = |text: &str| {
+        std::fs::write(&file, text).expect("the directory is ours");
+        read_with(&["--config", &file.to_string_lossy()], &[])
+    };
+    let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let text = "[server]\nsqs = 4100\nadmin = 4101\nalso = [4566, \"[::1]:4567\"]\n";
+    let server = read(text).expect("it is fine").0.server;
+    assert_eq!((server.sqs, server.admin), (Address::At(at(4100)), Address::At(at(4101))));
+    assert_eq!(server.also.first(), Some(&at(4566)));
+    let told = read("[server]\nsqs = 70000\n").map(|_| ()).expect_err("there is no such port");
+    assert!(told.contains("[server] sqs = 70000 is not allowed") && told.contains("ports end at"), "{told}");
+}
+
+#[test]
 fn variables_reach_settings_without_a_flag() {
     let variables = [
         ("KEW_SQS_NAME_HOLD_SECONDS", "0"),

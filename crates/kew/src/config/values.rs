@@ -170,10 +170,12 @@ impl Values {
 
 fn split(setting: &Setting, text: &str) -> Written {
     match setting.kind {
-        Kind::List => Written::Many(
+        Kind::List | Kind::Addresses => Written::Many(
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
         ),
-        Kind::Text | Kind::Whole | Kind::Bytes | Kind::Switch => Written::One(text.to_owned()),
+        Kind::Text | Kind::Address | Kind::Whole | Kind::Bytes | Kind::Switch => {
+            Written::One(text.to_owned())
+        }
     }
 }
 

@@ -105,3 +105,13 @@ fn strict_mode_answers_nobody_who_proves_nothing() {
     assert_eq!(kew.admin("GET", "/readyz", &[], "").0, 200);
     assert!(kew.greeting().contains("--aws-sigv4 aws:amz:us-east-1:sqs --user \"test:test\""));
 }
+
+#[test]
+fn a_variable_that_is_not_known_ends_with_two_and_names_the_nearest() {
+    let (code, _, errors) = printed(&["--print-config"], &[("KEW_ADMIN_TOKN", "hush")]);
+    assert_eq!(code, Some(2), "{errors}");
+    let told = "KEW_ADMIN_TOKN is not a known variable; the nearest is KEW_ADMIN_TOKEN";
+    assert!(errors.contains(told) && !errors.contains("hush"), "{errors}");
+    let of_kubernetes = [("KEW_PORT", "tcp://10.0.0.1:9324"), ("KEW_SQS_SERVICE_HOST", "10.0.0.1")];
+    assert_eq!(printed(&["--print-config"], &of_kubernetes).0, Some(0));
+}
