@@ -36,7 +36,11 @@ enum Tool {
         directory: Option<PathBuf>,
     },
     /// Show what the store holds and what it takes
-    Stats,
+    Stats {
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Write queues, settings and messages as JSON lines
     Export {
         /// Into this file, which must not exist yet, instead of standard output
@@ -108,7 +112,10 @@ impl StoreArgs {
     fn run(&self) -> Result<(), ToolError> {
         match &self.tool {
             Tool::Check { directory } => self.check(directory.as_deref()),
-            Tool::Stats => tell(&stats_lines(&kew_store_log::stats(&self.look()?))),
+            Tool::Stats { json } => {
+                let stats = kew_store_log::stats(&self.look()?);
+                tell(&if *json { format!("{}\n", stats_json(&stats)) } else { stats_lines(&stats) })
+            }
             Tool::Export { to, leave_out_damaged } => {
                 export(&self.look()?, to.as_deref(), *leave_out_damaged)
             }
@@ -126,7 +133,8 @@ impl StoreArgs {
     }
 
     fn check(&self, directory: Option<&Path>) -> Result<(), ToolError> {
-        let named = directory.map(|directory| Self { store: directory.to_owned(), tool: Tool::Stats });
+        let named = directory
+            .map(|directory| Self { store: directory.to_owned(), tool: Tool::Stats { json: false } });
         let this = named.as_ref().unwrap_or(self);
         let report = kew_store_log::check(this.disk_to_look_at()?).map_err(|error| this.explain(error))?;
         tell(&check_lines(&report))?;
@@ -328,6 +336,31 @@ fn stats_lines(stats: &StoreStats) -> String {
         stats.log.dead_bytes,
         stats.log.heap_bytes
     )
+}
+
+/// The same for programs. Names go on meaning what they mean; there may be more of them.
+fn stats_json(stats: &StoreStats) -> serde_json::Value {
+    let messages = &stats.messages;
+    serde_json::json!({
+        "queues": stats.queues,
+        "messages": {
+            "stored": messages.stored(),
+            "visible": messages.visible,
+            "in_flight": messages.in_flight,
+            "delayed": messages.delayed,
+            "body_bytes": messages.body_bytes,
+        },
+        "segments": {
+            "journal": stats.journal_segments,
+            "survivors": stats.survivor_segments,
+            "spare": stats.spares,
+            "bytes": stats.segment_bytes,
+            "spare_bytes": stats.spare_bytes,
+            "live_bytes": stats.log.live_bytes,
+            "dead_bytes": stats.log.dead_bytes,
+        },
+        "memory_bytes": stats.log.heap_bytes,
+    })
 }
 
 fn backup_lines(target: &Path, report: &BackupReport) -> String {

@@ -44,6 +44,18 @@ fn a_store_is_checked_counted_exported_and_imported_again() {
     assert!(done(one.path(), &["check"]).contains("sound: "));
     let stats = done(one.path(), &["stats"]);
     assert!(stats.starts_with("queues               1\nmessages             3\n"), "{stats}");
+    let json: serde_json::Value =
+        serde_json::from_str(&done(one.path(), &["stats", "--json"])).expect("it is one object");
+    assert_eq!((&json["queues"], &json["messages"]["stored"]), (&1.into(), &3.into()), "{json}");
+    for (line, value) in [
+        ("  in flight          ", &json["messages"]["in_flight"]),
+        ("  bytes of bodies    ", &json["messages"]["body_bytes"]),
+        ("  live               ", &json["segments"]["live_bytes"]),
+        ("memory, about        ", &json["memory_bytes"]),
+    ] {
+        let shown = stats.lines().find_map(|shown| shown.strip_prefix(line));
+        assert_eq!(shown.map(str::to_owned), Some(value.to_string()), "{line}");
+    }
     let lines = one.path().join("lines").to_string_lossy().into_owned();
     done(one.path(), &["export", "--to", &lines]);
     assert_eq!(done(one.path(), &["export"]), std::fs::read_to_string(&lines).expect("it was written"));
