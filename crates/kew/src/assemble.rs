@@ -18,8 +18,8 @@ use thiserror::Error;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
 use crate::listen::{
-    Admin, AdminLoop, CertificateWatch, Certificates, Dialect, Entrance, EventLoop, FrontEndSettings, Serves,
-    Started, TokenKeysError, TokenKeysWatch,
+    Admin, AdminLoop, AdminPlace, CertificateWatch, Certificates, Dialect, Entrance, EventLoop,
+    FrontEndSettings, Serves, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
@@ -143,6 +143,10 @@ impl Server {
             board: Arc::default(),
             upkeep: upkeep_report(log),
             token_keys: keys,
+            admin_place: bound.admin.map(|address| {
+                let encrypted = settings.tls.admin.is_some();
+                AdminPlace { address, encrypted }
+            }),
             inner_token,
             workers: Arc::default(),
             log,
@@ -234,6 +238,7 @@ struct Parts<'a> {
     board: Arc<Board>,
     upkeep: Arc<UpkeepReport>,
     token_keys: Arc<KeySet>,
+    admin_place: Option<AdminPlace>,
     /// What Workers show when they send.
     inner_token: Arc<str>,
     /// The Workers, once they run.
@@ -327,6 +332,7 @@ impl Parts<'_> {
             ..kew_sqs::Settings::default()
         };
         Ok(FrontEndSettings {
+            admin: self.admin_place,
             sqs,
             azure: self.azure(),
             cloudflare: self.cloudflare(),

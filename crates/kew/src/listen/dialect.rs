@@ -14,6 +14,7 @@ use kew_http::{Durations, Handler, HeaderValue, Refusal, Reply, Request, Standin
 use kew_sqs::Sqs;
 
 use super::also::{self, KnownAccount};
+use super::welcome::{self, AdminPlace};
 
 /// A vendor's way to speak of queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +69,8 @@ pub struct FrontEndSettings {
     pub cloudflare: kew_cloudflare::Settings,
     /// Where the time that requests take is noted.
     pub durations: Arc<Durations>,
+    /// Where the admin listener is, for people who look for it here.
+    pub admin: Option<AdminPlace>,
 }
 
 /// The front-ends.
@@ -80,6 +83,7 @@ pub struct FrontEnds {
     /// Tells the accounts that Azure requests may name.
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
+    admin: Option<AdminPlace>,
     is_strict: bool,
 }
 
@@ -101,6 +105,7 @@ impl FrontEnds {
             cloudflare: Cloudflare::new(Arc::clone(engine), settings.cloudflare),
             azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
             durations: settings.durations,
+            admin: settings.admin,
         })
     }
 
@@ -162,6 +167,9 @@ impl Door {
 
 impl Handler for Door {
     async fn answer(&self, request: &Request) -> Reply {
+        if welcome::is_asked(request) {
+            return welcome::page(self.serves, self.front_ends.admin, request);
+        }
         let shows_all = self.serves == Serves::All;
         if shows_all && request.uri.path() == HEALTH {
             return health();

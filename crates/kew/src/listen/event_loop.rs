@@ -231,6 +231,7 @@ mod tests {
             entropy: Arc::clone(&entropy),
             options: Options { clock: ClockKind::System, ..Options::default() },
             front_ends: FrontEndSettings {
+                admin: None,
                 sqs: kew_sqs::Settings::default(),
                 azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock), entropy),
                 cloudflare: kew_cloudflare::Settings::open("r".into()),

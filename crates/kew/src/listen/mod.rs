@@ -10,6 +10,7 @@ mod commit;
 mod dialect;
 mod event_loop;
 mod token_keys;
+mod welcome;
 
 pub use admin::{Admin, AdminLoop};
 pub use also::{KnownAccount, dialect_of};
@@ -18,3 +19,4 @@ pub use commit::{Pace, Paced};
 pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
 pub use event_loop::{Entrance, EventLoop, Started};
 pub use token_keys::{TokenKeysError, TokenKeysWatch};
+pub use welcome::AdminPlace;

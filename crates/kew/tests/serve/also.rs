@@ -20,7 +20,7 @@ fn one_more_address_serves_sqs_and_tells_what_it_does_not_know() {
     assert_eq!(status, 200, "{body}");
     let (status, _) = kew.ask("GetQueueUrl", r#"{"QueueName":"orders"}"#);
     assert_eq!(status, 200, "both addresses show the same queues");
-    let (status, text) = http(&also[1], "GET", "/", &[], "");
+    let (status, text) = http(&also[1], "GET", "/nowhere", &[], "");
     assert_eq!(status, 404);
     for title in ["Amazon SQS", "Azure Queue Storage", "Cloudflare Queues"] {
         assert!(text.contains(title), "{text}");

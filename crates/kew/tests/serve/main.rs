@@ -20,6 +20,7 @@ mod strict;
 mod tls;
 mod unread;
 mod unsigned;
+mod welcome;
 mod worker_kills;
 mod worker_traffic;
 mod worker_versions;
