@@ -11,9 +11,9 @@ use crate::config::{Account, ApiPermission, ApiToken, Auth, Settings};
 use crate::machine::SystemClock;
 
 /// The default account's Azure name, which every emulator of Azure's storage knows.
-const AZURE_ACCOUNT: &str = "devstoreaccount1";
+pub const AZURE_ACCOUNT: &str = "devstoreaccount1";
 /// That account's key, which is no secret.
-const AZURE_KEY: &str =
+pub const AZURE_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// Who may ask SQS. Signatures are dated by the machine's clock, whatever time it is for queues.

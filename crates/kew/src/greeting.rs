@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::assemble::Server;
-use crate::config::{Auth, Settings};
+use crate::config::{ApiPermission, Auth, Settings};
+use crate::credentials;
 use crate::listen::Dialect;
 
 /// The lines printed when everything is served; the last one is `Ready.`.
@@ -27,11 +28,13 @@ pub fn lines(server: &Server, settings: &Settings) -> String {
     rows.push(("Connections", format!("at most {}, by the limit of open files", server.connections_max)));
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let mut text: String = rows.iter().map(|(name, what)| format!("{name:width$}  {what}\n")).collect();
-    text.push_str("\nTry it:\n");
-    for dialect in Dialect::ALL {
-        for command in commands(server, settings, dialect) {
-            text.push_str(&format!("  {command}\n"));
-        }
+    let commands: Vec<String> =
+        Dialect::ALL.into_iter().flat_map(|dialect| commands(server, settings, dialect)).collect();
+    if !commands.is_empty() {
+        text.push_str(&format!("\nTry it{}:\n", whose_secrets(settings)));
+    }
+    for command in commands {
+        text.push_str(&format!("  {command}\n"));
     }
     text.push_str("\nReady.\n");
     text
@@ -52,19 +55,36 @@ fn commands(server: &Server, settings: &Settings, dialect: Dialect) -> Vec<Strin
     }
 }
 
+/// Secrets that somebody configured are not printed: commands read them where the vendors' tools do.
+fn whose_secrets(settings: &Settings) -> &'static str {
+    if settings.server.auth == Auth::Strict && !settings.accounts.is_empty() {
+        ", with AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_KEY and CLOUDFLARE_API_TOKEN set (docs/strict.md)"
+    } else {
+        ""
+    }
+}
+
+fn curl(url: &str) -> &'static str {
+    if url.starts_with("https") { "curl -k" } else { "curl" }
+}
+
 fn sqs_commands(url: &str, settings: &Settings) -> Vec<String> {
-    let own_certificate = if url.starts_with("https") { " -k" } else { "" };
     let signed = match settings.server.auth {
         Auth::Open => String::new(),
         Auth::Strict => {
-            let first = settings.accounts.iter().flat_map(|account| &account.aws.access_keys).next();
-            // Whoever configured keys knows their secrets; they are not printed.
-            let user = first.map_or("test:test".to_owned(), |key| format!("{}:$SECRET", key.id));
+            let mut keys = settings.accounts.iter().flat_map(|account| &account.aws.access_keys);
+            // An account's own key may do everything in it; a user's may not.
+            let own = keys.clone().find(|key| key.user.is_none()).or_else(|| keys.next());
+            let user = match own {
+                None if settings.accounts.is_empty() => "test:test".to_owned(),
+                None => return Vec::new(),
+                Some(key) => format!("{}:$AWS_SECRET_ACCESS_KEY", key.id),
+            };
             format!(" --aws-sigv4 aws:amz:{}:sqs --user \"{user}\"", settings.sqs.region)
         }
     };
     let ask = |action: &str, body: &str| {
-        format!("curl{own_certificate} {url}{signed} -H 'X-Amz-Target: AmazonSQS.{action}' -d '{body}'")
+        format!("{} {url}{signed} -H 'X-Amz-Target: AmazonSQS.{action}' -d '{body}'", curl(url))
     };
     vec![
         ask("CreateQueue", r#"{"QueueName":"orders"}"#),
@@ -74,41 +94,50 @@ fn sqs_commands(url: &str, settings: &Settings) -> Vec<String> {
 }
 
 fn azure_commands(url: &str, settings: &Settings) -> Vec<String> {
-    let configured = settings.accounts.iter().find_map(|account| account.azure.as_ref());
-    let account = configured.map_or("devstoreaccount1", |azure| azure.name.as_str());
-    if settings.server.auth == Auth::Strict {
-        // Only clients that sign get in; whoever configured the key knows it.
+    let is_open = settings.server.auth == Auth::Open;
+    let mut configured = settings.accounts.iter().filter_map(|account| account.azure.as_ref());
+    let account = configured.find(|azure| is_open || !azure.keys.is_empty());
+    if account.is_none() && !is_open && !settings.accounts.is_empty() {
+        return Vec::new();
+    }
+    let name = account.map_or(credentials::AZURE_ACCOUNT, |azure| azure.name.as_str());
+    if !is_open {
+        // Only clients that sign get in.
         let scheme = url.split("://").next().unwrap_or_default();
+        let key = if account.is_some() { "$AZURE_STORAGE_KEY" } else { credentials::AZURE_KEY };
         return vec![format!(
-            "az storage queue create --name orders --connection-string \"DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey=$KEY;QueueEndpoint={url}/{account}\""
+            "az storage queue create --name invoices --connection-string \"DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};QueueEndpoint={url}/{name}\""
         )];
     }
-    let own_certificate = if url.starts_with("https") { " -k" } else { "" };
-    let ask = |what: &str| format!("curl{own_certificate} {what}");
+    let (curl, queue) = (curl(url), format!("{url}/{name}/invoices"));
     vec![
-        ask(&format!("-X PUT {url}/{account}/invoices")),
-        ask(&format!(
-            "{url}/{account}/invoices/messages -d '<QueueMessage><MessageText>hello</MessageText></QueueMessage>'"
-        )),
-        ask(&format!("{url}/{account}/invoices/messages")),
+        format!("{curl} -X PUT {queue}"),
+        format!("{curl} {queue}/messages -d '<QueueMessage><MessageText>hello</MessageText></QueueMessage>'"),
+        format!("{curl} {queue}/messages"),
     ]
 }
 
 fn cloudflare_commands(url: &str, settings: &Settings) -> Vec<String> {
-    let own_certificate = if url.starts_with("https") { " -k" } else { "" };
-    let configured = settings.accounts.iter().find_map(|account| account.cloudflare.as_ref());
-    let account = configured.map_or("0".repeat(32), |account| account.id.clone());
-    let token = match (settings.server.auth, configured) {
-        (Auth::Open, _) => "",
-        (Auth::Strict, None) => " -H 'Authorization: Bearer test'",
-        // Whoever configured tokens knows them; they are not printed.
-        (Auth::Strict, Some(_)) => " -H \"Authorization: Bearer $TOKEN\"",
+    let curl = curl(url);
+    let mut configured = settings.accounts.iter().filter_map(|account| account.cloudflare.as_ref());
+    let (account, token, may) = match (settings.server.auth, settings.accounts.is_empty()) {
+        (Auth::Open, _) => (configured.next(), "", ApiPermission::ALL.as_slice()),
+        (Auth::Strict, true) => (None, " -H 'Authorization: Bearer test'", ApiPermission::ALL.as_slice()),
+        (Auth::Strict, false) => {
+            let tokens =
+                configured.flat_map(|account| account.tokens.iter().map(move |token| (account, token)));
+            let Some((account, token)) = tokens.max_by_key(|(_, token)| token.permissions.len()) else {
+                return Vec::new();
+            };
+            (Some(account), " -H \"Authorization: Bearer $CLOUDFLARE_API_TOKEN\"", &*token.permissions)
+        }
     };
-    let queues = format!("{url}/client/v4/accounts/{account}/queues");
-    vec![
-        format!("curl{own_certificate} {queues}{token} -d '{{\"queue_name\":\"letters\"}}'"),
-        format!("curl{own_certificate} {queues}{token}"),
-    ]
+    let id = account.map_or("0".repeat(32), |account| account.id.clone());
+    let queues = format!("{url}/client/v4/accounts/{id}/queues");
+    let create = format!("{curl} {queues}{token} -d '{{\"queue_name\":\"letters\"}}'");
+    let list = format!("{curl} {queues}{token}");
+    let commands = [(ApiPermission::QueuesWrite, create), (ApiPermission::QueuesRead, list)];
+    commands.into_iter().filter(|(needed, _)| may.contains(needed)).map(|(_, command)| command).collect()
 }
 
 fn url(settings: &Settings, dialect: Option<Dialect>, address: SocketAddr) -> String {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::assemble::{Server, StartError};
-use crate::config::{self, ConfigError, ServeArgs, Settings};
+use crate::config::{self, ConfigError, Printed, ServeArgs, Settings};
 use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
@@ -17,17 +17,36 @@ const EXIT_WRONG: u8 = 2;
 
 /// Serves until it is told to stop.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
+    if args.print == Some(Printed::Strict) {
+        return print_strict();
+    }
     let read = config::check_variables(variables()).and_then(|()| Settings::read(args, &variable));
     let (settings, values) = match read {
         Ok(read) => read,
         Err(error) => return refused(&error),
     };
-    if args.print {
+    if args.print.is_some() {
         // A closed standard output is nobody who could be told.
         let _shown = io::stdout().lock().write_all(config::lines(&values, &settings.accounts).as_bytes());
         return ExitCode::SUCCESS;
     }
     serve(&settings)
+}
+
+/// Shows a configuration with new secrets. It must be whole: half of it would be no file to start with.
+fn print_strict() -> ExitCode {
+    let written = match config::strict(getrandom::fill) {
+        Ok(text) => io::stdout().lock().write_all(text.as_bytes()),
+        Err(error) => Err(io::Error::other(format!("asking for random numbers: {error}"))),
+    };
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where nobody listens the exit code says it all.
+            let _told = writeln!(io::stderr().lock(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn serve(settings: &Settings) -> ExitCode {

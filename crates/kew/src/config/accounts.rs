@@ -97,7 +97,8 @@ pub enum ApiPermission {
 }
 
 impl ApiPermission {
-    const ALL: [Self; 2] = [Self::QueuesRead, Self::QueuesWrite];
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::QueuesRead, Self::QueuesWrite];
 
     /// Its name in the file.
     pub fn name(self) -> &'static str {

@@ -14,8 +14,26 @@ pub struct ServeArgs {
     pub said: Said,
     /// The configuration file.
     pub file: Option<PathBuf>,
-    /// Whether to show the settings instead of serving.
-    pub print: bool,
+    /// What to show instead of serving.
+    pub print: Option<Printed>,
+}
+
+/// What `--print-config` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Printed {
+    /// Every setting, its value, and where that came from.
+    Settings,
+    /// A new configuration of strict mode, with new secrets.
+    Strict,
+}
+
+impl Printed {
+    /// As it stands behind the flag.
+    const WORDS: [&str; 2] = ["settings", "strict"];
+
+    fn of(word: &str) -> Self {
+        if word == Self::WORDS[1] { Self::Strict } else { Self::Settings }
+    }
 }
 
 const CONFIG: &str = "config";
@@ -37,8 +55,15 @@ impl Args for ServeArgs {
             .arg(
                 Arg::new(PRINT)
                     .long(PRINT)
-                    .action(ArgAction::SetTrue)
-                    .help("Show every setting with its value and where that came from, and end"),
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .value_name("settings|strict")
+                    .value_parser(Printed::WORDS)
+                    .default_missing_value(Printed::WORDS[0])
+                    .help(
+                        "Show every setting with its value and where that came from, and end; `strict` shows a whole \
+                         configuration of strict mode with new secrets instead",
+                    ),
             )
     }
 
@@ -56,7 +81,7 @@ impl FromArgMatches for ServeArgs {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.file = matches.get_one::<PathBuf>(CONFIG).cloned().filter(|path| !path.as_os_str().is_empty());
-        self.print = matches.get_flag(PRINT);
+        self.print = matches.get_one::<String>(PRINT).map(|word| Printed::of(word));
         for setting in SETTINGS.iter().filter(|setting| setting.flag.is_some()) {
             if let Some(written) = written(setting, matches) {
                 self.said.insert((setting.section, setting.key), written);

@@ -26,7 +26,8 @@ pub fn read(path: &Path) -> Result<FileContents, ConfigError> {
     contents(&text).map_err(|error| ConfigError::new(format!("{shown}: {error}")))
 }
 
-fn contents(text: &str) -> Result<FileContents, ConfigError> {
+/// What a text says.
+pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
     let table: Table = text.parse().map_err(|error| unreadable(text, &error))?;
     let mut contents = FileContents::default();
     for (section, value) in &table {

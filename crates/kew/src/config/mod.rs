@@ -10,6 +10,7 @@ mod error;
 mod file;
 mod parse;
 mod print;
+mod ready;
 mod table;
 mod values;
 mod variables;
@@ -28,10 +29,11 @@ use crate::log::Format;
 pub use accounts::{
     AccessKey, Account, ApiPermission, ApiToken, AwsAccount, AzureAccount, CloudflareAccount, Secret,
 };
-pub use args::ServeArgs;
+pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
 pub use parse::{Address, KeySource, StoreChoice, address};
 pub use print::lines;
+pub use ready::strict;
 pub use values::Values;
 pub use variables::check as check_variables;
 

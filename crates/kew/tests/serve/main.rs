@@ -6,6 +6,7 @@ mod answers;
 mod config;
 mod dev;
 mod dialects;
+mod documents;
 mod fail_stop;
 mod limits;
 mod long_poll;
