@@ -10,6 +10,7 @@ use kew_http::client::{Client, ClientSettings};
 use super::program::{Kew, command, data_directory};
 
 const PAGE: &str = include_str!("../../../../docs/strict.md");
+const SQS_PAGE: &str = include_str!("../../../../docs/dialects/sqs.md");
 
 /// The page's blocks of commands, in order.
 fn blocks(page: &str) -> Vec<&str> {
@@ -111,6 +112,20 @@ fn the_page_about_strict_mode_works_as_it_is_pasted() {
         4,
         "who proves nothing: {shown}"
     );
+}
+
+#[test]
+fn the_first_commands_of_the_page_about_sqs_work_with_the_vendor_s_command_line() {
+    if !has("aws") {
+        return;
+    }
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    let commands = here(&kew, blocks(SQS_PAGE)[0]);
+    for _ in 0..2 {
+        let shown = pasted(directory.path(), &commands);
+        assert!(shown.contains("/000000000000/orders\""), "{shown}");
+    }
 }
 
 /// The commands of a banner, in one script, with curl's failures as failures.
