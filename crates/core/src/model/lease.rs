@@ -91,7 +91,7 @@ impl Model {
 
     fn fill_by_rank(&mut self, filling: &mut Filling, lease: &Lease) {
         while filling.taken.len() < filling.limit {
-            let Some(chosen) = self.choose_fairly(filling.index) else { return };
+            let Some(chosen) = self.choose_fairly(filling) else { return };
             if self.offer(filling, lease, chosen) == Offer::Full {
                 return;
             }
@@ -99,17 +99,19 @@ impl Model {
     }
 
     /// The first ready message, unless its group is noisy and another's message is near.
-    fn choose_fairly(&self, index: usize) -> Option<Sequence> {
-        let ready = self.queues[index].ready();
-        let mut near = ready.iter().take(fairness::LOOK_AHEAD);
-        near.find(|sequence| !self.is_of_noisy_group(index, **sequence)).or(ready.first()).copied()
-    }
-
-    fn is_of_noisy_group(&self, index: usize, sequence: Sequence) -> bool {
-        let queue = &self.queues[index];
-        let Some(group) = queue.find(sequence).and_then(|held| held.group.as_ref()) else { return false };
-        let of_group = queue.leased().filter(|held| held.group.as_ref() == Some(group)).count();
-        fairness::is_noisy(of_group as u64, queue.leased().count() as u64)
+    fn choose_fairly(&self, filling: &Filling) -> Option<Sequence> {
+        let queue = &self.queues[filling.index];
+        let ready = queue.ready();
+        let first = *ready.first()?;
+        let is_turn = fairness::is_turn_of_the_front(filling.now, queue.leased().count() as u64);
+        if is_turn && !queue.is_of_group_with_noisy_leases(first) {
+            return Some(first);
+        }
+        let is_noisy = |sequence: Sequence| {
+            queue.is_of_group_with_noisy_leases(sequence) || queue.is_of_group_with_noisy_backlog(sequence)
+        };
+        let mut near = ready.iter().take(fairness::LOOK_AHEAD).copied();
+        near.find(|sequence| !is_noisy(*sequence)).or(Some(first))
     }
 
     /// Takes what the first group offers, then goes on with the next. A served group leaves the rotation, because its

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::dedup::{self, Identity};
-use crate::rules::{delay, fifo, replay, retention};
+use crate::rules::{delay, fairness, fifo, replay, retention};
 use crate::{
     Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, Origin, OwnerId,
     Queue, QueueId, Return, Sequence, State, Text, Timestamp,
@@ -215,6 +215,23 @@ impl ModelQueue {
 
     pub fn leased(&self) -> impl Iterator<Item = &Held> {
         self.messages.iter().filter(|held| matches!(held.state, State::Leased { .. }))
+    }
+
+    /// Whether a message's group holds too many of the leases.
+    pub fn is_of_group_with_noisy_leases(&self, sequence: Sequence) -> bool {
+        self.is_of_group_that_holds_much(sequence, |held| matches!(held.state, State::Leased { .. }))
+    }
+
+    /// Whether it holds too many of the stored messages.
+    pub fn is_of_group_with_noisy_backlog(&self, sequence: Sequence) -> bool {
+        self.is_of_group_that_holds_much(sequence, |_| true)
+    }
+
+    fn is_of_group_that_holds_much(&self, sequence: Sequence, counts: impl Fn(&Held) -> bool) -> bool {
+        let Some(group) = self.find(sequence).and_then(|held| held.group.as_ref()) else { return false };
+        let counted = || self.messages.iter().filter(|held| counts(held));
+        let of_group = counted().filter(|held| held.group.as_ref() == Some(group)).count();
+        fairness::is_noisy(of_group as u64, counted().count() as u64)
     }
 
     /// Everything counted by looking at everything.

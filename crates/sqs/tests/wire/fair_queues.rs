@@ -43,16 +43,29 @@ async fn a_quiet_group_goes_before_one_that_holds_most_of_the_flight() {
     for number in 0..40 {
         house.send_to("orders", &format!("noisy{number}"), json!({"MessageGroupId": "noisy"})).await.ok();
     }
-    house.send_to("orders", "quiet", json!({"MessageGroupId": "quiet"})).await.ok();
-    house.send_to("orders", "alone", json!({})).await.ok();
     for _ in 0..3 {
         let received = house.receive("orders", json!({"MaxNumberOfMessages": 10})).await;
         assert_eq!(received.bodies().len(), 10);
     }
+    house.send_to("orders", "quiet", json!({"MessageGroupId": "quiet"})).await.ok();
+    house.send_to("orders", "alone", json!({})).await.ok();
     let next = house.receive("orders", json!({"MaxNumberOfMessages": 3})).await.bodies();
     assert_eq!(
         next,
         ["quiet", "alone", "noisy30"],
         "thirty in flight are noisy; idle capacity is still theirs"
     );
+}
+
+#[tokio::test]
+async fn a_quiet_group_goes_before_the_backlog_of_a_noisy_one_when_nothing_is_in_flight() {
+    let house = House::open().await;
+    house.queue("orders", Policy::standard()).await;
+    for number in 0..30 {
+        house.send_to("orders", &format!("noisy{number}"), json!({"MessageGroupId": "noisy"})).await.ok();
+    }
+    house.send_to("orders", "quiet", json!({"MessageGroupId": "quiet"})).await.ok();
+    house.send_to("orders", "alone", json!({})).await.ok();
+    let next = house.receive("orders", json!({"MaxNumberOfMessages": 3})).await.bodies();
+    assert_eq!(next, ["quiet", "alone", "noisy0"]);
 }

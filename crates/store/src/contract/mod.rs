@@ -338,7 +338,10 @@ macro_rules! contract_tests {
         $crate::contract_tests! { @topic $factory, fair_dispatch:
             noisy_group_stands_back_for_a_quiet_one,
             group_turns_noisy_in_the_middle_of_a_receive,
-            below_thirty_leases_the_order_of_sends_holds,
+            below_thirty_leases_and_messages_the_order_of_sends_holds,
+            noisy_backlog_stands_back_though_nothing_is_in_flight,
+            noisy_backlog_is_worked_off_however_much_others_send,
+            quiet_message_behind_a_deep_noisy_backlog_comes_when_it_is_near,
             message_without_a_group_is_quiet,
             noisy_group_uses_what_nobody_else_wants,
             group_is_quiet_again_when_its_leases_have_ended,

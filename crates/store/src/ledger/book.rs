@@ -17,6 +17,7 @@ use std::time::Duration;
 use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, rules};
 
 use super::fifo::Fifo;
+use super::groups::Group;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
 use contents::Held;
 pub(crate) use image::Image;
@@ -190,19 +191,48 @@ impl Book {
         self.held.origins.get((item.origin as usize).checked_sub(1)?)
     }
 
-    /// Leases running in the group of this slot.
-    pub(crate) fn leased_in_group(&self, group: u32) -> u64 {
-        self.held.groups.get(group.wrapping_sub(1)).map_or(0, |group| u64::from(group.leased))
+    /// Whether the group of this slot plus one holds too many of the leases.
+    pub(crate) fn has_noisy_leases(&self, group: u32) -> bool {
+        let group = self.held.groups.get(group.wrapping_sub(1));
+        group.is_some_and(|group| self.are_leases_noisy(group))
+    }
+
+    /// Whether it holds too many of the stored messages.
+    pub(crate) fn has_noisy_backlog(&self, group: u32) -> bool {
+        let group = self.held.groups.get(group.wrapping_sub(1));
+        group.is_some_and(|group| self.is_backlog_noisy(group))
+    }
+
+    fn are_leases_noisy(&self, group: &Group) -> bool {
+        rules::fairness::is_noisy(u64::from(group.leased), self.held.in_flight)
+    }
+
+    fn is_backlog_noisy(&self, group: &Group) -> bool {
+        rules::fairness::is_noisy(u64::from(group.messages), self.held.stored)
+    }
+
+    /// Whether a long look for a quiet group was in vain lately; each answer counts as a choice.
+    pub(crate) fn has_looked_in_vain(&mut self) -> bool {
+        let held = &mut *self.held;
+        let has_looked = held.blind_choices > 0;
+        held.blind_choices = held.blind_choices.saturating_sub(1);
+        has_looked
+    }
+
+    /// Chooses without looking for a while.
+    pub(crate) fn look_again_after(&mut self, choices: u32) {
+        self.held.blind_choices = choices;
     }
 
     /// Whether every message that is not leased belongs to a noisy group. Then it is no use to look for a quiet one.
     pub(crate) fn is_all_noise(&self) -> bool {
-        let noisy = self
-            .held
-            .groups
-            .busiest()
-            .take_while(|group| rules::fairness::is_noisy(u64::from(group.leased), self.held.in_flight));
-        let waiting: u64 = noisy.map(|group| u64::from(group.messages - group.leased)).sum();
+        let groups = &self.held.groups;
+        let by_leases = groups.busiest().take_while(|group| self.are_leases_noisy(group));
+        let by_backlog = groups.most_crowded(self.held.stored);
+        let by_backlog =
+            by_backlog.filter(|group| self.is_backlog_noisy(group) && !self.are_leases_noisy(group));
+        let waiting: u64 =
+            by_leases.chain(by_backlog).map(|group| u64::from(group.messages - group.leased)).sum();
         waiting == self.held.stored - self.held.in_flight
     }
 

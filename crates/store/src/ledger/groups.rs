@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
-use kew_core::rules::fairness::NOISY_LEASES;
+use kew_core::rules::fairness::NOISY_FROM;
 use kew_core::{GroupId, Sequence};
 
 use super::run::given_for;
@@ -49,6 +49,9 @@ pub(crate) struct Groups {
     by_name: HashTable<u32>,
     /// The groups with so many leases that they may be noisy, by how many.
     busy: BTreeSet<(u32, u32)>,
+    /// Standard queues: the groups with so many messages that they may be noisy, by how many bits that number has. So a
+    /// group moves here seldom.
+    crowded: BTreeSet<(u32, u32)>,
     hasher: RandomState,
 }
 
@@ -95,10 +98,10 @@ impl Groups {
         let Some(group) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let before = group.leased;
         group.leased = before.saturating_add_signed(change);
-        if before >= NOISY_LEASES {
+        if before >= NOISY_FROM {
             self.busy.remove(&(before, slot));
         }
-        if group.leased >= NOISY_LEASES {
+        if group.leased >= NOISY_FROM {
             self.busy.insert((group.leased, slot));
         }
     }
@@ -106,6 +109,33 @@ impl Groups {
     /// The groups that may be noisy, those with most leases first.
     pub(crate) fn busiest(&self) -> impl Iterator<Item = &Group> {
         self.busy.iter().rev().filter_map(|(_, slot)| self.get(*slot))
+    }
+
+    /// A message of the group in this slot of a standard queue came (+1) or left (-1).
+    #[inline]
+    pub(crate) fn count_message(&mut self, slot: u32, change: i32) {
+        let Some(group) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let before = group.messages;
+        group.messages = before.saturating_add_signed(change);
+        let (from, to) = (bits(before), bits(group.messages));
+        if from != to {
+            self.crowd(slot, from, to);
+        }
+    }
+
+    fn crowd(&mut self, slot: u32, from: u32, to: u32) {
+        self.crowded.remove(&(from, slot));
+        if to >= bits(NOISY_FROM) {
+            self.crowded.insert((to, slot));
+        }
+    }
+
+    /// The groups that may hold over a tenth of so many messages. There are at most twenty that really do or nearly.
+    pub(crate) fn most_crowded(&self, of: u64) -> impl Iterator<Item = &Group> {
+        let may_be_noisy =
+            move |held_bits: u32| (u64::from(u32::MAX) >> (32 - held_bits)).saturating_mul(10) > of;
+        let crowded = self.crowded.iter().rev().take_while(move |(held_bits, _)| may_be_noisy(*held_bits));
+        crowded.filter_map(|(_, slot)| self.get(*slot))
     }
 
     /// Forgets the group in this slot if nothing is in it.
@@ -171,7 +201,7 @@ impl Groups {
 
     /// Everything that takes long to give back, piece by piece.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = ()> {
-        self.slots.into_values().map(drop).chain(self.busy.into_iter().map(drop))
+        self.slots.into_values().map(drop).chain(self.busy.into_iter().chain(self.crowded).map(drop))
     }
 
     /// Bytes held.
@@ -181,10 +211,38 @@ impl Groups {
     }
 }
 
+/// How many bits a number has.
+fn bits(number: u32) -> u32 {
+    u32::BITS - number.leading_zeros()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use kew_core::Text;
+
+    #[test]
+    fn whoever_may_hold_over_a_tenth_is_found_and_nobody_far_below() {
+        let mut groups = Groups::default();
+        let name = |n: u32| GroupId(Text::from(format!("g{n}")));
+        let mut fill = |n: u32, messages: u32| {
+            let slot = groups.slot(&name(n));
+            (0..messages).for_each(|_| groups.count_message(slot, 1));
+            slot
+        };
+        let large = fill(1, 1_000);
+        fill(2, 30);
+        fill(3, 15);
+        let found =
+            |groups: &Groups, of| groups.most_crowded(of).map(|group| group.messages).collect::<Vec<_>>();
+        assert_eq!(found(&groups, 100), [1_000, 30], "fifteen are too few whatever the rest is");
+        assert_eq!(found(&groups, 2_000), [1_000]);
+        assert!(found(&groups, 20_000).is_empty());
+        (0..971).for_each(|_| groups.count_message(large, -1));
+        assert_eq!(found(&groups, 100), [30, 29], "by the bits of their numbers");
+        (0..29).for_each(|_| groups.count_message(large, -1));
+        assert_eq!(found(&groups, 0), [30]);
+    }
 
     #[test]
     fn group_keeps_its_slot_until_it_is_empty_and_forgotten() {

@@ -50,6 +50,8 @@ pub(crate) struct Contents {
     /// Hidden messages that have an entry.
     pub delayed: u64,
     pub body_bytes: u64,
+    /// Choices that are made without looking for a quiet group, after a long look in vain.
+    pub blind_choices: u32,
     /// When the oldest message was sent, as it was found at some instant.
     pub oldest: (Timestamp, Option<Timestamp>),
     /// FIFO: the shelf's mark when the settings last changed, and with them perhaps what has expired.

@@ -15,11 +15,14 @@ impl Book {
         let held = &mut *self.held;
         held.stored += 1;
         held.body_bytes += u64::from(item.body_bytes);
-        if let Some(group) = held.groups.get_mut(item.group.wrapping_sub(1)) {
-            group.messages += 1;
+        if held.fifo.is_none() && item.group != 0 {
+            held.groups.count_message(item.group - 1, 1);
         }
         match &mut held.fifo {
             Some(fifo) => {
+                if let Some(group) = held.groups.get_mut(item.group.wrapping_sub(1)) {
+                    group.messages += 1;
+                }
                 let rests = item.expiry == Expiry::ByQueue
                     && item.visible_at != Timestamp::ZERO
                     && item.attempts == 0;
@@ -85,10 +88,14 @@ impl Book {
     }
 
     fn note_left_group(&mut self, slot: u32) {
-        if let Some(group) = self.held.groups.get_mut(slot) {
-            group.messages -= 1;
+        if self.held.fifo.is_none() {
+            self.held.groups.count_message(slot, -1);
+        } else {
+            if let Some(group) = self.held.groups.get_mut(slot) {
+                group.messages -= 1;
+            }
+            self.regroup(slot, End::Back);
         }
-        self.regroup(slot, End::Back);
         self.held.groups.forget_empty(slot);
     }
 

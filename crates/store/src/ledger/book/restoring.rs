@@ -131,7 +131,13 @@ impl Book {
         self.held.stored += 1;
         self.held.body_bytes += u64::from(item.body_bytes);
         if let Some(slot) = item.group.checked_sub(1) {
-            self.held.groups.get_mut(slot)?.messages += 1;
+            match &self.held.fifo {
+                Some(_) => self.held.groups.get_mut(slot)?.messages += 1,
+                None => {
+                    self.held.groups.get(slot)?;
+                    self.held.groups.count_message(slot, 1);
+                }
+            }
         }
         Some(())
     }

@@ -80,7 +80,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn take_in_order(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
         while taking.leased.len() < taking.room {
-            let Some(item) = choose(self.book_mut(taking.command.queue)?) else { break };
+            let Some(item) = choose(self.book_mut(taking.command.queue)?, now) else { break };
             if self.take_or_depart(now, taking, &item)? == Next::Stop {
                 break;
             }
@@ -269,18 +269,23 @@ fn begin<'a>(
     Ok(Some(Taking { command, terms, has_dead_letters, room, body_bytes: 0, leased, taken }))
 }
 
-/// The message a standard queue gives next: the first, unless its group holds most of the leases and another waits.
-fn choose(book: &mut Book) -> Option<Item> {
+/// The message a standard queue gives next: the first, unless its group is noisy and another waits.
+fn choose(book: &mut Book, now: Timestamp) -> Option<Item> {
     let first = book.front()?;
-    let is_noisy = |book: &Book, item: &Item| {
-        item.group != 0 && fairness::is_noisy(book.leased_in_group(item.group), book.in_flight())
+    let stands_back = first.group != 0
+        && (book.has_noisy_leases(first.group)
+            || (book.has_noisy_backlog(first.group)
+                && !fairness::is_turn_of_the_front(now, book.in_flight())));
+    if !stands_back || book.is_all_noise() || book.has_looked_in_vain() {
+        return Some(first);
+    }
+    let is_quiet = |item: &Item| {
+        item.group == 0 || !(book.has_noisy_leases(item.group) || book.has_noisy_backlog(item.group))
     };
-    if !is_noisy(book, &first) {
-        return Some(first);
+    let mut looked = 0;
+    let quiet = book.ready_items().take(fairness::LOOK_AHEAD).inspect(|_| looked += 1).find(is_quiet);
+    if quiet.is_none() && looked == fairness::LOOK_AHEAD {
+        book.look_again_after(fairness::LOOK_AGAIN_AFTER);
     }
-    if book.is_all_noise() {
-        return Some(first);
-    }
-    let quiet = book.ready_items().take(fairness::LOOK_AHEAD).find(|item| !is_noisy(book, item));
     Some(quiet.unwrap_or(first))
 }
