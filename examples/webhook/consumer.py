@@ -1,6 +1,6 @@
 """A webhook that consumes a queue of Kew: run it, and point a consumer of type http_push at it.
 
-    KEW_WEBHOOK_SECRET=hush python3 consumer.py 8080
+    WEBHOOK_SECRET=hush python3 consumer.py 8080
 
 It needs nothing but Python 3. It checks who sends, handles each message once, and answers with a verdict.
 """
@@ -13,7 +13,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SECRET = os.environ.get("KEW_WEBHOOK_SECRET", "")
+SECRET = os.environ.get("WEBHOOK_SECRET", "")
 # A signature older than this may be one that somebody else has kept.
 SECONDS_OLD_MAX = 300
 # Every message comes at least once, and after a crash perhaps again. What was handled is remembered by its id; a real

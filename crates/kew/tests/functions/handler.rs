@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
 /// Where calls are handed on to, or how they are answered.
-pub const VARIABLE: &str = "KEW_TEST_HANDLER";
+pub const VARIABLE: &str = "HANDLER_OF_TEST";
 /// Answer every call at once.
 pub const AT_ONCE: &str = "at-once";
 /// Answer once, and end as if all was well.
