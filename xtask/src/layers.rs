@@ -34,12 +34,13 @@ const HTTP: &[&str] =
     &["axum", "http", "http-body", "http-body-util", "hyper", "hyper-util", "reqwest", "tower-http"];
 
 const ROOMS: &[Room] = &[
+    room("kew-timed", &[]),
     room("kew-core", &[]).outside(Outside::Only(&["bytes", "thiserror"])),
     room("kew-store", &["kew-core"]).outside(Outside::NoHttp),
-    room("kew-store-log", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
+    room("kew-store-log", &["kew-store", "kew-core", "kew-timed"]).outside(Outside::NoHttp),
     room("kew-store-pg", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
-    room("kew-engine", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
-    room("kew-http", &["kew-core"]),
+    room("kew-engine", &["kew-store", "kew-core", "kew-timed"]).outside(Outside::NoHttp),
+    room("kew-http", &["kew-core", "kew-timed"]),
     // Its wire tests run over each store that ships: what the spec calls recorded must hold on the one people use.
     room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),

@@ -1,7 +1,7 @@
 //! The engine itself: what it is made of, how it starts and how it stops.
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use kew_core::{
@@ -9,6 +9,7 @@ use kew_core::{
     Tally, Timestamp,
 };
 use kew_store::Store;
+use kew_timed::Stretch;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
@@ -183,8 +184,8 @@ impl Engine {
         self.pass().closed
     }
 
-    pub(crate) fn pass(&self) -> MutexGuard<'_, Pass> {
-        self.pass.lock()
+    pub(crate) fn pass(&self) -> Passing<'_> {
+        Passing { pass: self.pass.lock(), _stretch: Stretch::begin("a hold of the engine's lock") }
     }
 
     /// Shows the queues as the store has them.
@@ -197,6 +198,28 @@ impl Engine {
             other => unexpected("queues", &other),
         }
         Ok(())
+    }
+}
+
+/// What the engine keeps between steps, while this thread has it.
+pub(crate) struct Passing<'a> {
+    pass: MutexGuard<'a, Pass>,
+    _stretch: Stretch,
+}
+
+impl Deref for Passing<'_> {
+    type Target = Pass;
+
+    #[inline]
+    fn deref(&self) -> &Pass {
+        &self.pass
+    }
+}
+
+impl DerefMut for Passing<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Pass {
+        &mut self.pass
     }
 }
 

@@ -29,6 +29,9 @@ use crate::watch::Watch;
 /// A body of a sender of whom nothing is known takes at most so many bytes.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;
 
+/// What is timed in tests.
+const CONNECTION: &str = "a poll of a connection";
+
 /// A front-end: one request in, one reply out.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request. Dropped when its client goes away. There is room for an answer as long as there is a
@@ -165,10 +168,13 @@ impl<H: Handler> Listener<H> {
         match tls {
             None => {
                 let origin = Origin { peer, secure: false, speaks: Speaks::Unknown };
-                tokio::spawn(connection::serve(listener, stream, origin, place));
+                tokio::spawn(kew_timed::polls(
+                    CONNECTION,
+                    connection::serve(listener, stream, origin, place),
+                ));
             }
             Some(tls) => {
-                tokio::spawn(listener.shake_hands(tls, stream, peer, place));
+                tokio::spawn(kew_timed::polls(CONNECTION, listener.shake_hands(tls, stream, peer, place)));
             }
         }
     }

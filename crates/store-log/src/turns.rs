@@ -9,10 +9,21 @@ pub mod schedule;
 
 use std::time::{Duration, Instant};
 
+use kew_timed::Stretch;
+
 #[cfg(not(feature = "planted"))]
 pub(crate) use parking_lot::Mutex as Lock;
 #[cfg(feature = "planted")]
 pub(crate) use schedule::Lock;
+
+/// A stretch of work during which others wait, asserted to be short. Under a schedule it isn't: taking turns costs time.
+pub(crate) fn stretch(what: &'static str) -> Option<Stretch> {
+    #[cfg(feature = "planted")]
+    if schedule::is_running() {
+        return None;
+    }
+    Some(Stretch::begin(what))
+}
 
 /// Whether more time than `most` has passed since an instant; under a schedule its seed says so.
 pub(crate) fn has_passed(since: Instant, most: Duration) -> bool {

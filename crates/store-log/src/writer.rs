@@ -4,10 +4,11 @@
 use std::ops::{Deref, DerefMut};
 
 use kew_store::ledger::Ledger;
+use kew_timed::Stretch;
 use parking_lot::MutexGuard;
 
 use crate::shelf::LogShelf;
-use crate::turns::Lock;
+use crate::turns::{self, Lock};
 
 #[cfg(debug_assertions)]
 thread_local! {
@@ -19,7 +20,10 @@ thread_local! {
 pub(crate) struct Writer(Lock<Ledger<LogShelf>>);
 
 /// The ledger, while nobody else has it.
-pub(crate) struct Writing<'a>(MutexGuard<'a, Ledger<LogShelf>>);
+pub(crate) struct Writing<'a> {
+    ledger: MutexGuard<'a, Ledger<LogShelf>>,
+    _stretch: Option<Stretch>,
+}
 
 impl Writer {
     pub fn new(ledger: Ledger<LogShelf>) -> Self {
@@ -31,7 +35,7 @@ impl Writer {
         let ledger = self.0.lock();
         #[cfg(debug_assertions)]
         HELD.with(|held| held.set(held.get() + 1));
-        Writing(ledger)
+        Writing { ledger, _stretch: turns::stretch("a hold of the store's lock") }
     }
 }
 
@@ -40,14 +44,14 @@ impl Deref for Writing<'_> {
 
     #[inline]
     fn deref(&self) -> &Ledger<LogShelf> {
-        &self.0
+        &self.ledger
     }
 }
 
 impl DerefMut for Writing<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Ledger<LogShelf> {
-        &mut self.0
+        &mut self.ledger
     }
 }
 

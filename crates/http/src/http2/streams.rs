@@ -51,7 +51,10 @@ where
 {
     fn execute(&self, speaking: F) {
         let stream = self.begun.lock().take().unwrap_or_default();
-        tokio::spawn(Speaking { speaking: Box::pin(speaking), stream });
+        tokio::spawn(kew_timed::polls(
+            "a poll of a stream",
+            Speaking { speaking: Box::pin(speaking), stream },
+        ));
     }
 }
 

@@ -115,7 +115,8 @@ impl<S: Store + 'static> EventLoop<S> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let paced = Paced::new(Arc::clone(&self.store), Arc::clone(&self.syncs));
-            let mut committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+            let mut committer =
+                tokio::spawn(kew_timed::polls("a commit", Arc::clone(&paced).commit_as_it_comes()));
             // Without it no answer ever leaves: its end is the server's.
             let served = tokio::select! {
                 biased;
@@ -138,8 +139,10 @@ impl<S: Store + 'static> EventLoop<S> {
             }
         };
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
-        let mut timers = tokio::spawn(async move { timers.run_timers().await });
-        let mut moves = tokio::spawn(async move { moves.run_moves().await });
+        let mut timers =
+            tokio::spawn(kew_timed::polls("the timers' turn", async move { timers.run_timers().await }));
+        let mut moves =
+            tokio::spawn(kew_timed::polls("the mover's turn", async move { moves.run_moves().await }));
         let clock = Arc::clone(engine.clock()) as Arc<dyn Clock>;
         let shared = Shared { replies: self.replies, ..Shared::new(clock, self.entropy, self.limits) };
         let front_ends = FrontEnds::new(&engine, self.front_ends);

@@ -199,6 +199,11 @@ pub fn chance(below: u64) -> Option<u64> {
     with_actor(|shared, _| shared.baton.lock().chance.below(below))
 }
 
+/// Whether this thread is an actor of a schedule.
+pub(crate) fn is_running() -> bool {
+    with_actor(|_, _| ()).is_some()
+}
+
 /// A mutex whose taking is a turn.
 pub(crate) struct Lock<T>(Mutex<T>);
 

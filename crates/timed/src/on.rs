@@ -1,0 +1,117 @@
+//! With the feature `on`: stretches are timed.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The most CPU time of a stretch. A step of the release build may take 10 ms; the build of tests takes up to four times as
+/// long, and the slowest machines three times as long again.
+const STRETCH_MAX: Duration = Duration::from_millis(120);
+
+/// A stretch of work during which others wait: from its beginning until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Stretch {
+    what: &'static str,
+    /// CPU time of the thread when it began.
+    begun: Duration,
+}
+
+impl Stretch {
+    /// Begins one; `what` names it.
+    pub fn begin(what: &'static str) -> Self {
+        Self { what, begun: cpu_time() }
+    }
+}
+
+impl Drop for Stretch {
+    fn drop(&mut self) {
+        let took = cpu_time().saturating_sub(self.begun);
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            assert!(
+                took <= STRETCH_MAX,
+                "{} took {took:?} of CPU time in one piece: others wait for it",
+                self.what
+            );
+        }
+    }
+}
+
+/// CPU time this thread has taken.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// A future each of whose polls is a stretch.
+pub fn polls<F: Future>(what: &'static str, future: F) -> impl Future<Output = F::Output> {
+    Polls { what, future: Box::pin(future) }
+}
+
+struct Polls<F> {
+    what: &'static str,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Polls<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let _stretch = Stretch::begin(self.what);
+        self.future.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn spend(cpu: Duration) {
+        let begun = cpu_time();
+        while cpu_time() - begun < cpu {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn a_short_stretch_passes_and_a_wait_does_not_count() {
+        let begun = Instant::now();
+        {
+            let _stretch = Stretch::begin("a test");
+            std::thread::sleep(STRETCH_MAX * 2);
+            spend(STRETCH_MAX / 4);
+        }
+        assert!(begun.elapsed() > STRETCH_MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "a test took")]
+    fn a_long_stretch_fails() {
+        let _stretch = Stretch::begin("a test");
+        spend(STRETCH_MAX + Duration::from_millis(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "a task took")]
+    fn a_long_poll_fails() {
+        let mut long = Box::pin(polls("a task", async { spend(STRETCH_MAX + Duration::from_millis(1)) }));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let _ready = long.as_mut().poll(&mut context);
+    }
+
+    #[test]
+    fn a_panic_within_a_stretch_stays_the_panic() {
+        let ran = std::panic::catch_unwind(|| {
+            let _stretch = Stretch::begin("a test");
+            spend(STRETCH_MAX + Duration::from_millis(1));
+            panic!("the first");
+        });
+        let panic = ran.expect_err("it panicked");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"the first"));
+    }
+}
