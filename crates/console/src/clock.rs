@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access;
 use crate::board::{Board, Phase, Running};
-use crate::followers::Followers;
+use crate::followers::{Followers, News};
 
 /// The longest jump: ten years.
 const ADVANCE_MAX_MS: u64 = 3_653 * 86_400_000;
@@ -21,6 +21,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OWN_STOPS_WITHIN: Duration = Duration::from_secs(5);
 /// and after this for nothing at all.
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
+/// So often followers are told of answers at one stop.
+const ANSWERS_AT_A_STOP: u32 = 100;
 /// Bytes of a follower's name.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -54,10 +56,9 @@ pub(crate) async fn answer(board: &Board, followers: &Followers, request: &Reque
             access::check_json(request).map_err(|refused| *refused)?;
             let asked = read(&request.body).map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
             if let Asked::Follow { id, heard, due } = &asked {
-                let change = followers.hear(id, *heard, *due).await;
+                let news = followers.hear(id, *heard, *due).await;
                 let too_many = || Reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many follow the clock");
-                let change = change.ok_or_else(too_many)?;
-                return Ok(shown_with(running.engine.clock_state(), Some(change)));
+                return Ok(told(running.engine.clock_state(), news.ok_or_else(too_many)?));
             }
             let moved = apply(&running, followers, &asked).await;
             moved.map(shown).map_err(|why| Reply::text(StatusCode::SERVICE_UNAVAILABLE, &why))
@@ -94,7 +95,7 @@ async fn apply(running: &Running, followers: &Followers, asked: &Asked) -> Resul
         Asked::Freeze(frozen) => step(running, Step::Freeze(*frozen)).await?,
         Asked::Follow { .. } => running.engine.clock_state(),
     };
-    followers.tell().await;
+    followers.tell(true).await;
     Ok(state)
 }
 
@@ -103,8 +104,9 @@ async fn apply(running: &Running, followers: &Followers, asked: &Asked) -> Resul
 async fn advance(running: &Running, followers: &Followers, by: Duration) -> Result<ClockState, String> {
     let mut left = by;
     let begun = Instant::now();
+    let held = running.engine.hold_time();
     // Whoever is at work finishes first, and says what is due next.
-    followers.tell().await;
+    followers.tell(true).await;
     loop {
         let now = running.engine.clock_state().now;
         let took = begun.elapsed();
@@ -113,13 +115,40 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
         // Something that stays due moves on by the least there is.
         let to_due = due.map(|due| due.since(now).max(Duration::from_millis(1)));
         let length = to_due.map_or(left, |to_due| to_due.min(left));
-        let state = step(running, Step::Advance(length)).await?;
+        let before = answers(&running.engine);
+        step(running, Step::Advance(length)).await?;
         left = left.saturating_sub(length);
-        followers.tell().await;
+        tell(running, followers, before).await?;
         if left.is_zero() {
-            return Ok(state);
+            break;
         }
     }
+    // Now that everybody has done what was due, time runs again for all.
+    drop(held);
+    let state = running.engine.clock_state();
+    followers.tell(false).await;
+    Ok(state)
+}
+
+/// Tells the followers of a stop. A poll that one of them sends again may be answered at once: that is told too, before
+/// time goes on.
+async fn tell(running: &Running, followers: &Followers, mut before: u64) -> Result<(), String> {
+    for _again in 0..ANSWERS_AT_A_STOP {
+        let now = answers(&running.engine);
+        followers.tell(now != before).await;
+        before = now;
+        // What has arrived by now is answered.
+        step(running, Step::Advance(Duration::ZERO)).await?;
+        if answers(&running.engine) == before {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// How many receives were answered so far.
+fn answers(engine: &Engine) -> u64 {
+    engine.stats().answered_receives.value()
 }
 
 enum Step {
@@ -174,14 +203,19 @@ fn read(body: &[u8]) -> Result<Asked, String> {
 }
 
 fn shown(state: ClockState) -> Reply {
-    shown_with(state, None)
+    let body = json!({ "now_ms": state.now.0, "offset_ms": state.offset_millis, "frozen": state.frozen });
+    Reply::new(StatusCode::OK, JSON, body.to_string())
 }
 
-fn shown_with(state: ClockState, change: Option<u64>) -> Reply {
-    let mut body = json!({ "now_ms": state.now.0, "offset_ms": state.offset_millis, "frozen": state.frozen });
-    if let (Some(change), Some(members)) = (change, body.as_object_mut()) {
-        members.insert("change".to_owned(), change.into());
-    }
+/// What a follower is told: for it the clock also stands between the stops of a jump.
+fn told(state: ClockState, news: News) -> Reply {
+    let body = json!({
+        "now_ms": state.now.0,
+        "offset_ms": state.offset_millis,
+        "frozen": state.stands,
+        "change": news.change,
+        "answered": news.answered,
+    });
     Reply::new(StatusCode::OK, JSON, body.to_string())
 }
 

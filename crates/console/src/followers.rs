@@ -32,9 +32,20 @@ pub(crate) struct Followers {
     moving: tokio::sync::Mutex<()>,
 }
 
+/// What a follower hears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct News {
+    /// The newest change of the clock.
+    pub(crate) change: u64,
+    /// Whether requests may have been answered here since the change before.
+    pub(crate) answered: bool,
+}
+
 struct Book {
     /// Counts the changes of the clock; those who know of none begin at zero.
     change: u64,
+    /// The last change at which requests may have been answered.
+    answered: u64,
     followers: HashMap<String, Follower>,
 }
 
@@ -51,15 +62,15 @@ struct Follower {
 
 impl Default for Followers {
     fn default() -> Self {
-        let book = Book { change: 1, followers: HashMap::new() };
+        let book = Book { change: 1, answered: 1, followers: HashMap::new() };
         Self { book: Mutex::new(book), news: Notify::new(), moving: tokio::sync::Mutex::new(()) }
     }
 }
 
 impl Followers {
-    /// Holds a follower's request until the clock has changed since the change it heard of. Returns the newest change;
-    /// `None` when there are too many followers.
-    pub(crate) async fn hear(&self, id: &str, heard: u64, due: Option<Timestamp>) -> Option<u64> {
+    /// Holds a follower's request until the clock has changed since the change it heard of; `None` when there are too
+    /// many followers.
+    pub(crate) async fn hear(&self, id: &str, heard: u64, due: Option<Timestamp>) -> Option<News> {
         let mut asking = self.sit(id, heard, due)?;
         let changed = async {
             loop {
@@ -73,7 +84,8 @@ impl Followers {
         };
         let change = tokio::time::timeout(HELD_MAX, changed).await.unwrap_or(heard);
         asking.back_within = BACK_WITHIN;
-        Some(change)
+        let answered = self.book.lock().answered > heard;
+        Some(News { change, answered })
     }
 
     /// Whoever moves the clock holds this meanwhile.
@@ -91,11 +103,15 @@ impl Followers {
         due.into_iter().min().map(|due| due.min(own()))
     }
 
-    /// Tells that the clock has changed, and waits until everybody has done what was due by then.
-    pub(crate) async fn tell(&self) {
+    /// Tells that the clock has changed and whether requests may have been answered with that, and waits until everybody
+    /// has done what was due by then.
+    pub(crate) async fn tell(&self, answered: bool) {
         let change = {
             let mut book = self.book.lock();
             book.change += 1;
+            if answered {
+                book.answered = book.change;
+            }
             book.change
         };
         let begun = Instant::now();
@@ -164,15 +180,16 @@ mod tests {
     #[tokio::test]
     async fn a_change_is_told_at_once_and_waited_for_until_it_was_heard() {
         let followers = Arc::new(Followers::default());
-        let first = followers.hear("a", 0, Some(Timestamp(5))).await.expect("there is room");
+        let first = followers.hear("a", 0, Some(Timestamp(5))).await.expect("there is room").change;
         assert_eq!(followers.first_due(|| Timestamp::NEVER), Some(Timestamp(5)));
         assert_eq!(followers.first_due(|| Timestamp(4)), Some(Timestamp(4)));
         let telling = tokio::spawn({
             let followers = Arc::clone(&followers);
-            async move { followers.tell().await }
+            async move { followers.tell(true).await }
         });
         let second = followers.hear("a", first, Some(Timestamp(7))).await.expect("there is room");
-        assert_eq!(second, first + 1);
+        assert_eq!(second, News { change: first + 1, answered: true });
+        let second = second.change;
         assert!(!telling.is_finished(), "it has not been said that everything due is done");
         let held = tokio::spawn({
             let followers = Arc::clone(&followers);
@@ -193,7 +210,7 @@ mod tests {
             "it may have broken off to ask another"
         );
         let begun = Instant::now();
-        followers.tell().await;
+        followers.tell(true).await;
         assert!(begun.elapsed() < BACK_WITHIN, "its silence is not waited for");
         assert_eq!(followers.first_due(|| Timestamp::NEVER), None);
     }

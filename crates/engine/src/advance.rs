@@ -4,6 +4,7 @@
 //! gets to do its own work before time goes on. So a wait that ends at 20 s is answered before a delay that ends at
 //! 30 s, however far the jump.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::Timestamp;
@@ -20,6 +21,19 @@ const ROUNDS_IN_PLACE: u32 = 256;
 const ROUNDS_MAX: u32 = ROUNDS_IN_PLACE + 100;
 /// The real wait of a late round.
 const LATE_ROUND: Duration = Duration::from_millis(1);
+
+/// Time that stands still unless it is moved. Dropped, it goes on from where it was moved to.
+pub struct HeldTime {
+    engine: Arc<Engine>,
+}
+
+impl Drop for HeldTime {
+    fn drop(&mut self) {
+        self.engine.clock.release();
+        // The timers look again: time runs.
+        self.engine.alarm.notify_one();
+    }
+}
 
 impl Engine {
     /// What the clock shows.
@@ -53,6 +67,13 @@ impl Engine {
         self.clock.freeze(frozen);
         self.alarm.notify_one();
         Ok(self.clock.state())
+    }
+
+    /// Has the virtual clock stand still between jumps until what is returned is dropped: time that they take in
+    /// reality does not count.
+    pub fn hold_time(self: &Arc<Self>) -> HeldTime {
+        self.clock.hold();
+        HeldTime { engine: Arc::clone(self) }
     }
 
     async fn time_mover(&self) -> Result<tokio::sync::SemaphorePermit<'_>, EngineError> {

@@ -512,6 +512,9 @@ impl Engine {
         if answer.as_ref().is_ok_and(Vec::is_empty) {
             self.stats.empty_receives.add(1);
         }
+        if self.clock.is_virtual() {
+            self.stats.answered_receives.add(1);
+        }
         Ok(answer?)
     }
 }

@@ -45,6 +45,8 @@ pub struct ClockState {
     pub offset_millis: i64,
     /// Whether it stands still until it is advanced.
     pub frozen: bool,
+    /// Whether it stands still just now: it is frozen, or somebody is moving it.
+    pub stands: bool,
 }
 
 /// The one clock of an engine.
@@ -95,7 +97,7 @@ impl EngineClock {
             let now = dial.now();
             let ahead = now.0 as i128 - dial.paced.0 as i128;
             let offset_millis = i64::try_from(ahead).unwrap_or(i64::MAX);
-            ClockState { now, offset_millis, frozen: dial.frozen }
+            ClockState { now, offset_millis, frozen: dial.frozen, stands: dial.held.is_some() }
         })
     }
 
@@ -137,22 +139,36 @@ impl EngineClock {
     /// Stops or restarts time. Not while somebody steps.
     pub(crate) fn freeze(&self, frozen: bool) {
         self.read(|dial| {
-            dial.held = frozen.then(|| dial.now());
-            if dial.frozen && !frozen {
-                dial.go_on_from(dial.newest);
-            }
+            dial.held = Some(dial.now());
             dial.frozen = frozen;
+            dial.let_go();
+        });
+    }
+
+    /// Has time stand still, however it is moved meanwhile, until as many [`EngineClock::release`] have followed.
+    pub(crate) fn hold(&self) {
+        self.read(|dial| {
+            dial.held = Some(dial.now());
+            dial.holds += 1;
+        });
+    }
+
+    /// Lets time go on from the very instant at which it stands, unless it is frozen or held by others.
+    pub(crate) fn release(&self) {
+        self.read(|dial| {
+            dial.holds = dial.holds.saturating_sub(1);
+            dial.let_go();
         });
     }
 
     /// Holds time so that it can be moved instant by instant.
     pub(crate) fn step(&self) -> Stepping<'_> {
-        let (from, offset) = self.read(|dial| {
+        let from = self.read(|dial| {
             let now = dial.now();
             dial.held = Some(now);
-            (now, dial.offset)
+            now
         });
-        Stepping { clock: self, from, offset, finished: false }
+        Stepping { clock: self, from }
     }
 
     /// Takes a reading of the source and lets `use_it` work with the dial.
@@ -197,13 +213,11 @@ impl fmt::Debug for EngineClock {
     }
 }
 
-/// Time held by somebody who moves it. Dropped early, time goes on from where it was moved to.
+/// Time held by somebody who moves it. Dropped, time goes on from where it was moved to.
 pub(crate) struct Stepping<'a> {
     clock: &'a EngineClock,
     /// Where time was held.
     pub(crate) from: Timestamp,
-    offset: i128,
-    finished: bool,
 }
 
 impl Stepping<'_> {
@@ -212,33 +226,15 @@ impl Stepping<'_> {
         self.clock.read(|dial| dial.held = dial.held.map(|held| held.max(at)));
     }
 
-    /// Lets time go on, ahead by as much as it was moved: the real time this took counts too.
-    pub(crate) fn finish(mut self, to: Timestamp) {
+    /// Lets time go on from the very instant it was moved to: the real time this took does not count.
+    pub(crate) fn finish(self, to: Timestamp) {
         self.move_to(to);
-        self.finished = true;
-        let offset = self.offset + i128::from(millis(to.since(self.from)));
-        self.clock.read(|dial| {
-            let now = dial.now();
-            if !dial.frozen {
-                dial.held = None;
-                dial.offset = offset;
-            }
-            dial.newest = dial.newest.max(now);
-        });
     }
 }
 
 impl Drop for Stepping<'_> {
     fn drop(&mut self) {
-        if self.finished {
-            return;
-        }
-        self.clock.read(|dial| {
-            if let Some(held) = dial.held.filter(|_| !dial.frozen) {
-                dial.held = None;
-                dial.go_on_from(held);
-            }
-        });
+        self.clock.read(Dial::let_go);
     }
 }
 
@@ -268,6 +264,8 @@ struct Dial {
     /// Where time stands still, if it does.
     held: Option<Timestamp>,
     frozen: bool,
+    /// How many hold it while they move it.
+    holds: u32,
     /// The newest instant shown. Nothing earlier is ever shown again.
     newest: Timestamp,
     /// The paced time and the steady clock at the last look for leaps.
@@ -296,6 +294,7 @@ impl Dial {
             offset: 0,
             held: None,
             frozen: false,
+            holds: 0,
             newest,
             watched: (paced, steady),
         }
@@ -312,6 +311,16 @@ impl Dial {
     fn in_step(&self) -> u64 {
         let is_plain = self.held.is_none() && self.slew.is_none() && self.offset == 0;
         if is_plain && self.newest == self.system { self.system.0 } else { OUT_OF_STEP }
+    }
+
+    /// Time that nobody holds any more goes on from where it stands.
+    fn let_go(&mut self) {
+        if self.frozen || self.holds > 0 {
+            return;
+        }
+        if let Some(held) = self.held.take() {
+            self.go_on_from(held);
+        }
     }
 
     fn go_on_from(&mut self, at: Timestamp) {
@@ -492,6 +501,31 @@ mod tests {
     }
 
     #[test]
+    fn real_time_that_a_jump_takes_does_not_count() {
+        let bench = bench(ClockKind::Virtual, 1_000, 0);
+        bench.clock.hold();
+        for second in 1..=10 {
+            bench.hands.pass(700);
+            let steps = bench.clock.step();
+            bench.hands.pass(300);
+            steps.finish(Timestamp(1_000 + second * 1_000));
+        }
+        assert_eq!(bench.clock.now(), Timestamp(11_000), "ten seconds of a jump, and ten that it took");
+        assert!(bench.clock.state().stands && !bench.clock.state().frozen);
+        bench.clock.release();
+        assert_eq!(bench.clock.now(), Timestamp(11_000));
+        bench.hands.pass(5);
+        assert_eq!(bench.clock.now(), Timestamp(11_005), "time runs again");
+        bench.clock.step().finish(Timestamp(12_000));
+        assert_eq!(bench.clock.now(), Timestamp(12_000));
+        bench.clock.freeze(true);
+        bench.clock.hold();
+        bench.clock.release();
+        bench.hands.pass(5);
+        assert_eq!(bench.clock.now(), Timestamp(12_000), "frozen by hand it stays so");
+    }
+
+    #[test]
     fn leap_ahead_counts_as_passed_time_and_is_reported() {
         let bench = bench(ClockKind::System, 1_000, 0);
         bench.hands.pass(30_000);
@@ -539,14 +573,14 @@ mod tests {
         bench.hands.pass(500);
         assert_eq!(
             bench.clock.state(),
-            ClockState { now: Timestamp(1_000), offset_millis: -500, frozen: true }
+            ClockState { now: Timestamp(1_000), offset_millis: -500, frozen: true, stands: true }
         );
         assert_eq!(bench.clock.wait_until(Timestamp(2_000)), None);
         bench.clock.freeze(false);
         bench.hands.pass(7);
         assert_eq!(
             bench.clock.state(),
-            ClockState { now: Timestamp(1_007), offset_millis: -500, frozen: false }
+            ClockState { now: Timestamp(1_007), offset_millis: -500, frozen: false, stands: false }
         );
     }
 
@@ -558,7 +592,8 @@ mod tests {
         bench.hands.pass(3);
         assert_eq!(bench.clock.now(), Timestamp(21_000));
         steps.finish(Timestamp(31_000));
-        let expected = ClockState { now: Timestamp(31_003), offset_millis: 30_000, frozen: false };
+        let (now, offset_millis) = (Timestamp(31_000), 29_997);
+        let expected = ClockState { now, offset_millis, frozen: false, stands: false };
         assert_eq!(bench.clock.state(), expected);
     }
 

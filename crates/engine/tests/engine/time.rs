@@ -109,7 +109,10 @@ async fn frozen_time_moves_only_by_hand() {
     bench.advance(seconds(20)).await;
     assert_eq!(bodies(other).await, [""; 0]);
     let state = bench.engine.clock_state();
-    assert_eq!(state, ClockState { now: START.plus(seconds(20)), offset_millis: -80_000, frozen: true });
+    assert_eq!(
+        state,
+        ClockState { now: START.plus(seconds(20)), offset_millis: -80_000, frozen: true, stands: true }
+    );
     let state = bench.engine.freeze(false).await.expect("the clock is virtual");
     assert_eq!(state.now, START.plus(seconds(20)));
     bench.engine.shutdown();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::Timestamp;
@@ -18,6 +18,8 @@ pub(crate) struct Dial {
     changed: Notify,
     /// Polls that a server holds and may answer at any instant.
     held: AtomicU32,
+    /// Counts the polls that were held and have been answered.
+    answered: AtomicU64,
 }
 
 struct State {
@@ -50,7 +52,12 @@ impl Dial {
     pub(super) fn new(shown: Timestamp, frozen: bool) -> Arc<Self> {
         let state =
             State { shown, read_at: Instant::now(), frozen, alarms: BTreeMap::new(), set: 0, busy: 0 };
-        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), held: AtomicU32::new(0) })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            held: AtomicU32::new(0),
+            answered: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -63,6 +70,13 @@ impl Dial {
         state.shown = shown.max(state.now());
         state.read_at = Instant::now();
         state.frozen = frozen;
+    }
+
+    /// Takes an instant that the clock has shown since the last reading. Whether it stands still, readings tell.
+    pub(super) fn catch_up(&self, shown: Timestamp) {
+        let mut state = self.state.lock();
+        state.shown = shown.max(state.now());
+        state.read_at = Instant::now();
     }
 
     /// An alarm that rings at this instant.
@@ -102,6 +116,11 @@ impl Dial {
 
     pub(super) fn holds(&self) -> bool {
         self.held.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many polls that were held have been answered so far.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Counts as work until it is dropped.
@@ -145,6 +164,8 @@ pub(crate) struct Held(Arc<Dial>);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.0.answered.fetch_add(1, Ordering::Relaxed);
+        self.0.changed.notify_one();
     }
 }
 

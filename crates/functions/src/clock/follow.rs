@@ -19,8 +19,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How long the server is left alone after it did not answer.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The answer to a poll that was held leaves the server before the news of the instant it belongs to, and is here by
-/// then.
+/// then. It is waited for only where the server says that it has answered somebody.
 const HELD_ANSWER_WITHIN: Duration = Duration::from_millis(10);
+/// Turns of the event loop in which answers that have arrived are read.
+const TURNS_FOR_ANSWERS: u32 = 4;
 /// What is due is done by then, or goes on while time does.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -56,6 +58,9 @@ pub(super) struct Shown {
     /// Counts the changes of the clock; told to those who follow it.
     #[serde(default)]
     change: u64,
+    /// Whether the server may have answered requests at this change.
+    #[serde(default)]
+    answered: bool,
 }
 
 /// The clock of the server whose admin listener is at `address`. It is followed for as long as the runtime lives.
@@ -117,15 +122,18 @@ struct Follower {
 
 impl Follower {
     async fn follow(mut self, dial: Arc<Dial>) {
+        // Held polls that had been answered at the last change.
+        let mut answered = dial.answered();
         loop {
             dial.ring();
             settle(&dial).await;
             match self.hear(&dial).await {
                 Some(shown) => {
                     dial.set(Timestamp(shown.now_ms), shown.frozen);
-                    if self.change != shown.change && dial.holds() {
-                        tokio::time::sleep(HELD_ANSWER_WITHIN).await;
+                    if self.change != shown.change && shown.answered {
+                        answers(&dial, answered).await;
                     }
+                    answered = dial.answered();
                     self.change = shown.change;
                 }
                 // A server that is started again goes on from where it was.
@@ -160,6 +168,20 @@ impl Follower {
         let body =
             format!("{{\"follow\":{{\"id\":\"{}\",\"change\":{},\"due_ms\":{due}}}}}", self.id, self.change);
         self.source.ask(Method::POST, Bytes::from(body)).await
+    }
+}
+
+/// Waits for a moment until the answer to a held poll is here, if none has come since the change before.
+async fn answers(dial: &Dial, before: u64) {
+    let answered = async {
+        while dial.holds() && dial.answered() == before {
+            dial.changed().await;
+        }
+    };
+    let _none = tokio::time::timeout(HELD_ANSWER_WITHIN, answered).await;
+    // Answers to other polls left the server together with it.
+    for _turn in 0..TURNS_FOR_ANSWERS {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -50,7 +50,7 @@ impl HostClock {
         if let Kind::Followed(dial, source) = &self.0
             && let Some(shown) = source.read().await
         {
-            dial.set(Timestamp(shown.now_ms), shown.frozen);
+            dial.catch_up(Timestamp(shown.now_ms));
         }
     }
 

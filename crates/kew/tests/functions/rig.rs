@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use kew_core::Timestamp;
 use tempfile::TempDir;
 
-use crate::desk::Desk;
+use crate::desk::{Call, Desk};
 use crate::handler;
 use crate::program::{self, Kew};
 
@@ -182,20 +182,51 @@ impl Rig {
         }
     }
 
-    /// Moves time ahead; on the system's clock it passes.
-    pub fn advance(&self, seconds: u64) {
+    /// Moves time ahead and returns where it landed; on the system's clock it passes.
+    pub fn advance(&self, seconds: u64) -> u64 {
         if !self.follows {
-            return std::thread::sleep(Duration::from_secs(seconds));
+            std::thread::sleep(Duration::from_secs(seconds));
+            return kew::machine::system_now().0;
         }
-        let body = format!("{{\"advance_ms\":{}}}", seconds * 1_000);
-        let (status, reply) = self.clock("POST", &body);
-        assert_eq!(status, 200, "{reply}");
+        self.change_clock(&format!("{{\"advance_ms\":{}}}", seconds * 1_000))
+    }
+
+    /// Puts a message while time stands still, so that its first run begins at the instant of its receipt. That run.
+    pub fn first_run(&self, queue: &str) -> Call {
+        self.freeze(true);
+        self.put(queue, "hello");
+        let call = self.desk.next();
+        self.freeze(false);
+        call
+    }
+
+    /// Stops the clock, or has it go on, if it can be moved.
+    pub fn freeze(&self, frozen: bool) {
+        if !self.follows {
+            return;
+        }
+        self.change_clock(&format!("{{\"freeze\":{frozen}}}"));
+    }
+
+    /// What the virtual clock shows.
+    pub fn now_ms(&self) -> u64 {
+        shown(self.clock("GET", ""))
+    }
+
+    fn change_clock(&self, body: &str) -> u64 {
+        shown(self.clock("POST", body))
     }
 
     fn clock(&self, method: &str, body: &str) -> (u16, String) {
         let headers = [("Content-Type", "application/json"), ("Authorization", "Bearer token")];
         self.kew.admin(method, "/api/v1/clock", &headers, body)
     }
+}
+
+fn shown((status, reply): (u16, String)) -> u64 {
+    assert_eq!(status, 200, "{reply}");
+    let reply: serde_json::Value = serde_json::from_str(&reply).expect("it is JSON");
+    reply["now_ms"].as_u64().expect("it is a number")
 }
 
 fn config(directory: &Path) -> String {
