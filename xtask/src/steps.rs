@@ -18,6 +18,7 @@ const TEST: Counts = &[
     ("KEW_INTERLEAVED", "500"),
     ("KEW_KILLS", "20"),
     ("KEW_UNREAD", "1000"),
+    ("KEW_PIPELINED", "20000"),
 ];
 const LONG: Counts = &[
     ("KEW_MODEL_HISTORIES", "20000"),
@@ -25,6 +26,7 @@ const LONG: Counts = &[
     ("KEW_INTERLEAVED", "20000"),
     ("KEW_KILLS", "200"),
     ("KEW_UNREAD", "10000"),
+    ("KEW_PIPELINED", "1000000"),
     ("KEW_LONG", "1"),
 ];
 

@@ -11,6 +11,7 @@ mod fail_stop;
 mod limits;
 mod long_poll;
 mod metrics;
+mod pipelined;
 mod program;
 mod push;
 mod push_attempts;
