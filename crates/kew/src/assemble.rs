@@ -12,7 +12,7 @@ use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsErro
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogError, LogOptions, LogStore};
+use kew_store_log::{Drive, LogError, LogOptions, LogStore, SegmentOptions};
 use thiserror::Error;
 
 use crate::bind::{self, Bound, Sockets};
@@ -266,7 +266,13 @@ impl Parts<'_> {
             }
             StoreChoice::Directory(path) => {
                 let durability = self.settings.server.durability;
-                let options = LogOptions { drive: Drive::Loop, durability, bounds, ..LogOptions::default() };
+                let options = LogOptions {
+                    drive: Drive::Loop,
+                    durability,
+                    bounds,
+                    segments: segments(),
+                    ..LogOptions::default()
+                };
                 let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
                 store.report_to(Arc::clone(&self.upkeep) as _);
                 opening::scrub(&store, path, self.settings.scrub)?;
@@ -530,6 +536,13 @@ fn connections_max(settings: &Settings) -> usize {
     let connections = machine::raise_open_files().saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS_MAX);
     let possible = usize::try_from(connections).unwrap_or(usize::MAX);
     settings.limits.connections_max.map_or(possible, |wanted| wanted.min(possible))
+}
+
+/// Segments, of whose files a quarter of all open ones may be open where the system allows few.
+fn segments() -> SegmentOptions {
+    let usual = SegmentOptions::default();
+    let quarter = usize::try_from(machine::raise_open_files() / 4).unwrap_or(usize::MAX);
+    SegmentOptions { open_max: usual.open_max.min(quarter), ..usual }
 }
 
 /// The host that a base URL names, without its port.

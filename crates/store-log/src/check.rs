@@ -16,6 +16,7 @@ use crate::checkpoint::{GenerationFile, generation_name, read_slice};
 use crate::disk::Disk;
 use crate::error::{Doing, LogError};
 use crate::frame::Checksums;
+use crate::handles::Handles;
 use crate::identity::{IDENTITY_FILE, Named, lock_store};
 use crate::manifest::{MANIFEST_FILE, Manifest};
 use crate::options::LogOptions;
@@ -112,9 +113,10 @@ impl Checking {
     /// Every segment's header, each for itself. True when all can be read.
     fn headers(&mut self) -> Result<bool, LogError> {
         let before = self.report.problems.len();
+        let handles = Handles::new(self.disk.clone(), 1);
         for name in self.disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)? {
             if let Some((number, "seg")) = parse_name(&name) {
-                let segment = Segment::open(&*self.disk, number);
+                let segment = Segment::open(&handles, number);
                 self.note(segment)?;
             }
         }

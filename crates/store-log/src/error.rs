@@ -4,6 +4,8 @@
 
 use std::io;
 
+use crate::handles::lacks_descriptors;
+
 /// What went wrong in the log, by what the caller does about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
@@ -45,6 +47,12 @@ pub enum LogError {
         /// The newest version this program reads.
         supported: u32,
     },
+    /// No more files can be open just now, by this process or in the whole system; nothing has changed.
+    #[error("no descriptor for {doing}")]
+    NoDescriptor {
+        /// What was being done, with the file's name.
+        doing: String,
+    },
     /// The machine refused an operation whose failure leaves the log as it was.
     #[error("{doing}: {detail}")]
     Io {
@@ -68,6 +76,9 @@ impl LogError {
         let doing = doing.into();
         if is_no_space(error) {
             return Self::NoSpace { what: doing };
+        }
+        if lacks_descriptors(error) {
+            return Self::NoDescriptor { doing };
         }
         Self::Io { doing, kind: error.kind(), detail: error.to_string() }
     }

@@ -25,6 +25,7 @@ mod export;
 mod fetched;
 mod frame;
 mod gate;
+mod handles;
 mod identity;
 mod import;
 mod journal;

@@ -3,9 +3,10 @@
 //! The first 64 bytes say which stretch. A segment's file is named after its number only once its header is
 //! durable, so every `.seg` file has a whole header; anything else there is damage.
 
-use crate::disk::{Disk, DiskFile, read_exact_at};
+use crate::disk::{DiskFile, read_exact_at};
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, SURVIVOR_SPACE, u32_at, u64_at};
+use crate::handles::{Handle, Handles};
 use crate::planted::Planted;
 use crate::turns::Lock;
 use crate::writer::may_wait_for_a_disk;
@@ -54,12 +55,11 @@ impl SegmentKind {
     }
 }
 
-/// An open segment. Whoever keeps one pins it: it may be freed meanwhile, but its bytes stay readable and its file
-/// is then unlinked instead of recycled.
+/// A segment. Whoever keeps one pins it: it may be freed meanwhile, but its bytes stay readable and its file is then
+/// unlinked instead of recycled. Its file is open while it is written, else when it is read.
 pub struct Segment {
     pub(crate) header: SegmentHeader,
-    name: String,
-    file: Arc<dyn DiskFile>,
+    handle: Handle,
     /// Data bytes in use. Written by the segment's one writer after the bytes are in the file.
     used: AtomicU64,
     /// Held during a sync, so that only one runs at a time.
@@ -147,20 +147,20 @@ impl SegmentHeader {
 }
 
 impl Segment {
-    pub(crate) fn new(header: SegmentHeader, file: Arc<dyn DiskFile>, used: u64) -> Self {
-        Self {
-            header,
-            name: segment_name(header.number),
-            file,
-            used: AtomicU64::new(used),
-            syncs: Lock::new(Syncs::Sound),
-        }
+    /// A segment that was just made; its file stays open until it is [let close](Segment::let_close).
+    pub(crate) fn new(header: SegmentHeader, handles: &Arc<Handles>, file: Arc<dyn DiskFile>) -> Self {
+        Self::with(header, Handle::of_open(handles, segment_name(header.number), file), 0)
     }
 
-    /// Opens the file of a numbered segment and checks that it is what its name says.
-    pub(crate) fn open(disk: &dyn Disk, number: u64) -> Result<Self, LogError> {
+    fn with(header: SegmentHeader, handle: Handle, used: u64) -> Self {
+        Self { header, handle, used: AtomicU64::new(used), syncs: Lock::new(Syncs::Sound) }
+    }
+
+    /// Looks at the file of a numbered segment and checks that it is what its name says.
+    pub(crate) fn open(handles: &Arc<Handles>, number: u64) -> Result<Self, LogError> {
         let name = segment_name(number);
-        let file = disk.open(&name).doing("opening", &name)?;
+        let handle = Handle::of_closed(handles, name.clone());
+        let file = handle.file().doing("opening", &name)?;
         let len = file.len().doing("measuring", &name)?;
         if len < SEGMENT_HEADER_BYTES {
             return Err(LogError::damage(name, len, "the file ends within the segment header"));
@@ -181,7 +181,17 @@ impl Segment {
                 format!("the file ends before its {} bytes", header.size),
             ));
         }
-        Ok(Self::new(header, file, header.size - SEGMENT_HEADER_BYTES))
+        Ok(Self::with(header, handle, header.size - SEGMENT_HEADER_BYTES))
+    }
+
+    /// Keeps its file open from now on, because it is written or its name is about to go.
+    pub(crate) fn keep_open(&self) -> Result<(), LogError> {
+        self.handle.keep_open().doing("opening", self.name())
+    }
+
+    /// Lets its file be closed once everything in it is synced.
+    pub(crate) fn let_close(&self) {
+        self.handle.let_close();
     }
 
     /// The segment's number: unique, growing in the order of creation.
@@ -231,7 +241,7 @@ impl Segment {
 
     /// The file's name within the store's directory.
     pub fn name(&self) -> &str {
-        &self.name
+        self.handle.name()
     }
 
     /// Where in the file an address lies.
@@ -248,27 +258,27 @@ impl Segment {
     pub(crate) fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
         let used = self.used();
         assert!(bytes.len() as u64 <= self.capacity() - used, "the caller has checked that it fits");
-        self.file.write_at(SEGMENT_HEADER_BYTES + used, bytes)?;
+        self.handle.write_at(SEGMENT_HEADER_BYTES + used, bytes)?;
         self.used.store(used + bytes.len() as u64, Ordering::Release);
         Ok(())
     }
 
     /// Overwrites at an offset of the file.
     pub(crate) fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
-        self.file.write_at(offset, bytes).doing("writing", &self.name)
+        self.handle.write_at(offset, bytes).doing("writing", self.name())
     }
 
     /// Makes the bytes written before this call durable. One sync runs at a time, and after one that failed all others
     /// fail: the system tells an error of writing back to a single caller, and drops the bytes that it could not write.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
         if Planted::ErrorToldToOne.is_there() {
-            return self.file.sync_data();
+            return self.handle.sync_data();
         }
         let mut syncs = self.syncs.lock();
         if *syncs == Syncs::Failed {
             return Err(std::io::Error::other("an earlier sync of this file failed"));
         }
-        let synced = self.file.sync_data();
+        let synced = self.handle.sync_data();
         if synced.is_err() {
             *syncs = Syncs::Failed;
         }
@@ -278,11 +288,12 @@ impl Segment {
     /// Reads exactly these bytes of the file; bytes it does not have are damage.
     pub(crate) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
         may_wait_for_a_disk();
-        read_exact_at(&*self.file, offset, len).map_err(|error| match error.kind() {
+        let file = self.handle.file().doing("opening", self.name())?;
+        read_exact_at(&*file, offset, len).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => {
-                LogError::damage(&self.name, offset, "the file ends too early")
+                LogError::damage(self.name(), offset, "the file ends too early")
             }
-            _ => LogError::from_io(format!("reading {} at offset {offset}", self.name), &error),
+            _ => LogError::from_io(format!("reading {} at offset {offset}", self.name()), &error),
         })
     }
 
@@ -290,13 +301,14 @@ impl Segment {
     pub(crate) fn read_up_to(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
         may_wait_for_a_disk();
         let mut bytes = vec![0; len];
-        let read = self.file.read_at(offset, &mut bytes).doing("reading", &self.name)?;
+        let file = self.handle.file().doing("opening", self.name())?;
+        let read = file.read_at(offset, &mut bytes).doing("reading", self.name())?;
         bytes.truncate(read);
         Ok(bytes)
     }
 
-    pub(crate) fn into_file(self) -> Arc<dyn DiskFile> {
-        self.file
+    pub(crate) fn into_file(self) -> Result<Arc<dyn DiskFile>, LogError> {
+        self.handle.file().doing("opening", self.name())
     }
 }
 

@@ -10,6 +10,7 @@ mod spares;
 use crate::disk::Disk;
 use crate::error::{Doing, LogError};
 use crate::frame::{Address, Checksums, SURVIVOR_SPACE};
+use crate::handles::Handles;
 use crate::manifest::{ManifestFields, SegmentUse};
 use crate::room::KeptRoom;
 use crate::scan::frames_end;
@@ -34,11 +35,19 @@ pub struct SegmentOptions {
     pub reserve_spares: usize,
     /// Spare files kept at most; freed ones beyond it are unlinked. More than the reserve.
     pub spares_max: usize,
+    /// Files of segments that are open at a time, besides those that must be.
+    pub open_max: usize,
 }
 
 impl Default for SegmentOptions {
     fn default() -> Self {
-        Self { first_bytes: 1 << 20, largest_bytes: 64 << 20, reserve_spares: 2, spares_max: 4 }
+        Self {
+            first_bytes: 1 << 20,
+            largest_bytes: 64 << 20,
+            reserve_spares: 2,
+            spares_max: 4,
+            open_max: 256,
+        }
     }
 }
 
@@ -61,6 +70,7 @@ pub struct Segments {
 
 struct Shared {
     disk: Arc<dyn Disk>,
+    handles: Arc<Handles>,
     options: SegmentOptions,
     /// Guards which files are what; never held during disk work.
     table: Lock<Table>,
@@ -95,9 +105,10 @@ impl Segments {
     pub fn open(disk: Arc<dyn Disk>, options: SegmentOptions) -> Result<Self, LogError> {
         let mut table =
             Table { next_number: 1, next_spare: 1, survivor_end: SURVIVOR_SPACE, ..Table::default() };
+        let handles = Handles::new(Arc::clone(&disk), options.open_max);
         for name in disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)? {
             match parse_name(&name) {
-                Some((number, "seg")) => table.insert(Arc::new(Segment::open(&*disk, number)?)),
+                Some((number, "seg")) => table.insert(Arc::new(Segment::open(&handles, number)?)),
                 Some((number, "spare")) => table.add_old_spare(&*disk, number)?,
                 _ => {}
             }
@@ -105,11 +116,15 @@ impl Segments {
         table.journal.sort_unstable_by_key(|segment| segment.number());
         table.survivors.sort_unstable_by_key(|segment| segment.base());
         table.derive_used();
+        if let Some(newest) = table.journal.last() {
+            newest.keep_open()?;
+        }
         let spares = AtomicUsize::new(table.spares.len());
         let kept = KeptRoom::new(disk.clone());
         Ok(Self {
             shared: Arc::new(Shared {
                 disk,
+                handles,
                 options,
                 table: Lock::new(table),
                 spares,
@@ -194,6 +209,11 @@ impl Segments {
     pub(crate) fn sealed_bytes(&self) -> u64 {
         let table = self.shared.table.lock();
         table.sealed_journal().iter().chain(&table.survivors).map(|segment| segment.used()).sum()
+    }
+
+    /// How many of their files are open.
+    pub fn open_files(&self) -> usize {
+        self.shared.handles.open()
     }
 
     /// The segment with a number, if it is in use.
@@ -284,6 +304,14 @@ impl Table {
     /// The journal without the segment that is being written.
     fn sealed_journal(&self) -> &[Arc<Segment>] {
         self.journal.split_last().map_or(&[], |(_, sealed)| sealed)
+    }
+
+    /// The newest segment of a kind: the one that is being written.
+    fn newest(&self, kind: SegmentKind) -> Option<&Arc<Segment>> {
+        match kind {
+            SegmentKind::Journal => self.journal.last(),
+            SegmentKind::Survivor => self.survivors.last(),
+        }
     }
 
     fn insert(&mut self, segment: Arc<Segment>) {

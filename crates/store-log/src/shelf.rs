@@ -179,6 +179,9 @@ impl Shelf for LogShelf {
     }
 }
 
+/// What is at its bound when a file cannot be opened for lack of descriptors.
+const NO_DESCRIPTOR: &str = "the number of open files";
+
 /// What a failure of the log means to whoever asked for a step.
 pub(crate) fn store_error(error: LogError) -> StoreError {
     match error {
@@ -187,6 +190,7 @@ pub(crate) fn store_error(error: LogError) -> StoreError {
         LogError::Damage { .. } | LogError::UnsupportedVersion { .. } => {
             StoreError::Damaged { what: error.to_string() }
         }
+        LogError::NoDescriptor { .. } => StoreError::Overloaded { what: NO_DESCRIPTOR },
         LogError::Locked { .. } | LogError::Io { .. } => StoreError::Unavailable { cause: error.to_string() },
     }
 }

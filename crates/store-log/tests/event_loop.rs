@@ -128,8 +128,13 @@ fn bytes_of(disk: &SimDisk) -> u64 {
 }
 
 fn large() -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 64 << 10, largest_bytes: 4 * MIB, reserve_spares: 2, spares_max: 4 };
+    let segments = SegmentOptions {
+        first_bytes: 64 << 10,
+        largest_bytes: 4 * MIB,
+        reserve_spares: 2,
+        spares_max: 4,
+        open_max: 4,
+    };
     LogOptions { segments, checkpoint_bytes: 3 * MIB, slack_bytes: 4 * MIB, ..options() }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const SUMS: Checksums = Checksums::new(5);
 const SMALL: SegmentOptions =
-    SegmentOptions { first_bytes: 4096, largest_bytes: 4096, reserve_spares: 1, spares_max: 3 };
+    SegmentOptions { first_bytes: 4096, largest_bytes: 4096, reserve_spares: 1, spares_max: 3, open_max: 4 };
 const FIRST_FILE: &str = "segments/0000000000000001.seg";
 
 type Texts = Vec<(u64, String)>;

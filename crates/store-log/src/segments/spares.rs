@@ -168,7 +168,12 @@ impl Segments {
 
     /// Counts a segment among those in use.
     pub(crate) fn add(&self, segment: Arc<Segment>) {
-        self.shared.table.lock().insert(segment);
+        let mut table = self.shared.table.lock();
+        // The one before it is written no more. It stays open until it is synced.
+        if let Some(left) = table.newest(segment.kind()) {
+            left.let_close();
+        }
+        table.insert(segment);
     }
 
     /// Takes a spare that holds so many bytes, and makes one if there is none.
@@ -208,7 +213,7 @@ impl Segments {
                 detail: error.to_string(),
             });
         }
-        Ok(Arc::new(Segment::new(header, spare.file, 0)))
+        Ok(Arc::new(Segment::new(header, &self.shared.handles, spare.file)))
     }
 
     /// Takes the largest spare if it holds the bytes, leaving at least `keep`.
@@ -267,6 +272,11 @@ impl Segments {
     fn recycle_retired(&self) -> Result<(), LogError> {
         loop {
             let Some(segment) = self.shared.table.lock().retired.pop() else { return Ok(()) };
+            // Whoever reads it goes on reading when its name is gone.
+            if let Err(error) = segment.keep_open() {
+                self.shared.table.lock().retired.push(segment);
+                return Err(error);
+            }
             let name = segment.name().to_owned();
             if let Some(spare) = self.recycle(segment)? {
                 self.adopt(spare)?;
@@ -288,7 +298,7 @@ impl Segments {
             table.next_spare += 1;
             table.next_spare - 1
         };
-        let spare = Spare { name: spare_name(number), file: segment.into_file(), size, fresh: false };
+        let spare = Spare { name: spare_name(number), file: segment.into_file()?, size, fresh: false };
         disk.rename(&name, &spare.name).doing("renaming", &name)?;
         // Durable before it is overwritten: a crash must not bring the old name back over a new segment's bytes.
         disk.sync_dir(SEGMENTS_FOLDER).doing("syncing", SEGMENTS_FOLDER)?;

@@ -10,8 +10,13 @@ use kew_store::ledger::Bounds;
 use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
 
 pub fn options() -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 4 << 10, largest_bytes: 8 << 10, reserve_spares: 1, spares_max: 3 };
+    let segments = SegmentOptions {
+        first_bytes: 4 << 10,
+        largest_bytes: 8 << 10,
+        reserve_spares: 1,
+        spares_max: 3,
+        open_max: 4,
+    };
     LogOptions {
         segments,
         recent_bytes: 2 << 10,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub const IDENTITY: Identity = Identity { store_id: [1; 16], mac_key: [2; 16], created_ms: 3 };
 pub const SMALL: SegmentOptions =
-    SegmentOptions { first_bytes: 4096, largest_bytes: 8192, reserve_spares: 1, spares_max: 3 };
+    SegmentOptions { first_bytes: 4096, largest_bytes: 8192, reserve_spares: 1, spares_max: 3, open_max: 4 };
 
 /// A record: its batch, its index there, and the run that wrote it.
 pub type Record = (u64, u32, u32);

@@ -69,8 +69,13 @@ fn dead_letter_that_left_after_it_was_copied_and_before_a_checkpoint_survives_a_
 const LETTERS: u64 = 4_000;
 
 fn roomy(drive: Drive) -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 64 << 10, largest_bytes: 64 << 10, reserve_spares: 1, spares_max: 3 };
+    let segments = SegmentOptions {
+        first_bytes: 64 << 10,
+        largest_bytes: 64 << 10,
+        reserve_spares: 1,
+        spares_max: 3,
+        open_max: 4,
+    };
     LogOptions { segments, checkpoint_bytes: 64 << 10, slack_bytes: 1 << 20, drive, ..options() }
 }
 

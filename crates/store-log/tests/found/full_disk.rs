@@ -8,8 +8,13 @@ use crate::small::{Asked, options};
 use crate::{acking, opened};
 
 fn small_segments() -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 16 << 10, largest_bytes: 16 << 10, reserve_spares: 2, spares_max: 4 };
+    let segments = SegmentOptions {
+        first_bytes: 16 << 10,
+        largest_bytes: 16 << 10,
+        reserve_spares: 2,
+        spares_max: 4,
+        open_max: 4,
+    };
     LogOptions { segments, checkpoint_bytes: 16 << 10, slack_bytes: 1 << 20, ..options() }
 }
 

@@ -57,8 +57,13 @@ fn queue_that_is_emptied_as_fast_as_it_fills_goes_round_in_the_same_files() {
 
 #[test]
 fn living_backlog_of_small_bodies_is_not_copied_forward() {
-    let segments =
-        SegmentOptions { first_bytes: 64 << 10, largest_bytes: 64 << 10, reserve_spares: 1, spares_max: 4 };
+    let segments = SegmentOptions {
+        first_bytes: 64 << 10,
+        largest_bytes: 64 << 10,
+        reserve_spares: 1,
+        spares_max: 4,
+        open_max: 4,
+    };
     let kept = LogOptions {
         segments,
         recent_bytes: 64 << 10,

@@ -14,8 +14,13 @@ use parking_lot::Mutex;
 
 /// Segments that are full after a few messages, and everything that goes with them.
 pub fn tiny() -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 4 << 10, largest_bytes: 8 << 10, reserve_spares: 1, spares_max: 3 };
+    let segments = SegmentOptions {
+        first_bytes: 4 << 10,
+        largest_bytes: 8 << 10,
+        reserve_spares: 1,
+        spares_max: 3,
+        open_max: 4,
+    };
     LogOptions {
         segments,
         recent_bytes: 2 << 10,

@@ -26,8 +26,13 @@ const FOLDER: &str = "KEW_KILL_FOLDER";
 const ROUND: &str = "KEW_KILL_ROUND";
 
 fn options(drive: Drive) -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 16 << 10, largest_bytes: 64 << 10, reserve_spares: 1, spares_max: 3 };
+    let segments = SegmentOptions {
+        first_bytes: 16 << 10,
+        largest_bytes: 64 << 10,
+        reserve_spares: 1,
+        spares_max: 3,
+        open_max: 4,
+    };
     LogOptions {
         segments,
         recent_bytes: 64 << 10,

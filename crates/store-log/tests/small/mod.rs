@@ -25,8 +25,13 @@ use kew_store_log::{
 pub const START: Timestamp = Timestamp(1_700_000_000_000);
 
 pub fn options() -> LogOptions {
-    let segments =
-        SegmentOptions { first_bytes: 4 << 10, largest_bytes: 4 << 10, reserve_spares: 1, spares_max: 2 };
+    let segments = SegmentOptions {
+        first_bytes: 4 << 10,
+        largest_bytes: 4 << 10,
+        reserve_spares: 1,
+        spares_max: 2,
+        open_max: 4,
+    };
     LogOptions {
         segments,
         recent_bytes: 0,
@@ -126,8 +131,12 @@ impl Asked {
     }
 
     pub fn lease(&self, queue: QueueId, max: u32) -> Vec<Leased> {
-        match self.ask(Command::Lease(Lease::of(queue, max, self.now))) {
-            Outcome::Leased(leased) => leased,
+        self.try_lease(queue, max).unwrap()
+    }
+
+    pub fn try_lease(&self, queue: QueueId, max: u32) -> Result<Vec<Leased>, StoreError> {
+        match self.try_ask(Command::Lease(Lease::of(queue, max, self.now)))? {
+            Outcome::Leased(leased) => Ok(leased),
             other => panic!("{other:?}"),
         }
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod damaged;
+mod descriptors;
 mod failures;
 #[path = "../refusing/mod.rs"]
 mod refusing;

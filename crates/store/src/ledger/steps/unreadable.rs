@@ -26,6 +26,10 @@ impl<S: Shelf> Ledger<S> {
         let is_kept = |sequence: Sequence| !out.iter().any(|token| token.sequence == sequence);
         let undone = self.undo(now, queue, &out).unwrap_or_default();
         for (sequence, why) in unreadable.iter().filter(|(sequence, _)| undone.contains(sequence)) {
+            if matches!(why, StoreError::Overloaded { .. }) {
+                // Nothing is wrong with the message: it is there for the next receive.
+                continue;
+            }
             let group = self.group_in_order(queue, *sequence);
             let is_before = |token: &&LeaseToken| {
                 token.sequence < *sequence
