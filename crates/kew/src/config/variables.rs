@@ -30,6 +30,7 @@ const OF_TESTS: [&str; 20] = [
     "KEW_INTERLEAVED",
     "KEW_INTERLEAVED_SEED",
     "KEW_KILLS",
+    "KEW_PIPELINED",
     "KEW_UNREAD",
     "KEW_TEST_STORE",
     "KEW_WORKERD_NEEDED",
