@@ -4,8 +4,8 @@ use kew_core::command::{FirstReceipts, Send, View};
 use kew_core::{Command, Expiry, NewMessage, Policy, RuleError, State};
 use std::time::Duration;
 
-use super::Factory;
-use super::stage::{Stage, seconds};
+use super::{Ending, Factory};
+use super::stage::{Stage, first_receipt, seconds};
 
 pub fn delayed_message_shows_at_the_very_instant(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
@@ -42,6 +42,41 @@ pub fn changed_delay_holds_for_later_sends_of_a_standard_queue(factory: &dyn Fac
     assert_eq!(stage.leased_bodies(queue), ["after"]);
     stage.pass(seconds(10));
     assert_eq!(stage.leased_bodies(queue), ["before"]);
+}
+
+/// Messages that a store may keep at hand although they are hidden, and what it may show in one step.
+const AT_HAND: usize = 1_024;
+const SLICE: usize = 1_000;
+
+pub fn delays_that_end_together_are_counted_at_once_and_offered_to_the_last(factory: &dyn Factory) {
+    for beside in [SLICE - 1, SLICE, SLICE + 1, 3 * SLICE + 1] {
+        let mut stage = Stage::new(factory);
+        let queue = stage.named("q", Policy { delay: seconds(600), ..Policy::standard() });
+        let all = AT_HAND + beside;
+        let bodies: Vec<String> = (0..all).map(|number| number.to_string()).collect();
+        let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+        let sent: Vec<_> = bodies.chunks(10).flat_map(|ten| stage.send_text(queue, ten)).collect();
+        let shows_at = sent[0].visible_at;
+        stage.at(shows_at.minus(Duration::from_millis(1)));
+        assert_eq!(stage.figures(queue), (0, 0, all as u64));
+        stage.tick();
+        assert_eq!(stage.figures(queue), (all as u64, 0, 0));
+        assert!(stage.peek(queue, View::Delayed).is_empty());
+        // Receipts find every message, also those no step has looked at yet.
+        assert_eq!(stage.ack(first_receipt(&sent[all - 1])), Ok(()));
+        assert_eq!(stage.figures(queue), (all as u64 - 1, 0, 0));
+        if stage.reopen(Ending::Close) {
+            assert_eq!(stage.figures(queue), (all as u64 - 1, 0, 0));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < all - 1 {
+            let leased = super::stage::bodies(&stage.lease_for(queue, 10, seconds(1_000)));
+            assert!(!leased.is_empty(), "{} of {all} are offered", seen.len());
+            leased.into_iter().for_each(|body| assert!(seen.insert(body), "a message is leased once"));
+            assert_eq!(stage.figures(queue), ((all - 1 - seen.len()) as u64, seen.len() as u64, 0));
+        }
+        assert!(!seen.contains(&(all - 1).to_string()) && stage.lease(queue, 10).is_empty());
+    }
 }
 
 pub fn changed_delay_moves_what_is_in_a_fifo_queue_both_ways(factory: &dyn Factory) {

@@ -236,6 +236,7 @@ macro_rules! contract_tests {
             delayed_message_shows_at_the_very_instant,
             own_delay_wins_over_the_queues_also_when_it_is_zero,
             changed_delay_holds_for_later_sends_of_a_standard_queue,
+            delays_that_end_together_are_counted_at_once_and_offered_to_the_last,
             changed_delay_moves_what_is_in_a_fifo_queue_both_ways,
             lowered_delay_brings_groups_in_by_the_order_of_their_sends,
             changed_delay_leaves_messages_alone_that_were_leased,

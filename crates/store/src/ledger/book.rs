@@ -25,6 +25,9 @@ pub(crate) use image::Image;
 /// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
 const HIDDEN_AT_HAND: u64 = 1_024;
 
+/// Messages put among those that are offered when a receive finds none of these.
+const SHOWN_FOR_ONE: usize = 256;
+
 /// Entries that are looked at each time somebody asks for the oldest message.
 const OLDEST_LOOKS: usize = 1_024;
 
@@ -147,7 +150,7 @@ impl Book {
 
     fn delayed(&self) -> u64 {
         let rest = self.held.fifo.as_ref().map_or(0, |fifo| fifo.delayed());
-        self.held.delayed + self.held.far.len() + rest
+        self.held.delayed + (self.held.far.len() - self.held.far.shown()) + rest
     }
 
     /// When the oldest message was sent; with many leases, as it was known within the last second.
@@ -286,14 +289,32 @@ impl Book {
     pub(crate) fn is_ready(&self, sequence: Sequence) -> bool {
         match (self.held.entries.get(&sequence), &self.held.fifo) {
             (Some(entry), _) => matches!(entry.hold, Hold::Ready),
-            (None, None) => self.held.ready.get(sequence).is_some(),
+            (None, None) => {
+                let far = &self.held.far;
+                self.held.ready.get(sequence).is_some()
+                    || far.get(sequence).is_some_and(|item| far.is_shown(&item))
+            }
             (None, Some(fifo)) => fifo.is_at_rest(sequence) && !fifo.is_delayed(sequence),
         }
     }
 
+    /// Whether a message without an entry is hidden, on a standard queue.
+    pub(crate) fn is_hidden(&self, item: &Item) -> bool {
+        item.visible_at != Timestamp::ZERO && !self.held.far.is_shown(item)
+    }
+
     /// The message a standard queue offers next.
     pub(crate) fn front(&mut self) -> Option<Item> {
-        if self.held.stored == 0 { None } else { self.held.ready.front() }
+        if self.held.stored == 0 {
+            return None;
+        }
+        match self.held.ready.front() {
+            None if self.shows_left() => {
+                self.show(SHOWN_FOR_ONE);
+                self.held.ready.front()
+            }
+            front => front,
+        }
     }
 
     /// The messages a standard queue offers, in order.
@@ -354,7 +375,8 @@ impl Book {
             .map(|entry| (entry.visible_at(), entry.item))
             .collect();
         if !leased {
-            found.extend(self.held.far.iter().map(|item| (item.visible_at, item)));
+            let hidden = self.held.far.iter().filter(|item| !self.held.far.is_shown(item));
+            found.extend(hidden.map(|item| (item.visible_at, item)));
             if let Some(fifo) = &self.held.fifo {
                 let delay = self.queue.policy.delay;
                 let delayed = fifo.first_delayed().map(|(first, _)| fifo.rest_from(first));

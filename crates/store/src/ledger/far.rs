@@ -1,9 +1,12 @@
 //! Messages of a standard queue hidden for long, in buckets of time.
 //!
 //! A queue may hold millions of messages that show in some minutes or hours. They wait packed, in buckets that are
-//! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, and the narrowest
-//! hands its messages to the queue, which wakes each at its instant. A bucket may hold millions, so it is dealt out a
-//! little at a time, in the time before it begins.
+//! the wider the farther off they are; a bucket that comes near is dealt out into narrower ones, in the end into one
+//! for each millisecond. A bucket may hold millions, so it is dealt out a little at a time, in the time before it
+//! begins. Blocks whose messages all show by now are not dealt out at all: they move as they are.
+//!
+//! When its instant comes, a bucket counts as shown at once, however much it holds: that is one addition. Its messages
+//! are handed to the queue in slices. Their order is that of their ranks there, so slices leave nothing to record.
 
 mod filter;
 
@@ -21,10 +24,11 @@ use filter::Filter;
 
 /// Widths of buckets as powers of two of milliseconds: a quarter of a second, a minute, an hour.
 const WIDTHS: [u32; 3] = [8, 16, 22];
+/// The width of the buckets that all others are dealt out into in the end: one instant.
+const INSTANT: u32 = 0;
 /// Who shows sooner than so many widths from now is put into something narrower.
 const WAIT_WIDTHS: u64 = 8;
-/// A wide bucket is dealt out from so many of its widths before it begins, the narrowest from one: what it hands over
-/// takes far more room with the queue than here.
+/// A bucket is dealt out from so many of its widths before it begins.
 const LEAD_WIDTHS: u64 = 4;
 /// Blocks dealt out at one instant, about two thousand messages. The next are dealt out a millisecond later.
 const BLOCKS_AT_ONCE: usize = 8;
@@ -37,13 +41,13 @@ type Bucket = (u32, Timestamp);
 struct Part {
     block: Block,
     filter: Filter,
+    /// When the last of its messages shows, or later.
+    latest: Timestamp,
 }
 
 impl Part {
-    fn of(block: Block) -> Self {
-        let mut filter = Filter::default();
-        block.live_items().for_each(|(_, item)| filter.add(item.sequence));
-        Self { block, filter }
+    fn new() -> Self {
+        Self { block: Block::new(), filter: Filter::default(), latest: Timestamp::ZERO }
     }
 
     /// Whether it is worth looking for this message here.
@@ -60,37 +64,63 @@ pub(crate) struct Far {
     /// When something was dealt out ahead of its time last.
     dealt_at: Timestamp,
     live: u64,
+    /// Messages that show at this instant or before are shown. All of them are in buckets of one instant.
+    shown_through: Timestamp,
+    /// How many of those are still here.
+    shown: u64,
     /// The earliest expiry, or earlier; meaningless when nothing is here.
     expiry: Timestamp,
 }
 
 impl Far {
+    /// Messages here, shown ones too.
     pub(crate) fn len(&self) -> u64 {
         self.live
     }
 
+    /// Messages that are shown, and wait here only to be handed over.
+    #[inline]
+    pub(crate) fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// Whether a message that is here is shown.
+    pub(crate) fn is_shown(&self, item: &Item) -> bool {
+        item.visible_at <= self.shown_through
+    }
+
     /// Puts a delayed message away, or gives it back when it shows too soon for that.
     pub(crate) fn put(&mut self, item: Item, now: Timestamp, retention: Duration) -> Option<Item> {
+        if self.is_shown(&item) {
+            self.put_in(INSTANT, item, retention);
+            return None;
+        }
         let wait = item.visible_at.0.saturating_sub(now.0);
         let Some(width) = WIDTHS.iter().rev().find(|width| wait >= WAIT_WIDTHS << **width) else {
             return Some(item);
         };
+        self.put_in(*width, item, retention);
+        None
+    }
+
+    fn put_in(&mut self, width: u32, item: Item, retention: Duration) {
         let start = Timestamp(item.visible_at.0 >> width << width);
-        let parts = self.buckets.entry((*width, start)).or_default();
+        let parts = self.buckets.entry((width, start)).or_default();
         if parts.back().is_none_or(|part| part.block.is_full()) {
             if let Some(full) = parts.back_mut() {
                 full.block.pack();
             }
-            parts.push_back(Part::of(Block::new()));
+            parts.push_back(Part::new());
         }
         if let Some(part) = parts.back_mut() {
             part.filter.add(item.sequence);
+            part.latest = part.latest.max(item.visible_at);
             part.block.push(item);
         }
+        self.shown += u64::from(self.is_shown(&item));
         let expires_at = item.expires_at(retention);
         self.expiry = if self.live == 0 { expires_at } else { self.expiry.min(expires_at) };
         self.live += 1;
-        None
     }
 
     /// The next instant something here must be looked at. Nothing expires that is over after `through`.
@@ -100,7 +130,13 @@ impl Far {
         }
         let deals = WIDTHS.iter().filter_map(|width| self.first(*width)).map(|bucket| self.deals_at(bucket));
         let expiry = if self.expiry <= through { self.expiry } else { NO_INSTANT };
-        deals.fold(expiry, Timestamp::min)
+        let shows = self.buckets_shown(self.shown_through.next(), Timestamp::NEVER).next();
+        deals.fold(expiry, Timestamp::min).min(shows.map_or(NO_INSTANT, |((_, at), _)| *at))
+    }
+
+    /// The buckets of one instant, for the instants between these two.
+    fn buckets_shown(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = (&Bucket, &Row<Part>)> {
+        self.buckets.range((INSTANT, from)..=(INSTANT, to.max(from)))
     }
 
     /// The first bucket of this width.
@@ -115,44 +151,80 @@ impl Far {
         if self.dealt_at < from { from } else { Timestamp(self.dealt_at.0.saturating_add(1)).min(start) }
     }
 
-    /// Deals out every bucket that has begun at `now`, and some of what comes next; what shows soon is handed over.
-    pub(crate) fn deal(&mut self, now: Timestamp, retention: Duration, mut near: impl FnMut(Item)) {
+    /// Deals out every bucket that has begun at `now`, and some of what comes next. What shows by now is shown.
+    pub(crate) fn deal(&mut self, now: Timestamp, retention: Duration) {
         // From wide to narrow: what is dealt out of one bucket may belong into another that has begun too.
         for width in WIDTHS.into_iter().rev() {
             while let Some(bucket) = self.first(width).filter(|(_, start)| *start <= now) {
-                self.deal_blocks(bucket, usize::MAX, now, retention, &mut near);
+                self.deal_blocks(bucket, usize::MAX, now, retention);
             }
         }
-        if self.dealt_at >= now {
-            return;
+        if self.dealt_at < now {
+            // The narrowest are the most urgent.
+            let ahead = WIDTHS.into_iter().filter_map(|width| self.first(width));
+            if let Some(bucket) = ahead.into_iter().find(|bucket| deals_from(*bucket) <= now) {
+                self.deal_blocks(bucket, BLOCKS_AT_ONCE, now, retention);
+                self.dealt_at = now;
+            }
         }
-        // The narrowest are the most urgent.
-        let ahead = WIDTHS.into_iter().filter_map(|width| self.first(width));
-        if let Some(bucket) = ahead.into_iter().find(|bucket| deals_from(*bucket) <= now) {
-            self.deal_blocks(bucket, BLOCKS_AT_ONCE, now, retention, &mut near);
-            self.dealt_at = now;
+        if self.shown_through < now {
+            let begun = self.buckets_shown(self.shown_through.next(), now);
+            self.shown +=
+                begun.flat_map(|(_, parts)| parts.iter()).map(|part| part.block.live() as u64).sum::<u64>();
+            self.shown_through = now;
         }
     }
 
-    fn deal_blocks(
-        &mut self,
-        bucket: Bucket,
-        max: usize,
-        now: Timestamp,
-        retention: Duration,
-        near: &mut impl FnMut(Item),
-    ) {
+    fn deal_blocks(&mut self, bucket: Bucket, max: usize, now: Timestamp, retention: Duration) {
         let Some(parts) = self.buckets.get_mut(&bucket) else { return };
         let dealt: Vec<Part> = std::iter::from_fn(|| parts.pop_front()).take(max).collect();
         if parts.len() == 0 {
             self.buckets.remove(&bucket);
         }
-        for (_, item) in dealt.iter().flat_map(|part| part.block.live_items()) {
-            self.live -= 1;
-            if let Some(item) = self.put(item, now, retention) {
-                near(item);
+        for part in dealt {
+            if part.latest <= now {
+                let at = part.latest.max(self.shown_through.next()).min(now);
+                self.shown += if at <= self.shown_through { part.block.live() as u64 } else { 0 };
+                self.buckets.entry((INSTANT, at)).or_default().push_back(part);
+                continue;
+            }
+            for (_, item) in part.block.live_items() {
+                self.live -= 1;
+                if let Some(item) = self.put(item, now, retention) {
+                    self.put_in(INSTANT, item, retention);
+                }
             }
         }
+    }
+
+    /// Hands over at most so many of the messages that are shown, the earliest first. Returns how many.
+    pub(crate) fn show(&mut self, max: usize, mut to: impl FnMut(Item)) -> usize {
+        let mut left = max;
+        while left > 0
+            && self.shown > 0
+            && let Some(mut first) = self.buckets.first_entry()
+        {
+            let Some(part) = first.get_mut().front_mut() else {
+                first.remove();
+                continue;
+            };
+            let before = part.block.live();
+            part.block.sweep(|item| {
+                let goes = left > 0;
+                if goes {
+                    left -= 1;
+                    to(*item);
+                }
+                goes
+            });
+            let gone = (before - part.block.live()) as u64;
+            self.live -= gone;
+            self.shown -= gone;
+            if part.block.live() == 0 {
+                first.get_mut().pop_front();
+            }
+        }
+        max - left
     }
 
     /// Takes message `sequence` out.
@@ -162,6 +234,7 @@ impl Far {
             self.buckets.iter().find_map(|(bucket, parts)| Some((*bucket, parts.iter().position(found)?)))?;
         let item = self.buckets.get_mut(&bucket)?.get_mut(place)?.block.take(sequence)?;
         self.live -= 1;
+        self.shown -= u64::from(self.is_shown(&item));
         Some(item)
     }
 
@@ -182,7 +255,7 @@ impl Far {
         }
         let is_due =
             |Part { block, .. }: &Part| block.oldest_by_queue.plus(retention).min(block.earliest_own) <= now;
-        let mut expired = 0;
+        let (mut expired, mut shown, shown_through) = (0, 0, self.shown_through);
         for parts in self.buckets.values_mut() {
             parts.change(is_due, |part| {
                 part.block.sweep(|item| {
@@ -190,12 +263,14 @@ impl Far {
                     if is_over {
                         gone(*item);
                         expired += 1;
+                        shown += u64::from(item.visible_at <= shown_through);
                     }
                     is_over
                 });
             });
         }
         self.live -= expired;
+        self.shown -= shown;
         self.review_expiry(retention);
     }
 
@@ -257,12 +332,18 @@ impl Far {
 
     /// Writes everything for a checkpoint.
     pub(crate) fn write(&self, out: &mut Sink<'_>) {
-        out.number(self.buckets.len() as u64);
+        // An instant is none of the widths that are stored: its messages stand in the narrowest bucket they came from.
+        let mut stored: BTreeMap<Bucket, Vec<&Row<Part>>> = BTreeMap::new();
         for ((width, start), parts) in &self.buckets {
+            let width = (*width).max(WIDTHS[0]);
+            stored.entry((width, Timestamp(start.0 >> width << width))).or_default().push(parts);
+        }
+        out.number(stored.len() as u64);
+        for ((width, start), rows) in stored {
             out.number(start.0);
-            out.number(u64::from(*width));
-            out.number(parts.len() as u64);
-            for part in parts.iter() {
+            out.number(u64::from(width));
+            out.number(rows.iter().map(|parts| parts.len() as u64).sum());
+            for part in rows.into_iter().flat_map(Row::iter) {
                 out.with(|out| part.block.write(out));
             }
         }
@@ -280,13 +361,14 @@ impl Far {
             let width = u32::try_from(from.number()?).ok()?;
             let mut parts = Row::default();
             for _ in 0..from.number()? {
-                let mut filter = Filter::default();
-                let block = Block::read(from, &mut |item| {
-                    filter.add(item.sequence);
+                let mut part = Part::new();
+                part.block = Block::read(from, &mut |item| {
+                    part.filter.add(item.sequence);
+                    part.latest = part.latest.max(item.visible_at);
                     see(item);
                 })?;
-                far.live += block.live() as u64;
-                parts.push_back(Part { block, filter });
+                far.live += part.block.live() as u64;
+                parts.push_back(part);
             }
             far.buckets.insert((width, start), parts);
         }
@@ -297,138 +379,8 @@ impl Far {
 
 /// From when on a bucket may be dealt out.
 fn deals_from((width, start): Bucket) -> Timestamp {
-    let widths = if width == WIDTHS[0] { 1 } else { LEAD_WIDTHS };
-    Timestamp(start.0.saturating_sub(widths << width))
+    Timestamp(start.0.saturating_sub(LEAD_WIDTHS << width))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::block::tests::item;
-    use super::super::sink::written;
-    use super::*;
-
-    const DAY: Duration = Duration::from_secs(86_400);
-
-    fn hidden(sequence: u64, visible_at: u64) -> Item {
-        Item {
-            visible_at: Timestamp(visible_at),
-            sent_at: Timestamp(0),
-            rank: Timestamp(0),
-            ..item(sequence)
-        }
-    }
-
-    #[test]
-    fn message_is_handed_over_before_it_shows_and_never_after() {
-        let mut far = Far::default();
-        let delays = [2_048, 5_000, 70_000, 900_000, 50_000_000, 80_000_000];
-        for (sequence, delay) in (1..).zip(delays) {
-            assert!(far.put(hidden(sequence, delay), Timestamp(0), DAY).is_none());
-        }
-        assert_eq!(far.put(hidden(9, 2_047), Timestamp(0), DAY), Some(hidden(9, 2_047)));
-        let mut seen = Vec::new();
-        while far.len() > 0 {
-            let now = far.next_instant(NO_INSTANT);
-            far.deal(now, DAY, |item| {
-                assert!(now <= item.visible_at && item.visible_at.since(now) < Duration::from_millis(2_304));
-                seen.push(item.visible_at.0);
-            });
-        }
-        assert_eq!(seen, delays);
-    }
-
-    #[test]
-    fn hidden_messages_are_found_and_expire() {
-        let mut far = Far::default();
-        for sequence in 1..=1_000 {
-            far.put(hidden(sequence, 1_000_000 + sequence * 1_000), Timestamp(0), DAY);
-        }
-        assert!(far.get(Sequence(500)).is_some());
-        assert!(far.take(Sequence(500)).is_some());
-        assert!(far.take(Sequence(500)).is_none());
-        let bytes = written(|out| far.write(out));
-        let mut far = Far::read(&mut Reader::new(&bytes), DAY, &mut |_| {}).expect("just written");
-        assert_eq!(far.len(), 999);
-        let mut gone = 0;
-        far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
-        assert_eq!((gone, far.len()), (0, 999));
-        far.review_expiry(Duration::from_secs(60));
-        far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
-        assert_eq!((gone, far.len()), (999, 0));
-    }
-
-    #[test]
-    fn a_large_bucket_is_dealt_out_a_little_at_a_time_and_in_time() {
-        let mut far = Far::default();
-        let count = 50_000_u64;
-        for sequence in 1..=count {
-            far.put(hidden(sequence, 1_000_000 + sequence / 100), Timestamp(sequence / 100), DAY);
-        }
-        let (mut shown, mut instants) = (0, 0);
-        while far.len() > 0 {
-            let (now, mut at_once) = (far.next_instant(NO_INSTANT), 0);
-            far.deal(now, DAY, |item| {
-                assert!(now <= item.visible_at, "{now:?} {:?}", item.visible_at);
-                at_once += 1;
-            });
-            assert!(at_once <= BLOCKS_AT_ONCE * super::super::block::BLOCK_ITEMS, "{at_once} at {now:?}");
-            shown += at_once;
-            instants += 1;
-        }
-        // Once from minutes to quarters of a second, and once from there to the queue.
-        assert!((2 * 25..2 * 25 + 20).contains(&instants), "{instants}");
-        assert_eq!(shown, count as usize);
-    }
-
-    #[test]
-    fn whoever_comes_late_finds_everything_dealt_out() {
-        let mut far = Far::default();
-        for sequence in 1..=5_000_u64 {
-            far.put(hidden(sequence, 1_000_000 + sequence), Timestamp(sequence), DAY);
-        }
-        let mut shown = 0;
-        far.deal(Timestamp(1_005_001), DAY, |_| shown += 1);
-        assert_eq!((shown, far.len()), (5_000, 0));
-    }
-
-    /// Delays all over a week.
-    fn spread(count: u64) -> Far {
-        let mut far = Far::default();
-        for sequence in 1..=count {
-            let delay = 3_000 + sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 604_800_000;
-            assert!(far.put(hidden(sequence, delay), Timestamp(0), 30 * DAY).is_none());
-        }
-        far
-    }
-
-    #[test]
-    fn one_of_very_many_is_looked_for_in_few_places() {
-        let far = spread(300_000);
-        let parts = far.blocks().count();
-        let looks: usize = (1..=300_000).step_by(1_000).map(|one| far.parts_for(Sequence(one)).count()).sum();
-        assert!(looks < 300 + 300 * parts / 20, "{looks} looks for 300 among {parts}");
-        assert!((1..=300_000).step_by(1_000).all(|one| far.get(Sequence(one)).is_some()));
-    }
-
-    #[test]
-    fn messages_are_found_wherever_they_have_got_to() {
-        let mut far = spread(2_000);
-        let mut known: std::collections::BTreeSet<u64> = (1..=2_000).collect();
-        for step in 1..40_u64 {
-            let now = Timestamp(step * 15_000_000);
-            far.deal(now, 30 * DAY, |item| assert!(known.remove(&item.sequence.0)));
-            for sequence in (step..=2_000).step_by(97) {
-                assert_eq!(far.take(Sequence(sequence)).is_some(), known.remove(&sequence));
-            }
-            let late = hidden(10_000 + step, now.0 + 50_000_000);
-            assert!(far.put(late, now, 30 * DAY).is_none());
-            known.insert(10_000 + step);
-            let found = (1..=10_040).filter(|sequence| far.get(Sequence(*sequence)).is_some());
-            assert!(found.eq(known.iter().copied()), "step {step}");
-            assert_eq!(far.len(), known.len() as u64);
-        }
-        far.review_expiry(Duration::ZERO);
-        far.expire(Timestamp(u64::MAX / 2), Duration::ZERO, |item| assert!(known.remove(&item.sequence.0)));
-        assert!(known.is_empty() && far.len() == 0);
-    }
-}
+mod tests;

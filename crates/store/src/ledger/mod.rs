@@ -27,6 +27,7 @@ mod regions;
 mod row;
 mod run;
 pub mod shelf;
+mod showing;
 mod sink;
 mod slab;
 mod slice;
@@ -70,7 +71,8 @@ pub struct Bounds {
     pub deduplication_ids_max: usize,
     /// Events kept for the history.
     pub events: usize,
-    /// Messages of purged and deleted queues whose room one step gives back.
+    /// Messages of purged and deleted queues whose room one step gives back; messages hidden for long that one step
+    /// puts among those that are offered.
     pub slice: usize,
 }
 
@@ -88,8 +90,8 @@ impl Default for Bounds {
 /// Dead letters that leave in one step; the others stay due and leave in the next ones.
 const DEPARTURES_PER_STEP: usize = 1_000;
 
-/// How long after the newest step the next slice of what purged queues held is due. Never at once: whoever does all that
-/// is due would do all of it.
+/// How long after the newest step the next slice is due, of what purged queues held and of what begins to show. Never at
+/// once: whoever does all that is due would do all of it.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// The book of all queues.
@@ -110,6 +112,10 @@ pub struct Ledger<S> {
     sends: Sends,
     due: Due,
     leavings: Leavings,
+    /// Queues of which messages are shown that are not among those offered yet.
+    showing: BTreeSet<QueueId>,
+    /// Messages that may still be put there in this step.
+    shows_left: usize,
     newest: Timestamp,
     /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
     expiry_through: Timestamp,
@@ -143,6 +149,8 @@ impl<S: Shelf> Ledger<S> {
             sends: Sends::default(),
             due: Due::default(),
             leavings: Leavings::default(),
+            showing: BTreeSet::new(),
+            shows_left: 0,
             newest: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
@@ -180,6 +188,7 @@ impl<S: Shelf> Ledger<S> {
             Command::MoveChosen(command) => self.move_chosen(now, command),
             Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
             Command::Due => {
+                self.show_slice();
                 self.give_back_slice();
                 Ok(Outcome::Done)
             }
@@ -198,6 +207,7 @@ impl<S: Shelf> Ledger<S> {
         let now = now.max(self.newest);
         self.newest = now;
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
+        self.shows_left = self.bounds.slice.max(1);
         self.run_due(now);
         self.in_step = true;
         now
@@ -212,7 +222,7 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
-        if self.leavings.is_empty() {
+        if self.leavings.is_empty() && self.showing.is_empty() {
             return due;
         }
         let slice = self.newest.plus(GIVE_BACK_REST);
@@ -318,7 +328,7 @@ impl<S: Shelf> Ledger<S> {
             book.registered = Timestamp::NEVER;
             // The list may know an earlier instant than the queue does by now.
             if book.next_instant() <= at {
-                self.pass(queue, at);
+                self.pass(queue, at, now);
             }
             self.register(queue);
             if self.departures_left == 0 && !self.replaying {
@@ -327,11 +337,11 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    fn pass(&mut self, queue: QueueId, at: Timestamp) {
+    fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         // While changes are replayed nothing departs by itself: the journal says what did.
         let departures = if self.replaying { usize::MAX } else { self.departures_left };
-        let happened = book.pass(at, departures);
+        let happened = book.pass(at, now, departures);
         if book.queue.policy.kind.is_fifo() {
             let mark = self.shelf.mark();
             happened.expired.iter().for_each(|item| book.note_left_at(item.group, mark));
@@ -351,6 +361,7 @@ impl<S: Shelf> Ledger<S> {
         if happened.freed {
             self.free(queue);
         }
+        self.show_some_of(queue);
         if self.replaying {
             return;
         }

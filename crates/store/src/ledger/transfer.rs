@@ -319,7 +319,7 @@ fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State 
         None if first_delayed.is_some_and(|first| item.sequence >= first) => {
             State::Delayed { until: item.sent_at.plus(book.queue.policy.delay) }
         }
-        None if item.visible_at != Timestamp::ZERO => State::Delayed { until: item.visible_at },
+        None if book.is_hidden(item) => State::Delayed { until: item.visible_at },
         None => State::Ready,
     }
 }

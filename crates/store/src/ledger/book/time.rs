@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
+use super::contents::Contents;
 use super::{Book, Instant, held_until};
 use crate::ledger::fifo::End;
 use crate::ledger::item::{Hold, Item, NO_INSTANT};
@@ -36,9 +37,12 @@ impl Book {
 
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
     /// At most so many messages depart; the others stay due.
-    pub(crate) fn pass(&mut self, at: Timestamp, departures_max: usize) -> Instant {
+    /// Of messages hidden for long, all whose delay is over by `now` are shown. What they do at `at` does not hang on it.
+    pub(crate) fn pass(&mut self, at: Timestamp, now: Timestamp, departures_max: usize) -> Instant {
         let mut happened = Instant::default();
-        self.deal_far(at);
+        if self.held.far.len() > 0 {
+            self.held.far.deal(now, self.queue.policy.retention);
+        }
         self.expire(at.min(self.expiry_through), &mut happened);
         self.wake(at, &mut happened);
         while happened.departing.len() < departures_max
@@ -50,15 +54,17 @@ impl Book {
         happened
     }
 
-    fn deal_far(&mut self, at: Timestamp) {
-        if self.held.far.len() == 0 {
-            return;
-        }
-        let mut near = Vec::new();
-        self.held.far.deal(at, self.queue.policy.retention, |item| near.push(item));
-        for item in near {
-            self.add_entry(item, true);
-        }
+    /// Messages that are shown by the figures already, and not yet among those that are offered.
+    #[inline]
+    pub(crate) fn shows_left(&self) -> bool {
+        self.held.far.shown() > 0
+    }
+
+    /// Puts at most so many of them among those that are offered. Returns how many.
+    pub(crate) fn show(&mut self, max: usize) -> usize {
+        let retention = self.queue.policy.retention;
+        let Contents { far, ready, .. } = &mut *self.held;
+        far.show(max, |item| ready.put(Item { visible_at: Timestamp::ZERO, ..item }, retention))
     }
 
     fn expire(&mut self, at: Timestamp, happened: &mut Instant) {

@@ -19,6 +19,8 @@ impl<S: Shelf> Ledger<S> {
     }
 
     pub(in crate::ledger) fn peek(&mut self, _now: Timestamp, command: &Peek) -> Result<Outcome, StoreError> {
+        // Where anything shows, a peek sees some of it.
+        self.book_mut(command.queue)?.front();
         let found = seen(self.book(command.queue)?, command);
         let mut messages = Vec::with_capacity(found.len());
         let mut bytes = 0;

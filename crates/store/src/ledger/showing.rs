@@ -1,0 +1,39 @@
+//! Messages whose delay is over, a million at one instant perhaps: put among those that are offered, some at a time.
+//!
+//! The figures count them as visible from their instant on, by one addition. A step of due work hands over a slice,
+//! the next one a millisecond later, so that other queues get their turns between; a step that offers messages of the
+//! queue hands over some when it finds none. Those that are offered stand in the order of their ranks, whenever they
+//! came, and receipts find a message wherever it is. So slices leave no record, and replay hands over everything
+//! where it happens.
+
+use kew_core::QueueId;
+
+use super::Ledger;
+use super::shelf::Shelf;
+
+#[cfg(test)]
+mod tests;
+
+impl<S: Shelf> Ledger<S> {
+    /// Puts a slice of the messages that are shown among those that are offered.
+    pub(super) fn show_slice(&mut self) {
+        while self.shows_left > 0
+            && let Some(queue) = self.showing.pop_first()
+        {
+            self.show_some_of(queue);
+        }
+    }
+
+    /// The same for one queue. What is left of it is done by the next slices.
+    pub(super) fn show_some_of(&mut self, queue: QueueId) {
+        let Some(book) = self.books.get_mut(&queue).filter(|book| book.shows_left()) else { return };
+        // While changes are replayed nobody waits for a step.
+        let max = if self.replaying { usize::MAX } else { self.shows_left };
+        let shown = book.show(max);
+        if book.shows_left() {
+            self.showing.insert(queue);
+        }
+        self.shows_left = self.shows_left.saturating_sub(shown);
+        self.free(queue);
+    }
+}

@@ -1,0 +1,149 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{CreateQueue, DeleteQueue, FirstReceipts, Lease, Purge, Send};
+use kew_core::{
+    AccountId, Command, LeaseTerms, MessageId, NewMessage, Outcome, Policy, QueueId, QueueKey, Timestamp,
+};
+
+use crate::contract::model::SeededEntropy;
+use crate::ledger::{Bounds, Ledger};
+use crate::memory::MemoryShelf;
+use crate::token::TokenKey;
+
+const SLICE: usize = 10;
+/// Hidden messages that a queue keeps at hand.
+const AT_HAND: usize = 1_024;
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+const DELAY: Duration = Duration::from_secs(600);
+
+struct Scene {
+    ledger: Ledger<MemoryShelf>,
+    sent: u128,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let bounds = Bounds { slice: SLICE, ..Bounds::default() };
+        let (key, entropy) = (TokenKey([7; 16]), Arc::new(SeededEntropy::new(7)));
+        Self { ledger: Ledger::new(MemoryShelf::default(), key, entropy, bounds), sent: 0 }
+    }
+
+    fn step(&mut self, at: Timestamp, command: &Command) -> Outcome {
+        self.ledger.step(at, command).expect("the step is allowed")
+    }
+
+    fn queue(&mut self, name: &str, policy: Policy) -> QueueId {
+        let key = QueueKey::new(AccountId(0), "r", name);
+        match self.step(NOW, &Command::CreateQueue(CreateQueue { key, policy, documents: Vec::new() })) {
+            Outcome::Queue(queue) => queue.id,
+            other => panic!("a queue is expected: {other:?}"),
+        }
+    }
+
+    /// A queue with so many messages beside those at hand, all of which show at one instant.
+    fn with_hidden(beside: usize) -> (Self, QueueId) {
+        let mut scene = Self::new();
+        let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::standard() });
+        (0..AT_HAND + beside).for_each(|_| scene.send(queue));
+        // What comes near is dealt out ahead, a little each millisecond.
+        while let Some(due) = scene.ledger.next_due().filter(|due| *due < NOW.plus(DELAY)) {
+            scene.step(due, &Command::Due);
+        }
+        (scene, queue)
+    }
+
+    fn send(&mut self, queue: QueueId) {
+        self.sent += 1;
+        let message = NewMessage::text(MessageId::from_chance(self.sent << 64), "body".to_owned());
+        let receipts = FirstReceipts::Told;
+        self.step(NOW, &Command::Send(Send { queue, messages: vec![message], receipts }));
+    }
+
+    fn lease(&mut self, at: Timestamp, queue: QueueId, max: u32) -> usize {
+        let terms = LeaseTerms { length: Some(Duration::from_secs(900)), ..LeaseTerms::default() };
+        match self.step(at, &Command::Lease(Lease { terms, ..Lease::of(queue, max, at) })) {
+            Outcome::Leased(leased) => leased.len(),
+            other => panic!("leases are expected: {other:?}"),
+        }
+    }
+
+    /// Visible, in flight, delayed.
+    fn figures(&self, queue: QueueId) -> (u64, u64, u64) {
+        let counts = self.ledger.book(queue).expect("the queue is there").numbers();
+        (counts.visible, counts.in_flight, counts.delayed)
+    }
+
+    /// Messages among those that are offered.
+    fn offered(&self, queue: QueueId) -> usize {
+        self.ledger.book(queue).expect("the queue is there").ready_items().count()
+    }
+}
+
+#[test]
+fn delays_that_end_together_are_handed_over_a_slice_at_each_millisecond() {
+    for beside in [0, 1, SLICE - 1, SLICE, SLICE + 1, 300] {
+        let (mut scene, queue) = Scene::with_hidden(beside);
+        let all = AT_HAND + beside;
+        assert_eq!((scene.figures(queue), scene.offered(queue)), ((0, 0, all as u64), 0));
+        let mut at = NOW.plus(DELAY);
+        scene.step(at, &Command::Due);
+        assert_eq!(scene.figures(queue), (all as u64, 0, 0), "all are counted at their instant");
+        let mut left = beside.saturating_sub(SLICE);
+        while left > 0 {
+            let offered = scene.offered(queue);
+            assert_eq!((offered, scene.ledger.next_due()), (all - left, Some(at.next())));
+            assert_eq!(scene.ledger.take_freed()[..], [queue], "whoever waits is served");
+            scene.step(at, &Command::Queues);
+            assert_eq!(scene.offered(queue), offered, "steps of others hand nothing over");
+            at = at.next();
+            scene.step(at, &Command::Due);
+            left = left.saturating_sub(SLICE);
+            assert_eq!(scene.figures(queue), (all as u64, 0, 0));
+        }
+        assert_eq!(scene.offered(queue), all);
+        assert!(scene.ledger.next_due().is_none_or(|due| due > at.next()), "nothing is left to do");
+    }
+}
+
+#[test]
+fn a_receive_finds_messages_while_any_is_counted_as_visible() {
+    let (mut scene, queue) = Scene::with_hidden(700);
+    let (at, all) = (NOW.plus(DELAY), AT_HAND + 700);
+    let mut leased = 0;
+    while leased < all {
+        let taken = scene.lease(at, queue, 10);
+        assert!(taken > 0, "{leased} of {all}");
+        leased += taken;
+        assert_eq!(scene.figures(queue), ((all - leased) as u64, leased as u64, 0));
+    }
+    assert_eq!(scene.lease(at, queue, 10), 0);
+}
+
+#[test]
+fn a_neighbour_is_served_between_slices() {
+    let (mut scene, queue) = Scene::with_hidden(300);
+    let other = scene.queue("other", Policy::standard());
+    scene.send(other);
+    let at = NOW.plus(DELAY);
+    assert_eq!((scene.lease(at, other, 10), scene.offered(queue)), (1, AT_HAND + SLICE));
+    assert_eq!(scene.figures(queue), (AT_HAND as u64 + 300, 0, 0));
+}
+
+#[test]
+fn a_purge_or_deletion_between_slices_leaves_nothing_due() {
+    let delete = |queue| Command::DeleteQueue(DeleteQueue { queue, if_version: None });
+    for empty in [&(|queue| Command::Purge(Purge { queue })) as &dyn Fn(QueueId) -> Command, &delete] {
+        let (mut scene, queue) = Scene::with_hidden(300);
+        let mut at = NOW.plus(DELAY);
+        scene.step(at, &Command::Due);
+        scene.step(at, &empty(queue));
+        for _ in 0..AT_HAND + 300 {
+            at = at.next();
+            scene.step(at, &Command::Due);
+        }
+        assert!(scene.ledger.showing.is_empty());
+        assert!(scene.ledger.next_due().is_none_or(|due| due > at.next()), "nothing is left to do");
+        assert_eq!(scene.ledger.shelf.kept(), 0);
+    }
+}
