@@ -22,7 +22,7 @@ const OF_COMMANDS: [&str; 9] = [
 ];
 
 /// Those of docs/testing.md and of the plays there. A server that a test starts has them from the test.
-const OF_TESTS: [&str; 20] = [
+const OF_TESTS: [&str; 21] = [
     "KEW_MODEL_HISTORIES",
     "KEW_MODEL_SEED",
     "KEW_CRASH",
