@@ -171,6 +171,41 @@ const scenarios = {
     assert.deepEqual(found.map(({ token }) => token), ["s3cret", "s3cret"]);
   },
 
+  // Since July 2026 wrangler makes the queues of producers, those without a name as `<Worker>-<binding>`.
+  async a_deployment_makes_the_queues_of_its_producers_and_the_next_one_finds_them() {
+    const directory = join(home, "makes");
+    mkdirSync(directory);
+    const code = `export default { async queue(batch, env) {
+      for (const { body } of batch.messages) await env.RECEIPT_BOX.send({ said: body.name });
+    } };`;
+    writeFileSync(join(directory, "index.js"), code);
+    const config = `name = "makes"
+main = "index.js"
+compatibility_date = "2026-04-01"
+[[queues.producers]]
+binding = "SELF"
+queue = "makes-in"
+[[queues.producers]]
+binding = "RECEIPT_BOX"
+[[queues.consumers]]
+queue = "makes-in"
+max_batch_timeout = 0
+`;
+    writeFileSync(join(directory, "wrangler.toml"), config);
+    const found = async (name) => (await api("GET", `/queues?name=${name}`)).map(({ queue_id }) => queue_id);
+    assert.deepEqual(await found("makes-in"), []);
+    const first = await runs(NEW, directory, ["deploy"]);
+    for (const part of [/new Queue "makes-in"/, /new Queue "makes-receipt-box"/]) assert.match(first, part);
+    const ids = [...(await found("makes-in")), ...(await found("makes-receipt-box"))];
+    assert.equal(ids.length, 2);
+    const again = await runs(NEW, directory, ["deploy"]);
+    assert.doesNotMatch(again, /new Queue/);
+    assert.deepEqual([...(await found("makes-in")), ...(await found("makes-receipt-box"))], ids);
+    await send(ids[0], { name: "made" });
+    await until("it", async () => (await lies(ids[1])).length === 1);
+    assert.deepEqual(await lies(ids[1]), [{ said: "made" }]);
+  },
+
   async a_project_that_does_not_start_fails_its_deployment_and_what_ran_runs_on() {
     const { directory, input, output } = await project("broken");
     await runs(NEW, directory, ["deploy"]);

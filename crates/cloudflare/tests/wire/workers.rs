@@ -291,3 +291,55 @@ async fn while_workers_are_not_known_yet_what_depends_on_them_is_to_be_tried_aga
     let path = format!("{ACCOUNT}/workers/services/w");
     house.raw("GET", &path, &[TOKEN], b"").await.is_error(429, 10_250);
 }
+
+#[tokio::test]
+async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
+    let shop = Shop::open().await;
+    let log = |query: &str| format!("{ACCOUNT}/workers/scripts/w/kew-log{query}");
+    let empty = json!({ "lines": [], "last": 0, "opened": 0 });
+    for query in ["", "?after=0", "?after=7&wait=30"] {
+        let page = shop.house.raw("GET", &log(query), &[TOKEN], b"").await.result();
+        assert_eq!(page, empty, "{query}");
+    }
+    shop.upload("w", "", CONSUMES, &[]).await.result();
+    let page = shop.house.raw("GET", &log("?after=0"), &[TOKEN], b"").await.result();
+    assert!(page["opened"].as_u64().is_some_and(|number| number > 0), "{page}");
+    let odd = format!("{ACCOUNT}/workers/scripts/a%20b/kew-log");
+    assert_eq!(shop.house.raw("GET", &odd, &[TOKEN], b"").await.status, 400);
+}
+
+// What wrangler 4.164.0 sends for producers whose queues are not there, or which name none, in its order.
+#[tokio::test]
+async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherited_the_next_time() {
+    let shop = Shop::open().await;
+    let settings = format!("{ACCOUNT}/workers/scripts/shop/settings");
+    let get = |path: String| {
+        let shop = &shop;
+        async move { shop.house.raw("GET", &path, &[TOKEN], b"").await }
+    };
+    // No settings: nothing can be inherited. No queue of that name: it is made.
+    get(settings.clone()).await.is_error(404, 10_007);
+    let queues = format!("{ACCOUNT}/queues");
+    assert_eq!(get(format!("{queues}?name=orders&page=1")).await.result(), json!([]));
+    assert_eq!(get(format!("{queues}?page=1")).await.result(), json!([]));
+    for name in ["orders", "shop-out"] {
+        let body = json!({ "queue_name": name }).to_string();
+        let made = shop.house.raw("POST", &queues, &[TOKEN], body.as_bytes()).await.result();
+        assert_eq!(made["queue_name"], name);
+    }
+    shop.upload("shop", "", CONSUMES, &["orders", "shop-out"]).await.result();
+    let bound = json!([
+        { "type": "queue", "name": "Q0", "queue_name": "orders" },
+        { "type": "queue", "name": "Q1", "queue_name": "shop-out" },
+    ]);
+    assert_eq!(get(settings.clone()).await.result()["bindings"], bound);
+    let inherit = |name: &str| json!({ "type": "inherit", "name": name });
+    let kept =
+        shop.upload_bound("shop", "/versions", CONSUMES, vec![inherit("Q0"), inherit("Q1")]).await.result();
+    let deploy = json!({ "versions": [{ "version_id": text(&kept, "id"), "percentage": 100 }] }).to_string();
+    let path = format!("{ACCOUNT}/workers/scripts/shop/deployments");
+    shop.house.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
+    assert_eq!(get(settings).await.result()["bindings"], bound);
+    let listed = get(format!("{queues}?name=shop-out")).await.result();
+    assert_eq!(listed[0]["producers"], json!([{ "type": "worker", "script": "shop" }]));
+}

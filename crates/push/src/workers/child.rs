@@ -20,6 +20,7 @@ use tokio::process::{Child as Process, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::exceptions::Exceptions;
 use super::files::{self, CONFIGURATION, Surroundings, secret_variable};
 use super::output::{Line, Said, lines};
 use super::script::Script;
@@ -253,10 +254,11 @@ fn ears(
     let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
     let ear = |words: &Words| {
         let (hear, words, token) = (Arc::clone(&hear), Arc::clone(words), token.clone());
+        let mut exceptions = Exceptions::default();
         move |line: &[u8]| -> Option<u16> {
-            match Line::read(line, &token)? {
+            match exceptions.sift(Line::read(line, &token)?)? {
                 Line::Listens(port) => return Some(port),
-                Line::Said(said) => {
+                Line::Said(said) | Line::OfRuntime(said) => {
                     let mut words = words.lock();
                     if words.len() < WORDS_MAX {
                         words.push(said.clone());
@@ -269,7 +271,7 @@ fn ears(
             None
         }
     };
-    let (out, err) = (ear(&words), ear(&words));
+    let (mut out, mut err) = (ear(&words), ear(&words));
     let out = tokio::spawn(async move {
         let Some(stdout) = stdout else { return };
         lines(stdout, |line| {
@@ -284,10 +286,7 @@ fn ears(
     });
     let err = tokio::spawn(async move {
         let Some(stderr) = stderr else { return };
-        lines(stderr, |line| {
-            err(line);
-        })
-        .await;
+        lines(stderr, |line| _ = err(line)).await;
     });
     ((out, err), listens, words)
 }

@@ -85,7 +85,7 @@ impl Live {
                     notes.take(&note);
                 }
             }
-            Line::Said(said) => say(said),
+            Line::Said(said) | Line::OfRuntime(said) => say(said),
             Line::Listens(_) => {}
         })
         .await?;

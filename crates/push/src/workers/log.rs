@@ -33,7 +33,7 @@ pub struct LogLine {
 }
 
 /// Lines that were asked for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogPage {
     /// The lines, the oldest first.
     pub lines: Vec<LogLine>,

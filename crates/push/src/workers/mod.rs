@@ -8,6 +8,7 @@ mod changes;
 mod child;
 mod dispatch;
 mod error;
+mod exceptions;
 mod files;
 mod history;
 mod keeper;
@@ -185,7 +186,8 @@ impl Workers {
     }
 
     /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long
-    /// for it. Without a number, only says which is the last.
+    /// for it. Without a number, only says which is the last. A Worker that is not there yet has said nothing, and is not
+    /// waited for.
     pub async fn log(
         &self,
         account: AccountId,
@@ -193,10 +195,12 @@ impl Workers {
         after: Option<u64>,
         wait: Duration,
     ) -> Result<LogPage, WorkerError> {
-        let log = Arc::clone(&self.shared.found(account, name)?.log);
-        Ok(match after {
-            Some(number) => log.after(number, wait).await,
-            None => log.page_of_none(),
+        check_name(name)?;
+        let log = self.shared.find(account, name).map(|worker| Arc::clone(&worker.log));
+        Ok(match (log, after) {
+            (Some(log), Some(number)) => log.after(number, wait).await,
+            (Some(log), None) => log.page_of_none(),
+            (None, _) => LogPage::default(),
         })
     }
 

@@ -15,8 +15,10 @@ pub(super) enum Line {
     Listens(u16),
     /// A handler said what becomes of a message.
     Noted(Note),
-    /// Something for people.
+    /// Something for people, from the Worker.
     Said(Said),
+    /// The same from the runtime itself.
+    OfRuntime(Said),
 }
 
 /// A line for people.
@@ -57,7 +59,8 @@ impl Line {
             // One that cannot be read is not shown either: the token in it is nobody's business.
             return serde_json::from_str(note).ok().map(Self::Noted);
         }
-        Some(Self::Said(Said { level: raw.level.unwrap_or_default(), text: message }))
+        let said = Said { level: raw.level.unwrap_or_default(), text: message };
+        Some(if raw.source.is_some() { Self::OfRuntime(said) } else { Self::Said(said) })
     }
 }
 
@@ -106,6 +109,11 @@ mod tests {
             Some(Line::Listens(34_583))
         );
         assert_eq!(read(r#"{"timestamp":1,"level":"log","message":"hello"}"#), said("log", "hello"));
+        let of_runtime = Said { level: "info".to_owned(), text: "hello".to_owned() };
+        assert_eq!(
+            read(r#"{"timestamp":"1","level":"info","source":"io.c++:1","message":"hello"}"#),
+            Some(Line::OfRuntime(of_runtime))
+        );
         assert_eq!(read("plain text\n"), said("info", "plain text"));
         assert_eq!(read(""), None);
         let noted =

@@ -10,8 +10,8 @@ use kew_core::command::{FirstReceipts, Peek, Send, View};
 use kew_core::{AccountId, Content, ContentType, NewMessage, QueueId, State};
 use kew_engine::Engine;
 use kew_push::workers::{
-    Binding, BindingValue, Module, ModuleKind, Outbound, Remarks, Runtime, Script, Then, Upload, WorkerError,
-    WorkerNotice, Workers, WorkersSettings,
+    Binding, BindingValue, Module, ModuleKind, Outbound, Remarks, Runtime, Said, Script, Then, Upload,
+    WorkerError, WorkerNotice, Workers, WorkersSettings,
 };
 use kew_push::{Consumer, Target};
 use parking_lot::Mutex;
@@ -112,6 +112,16 @@ impl Shop {
         let upload =
             Upload { script, main: "index.js".to_owned(), secrets: Vec::new(), remarks: Remarks::default() };
         self.workers.upload((ACCOUNT, "w"), upload, Then::Deploy).await.map(drop)
+    }
+
+    /// The lines with this that were said.
+    pub fn lines(&self, what: &str) -> Vec<Said> {
+        let said = self.said.lock();
+        let lines = said.iter().filter_map(|notice| match notice {
+            WorkerNotice::Said(said) => Some(said.clone()),
+            WorkerNotice::Ended | WorkerNotice::NotStarted(_) => None,
+        });
+        lines.filter(|said| said.text.contains(what)).collect()
     }
 
     /// Whether a line with this was said.

@@ -1,7 +1,7 @@
 //! What the runtime itself does with invocations, and what Kew makes of it: each row that its documentation or a look at it
 //! tells. Without the runtime these say so aloud and pass.
 
-use kew_push::workers::Script;
+use kew_push::workers::{Said, Script};
 use kew_push::{Consumer, verdict::Ending};
 use serde_json::json;
 
@@ -116,5 +116,27 @@ async fn one_at_a_time_is_kept_however_many_wait() {
     shop.house.until_holds(queue, (0, 0, 0)).await;
     assert_eq!(shop.house.attempts.count(Ending::Returned), 20);
     assert_eq!(shop.count_heard("two at a time"), 0);
+    shop.house.close().await;
+}
+
+const THROWS: &str = "export default { async queue(batch) {
+  throw new TypeError('thrown ' + batch.messages[0].attempts);
+} };";
+
+#[tokio::test]
+async fn an_exception_is_one_line_of_what_the_worker_said_with_its_place() {
+    let Some(shop) = Shop::open().await else { return };
+    assert_eq!(fate(&shop, script(THROWS), "throws").await, Some(300));
+    shop.until_heard("thrown 1").await;
+    // What the runtime says comes in order: with this line all that went before was heard.
+    shop.upload("export default { async queue() { console.log('after it'); } };").await.expect("it runs");
+    let queue = shop.house.queue("after", Some(&worker())).await;
+    shop.send(queue, [json!({})]).await;
+    shop.until_heard("after it").await;
+    let said = shop.lines("exception").into_iter().chain(shop.lines("thrown 1")).collect::<Vec<Said>>();
+    let [said] = said.as_slice() else { panic!("it is told once: {said:?}") };
+    assert_eq!(said.level, "error");
+    let expected = "Uncaught (in promise) TypeError: thrown 1\n    at Object.queue (index.js:2:9)";
+    assert_eq!(said.text, expected);
     shop.house.close().await;
 }
