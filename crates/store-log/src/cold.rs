@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use hashbrown::HashMap;
+use kew_core::command::Withdraw;
 use kew_core::{Command, LeaseToken, Outcome, Sequence, Timestamp};
 use kew_store::ledger::{Place, Stored};
 use kew_store::{Freed, Rest, StoreError, Submission, Wait};
@@ -45,8 +46,8 @@ impl Cold {
     }
 
     /// Makes sure of a content that the step needs later on.
-    pub fn make_sure(&mut self, reads: &Reads, place: Place) -> Result<(), StoreError> {
-        let read = self.need(reads, place);
+    pub fn make_sure(&mut self, reads: &Reads, place: Place, read: Option<Read>) -> Result<(), StoreError> {
+        let read = read.unwrap_or_else(|| self.need(reads, place));
         let made_sure = read.as_ref().map_or_else(|error| Err(error.clone()), |_stored| Ok(()));
         if made_sure != Err(BEING_READ) {
             self.at_hand.insert(place.address.0, read);
@@ -65,31 +66,72 @@ impl Inner {
         command: &Command,
         cold: Cold,
         (mut result, wait, freed): (Result<Outcome, StoreError>, Wait, Freed),
+        tries_left: u32,
     ) -> Submission {
-        let Cold { wanted, missing, .. } = cold;
+        let Cold { wanted, missing, at_hand } = cold;
+        let at_hand = at_hand.into_iter().collect();
         if result == Err(BEING_READ) {
-            if self.options.drive == Drive::Loop {
-                return Submission::put_off(BEING_READ, 1, self.reads.fetch(missing)).freeing(freed);
-            }
-            self.reads.fetch_here(missing);
-            let mut again = self.step(now, command);
-            again.freed.extend(freed);
-            return again;
+            return self.read_for_another_try(now, command, missing, at_hand, (freed, tries_left));
         }
         if !missing.is_empty() {
             // A task that has moved others goes on with it in its next step.
-            let _nobody_waits = self.reads.fetch(missing);
+            let _nobody_waits = self.reads.fetch(missing, at_hand);
         }
         if wanted.is_empty() || result.is_err() {
             return Submission::new(result, wait, freed);
         }
         let bytes = wanted.iter().map(|wanted| wanted.place.bytes as usize).sum();
-        let whole = self.reads.begin(wanted);
+        let Some(whole) = self.reads.begin(wanted) else {
+            return self.give_back(now, command, &result, freed);
+        };
         let mut rest = OnTheirWay { inner: Arc::downgrade(self), whole, bytes };
         if rest.poll_rest(&mut result, &mut Context::from_waker(Waker::noop())).is_ready() {
             return Submission::new(result, wait, freed);
         }
         Submission::new(result, Wait::Rest { first: Box::new(wait), rest: Box::new(rest) }, freed)
+    }
+
+    /// What a step needs is read, and kept with what it has, for another try.
+    fn read_for_another_try(
+        self: &Arc<Self>,
+        now: Timestamp,
+        command: &Command,
+        missing: Vec<Wanted>,
+        at_hand: Vec<(u64, Read)>,
+        (freed, tries_left): (Freed, u32),
+    ) -> Submission {
+        if self.options.drive == Drive::Loop {
+            return match self.reads.fetch(missing, at_hand) {
+                Some(gate) => Submission::put_off(BEING_READ, 1, gate).freeing(freed),
+                None => Submission::settled(Err(BEING_READ)).freeing(freed),
+            };
+        }
+        let read = self.reads.fetch_here(missing, at_hand);
+        let Some(tries_left) = tries_left.checked_sub(1).filter(|_| read.is_ok()) else {
+            return Submission::settled(Err(read.err().unwrap_or(BEING_READ))).freeing(freed);
+        };
+        let mut again = self.step_with(now, command, tries_left);
+        again.freed.extend(freed);
+        again
+    }
+
+    /// Too much waits to be read: what was taken is given back, and the step refused. A receive with an attempt's name
+    /// keeps it: its repetition gets the same messages.
+    fn give_back(
+        self: &Arc<Self>,
+        now: Timestamp,
+        command: &Command,
+        result: &Result<Outcome, StoreError>,
+        mut freed: Freed,
+    ) -> Submission {
+        if let (Command::Lease(lease), Ok(Outcome::Leased(leased))) = (command, result)
+            && lease.attempt.is_none()
+        {
+            let tokens = leased.iter().map(|leased| leased.token).collect();
+            let back = self.step(now, &Command::Withdraw(Withdraw { queue: lease.queue, tokens }));
+            freed.extend(back.freed.iter().copied());
+        }
+        Submission::settled(Err(BEING_READ)).freeing(freed)
     }
 
     /// Some messages of a lease cannot be read: they are set aside. Answers which ones its answer must do without.
@@ -102,6 +144,8 @@ impl Inner {
         }
         let out = ledger.leave_out(leased, unreadable);
         self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
+        drop(ledger);
+        self.commit_soon();
         out
     }
 }
@@ -139,6 +183,12 @@ impl Rest for OnTheirWay {
 
     fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+impl Drop for OnTheirWay {
+    fn drop(&mut self) {
+        self.whole.abandon();
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::ahead::{Ahead, NEAR, READ_AHEAD};
 use crate::damaged::{DAMAGED_KIND, Damaged};
 use crate::error::LogError;
-use crate::fetched::Fetched;
+use crate::fetched::{self, Fetched};
 use crate::frame::{Checksums, Frame};
 use crate::gate::LogGate;
 use crate::scan::read_chunk;
@@ -32,6 +33,8 @@ pub(crate) const THREADS: usize = 4;
 const FIRST_READ: u64 = 4 << 10;
 /// Neighbours that are read together have so many bytes at most, unless one alone has more.
 const RUN_BYTES_MAX: u64 = 1 << 20;
+/// Runs that wait for a thread; the step that reaches this may bring more. Further ones are refused.
+const WAITING_MAX: usize = 1024;
 
 /// What a step that needs a content is refused with while that is being read.
 pub(crate) const BEING_READ: StoreError =
@@ -66,8 +69,9 @@ pub(crate) struct Reads {
 #[derive(Default)]
 struct Queue {
     runs: VecDeque<Run>,
-    /// Whether there are threads.
+    /// Whether there are threads, and how many of them did not panic.
     is_served: bool,
+    readers: usize,
     is_stopped: bool,
 }
 
@@ -79,6 +83,8 @@ struct Run {
 
 /// All that one step asked for, on its way.
 pub(crate) struct Whole {
+    /// The step that asked is given up.
+    is_abandoned: AtomicBool,
     /// Guards what was read so far, and who waits for the rest.
     state: Mutex<State>,
     /// Opens when all is read and kept for another try of the step.
@@ -91,6 +97,27 @@ struct State {
     /// Runs that are not read yet.
     left: usize,
     waker: Option<Waker>,
+}
+
+impl Queue {
+    /// Whether more may wait. What was given up makes room first.
+    fn has_room(&mut self) -> bool {
+        if self.runs.len() >= WAITING_MAX {
+            self.runs.retain(|run| !run.whole.is_abandoned());
+        }
+        self.runs.len() < WAITING_MAX
+    }
+}
+
+impl Whole {
+    /// The step that asked is given up: what is not read yet need not be.
+    pub fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
+    }
 }
 
 impl Reads {
@@ -149,31 +176,42 @@ impl Reads {
         })
     }
 
-    /// Begins to read for an answer. Without threads all of it is read here.
-    pub fn begin(&self, wanted: Vec<Wanted>) -> Arc<Whole> {
-        self.enqueue(wanted, None)
+    /// Begins to read for an answer; not when too much waits by now. Without threads all of it is read here.
+    pub fn begin(&self, wanted: Vec<Wanted>) -> Option<Arc<Whole>> {
+        self.enqueue(wanted, Vec::new(), None)
     }
 
-    /// Begins to read for a step that was put off. The gate opens when it may be taken again.
-    pub fn fetch(&self, wanted: Vec<Wanted>) -> Arc<LogGate> {
+    /// Begins to read for a step that was put off, and keeps what it has by now; not when too much waits. The gate opens
+    /// when it may be taken again, or says what went wrong.
+    pub fn fetch(&self, wanted: Vec<Wanted>, at_hand: Vec<(u64, Read)>) -> Option<Arc<LogGate>> {
         let gate = Arc::new(LogGate::default());
-        self.enqueue(wanted, Some(Arc::clone(&gate)));
-        gate
+        self.enqueue(wanted, at_hand, Some(Arc::clone(&gate)))?;
+        Some(gate)
     }
 
     /// The same on this thread.
-    pub fn fetch_here(&self, wanted: Vec<Wanted>) {
-        let mut contents = Vec::new();
+    pub fn fetch_here(&self, wanted: Vec<Wanted>, at_hand: Vec<(u64, Read)>) -> Result<(), StoreError> {
+        let mut contents = at_hand;
         for run in neighbours(wanted) {
             let read = self.read_run(&run);
             contents.extend(run.iter().map(|wanted| wanted.place.address.0).zip(read));
         }
+        let failure = passing_failure(&contents);
         self.fetched.lock().keep(contents);
+        failure.map_or(Ok(()), Err)
     }
 
     /// From now on threads read.
-    pub fn is_served(&self) {
-        self.queue.lock().is_served = true;
+    pub fn is_served_by(&self, readers: usize) {
+        let mut queue = self.queue.lock();
+        (queue.is_served, queue.readers) = (true, readers);
+    }
+
+    /// A thread that read panicked. Whether it was the last one.
+    pub fn is_without_readers(&self) -> bool {
+        let mut queue = self.queue.lock();
+        queue.readers = queue.readers.saturating_sub(1);
+        queue.readers == 0
     }
 
     /// Ends the threads. What they have not read is answered with a refusal, and so is whatever is asked for later.
@@ -202,8 +240,7 @@ impl Reads {
                     }
                 }
             };
-            // Whoever asked may have gone away, and with him all that waits for it.
-            if Arc::strong_count(&run.whole) == 1 && run.whole.kept.is_none() {
+            if run.whole.is_abandoned() {
                 continue;
             }
             let answering = Answering { reads: self, run };
@@ -212,11 +249,19 @@ impl Reads {
         }
     }
 
-    fn enqueue(&self, wanted: Vec<Wanted>, kept: Option<Arc<LogGate>>) -> Arc<Whole> {
+    fn enqueue(
+        &self,
+        wanted: Vec<Wanted>,
+        contents: Vec<(u64, Read)>,
+        kept: Option<Arc<LogGate>>,
+    ) -> Option<Arc<Whole>> {
         let runs = neighbours(wanted);
-        let state = State { found: Vec::new(), contents: Vec::new(), left: runs.len(), waker: None };
-        let whole = Arc::new(Whole { state: Mutex::new(state), kept });
+        let state = State { found: Vec::new(), contents, left: runs.len(), waker: None };
+        let whole = Arc::new(Whole { is_abandoned: AtomicBool::new(false), state: Mutex::new(state), kept });
         let mut queue = self.queue.lock();
+        if !queue.has_room() {
+            return None;
+        }
         let is_served = queue.is_served;
         let runs = runs.into_iter().map(|wanted| Run { wanted, whole: Arc::clone(&whole) });
         if !is_served {
@@ -234,7 +279,7 @@ impl Reads {
             drop(queue);
             self.changed.notify_all();
         }
-        whole
+        Some(whole)
     }
 
     /// Reads neighbours at once; one that does not verify or cannot be read with the others once more by itself.
@@ -322,8 +367,12 @@ impl Reads {
         let (contents, waker) = (std::mem::take(&mut state.contents), state.waker.take());
         drop(state);
         if let Some(gate) = &whole.kept {
+            let failure = passing_failure(&contents);
             self.fetched.lock().keep(contents);
-            gate.open(1);
+            match failure {
+                None => gate.open(1),
+                Some(error) => gate.fail(error),
+            }
         }
         if let Some(waker) = waker {
             waker.wake();
@@ -339,6 +388,12 @@ impl Reads {
         }
         Poll::Ready(std::mem::take(&mut state.found))
     }
+}
+
+/// The first failure that may have passed when the step is taken again. It is an answer to this step only.
+fn passing_failure(contents: &[(u64, Read)]) -> Option<StoreError> {
+    let mut failures = contents.iter().filter(|(_, read)| !fetched::is_lasting(read));
+    failures.find_map(|(_, read)| read.as_ref().err().cloned())
 }
 
 /// Groups places that lie near each other, each group in order.

@@ -11,6 +11,7 @@ use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
 use crate::arrivals::Arrivals;
 use crate::batch::BatchBuffer;
 use crate::cold::Cold;
+use crate::damaged::DAMAGED_KIND;
 use crate::error::LogError;
 use crate::frame::{Checksums, Frame, trusted};
 use crate::journal::Journal;
@@ -62,7 +63,15 @@ impl LogShelf {
 
     /// The record at an address, if it is in memory.
     fn frame(&mut self, address: u64) -> Option<Frame> {
-        let found = if address >= self.batch.start() && address < self.batch.next_record() {
+        match self.held(address) {
+            Some(frame) => Some(frame),
+            None => self.reads.ahead(address),
+        }
+    }
+
+    /// The record at an address, if it is in memory and stays there during the step.
+    fn held(&mut self, address: u64) -> Option<Frame> {
+        if address >= self.batch.start() && address < self.batch.next_record() {
             self.pending_frame(address)
         } else {
             let recent = self.recent.find(address);
@@ -70,10 +79,6 @@ impl LogShelf {
                 let (kind, payload) = trusted(batch, offset)?;
                 Some(Frame { address, kind, payload: batch.slice_ref(payload) })
             })
-        };
-        match found {
-            Some(frame) => Some(frame),
-            None => self.reads.ahead(address),
         }
     }
 
@@ -136,11 +141,14 @@ impl Shelf for LogShelf {
     }
 
     fn at_hand(&mut self, place: Place) -> Result<(), StoreError> {
-        if self.frame(place.address.0).is_some() {
-            return Ok(());
+        if let Some(frame) = self.held(place.address.0) {
+            // A mark stands for a message that cannot be read.
+            return if frame.kind == DAMAGED_KIND { self.reads.content(frame).map(drop) } else { Ok(()) };
         }
         let reads = Arc::clone(&self.reads);
-        self.cold().make_sure(&reads, place)
+        // What was read ahead may be gone when the step comes to it.
+        let read = reads.ahead(place.address.0).map(|frame| reads.content(frame));
+        self.cold().make_sure(&reads, place, read)
     }
 
     fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {

@@ -36,6 +36,8 @@ use crate::writer::{Writer, Writing};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
+/// How often a step is taken again on its caller's thread because others took what was read for it.
+const READ_TRIES_MAX: u32 = 16;
 /// What a deletion or another small command adds to a batch for each of its entries.
 pub(crate) const ENTRY_BYTES: u64 = 192;
 
@@ -159,9 +161,9 @@ impl LogStore {
             inner
                 .work
                 .want(|wanted| wanted.upkeep = inner.segments.wants_spare() || inner.reports.is_failing());
-            inner.reads.is_served();
+            inner.reads.is_served_by(reads::THREADS);
             for _ in 0..reads::THREADS {
-                threads.push(spawn("kew-read", inner.clone(), |inner| inner.reads.read_until_stopped())?);
+                threads.push(spawn("kew-read", inner.clone(), Inner::read_until_stopped)?);
             }
             threads.push(spawn("kew-upkeep", inner.clone(), Inner::keep_up_until_stopped)?);
         }
@@ -310,7 +312,18 @@ impl Store for LogStore {
 }
 
 impl Inner {
+    #[inline]
     pub(crate) fn step(self: &Arc<Self>, now: Timestamp, command: &Command) -> Submission {
+        self.step_with(now, command, READ_TRIES_MAX)
+    }
+
+    /// Takes a step. Where the caller's thread reads what a step needs, it is taken again at most `tries_left` times.
+    pub(crate) fn step_with(
+        self: &Arc<Self>,
+        now: Timestamp,
+        command: &Command,
+        tries_left: u32,
+    ) -> Submission {
         let needs = needs(command);
         let mut ledger = self.writer.lock();
         if ledger.shelf.batch.bytes() > BATCH_BYTES_MAX {
@@ -360,7 +373,14 @@ impl Inner {
         };
         match cold {
             None => Submission::new(result, wait, freed),
-            Some(cold) => self.read_rest(now, command, *cold, (result, wait, freed)),
+            Some(cold) => self.read_rest(now, command, *cold, (result, wait, freed), tries_left),
+        }
+    }
+
+    /// Something was recorded beside a step: on threads it is committed only when that is asked for.
+    pub(crate) fn commit_soon(&self) {
+        if self.options.drive == Drive::Threads {
+            self.work.want(|wanted| wanted.commit = true);
         }
     }
 
@@ -616,6 +636,11 @@ impl Inner {
         upkeep.round(self, is_starved)
     }
 
+    fn read_until_stopped(&self) {
+        let _watch = ReaderWatch(self);
+        self.reads.read_until_stopped();
+    }
+
     fn make_spares_until_stopped(&self) {
         let _watch =
             PanicWatch(self, Work::Upkeep, "the thread panicked; nothing is reclaimed until a restart");
@@ -680,6 +705,23 @@ impl Drop for PanicWatch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.reports.failed(self.1, self.2);
+        }
+    }
+}
+
+/// Says so when a thread that reads ends by a panic. With the last of them the store stops: no read would be answered.
+struct ReaderWatch<'a>(&'a Inner);
+
+impl Drop for ReaderWatch<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        self.0.reports.failed(Work::Upkeep, "a thread that reads messages panicked");
+        if self.0.reads.is_without_readers() {
+            let cause = "all threads that read messages panicked".to_owned();
+            self.0.stop_for(&LogError::FailStopped { cause });
+            self.0.reads.stop();
         }
     }
 }

@@ -6,6 +6,7 @@
 mod small;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ struct Reads {
     /// Guards whether reads wait, and how many do.
     held: Mutex<(bool, u64)>,
     changed: Condvar,
+    /// Reads of the store's threads so far, and whether those to come panic.
+    others: AtomicU64,
+    is_broken: AtomicBool,
 }
 
 impl Reads {
@@ -40,6 +44,8 @@ impl Reads {
             here: Mutex::new(0),
             held: Mutex::new((false, 0)),
             changed: Condvar::new(),
+            others: AtomicU64::new(0),
+            is_broken: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +82,8 @@ impl Watcher for Reads {
         if std::thread::current().id() == self.event_loop {
             *self.here.lock() += 1;
         } else if std::thread::current().name() == Some("kew-read") {
+            self.others.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.is_broken.load(Ordering::Relaxed), "a planted panic of a thread that reads");
             let mut held = self.held.lock();
             held.1 += 1;
             self.changed.notify_all();
@@ -89,10 +97,14 @@ impl Watcher for Reads {
 
 /// A store that this thread drives as an event loop does, with nothing in memory but what is not written yet.
 fn looped(disk: &SimDisk) -> (Asked, Arc<Reads>) {
+    driven(disk, Drive::Loop)
+}
+
+fn driven(disk: &SimDisk, drive: Drive) -> (Asked, Arc<Reads>) {
     let reads = Reads::new();
     let watched = WatchedDisk::new(disk.clone(), Arc::clone(&reads));
     // Nothing is reclaimed: what is read is read for a step.
-    let options = LogOptions { drive: Drive::Loop, slack_bytes: 1 << 40, ..options() };
+    let options = LogOptions { drive, slack_bytes: 1 << 40, ..options() };
     let (store, _) = LogStore::open(Arc::new(watched), options, entropy(1), START).unwrap();
     let asked = Asked::of(store);
     *reads.here.lock() = 0;
@@ -111,8 +123,16 @@ fn body(number: u32) -> String {
     format!("{number} of those that lie on the disk {}", "x".repeat(600))
 }
 
+/// A receive. One that finds no room is taken again when there is some.
 fn lease(asked: &Asked, queue: QueueId, max: u32) -> Submission {
-    asked.store.step(asked.now, &Command::Lease(Lease::of(queue, max, asked.now)))
+    loop {
+        let taken = asked.store.step(asked.now, &Command::Lease(Lease::of(queue, max, asked.now)));
+        if !taken.is_put_off() {
+            return taken;
+        }
+        asked.store.commit();
+        let _room = block_on(taken);
+    }
 }
 
 fn answer(asked: &Asked, submission: Submission) -> Result<Vec<Leased>, StoreError> {
@@ -309,4 +329,94 @@ fn segment_that_is_given_back_meanwhile_can_still_be_read() {
     assert!(disk.open(&file).is_err(), "its name is gone");
     reads.let_go();
     assert_eq!(bodies(&answer(&asked, taken).unwrap()), (0..10).map(body).collect::<Vec<_>>());
+}
+
+#[test]
+fn rest_of_a_receive_that_was_given_up_is_not_read() {
+    let (asked, reads) = looped(&SimDisk::new());
+    let (far, other) = (filled(&asked, "far"), filled(&asked, "other"));
+    reads.hold();
+    // One message each: as many reads as there are threads.
+    let first: Vec<Submission> = (0..4).map(|_| lease(&asked, far, 1)).collect();
+    reads.wait_for(4);
+    let before = reads.others.load(Ordering::Relaxed);
+    let gone = lease(&asked, far, 30);
+    assert!(gone.bytes_on_their_way() > 0);
+    drop(gone);
+    let last = lease(&asked, other, 1);
+    reads.let_go();
+    assert_eq!(bodies(&answer(&asked, last).unwrap()), [body(0)]);
+    first.into_iter().for_each(|lease| assert_eq!(answer(&asked, lease).unwrap().len(), 1));
+    assert_eq!(reads.others.load(Ordering::Relaxed), before + 1, "the others are given up unread");
+}
+
+#[test]
+fn reads_that_wait_have_a_bound_past_which_a_receive_is_refused_and_takes_nothing() {
+    let (asked, reads) = looped(&SimDisk::new());
+    let far = asked.queue("far", Policy::standard());
+    let messages: u64 = 1_100;
+    for number in 0..messages {
+        asked.send(far, &format!("{number} of many"));
+    }
+    reads.hold();
+    let mut cold = Vec::new();
+    let refused = loop {
+        let next = lease(&asked, far, 1);
+        asked.store.commit();
+        if next.bytes_on_their_way() == 0 {
+            break next;
+        }
+        cold.push(next);
+        assert!(cold.len() < messages as usize, "as many wait as there are messages");
+    };
+    assert!(!refused.is_put_off());
+    assert!(matches!(block_on(refused), Err(StoreError::Overloaded { .. })));
+    let Outcome::Counts(counts) = asked.ask(Command::Counts(far)) else { panic!("no counts") };
+    assert_eq!((counts.in_flight, counts.visible), (cold.len() as u64, messages - cold.len() as u64));
+    // Those whose clients are gone make room.
+    cold.clear();
+    let again = lease(&asked, far, 1);
+    assert!(again.bytes_on_their_way() > 0);
+    reads.let_go();
+    let found = answer(&asked, again).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].message.attempts, 1, "a receive that was refused is not counted");
+}
+
+#[test]
+fn message_that_is_set_aside_does_not_hold_up_the_next_step() {
+    let disk = SimDisk::new();
+    let (asked, _) = driven(&disk, Drive::Threads);
+    let far = filled(&asked, "far");
+    let (file, at) = places_of(&disk, "3 of those that lie").remove(0);
+    disk.corrupt(&file, at + 4, |bytes| bytes[0] ^= 0x10, 1).unwrap();
+    let asked = Arc::new(asked);
+    let (sends, hears) = std::sync::mpsc::channel();
+    let asker = Arc::clone(&asked);
+    // Nothing here commits: the store's own thread does.
+    std::thread::spawn(move || {
+        let Ok(Outcome::Leased(leased)) = block_on(lease(&asker, far, 8)) else { panic!("no lease") };
+        let tokens = leased.iter().map(|leased| leased.token).collect();
+        let next = Command::Withdraw(Withdraw { queue: far, tokens });
+        sends.send((leased.len(), block_on(asker.store.step(asker.now, &next)))).unwrap();
+    });
+    let (found, next) = hears.recv_timeout(Duration::from_secs(20)).expect("a step hangs");
+    assert_eq!((found, next), (7, Ok(Outcome::Withdrawn(7))));
+}
+
+#[test]
+fn store_whose_readers_all_panicked_stops_and_says_so() {
+    let (asked, reads) = looped(&SimDisk::new());
+    let far = filled(&asked, "far");
+    reads.is_broken.store(true, Ordering::Relaxed);
+    for _ in 0..4 {
+        let refused = answer(&asked, lease(&asked, far, 1));
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    while asked.store.health().is_ok() {
+        std::thread::yield_now();
+    }
+    assert!(asked.store.failing().iter().any(|(_, cause)| cause.contains("panicked")));
+    let refused = block_on(lease(&asked, far, 1));
+    assert!(refused.is_err(), "{refused:?}");
 }
