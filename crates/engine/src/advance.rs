@@ -91,7 +91,8 @@ impl Engine {
                 Turn::Idle if self.work.is_idle() => return Ok(()),
                 // Whoever was woken acts now, and may make more due at this very instant.
                 Turn::Idle => self.settle().await,
-                Turn::Rang | Turn::Did(None) => {}
+                // Due work comes in slices: requests of others have their turn between them.
+                Turn::Rang | Turn::Did(None) => tokio::task::yield_now().await,
                 Turn::Did(Some(answer)) => drop(answer.await?),
                 Turn::Failed(error) => return Err(error.into()),
             }

@@ -97,8 +97,13 @@ impl Future for Committing<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let submission = self.submission.as_mut().expect("a lease is polled to its end once");
+        let was_being_read = submission.bytes_on_their_way() > 0;
         let Poll::Ready(answer) = Pin::new(submission).poll(cx) else { return Poll::Pending };
         self.submission = None;
+        if was_being_read {
+            // Those that could not be read are back, now or at an instant that the timers do not know of.
+            self.engine.wake(self.queue);
+        }
         Poll::Ready(answer.map(|outcome| match outcome {
             Outcome::Leased(leases) => leases,
             other => unexpected("lease", &other),

@@ -8,7 +8,7 @@
 //! A generation file that is mostly dead, and the smallest ones when there are many, are written again: their keys
 //! are reported by [`CheckpointWriter::must_put`].
 
-use crate::disk::{Disk, DiskFile, read_exact_at, remove_if_there};
+use crate::disk::{Disk, DiskFile, SYNC_BYTES, read_exact_at, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::frame::{u32_at, u64_at};
 use crate::identity::check_envelope;
@@ -47,6 +47,8 @@ pub struct CheckpointWriter {
     file: Option<Arc<dyn DiskFile>>,
     buffer: Vec<u8>,
     written: u64,
+    /// Bytes at the front of the file that were synced while it was written.
+    synced: u64,
     slices: Vec<(u64, SliceRef)>,
     /// The slice that is being written.
     open: Option<OpenSlice>,
@@ -81,6 +83,7 @@ impl CheckpointWriter {
             file: None,
             buffer: Vec::new(),
             written: 0,
+            synced: 0,
             slices: Vec::with_capacity(previous.len()),
             open: None,
             previous,
@@ -249,6 +252,10 @@ impl CheckpointWriter {
         let file = self.file.as_ref().expect("the file was made before the first byte was buffered");
         file.write_at(self.written, bytes).doing("writing", &generation_name(self.generation))?;
         self.written += bytes.len() as u64;
+        if self.written - self.synced >= SYNC_BYTES {
+            file.sync_data().doing("syncing", &generation_name(self.generation))?;
+            self.synced = self.written;
+        }
         Ok(())
     }
 }

@@ -23,6 +23,10 @@ pub(crate) use sim::SeededChance as Chance;
 pub use sim::{Beside, Fault, FaultPlan, Found, Operation, SimDisk, SimStats};
 pub use watched::{WatchedDisk, Watcher};
 
+/// Bytes that work beside requests writes to a file before it syncs them. If all were left for the end, one sync would
+/// keep the disk busy for long, and the journal's syncs would wait behind it.
+pub(crate) const SYNC_BYTES: u64 = 1 << 20;
+
 /// A directory that holds a store. The empty folder name means the directory itself.
 pub trait Disk: Send + Sync + 'static {
     /// Makes a new file, open for reading and writing; fails when the name is taken.

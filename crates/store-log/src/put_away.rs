@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use kew_core::Timestamp;
 use kew_store::ledger::dedup::{PUT_AWAY_BYTES, heads};
 
-use crate::disk::{Disk, DiskFile, remove_if_there};
+use crate::disk::{Disk, DiskFile, SYNC_BYTES, remove_if_there};
 use crate::error::{Doing, LogError};
 use crate::manifest::Sidecar;
 
@@ -85,7 +85,12 @@ impl Written {
         // One may be left of a try whose checkpoint failed.
         remove_if_there(disk, &name).doing("removing", &name)?;
         let file = disk.create(&name).doing("making", &name)?;
-        file.write_at(0, bytes).doing("writing", &name)?;
+        for (piece, some) in (0..).zip(bytes.chunks(SYNC_BYTES as usize)) {
+            file.write_at(piece * SYNC_BYTES, some).doing("writing", &name)?;
+            if some.len() as u64 == SYNC_BYTES {
+                file.sync_data().doing("syncing", &name)?;
+            }
+        }
         file.sync_all().doing("syncing", &name)?;
         disk.sync_dir(DEDUPLICATION_FOLDER).doing("syncing", DEDUPLICATION_FOLDER)?;
         disk.sync_dir("").doing("syncing", "the store's directory")?;

@@ -4,6 +4,7 @@
 //! plain frames, no batches; what of them is in use is in the manifest. A place given out may be used only after
 //! [`SurvivorWriter::sync`], and the victim freed only after a checkpoint with the new places is durable.
 
+use crate::disk::SYNC_BYTES;
 use crate::error::LogError;
 use crate::frame::{Address, Checksums, FRAME_HEADER_BYTES, HEADER_BYTES, KINDS_OF_CALLER};
 use crate::segment::{Segment, SegmentKind};
@@ -19,13 +20,15 @@ pub struct SurvivorWriter {
     segment: Option<Arc<Segment>>,
     buffer: Vec<u8>,
     unsynced: Vec<Arc<Segment>>,
+    unsynced_bytes: u64,
     failed: Option<LogError>,
 }
 
 impl SurvivorWriter {
     /// A writer that starts a new segment with its first record.
     pub fn new(segments: Segments, sums: Checksums) -> Self {
-        Self { segments, sums, segment: None, buffer: Vec::new(), unsynced: Vec::new(), failed: None }
+        let (buffer, unsynced) = (Vec::new(), Vec::new());
+        Self { segments, sums, segment: None, buffer, unsynced, unsynced_bytes: 0, failed: None }
     }
 
     /// Copies one record; answers its new place. `keep_spares` spares are left alone: the reserve, unless this very
@@ -54,6 +57,11 @@ impl SurvivorWriter {
     pub fn sync(&mut self) -> Result<(), LogError> {
         self.check()?;
         self.flush()?;
+        self.sync_files()
+    }
+
+    fn sync_files(&mut self) -> Result<(), LogError> {
+        self.unsynced_bytes = 0;
         while let Some(segment) = self.unsynced.pop() {
             if let Err(error) = segment.sync() {
                 return Err(self.fail(LogError::from_io(format!("syncing {}", segment.name()), &error)));
@@ -96,11 +104,12 @@ impl SurvivorWriter {
         if let Err(error) = segment.append(&self.buffer) {
             return Err(self.fail(LogError::from_io(format!("writing {}", segment.name()), &error)));
         }
+        self.unsynced_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         if !self.unsynced.iter().any(|other| other.number() == segment.number()) {
             self.unsynced.push(segment);
         }
-        Ok(())
+        if self.unsynced_bytes >= SYNC_BYTES { self.sync_files() } else { Ok(()) }
     }
 
     fn check(&self) -> Result<(), LogError> {

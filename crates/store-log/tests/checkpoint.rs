@@ -4,10 +4,11 @@
 use bytes::Bytes;
 use kew_store_log::{
     CheckpointWriter, Disk, Fault, FaultPlan, Found, LogError, Manifest, ManifestFields, ReplayStart,
-    SegmentKind, SegmentUse, Sidecar, SimDisk,
+    SegmentKind, SegmentUse, Sidecar, SimDisk, WatchedDisk, Watcher,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn fields(batch: u64) -> ManifestFields {
     ManifestFields {
@@ -221,4 +222,46 @@ fn a_missing_sidecar_is_damage() {
     assert!(matches!(Manifest::load(&disk), Err(LogError::Damage { offset: 9, .. })));
     file.write_at(9, &[0]).unwrap();
     assert_eq!(Manifest::load(&disk).unwrap(), Some(installed));
+}
+
+/// The most bytes that were written to the checkpoint's file and not synced yet.
+#[derive(Default)]
+struct Unsynced {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Watcher for Unsynced {
+    type File = bool;
+
+    fn opened(&self, name: &str) -> bool {
+        name.ends_with(".ckp")
+    }
+
+    fn writes(&self, is_checkpoint: &bool, bytes: usize) {
+        if *is_checkpoint {
+            let now = self.now.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            self.most.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    fn syncs(&self, is_checkpoint: &bool) {
+        if *is_checkpoint {
+            self.now.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn large_checkpoint_is_synced_while_it_is_written() {
+    let unsynced = Arc::new(Unsynced::default());
+    let disk = WatchedDisk::new(SimDisk::new(), Arc::clone(&unsynced));
+    let mut writer = CheckpointWriter::start(Arc::new(disk), None).unwrap();
+    for key in 1..=200 {
+        writer.put(key, 1, &[key as u8; 50_000]).unwrap();
+    }
+    writer.seal().unwrap();
+    let (now, most) = (unsynced.now.load(Ordering::Relaxed), unsynced.most.load(Ordering::Relaxed));
+    assert_eq!(now, 0, "all of it is synced at the end");
+    assert!(most <= 2 << 20, "one sync of {most} bytes keeps the journal's syncs waiting");
 }

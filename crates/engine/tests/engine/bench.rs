@@ -217,7 +217,7 @@ impl Gate for HandGate {
 }
 
 /// Chance for tests: a counter, stirred.
-pub struct Dice(AtomicU64);
+pub struct Dice(pub AtomicU64);
 
 impl Entropy for Dice {
     fn bits(&self) -> u64 {

@@ -7,6 +7,7 @@ mod queues;
 mod remote;
 mod storm;
 mod time;
+mod unread;
 mod waiters;
 
 const OVER: bench::Over = bench::Over::Model;

@@ -3,7 +3,7 @@
 //! Data syncs are the standard library's `sync_data`: `fdatasync`, and a full flush on macOS.
 
 use super::private;
-use super::{Disk, DiskFile, DiskLock, check_name, check_rename};
+use super::{Disk, DiskFile, DiskLock, SYNC_BYTES, check_name, check_rename};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -263,11 +263,16 @@ impl DiskFile for RealFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         let mut at = self.len()?;
+        let mut synced = at;
         reserve_blocks(&self.0, at, len)?;
         while at < len {
             let step = (len - at).min(ZEROS.len() as u64);
             self.0.write_all_at(&ZEROS[..step as usize], at)?;
             at += step;
+            if at - synced >= SYNC_BYTES {
+                self.0.sync_data()?;
+                synced = at;
+            }
         }
         Ok(())
     }
