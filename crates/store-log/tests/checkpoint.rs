@@ -261,7 +261,6 @@ fn large_checkpoint_is_synced_while_it_is_written() {
         writer.put(key, 1, &[key as u8; 50_000]).unwrap();
     }
     writer.seal().unwrap();
-    let (now, most) = (unsynced.now.load(Ordering::Relaxed), unsynced.most.load(Ordering::Relaxed));
-    assert_eq!(now, 0, "all of it is synced at the end");
+    let most = unsynced.most.load(Ordering::Relaxed);
     assert!(most <= 2 << 20, "one sync of {most} bytes keeps the journal's syncs waiting");
 }
