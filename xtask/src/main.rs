@@ -3,6 +3,7 @@
 //! `layers` decides who may import whom, `steps` what a check consists of, `run` times steps and sums up, `tools` what the
 //! machine must bring, `e2e` how the vendors' clients are run.
 
+mod compatibility;
 mod e2e;
 mod guard;
 mod layers;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask check         format, lints, layers, tests with 200 model histories
+cargo xtask compatibility  write docs/dialects/compatibility.md from the wire tests
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
 fn run(arguments: &[&str]) -> Done {
     match arguments {
         ["check"] => steps::check(),
+        ["compatibility"] => compatibility::write(),
         ["layers"] => steps::layers(),
         ["test"] => steps::test(),
         ["test-slow"] => steps::test_slow(),

@@ -5,7 +5,7 @@
 //! one run can be made smaller or larger.
 
 use crate::run::Run;
-use crate::{Done, e2e, guard, layers, tools};
+use crate::{Done, compatibility, e2e, guard, layers, tools};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -129,6 +129,10 @@ fn house(run: &mut Run) {
     run.step("layers", || {
         println!("\n== layers");
         layers()
+    });
+    run.step("compatibility", || {
+        println!("\n== compatibility");
+        compatibility::compare()
     });
 }
 
