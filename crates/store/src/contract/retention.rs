@@ -1,10 +1,10 @@
 //! Retention: when a message dies unread.
 
-use kew_core::{Expiry, NewMessage, Policy, RuleError};
+use kew_core::{Carries, Expiry, NewMessage, Policy, RuleError};
 use std::time::Duration;
 
-use super::Factory;
-use super::stage::{Stage, seconds};
+use super::stage::{Stage, dead_letters, first_receipt, seconds};
+use super::{Ending, Factory};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -89,6 +89,70 @@ pub fn longer_retention_revives_nothing(factory: &dyn Factory) {
     stage.at_second(60);
     stage.set_policy(queue, Policy::standard());
     assert_eq!(stage.figures(queue), (0, 0, 0));
+}
+
+/// What a store may clear away in one step.
+const SLICE: usize = 1_000;
+
+/// Of two halves of a queue sent a minute apart the first one dies, whatever was done with its messages, and stays dead when
+/// the retention is raised again, also after a restart at any of these moments.
+pub fn lowered_retention_ends_a_backlog_at_once_and_for_good(factory: &dyn Factory) {
+    let keeping = |length| Policy { retention: seconds(length), ..Policy::standard() };
+    for half in [SLICE - 1, SLICE, SLICE + 1, 2 * SLICE + 1] {
+        for ending in [Ending::Close, Ending::Kill] {
+            let mut stage = Stage::new(factory);
+            let queue = stage.named("q", keeping(10_000));
+            let bodies: Vec<String> = (0..half).map(|number| number.to_string()).collect();
+            let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+            let send = |stage: &mut Stage<'_>| -> Vec<_> {
+                bodies.chunks(10).flat_map(|ten| stage.send_text(queue, ten)).collect()
+            };
+            let old = send(&mut stage);
+            stage.at_second(60);
+            let young = send(&mut stage);
+            let in_flight = stage.lease_for(queue, 10, seconds(5_000));
+            stage.at_second(1_000);
+            stage.set_policy(queue, keeping(1_000));
+            let left = half as u64;
+            let body_bytes = bodies.iter().map(|body| body.len() as u64).sum();
+            let counts = stage.counts(queue);
+            assert_eq!((counts.visible, counts.in_flight, counts.body_bytes), (left, 0, body_bytes));
+            assert_eq!(counts.oldest_sent_at, Some(young[0].sent_at));
+            for dead in [first_receipt(&old[half - 1]), in_flight[0].token] {
+                assert_eq!(stage.ack(dead), Err(RuleError::MessageNotFound));
+            }
+            assert_eq!(stage.peek(queue, kew_core::command::View::Ready)[0].sequence, young[0].sequence);
+            stage.set_policy(queue, keeping(10_000));
+            assert_eq!(stage.figures(queue), (left, 0, 0), "it brings nothing back");
+            if stage.reopen(ending) {
+                assert_eq!(stage.figures(queue), (left, 0, 0), "{ending:?}");
+            }
+            stage.pass(seconds(1));
+            let first = stage.lease_for(queue, 1, seconds(10)).remove(0);
+            assert_eq!(first.message.sequence, young[0].sequence);
+            stage.at_second(10_059);
+            assert_eq!(stage.counts(queue).stored(), left);
+            stage.at_second(10_060);
+            assert_eq!(stage.counts(queue).stored(), 0);
+        }
+    }
+}
+
+/// It was leased as often as it may be, and its time is over later than it leaves: nobody looks between the two.
+pub fn message_that_departs_before_its_time_is_over_departs_also_in_a_leap(factory: &dyn Factory) {
+    for (lease, departed) in [(58_998, 1), (59_998, 1), (59_999, 0), (60_000, 0)] {
+        let mut stage = Stage::new(factory);
+        stage.named("dead", Policy { retention: seconds(100_000), ..Policy::standard() });
+        let dead_letters = dead_letters("dead", 1, Carries::Nothing);
+        let queue =
+            stage.named("q", Policy { retention: seconds(60), dead_letters, ..Policy::standard() });
+        stage.send_text(queue, &["tried", "untouched"]);
+        assert_eq!(stage.lease_for(queue, 1, Duration::from_millis(lease)).len(), 1);
+        stage.at_second(10_000);
+        assert_eq!(stage.figures(queue), (0, 0, 0));
+        let dead = stage.queues().iter().find(|queue| &*queue.key.name == "dead").expect("it is there").id;
+        assert_eq!(stage.counts(dead).stored(), departed, "a lease of {lease} ms");
+    }
 }
 
 pub fn dead_head_of_a_group_frees_the_next_one(factory: &dyn Factory) {

@@ -41,6 +41,12 @@ pub(crate) struct Block {
     pub oldest_by_queue: Timestamp,
     /// The earliest instant one with a life of its own expires, or earlier.
     pub earliest_own: Timestamp,
+    /// The latest send of one that expires with the queue's retention, or later.
+    newest_by_queue: Timestamp,
+    /// The latest instant one with a life of its own expires, or later.
+    latest_own: Timestamp,
+    /// The lengths of the bodies of those that are live, all together.
+    body_bytes: u64,
     /// The smallest and largest address it ever held.
     pub addresses: (Address, Address),
 }
@@ -56,8 +62,16 @@ impl Block {
             sequences: (Sequence(u64::MAX), Sequence(0)),
             oldest_by_queue: NO_INSTANT,
             earliest_own: NO_INSTANT,
+            newest_by_queue: Timestamp::ZERO,
+            latest_own: Timestamp::ZERO,
+            body_bytes: 0,
             addresses: (Address(u64::MAX), Address(0)),
         }
+    }
+
+    /// What stays in its place when it is taken out as a whole: searches by sequence still pass it.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { sequences: self.sequences, ..Self::new() }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -66,6 +80,17 @@ impl Block {
 
     pub(crate) fn live(&self) -> usize {
         usize::from(self.live)
+    }
+
+    /// The lengths of the bodies of all its messages together.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Whether the time of all its messages is over, as far as can be said without looking at each.
+    pub(crate) fn is_over(&self, now: Timestamp, retention: Duration) -> bool {
+        let none_by_queue = self.oldest_by_queue == NO_INSTANT;
+        (none_by_queue || self.newest_by_queue.plus(retention) <= now) && self.latest_own <= now
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -79,6 +104,7 @@ impl Block {
         items.push(item);
         self.count += 1;
         self.live += 1;
+        self.body_bytes += u64::from(item.body_bytes);
         self.note(&item);
     }
 
@@ -86,11 +112,16 @@ impl Block {
         self.sequences = (self.sequences.0.min(item.sequence), self.sequences.1.max(item.sequence));
         self.addresses = (self.addresses.0.min(item.address), self.addresses.1.max(item.address));
         match item.expiry {
-            Expiry::ByQueue => self.oldest_by_queue = self.oldest_by_queue.min(item.sent_at),
-            Expiry::After { .. } => {
-                self.earliest_own = self.earliest_own.min(item.expires_at(Duration::ZERO));
+            Expiry::ByQueue => {
+                self.oldest_by_queue = self.oldest_by_queue.min(item.sent_at);
+                self.newest_by_queue = self.newest_by_queue.max(item.sent_at);
             }
-            Expiry::Never => {}
+            Expiry::After { .. } => {
+                let own = item.expires_at(Duration::ZERO);
+                self.earliest_own = self.earliest_own.min(own);
+                self.latest_own = self.latest_own.max(own);
+            }
+            Expiry::Never => self.latest_own = NO_INSTANT,
         }
     }
 
@@ -111,14 +142,14 @@ impl Block {
     /// Takes the first live message out of an open block.
     pub(crate) fn pop_front(&mut self) -> Option<Item> {
         let item = *self.front()?;
-        self.mark_gone(usize::from(self.head));
+        self.mark_gone(usize::from(self.head), &item);
         Some(item)
     }
 
     /// Takes message `sequence` out, wherever it stands.
     pub(crate) fn take(&mut self, sequence: Sequence) -> Option<Item> {
         let (place, item) = self.find(sequence)?;
-        self.mark_gone(place);
+        self.mark_gone(place, &item);
         Some(item)
     }
 
@@ -134,9 +165,10 @@ impl Block {
         self.live_items().find(|(_, item)| item.sequence == sequence)
     }
 
-    fn mark_gone(&mut self, place: usize) {
+    fn mark_gone(&mut self, place: usize, item: &Item) {
         self.gone[place / 64] |= 1 << (place % 64);
         self.live -= 1;
+        self.body_bytes -= u64::from(item.body_bytes);
         if self.live == 0 {
             self.head = self.count;
             return;
@@ -158,11 +190,11 @@ impl Block {
     /// Takes out every message for which `leaves` says so, and finds the earliest expiries of the rest anew.
     pub(crate) fn sweep(&mut self, mut leaves: impl FnMut(&Item) -> bool) {
         let items: Vec<(usize, Item)> = self.live_items().collect();
-        self.oldest_by_queue = NO_INSTANT;
-        self.earliest_own = NO_INSTANT;
+        (self.oldest_by_queue, self.earliest_own) = (NO_INSTANT, NO_INSTANT);
+        (self.newest_by_queue, self.latest_own) = (Timestamp::ZERO, Timestamp::ZERO);
         for (place, item) in items {
             if leaves(&item) {
-                self.mark_gone(place);
+                self.mark_gone(place, &item);
             } else {
                 self.note(&item);
             }
@@ -275,6 +307,7 @@ impl Block {
             read += 1;
             if !block.is_gone(place) {
                 block.live += 1;
+                block.body_bytes += u64::from(item.body_bytes);
                 block.note(&item);
                 see(&item);
             }

@@ -11,11 +11,13 @@
 mod filter;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{Sequence, Timestamp};
 
 use super::block::Block;
+use super::expired::Expired;
 use super::item::{Item, NO_INSTANT};
 use super::row::Row;
 use super::sink::Sink;
@@ -134,6 +136,12 @@ impl Far {
         deals.fold(expiry, Timestamp::min).min(shows.map_or(NO_INSTANT, |((_, at), _)| *at))
     }
 
+    /// The earliest expiry, or earlier.
+    #[inline]
+    pub(crate) fn next_expiry(&self) -> Timestamp {
+        if self.live == 0 { NO_INSTANT } else { self.expiry }
+    }
+
     /// The buckets of one instant, for the instants between these two.
     fn buckets_shown(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = (&Bucket, &Row<Part>)> {
         self.buckets.range((INSTANT, from)..=(INSTANT, to.max(from)))
@@ -248,29 +256,19 @@ impl Far {
         self.buckets.values().flat_map(Row::iter).filter(move |part| part.may_hold(sequence))
     }
 
-    /// Takes out every message that has expired at `now`.
-    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
+    /// Takes out every message that has expired at `now`. Blocks of which all have are taken out as they are.
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
         if self.live == 0 || self.expiry > now {
             return;
         }
-        let is_due =
-            |Part { block, .. }: &Part| block.oldest_by_queue.plus(retention).min(block.earliest_own) <= now;
-        let (mut expired, mut shown, shown_through) = (0, 0, self.shown_through);
-        for parts in self.buckets.values_mut() {
-            parts.change(is_due, |part| {
-                part.block.sweep(|item| {
-                    let is_over = item.expires_at(retention) <= now;
-                    if is_over {
-                        gone(*item);
-                        expired += 1;
-                        shown += u64::from(item.visible_at <= shown_through);
-                    }
-                    is_over
-                });
-            });
+        let shown_through = self.shown_through;
+        for ((width, at), parts) in &mut self.buckets {
+            let gone = expire_bucket(parts, now, retention, expired);
+            self.live -= gone;
+            // Who is shown is in a bucket of one instant, and nobody else is in one that was shown.
+            self.shown -= if *width == INSTANT && *at <= shown_through { gone } else { 0 };
         }
-        self.live -= expired;
-        self.shown -= shown;
+        self.buckets.retain(|_, parts| parts.len() > 0);
         self.review_expiry(retention);
     }
 
@@ -375,6 +373,41 @@ impl Far {
         far.review_expiry(retention);
         Some(far)
     }
+}
+
+/// Takes what has expired out of one bucket. Returns how many messages.
+fn expire_bucket(parts: &mut Row<Part>, now: Timestamp, retention: Duration, expired: &mut Expired) -> u64 {
+    if !parts.iter().all(|part| part.block.is_over(now, retention)) {
+        return (0..parts.len()).map(|place| expire_part(parts, place, now, retention, expired)).sum();
+    }
+    let mut gone = 0;
+    for part in std::mem::take(parts).into_values() {
+        gone += part.block.live() as u64;
+        expired.add_block(Arc::new(Arc::unwrap_or_clone(part).block), retention);
+    }
+    gone
+}
+
+/// Takes what has expired out of one part. Returns how many messages.
+fn expire_part(
+    parts: &mut Row<Part>,
+    place: usize,
+    now: Timestamp,
+    retention: Duration,
+    expired: &mut Expired,
+) -> u64 {
+    let is_due = |block: &&Block| block.oldest_by_queue.plus(retention).min(block.earliest_own) <= now;
+    let Some(block) = parts.get(place).map(|part| &part.block).filter(is_due) else { return 0 };
+    let live = block.live();
+    if block.is_over(now, retention) {
+        if let Some(part) = parts.replace(place, Part::new()) {
+            expired.add_block(Arc::new(Arc::unwrap_or_clone(part).block), retention);
+        }
+        return live as u64;
+    }
+    let Some(part) = parts.get_mut(place) else { return 0 };
+    expired.sweep(&mut part.block, now, retention);
+    (live - part.block.live()) as u64
 }
 
 /// From when on a bucket may be dealt out.

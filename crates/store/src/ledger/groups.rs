@@ -149,6 +149,13 @@ impl Groups {
         self.slots.give_back(slot);
     }
 
+    /// Forgets every group in which nothing is.
+    pub(crate) fn forget_all_empty(&mut self) {
+        let empty: Vec<u32> =
+            self.iter().filter(|(_, group)| group.messages == 0).map(|(slot, _)| slot).collect();
+        empty.into_iter().for_each(|slot| self.forget_empty(slot));
+    }
+
     /// How many slots there are, in use or free.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()

@@ -21,17 +21,27 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
         self.tally.count(&kind);
+        self.keep(Event { at, queue, sequence, kind });
+    }
+
+    #[inline]
+    fn keep(&mut self, event: Event) {
         if self.max == 0 {
             return;
         }
         if self.events.len() >= self.max {
             self.events.pop_front();
         }
-        self.events.push_back(Event { at, queue, sequence, kind });
+        self.events.push_back(event);
     }
 
     pub(crate) fn expired(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
         self.push(at, queue, sequence, EventKind::Expired);
+    }
+
+    /// A message that expired, and was counted when it did, is seen off.
+    pub(crate) fn seen_off(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
+        self.keep(Event { at, queue, sequence, kind: EventKind::Expired });
     }
 
     pub(crate) fn lapsed(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {

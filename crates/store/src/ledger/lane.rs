@@ -7,6 +7,7 @@ use std::time::Duration;
 use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
+use super::expired::Expired;
 use super::item::{Item, NO_INSTANT};
 use super::row::Row;
 use super::sink::Sink;
@@ -145,27 +146,45 @@ impl Lane {
         by_age.min(by_own)
     }
 
-    /// Takes out every message that has expired at `now`, in no particular order.
-    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
+    /// Takes out every message that has expired at `now`, in no particular order. Blocks of which all have are taken out
+    /// as they are.
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
+        if self.next_expiry(retention) <= now {
+            self.expire_front(now, retention, expired);
+        }
         while self.next_expiry(retention) <= now {
             let by_age = self.by_age.first().filter(|(sent_at, _)| sent_at.plus(retention) <= now);
             let Some((_, number)) = by_age.or_else(|| self.by_own.first()).copied() else { return };
             let place = usize::try_from(number.wrapping_sub(self.first_block)).unwrap_or(usize::MAX);
-            let Some(block) = self.blocks.get_mut(place) else { return };
-            let (age, own) = (block.oldest_by_queue, block.earliest_own);
-            let before = block.live();
-            block.sweep(|item| {
-                let expired = item.expires_at(retention) <= now;
-                if expired {
-                    gone(*item);
-                }
-                expired
-            });
-            self.live -= before - block.live();
+            let Some(block) = self.blocks.get(place) else { return };
+            let (age, own, live) = (block.oldest_by_queue, block.earliest_own, block.live());
+            if place + 1 < self.blocks.len() && block.is_over(now, retention) {
+                let emptied = block.emptied();
+                let whole = self.blocks.replace(place, emptied);
+                whole.into_iter().for_each(|block| expired.add_block(block, retention));
+            } else if let Some(block) = self.blocks.get_mut(place) {
+                expired.sweep(block, now, retention);
+            }
+            let Some(block) = self.blocks.get(place) else { return };
+            self.live -= live - block.live();
             reindex(&mut self.by_age, number, age, block.oldest_by_queue);
             reindex(&mut self.by_own, number, own, block.earliest_own);
         }
         self.drop_empty_front();
+    }
+
+    /// Takes out the first blocks while the time of all their messages is over. The last one is kept: it is being filled.
+    fn expire_front(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
+        while self.blocks.len() > 1
+            && self.blocks.front().is_some_and(|block| block.is_over(now, retention))
+            && let Some(block) = self.blocks.pop_front_shared()
+        {
+            reindex(&mut self.by_age, self.first_block, block.oldest_by_queue, NO_INSTANT);
+            reindex(&mut self.by_own, self.first_block, block.earliest_own, NO_INSTANT);
+            self.first_block += 1;
+            self.live -= block.live();
+            expired.add_block(block, retention);
+        }
     }
 
     /// All messages, in order.
@@ -294,12 +313,13 @@ mod tests {
         let mut lane = lane(1..=600);
         let retention = Duration::from_secs(1);
         let at = item(300).sent_at.plus(retention);
-        let mut gone = Vec::new();
-        lane.expire(at, retention, |item| gone.push(item.sequence.0));
+        let mut gone = Expired::default();
+        lane.expire(at, retention, &mut gone);
+        let gone: Vec<u64> = std::iter::from_fn(|| gone.next()).map(|(item, _)| item.sequence.0).collect();
         assert_eq!(gone, (1..=302).collect::<Vec<_>>());
         assert_eq!(lane.len(), 298);
         assert_eq!(lane.next_expiry(retention), item(303).sent_at.plus(retention));
-        lane.expire(Timestamp::NEVER, retention, |_| {});
+        lane.expire(Timestamp::NEVER, retention, &mut Expired::default());
         assert_eq!(lane.len(), 0);
         lane.push(item(601));
         assert_eq!(lane.pop_front(), Some(item(601)));

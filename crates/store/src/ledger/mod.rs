@@ -13,6 +13,7 @@ pub mod change;
 pub mod codec;
 pub mod dedup;
 mod due;
+mod expired;
 mod far;
 mod fifo;
 mod groups;
@@ -72,7 +73,7 @@ pub struct Bounds {
     /// Events kept for the history.
     pub events: usize,
     /// Messages of purged and deleted queues whose room one step gives back; messages hidden for long that one step
-    /// puts among those that are offered.
+    /// puts among those that are offered; messages at rest that expired together that one step sees off.
     pub slice: usize,
 }
 
@@ -90,8 +91,8 @@ impl Default for Bounds {
 /// Dead letters that leave in one step; the others stay due and leave in the next ones.
 const DEPARTURES_PER_STEP: usize = 1_000;
 
-/// How long after the newest step the next slice is due, of what purged queues held and of what begins to show. Never at
-/// once: whoever does all that is due would do all of it.
+/// How long after the newest step the next slice is due, of what purged queues held, of what begins to show and of what
+/// expired. Never at once: whoever does all that is due would do all of it.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// The book of all queues.
@@ -116,6 +117,10 @@ pub struct Ledger<S> {
     showing: BTreeSet<QueueId>,
     /// Messages that may still be put there in this step.
     shows_left: usize,
+    /// Queues with messages that expired and were not seen off yet.
+    expiring: BTreeSet<QueueId>,
+    /// Messages that may still be seen off in this step.
+    expired_left: usize,
     newest: Timestamp,
     /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
     expiry_through: Timestamp,
@@ -151,6 +156,8 @@ impl<S: Shelf> Ledger<S> {
             leavings: Leavings::default(),
             showing: BTreeSet::new(),
             shows_left: 0,
+            expiring: BTreeSet::new(),
+            expired_left: 0,
             newest: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
@@ -189,6 +196,7 @@ impl<S: Shelf> Ledger<S> {
             Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
             Command::Due => {
                 self.show_slice();
+                self.see_off_slice();
                 self.give_back_slice();
                 Ok(Outcome::Done)
             }
@@ -196,7 +204,9 @@ impl<S: Shelf> Ledger<S> {
             Command::PutDocuments(command) => self.put_documents(now, command),
             Command::Documents(command) => Ok(self.documents(command)),
             Command::History(command) => {
-                Ok(Outcome::History(self.history.of(command.queue, command.sequence)))
+                let mut events = self.history.of(command.queue, command.sequence);
+                events.extend(self.end_to_be_seen(command.queue, command.sequence));
+                Ok(Outcome::History(events))
             }
         }
     }
@@ -208,6 +218,7 @@ impl<S: Shelf> Ledger<S> {
         self.newest = now;
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.shows_left = self.bounds.slice.max(1);
+        self.expired_left = self.shows_left;
         self.run_due(now);
         self.in_step = true;
         now
@@ -222,7 +233,7 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
-        if self.leavings.is_empty() && self.showing.is_empty() {
+        if self.leavings.is_empty() && self.showing.is_empty() && self.expiring.is_empty() {
             return due;
         }
         let slice = self.newest.plus(GIVE_BACK_REST);
@@ -354,6 +365,7 @@ impl<S: Shelf> Ledger<S> {
             self.shelf.vacate(item.place());
             self.history.expired(at, queue, item.sequence);
         }
+        self.history.tally.expired += happened.expired_at_rest;
         self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
         for sequence in &happened.lapsed {
             self.history.lapsed(at, queue, *sequence);
@@ -362,6 +374,7 @@ impl<S: Shelf> Ledger<S> {
             self.free(queue);
         }
         self.show_some_of(queue);
+        self.see_off_some_of(queue);
         if self.replaying {
             return;
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
+use super::expired::Expired;
 use super::item::{Item, NO_INSTANT};
 use super::lane::{self, Lane};
 use super::row::Row;
@@ -216,8 +217,8 @@ impl Ready {
     }
 
     /// Takes out every message that has expired at `now`.
-    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, mut gone: impl FnMut(Item)) {
-        self.lane.expire(now, retention, &mut gone);
+    pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
+        self.lane.expire(now, retention, expired);
         if self.side_expiry > now {
             return;
         }
@@ -229,13 +230,13 @@ impl Ready {
             .collect();
         for key in aside {
             if let Some(item) = self.take_aside(key) {
-                gone(item);
+                expired.add(item, retention);
             }
         }
         if self.folded.values().any(|lane| lane.next_expiry(retention) <= now) {
             for mut lane in std::mem::take(&mut self.folded).into_values() {
                 let before = lane.len();
-                lane.expire(now, retention, &mut gone);
+                lane.expire(now, retention, expired);
                 self.folded_live -= before - lane.len();
                 self.keep_folded(lane);
             }
@@ -399,9 +400,9 @@ mod tests {
         for sequence in (1..=20).rev() {
             ready.put(back(sequence, 1), SECOND);
         }
-        let mut gone = 0;
-        ready.expire(item(20).sent_at.plus(SECOND), SECOND, |_| gone += 1);
-        assert_eq!(gone, 20);
+        let mut gone = Expired::default();
+        ready.expire(item(20).sent_at.plus(SECOND), SECOND, &mut gone);
+        assert_eq!(gone.take_added().0, 20);
         assert_eq!(ready.len(), 1);
     }
 }

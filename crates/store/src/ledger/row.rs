@@ -117,13 +117,25 @@ impl<T: Clone> Row<T> {
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<T> {
+        self.pop_front_shared().map(Arc::unwrap_or_clone)
+    }
+
+    /// The first value, as an image may share it.
+    pub(crate) fn pop_front_shared(&mut self) -> Option<Arc<T>> {
         let value = Arc::make_mut(self.chunks.front_mut()?).get_mut(self.gone)?.take()?;
         (self.gone, self.len) = (self.gone + 1, self.len - 1);
         if self.gone == CHUNK || self.len == 0 {
             self.chunks.pop_front();
             self.gone = 0;
         }
-        Some(Arc::unwrap_or_clone(value))
+        Some(value)
+    }
+
+    /// Puts another value into a place. Returns the one that was there, as an image may share it.
+    pub(crate) fn replace(&mut self, place: usize, value: T) -> Option<Arc<T>> {
+        let (chunk, at) = self.spot(place);
+        let place = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at)?.as_mut()?;
+        Some(std::mem::replace(place, Arc::new(value)))
     }
 
     /// All values from the front, each as an image may share it.

@@ -33,7 +33,10 @@ impl Book {
         entries.into_iter().try_for_each(|entry| {
             see(&entry.item);
             self.restore_entry(entry)
-        })
+        })?;
+        // Of some, all messages had expired, and were seen off only in part.
+        self.held.groups.forget_all_empty();
+        Some(())
     }
 
     /// A FIFO queue's messages, from a slice: those at rest and those with an entry, each in order.
@@ -214,6 +217,12 @@ impl Book {
         moved.into_inner()
     }
 
+    /// How many groups have a name and a slot.
+    #[cfg(test)]
+    pub(crate) fn group_count(&self) -> usize {
+        self.held.groups.iter().count()
+    }
+
     /// Bytes held in memory, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let fifo = self.held.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
@@ -222,6 +231,7 @@ impl Book {
             + self.held.heap_bytes()
             + self.held.ready.heap_bytes()
             + self.held.far.heap_bytes()
+            + self.held.expired.heap_bytes()
             + self.held.groups.heap_bytes()
             + fifo
             + entries

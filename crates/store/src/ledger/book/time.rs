@@ -9,6 +9,7 @@ use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
 use super::{Book, Instant, held_until};
+use crate::ledger::expired::Expired;
 use crate::ledger::fifo::End;
 use crate::ledger::item::{Hold, Item, NO_INSTANT};
 
@@ -43,6 +44,7 @@ impl Book {
         if self.held.far.len() > 0 {
             self.held.far.deal(now, self.queue.policy.retention);
         }
+        self.expire_at_rest(at, now, &mut happened);
         self.expire(at.min(self.expiry_through), &mut happened);
         self.wake(at, &mut happened);
         while happened.departing.len() < departures_max
@@ -67,14 +69,52 @@ impl Book {
         far.show(max, |item| ready.put(Item { visible_at: Timestamp::ZERO, ..item }, retention))
     }
 
+    /// Messages of a standard queue without an entry whose time is over by `now`, many at once perhaps. Before it is,
+    /// nothing happens to them but that their delay ends, or that they depart.
+    fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Instant) {
+        let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let through = now.min(departs).max(at).min(self.expiry_through);
+        let retention = self.retention();
+        let is_due = self.held.ready.next_expiry(retention).min(self.held.far.next_expiry()) <= through;
+        if !is_due {
+            return;
+        }
+        let Contents { ready, far, expired, stored, body_bytes, .. } = &mut *self.held;
+        ready.expire(through, retention, expired);
+        far.expire(through, retention, expired);
+        let (messages, bytes) = expired.take_added();
+        (*stored, *body_bytes) = (*stored - messages, *body_bytes - bytes);
+        happened.expired_at_rest = messages;
+        // A lease that ended with its message makes room for another.
+        happened.freed |= messages > 0 && std::mem::take(&mut self.limited);
+    }
+
+    /// Messages that expired and wait to be seen off.
+    pub(crate) fn expired(&self) -> &Expired {
+        &self.held.expired
+    }
+
+    /// Sees at most so many of them off, each with the instant at which its time was over. Returns how many.
+    pub(crate) fn see_off(&mut self, max: usize, mut gone: impl FnMut(&Item, Timestamp)) -> usize {
+        let mut seen = 0;
+        while seen < max
+            && let Some((item, at)) = self.held.expired.next()
+        {
+            seen += 1;
+            gone(&item, at);
+            if let Some(slot) = item.group.checked_sub(1) {
+                self.held.groups.count_message(slot, -1);
+                self.held.groups.forget_empty(slot);
+            }
+        }
+        if self.held.stored == 0 && self.held.expired.is_empty() {
+            self.rest();
+        }
+        seen
+    }
+
     fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
         let retention = self.retention();
-        let mut expired: Vec<Item> = Vec::new();
-        self.held.ready.expire(at, retention, |item| expired.push(item));
-        self.held.far.expire(at, retention, |item| expired.push(item));
-        for item in &expired {
-            self.note_left(item);
-        }
         let mut leaving: Vec<Sequence> = self
             .held
             .alarms
@@ -92,8 +132,7 @@ impl Book {
             }
         }
         leaving.sort_unstable();
-        expired.extend(leaving.into_iter().filter_map(|sequence| self.leave(sequence)));
-        expired.sort_unstable_by_key(|item| item.sequence);
+        let expired: Vec<Item> = leaving.into_iter().filter_map(|sequence| self.leave(sequence)).collect();
         // A group's next message may have become its head.
         // A lease that ended with its message makes room for another.
         let frees = !expired.is_empty() && (self.held.fifo.is_some() || std::mem::take(&mut self.limited));

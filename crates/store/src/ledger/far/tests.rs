@@ -41,12 +41,12 @@ fn hidden_messages_are_found_and_expire() {
     let bytes = written(|out| far.write(out));
     let mut far = Far::read(&mut Reader::new(&bytes), DAY, &mut |_| {}).expect("just written");
     assert_eq!(far.len(), 999);
-    let mut gone = 0;
-    far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
-    assert_eq!((gone, far.len()), (0, 999));
+    let mut gone = Expired::default();
+    far.expire(Timestamp(60_000), Duration::from_secs(60), &mut gone);
+    assert_eq!((gone.take_added().0, far.len()), (0, 999));
     far.review_expiry(Duration::from_secs(60));
-    far.expire(Timestamp(60_000), Duration::from_secs(60), |_| gone += 1);
-    assert_eq!((gone, far.len()), (999, 0));
+    far.expire(Timestamp(60_000), Duration::from_secs(60), &mut gone);
+    assert_eq!((gone.take_added().0, far.len()), (999, 0));
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn shown_messages_expire_and_are_counted() {
     }
     far.deal(Timestamp(10_000), DAY);
     assert_eq!(far.show(300, |_| {}), 300);
-    let mut gone = 0;
+    let mut gone = Expired::default();
     far.review_expiry(Duration::from_secs(10));
-    far.expire(Timestamp(10_000), Duration::from_secs(10), |_| gone += 1);
-    assert_eq!((gone, far.len(), far.shown()), (700, 0, 0));
+    far.expire(Timestamp(10_000), Duration::from_secs(10), &mut gone);
+    assert_eq!((gone.take_added().0, far.len(), far.shown()), (700, 0, 0));
 }
 
 /// Delays all over a week.
@@ -152,6 +152,8 @@ fn messages_are_found_wherever_they_have_got_to() {
         assert_eq!(far.len(), known.len() as u64);
     }
     far.review_expiry(Duration::ZERO);
-    far.expire(Timestamp(u64::MAX / 2), Duration::ZERO, |item| assert!(known.remove(&item.sequence.0)));
+    let mut gone = Expired::default();
+    far.expire(Timestamp(u64::MAX / 2), Duration::ZERO, &mut gone);
+    std::iter::from_fn(|| gone.next()).for_each(|(item, _)| assert!(known.remove(&item.sequence.0)));
     assert!(known.is_empty() && far.len() == 0);
 }

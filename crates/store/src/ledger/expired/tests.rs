@@ -1,0 +1,280 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{
+    CreateQueue, DeleteQueue, FirstReceipts, Lease, Peek, Purge, Send, UpdateQueue, View,
+};
+use kew_core::{
+    AccountId, Command, Counts, Expiry, GroupId, MessageId, NewMessage, Outcome, Policy, QueueId, QueueKey,
+    Sequence, Text, Timestamp,
+};
+
+use crate::contract::model::SeededEntropy;
+use crate::ledger::{Bounds, Ledger};
+use crate::memory::MemoryShelf;
+use crate::token::TokenKey;
+
+const SLICE: u64 = 10;
+/// Hidden messages that a queue keeps at hand.
+const AT_HAND: u64 = 1_024;
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+/// Between two sends: so long that all slices of one scene fit between.
+const GAP: Duration = Duration::from_millis(100);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A queue with messages sent one after the other from `NOW` on, whose retention is lowered from a day to an hour.
+struct Scene {
+    ledger: Ledger<MemoryShelf>,
+    queue: QueueId,
+    sent: u64,
+}
+
+/// How the messages of a scene are sent.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Delayed,
+    Grouped,
+    /// Every third lives an hour, every third for ever.
+    Mixed,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let bounds = Bounds { slice: SLICE as usize, ..Bounds::default() };
+        let (key, entropy) = (TokenKey([7; 16]), Arc::new(SeededEntropy::new(7)));
+        let ledger = Ledger::new(MemoryShelf::default(), key, entropy, bounds);
+        let mut scene = Self { ledger, queue: QueueId(0), sent: 0 };
+        scene.queue = scene.create("q");
+        scene
+    }
+
+    fn with(kind: Kind, messages: u64) -> Self {
+        let mut scene = Self::new();
+        (0..messages).for_each(|_| scene.send(kind));
+        scene
+    }
+
+    fn step(&mut self, at: Timestamp, command: &Command) -> Outcome {
+        self.ledger.step(at, command).expect("the step is allowed")
+    }
+
+    fn create(&mut self, name: &str) -> QueueId {
+        let key = QueueKey::new(AccountId(0), "r", name);
+        let policy = Policy { retention: DAY, ..Policy::standard() };
+        match self.step(NOW, &Command::CreateQueue(CreateQueue { key, policy, documents: Vec::new() })) {
+            Outcome::Queue(queue) => queue.id,
+            other => panic!("a queue is expected: {other:?}"),
+        }
+    }
+
+    /// Sends message number `sent` with a body of a length of its own.
+    fn send(&mut self, kind: Kind) {
+        let number = self.sent;
+        self.sent += 1;
+        let body = "b".repeat(1 + number as usize % 7);
+        let message = NewMessage::text(MessageId::from_chance(u128::from(number + 1) << 64), body);
+        let message = match kind {
+            Kind::Plain => message,
+            Kind::Delayed => NewMessage { delay: Some(Duration::from_secs(7_200)), ..message },
+            Kind::Grouped => {
+                let name = GroupId(Text::from(format!("g{}", number % 40)));
+                NewMessage { group: Some(name), ..message }
+            }
+            Kind::Mixed => {
+                let expiry =
+                    [Expiry::ByQueue, Expiry::After { seconds: 3_600 }, Expiry::Never][number as usize % 3];
+                NewMessage { expiry, ..message }
+            }
+        };
+        let send = Send { queue: self.queue, messages: vec![message], receipts: FirstReceipts::Told };
+        self.step(sent_at(number), &Command::Send(send));
+    }
+
+    fn keep_for(&mut self, at: Timestamp, retention: Duration) {
+        let policy = Some(Policy { retention, ..Policy::standard() });
+        let queue = self.queue;
+        let update = UpdateQueue { queue, policy, rename: None, documents: Vec::new(), if_version: None };
+        self.step(at, &Command::UpdateQueue(update));
+    }
+
+    fn counts(&mut self, at: Timestamp) -> Counts {
+        match self.step(at, &Command::Counts(self.queue)) {
+            Outcome::Counts(counts) => counts,
+            other => panic!("counts are expected: {other:?}"),
+        }
+    }
+
+    fn peeked(&mut self, at: Timestamp, view: View) -> Vec<Sequence> {
+        let peek = Peek { queue: self.queue, view, skip: 0, max: u32::MAX, body_bytes_max: u64::MAX };
+        match self.step(at, &Command::Peek(peek)) {
+            Outcome::Peeked(messages) => messages.into_iter().map(|(message, _)| message.sequence).collect(),
+            other => panic!("messages are expected: {other:?}"),
+        }
+    }
+
+    fn kept(&self) -> u64 {
+        self.ledger.shelf.kept() as u64
+    }
+
+    /// Does the slices that are left. Returns the instant of the last.
+    fn see_all_off(&mut self, from: Timestamp) -> Timestamp {
+        let mut at = from;
+        while !self.ledger.expiring.is_empty() {
+            at = at.next();
+            assert_eq!(self.ledger.next_due(), Some(at));
+            let before = self.kept();
+            self.step(at, &Command::Due);
+            assert!(before - self.kept() <= SLICE, "one slice at a time");
+        }
+        at
+    }
+}
+
+fn sent_at(number: u64) -> Timestamp {
+    NOW.plus(GAP * u32::try_from(number).expect("few are sent"))
+}
+
+/// The instant at which, under a retention of an hour, the last of the first so many messages is just over.
+fn over(messages: u64) -> Timestamp {
+    match messages.checked_sub(1) {
+        Some(last) => sent_at(last).plus(HOUR),
+        None => sent_at(0).plus(HOUR).minus(Duration::from_millis(1)),
+    }
+}
+
+#[test]
+fn retention_lowered_over_a_backlog_takes_effect_at_once_and_is_cleared_away_in_slices() {
+    for (kind, at_hand) in [(Kind::Plain, 0), (Kind::Delayed, AT_HAND), (Kind::Grouped, 0)] {
+        for dead in [0, 1, 9, 10, 11, 255, 256, 257, 511, 512, 699, 700] {
+            let (all, dead) = (at_hand + 700, at_hand + dead);
+            let mut scene = Scene::with(kind, all);
+            let at = over(dead);
+            scene.keep_for(at, HOUR);
+            let counts = scene.counts(at);
+            let view = if matches!(kind, Kind::Delayed) { View::Delayed } else { View::Ready };
+            let alive: Vec<u64> = (dead..all).collect();
+            let bytes: u64 = alive.iter().map(|number| 1 + number % 7).sum();
+            let oldest = alive.first().map(|number| sent_at(*number));
+            assert_eq!(
+                (counts.stored(), counts.body_bytes, counts.oldest_sent_at),
+                (all - dead, bytes, oldest)
+            );
+            assert_eq!(scene.ledger.tally().expired, dead);
+            let peeked = scene.peeked(at, view).into_iter();
+            assert!(peeked.eq(alive.iter().map(|number| Sequence(number + 1))), "{dead} are over");
+            let seen_off = all - at_hand - scene.kept();
+            assert_eq!(seen_off, (dead - at_hand).min(SLICE), "the first step did a slice");
+            let at = scene.see_all_off(at);
+            assert!(at < over(dead).plus(GAP));
+            assert_eq!((scene.kept(), scene.ledger.tally().expired), (all - dead, dead));
+        }
+    }
+}
+
+#[test]
+fn each_message_goes_at_its_very_instant_wherever_it_stands_in_its_block() {
+    for (kind, life) in [(Kind::Plain, 3), (Kind::Mixed, 2)] {
+        let mut scene = Scene::with(kind, 600);
+        scene.keep_for(sent_at(600), HOUR);
+        for dead in [0, 1, 254, 255, 256, 257, 258, 511, 512, 513, 598, 599, 600] {
+            let gone = (0..dead).filter(|number| number % 3 < life).count() as u64;
+            assert_eq!(scene.counts(over(dead)).visible, 600 - gone, "{dead}");
+        }
+        let at = scene.see_all_off(over(600));
+        let left = if life == 3 { 0 } else { 200 };
+        assert_eq!((scene.kept(), scene.counts(at).visible), (left, left));
+    }
+}
+
+#[test]
+fn raised_again_between_slices_it_brings_nothing_back() {
+    let mut scene = Scene::with(Kind::Plain, 700);
+    let at = over(300);
+    scene.keep_for(at, HOUR);
+    scene.keep_for(at, DAY);
+    assert_eq!((scene.counts(at).visible, scene.peeked(at, View::Ready).len()), (400, 400));
+    let events = |scene: &mut Scene, sequence| {
+        let sequence = Sequence(sequence);
+        let history = kew_core::command::History { queue: scene.queue, sequence };
+        match scene.step(at, &Command::History(history)) {
+            Outcome::History(events) => events.last().map(|event| (event.at, event.kind)),
+            other => panic!("a history is expected: {other:?}"),
+        }
+    };
+    let history: Vec<_> = (1..=700).map(|sequence| events(&mut scene, sequence)).collect();
+    let at_end = scene.see_all_off(at);
+    assert_eq!(scene.counts(at_end).visible, 400);
+    (1..).zip(history).for_each(|(sequence, before)| assert_eq!(before, events(&mut scene, sequence)));
+    // The end that the history tells of is that under the retention of then.
+    assert_eq!(events(&mut scene, 300), Some((over(300), kew_core::EventKind::Expired)));
+    assert!(!matches!(events(&mut scene, 301), Some((_, kew_core::EventKind::Expired))));
+    assert_eq!((scene.kept(), scene.counts(at_end).visible), (400, 400));
+    assert_eq!(scene.counts(sent_at(400).plus(DAY)).visible, 400 - 101, "the others die in their time");
+}
+
+#[test]
+fn a_purge_or_deletion_between_slices_leaves_nothing_due_and_nothing_kept() {
+    let delete = |queue| Command::DeleteQueue(DeleteQueue { queue, if_version: None });
+    for empty in [&(|queue| Command::Purge(Purge { queue })) as &dyn Fn(QueueId) -> Command, &delete] {
+        let mut scene = Scene::with(Kind::Plain, 700);
+        let mut at = over(600);
+        scene.keep_for(at, HOUR);
+        match scene.step(at, &empty(scene.queue)) {
+            Outcome::Purged(messages) | Outcome::QueueDeleted { messages } => assert_eq!(messages, 100),
+            other => panic!("a number is expected: {other:?}"),
+        }
+        for _ in 0..800 {
+            at = at.next();
+            scene.step(at, &Command::Due);
+        }
+        assert!(scene.ledger.expiring.is_empty());
+        assert_eq!((scene.ledger.next_due(), scene.kept()), (None, 0));
+    }
+}
+
+#[test]
+fn a_neighbour_is_served_between_slices() {
+    let mut scene = Scene::with(Kind::Plain, 700);
+    let queue = scene.queue;
+    let other = scene.create("other");
+    let at = over(600);
+    scene.keep_for(at, HOUR);
+    scene.queue = other;
+    assert_eq!(scene.counts(at).visible, 0);
+    assert_eq!(scene.kept(), 700 - SLICE, "the step did one slice");
+    scene.queue = queue;
+    assert_eq!(scene.counts(at).visible, 100);
+}
+
+#[test]
+fn fairness_groups_are_forgotten_with_their_last_message_also_by_a_checkpoint_between_slices() {
+    let mut scene = Scene::with(Kind::Grouped, 700);
+    let at = over(690);
+    scene.keep_for(at, HOUR);
+    scene.step(at, &Command::Queues);
+    let groups = |ledger: &Ledger<MemoryShelf>, queue| ledger.book(queue).expect("it is there").group_count();
+    assert_eq!(groups(&scene.ledger, scene.queue), 40, "most are still counted");
+    let mut bytes = Vec::new();
+    let image = scene.ledger.image(scene.queue.0).expect("it is there");
+    image.write(&mut |piece| bytes.extend_from_slice(piece));
+    let mut again = Scene::new();
+    again.ledger.load_slice(scene.queue.0, &bytes.into()).expect("just written");
+    scene.see_all_off(at);
+    assert_eq!((groups(&scene.ledger, scene.queue), groups(&again.ledger, scene.queue)), (10, 10));
+}
+
+#[test]
+fn a_queue_of_which_all_is_over_is_bare_when_the_last_is_seen_off() {
+    let mut scene = Scene::with(Kind::Plain, 700);
+    let at = over(700);
+    scene.keep_for(at, HOUR);
+    assert_eq!(scene.counts(at).stored(), 0);
+    let lease = Command::Lease(Lease::of(scene.queue, 10, at));
+    assert!(matches!(scene.step(at, &lease), Outcome::Leased(leased) if leased.is_empty()));
+    let bare = Scene::new().ledger.heap_bytes();
+    assert!(scene.ledger.heap_bytes() > bare);
+    scene.see_all_off(at);
+    assert_eq!((scene.ledger.heap_bytes(), scene.kept()), (bare, 0));
+}
