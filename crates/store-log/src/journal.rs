@@ -221,6 +221,12 @@ impl Journal {
         if segment_opened {
             self.next_segment(bytes)?;
         }
+        if self.active.end() != self.end {
+            // What is written at another place than its records say is lost.
+            let (name, at) = (self.active.name(), self.active.end());
+            let what = format!("{name} is written up to {at:#x}, but the journal ends at {:#x}", self.end);
+            return Err(self.stop.fail(what));
+        }
         let sealed = batch.seal(self.durable_through, self.active.number(), closing)?;
         if let Err(error) = self.active.append(sealed) {
             return Err(self.stop.fail(format!("writing {}: {error}", self.active.name())));

@@ -250,6 +250,8 @@ impl Segments {
             .map(|segment| (segment.number, segment))
             .collect();
         let start = manifest.map_or(0, |fields| fields.replay.address);
+        // Its end is where the replay ended, whatever was written behind that when the checkpoint was made.
+        let newest = self.shared.table.lock().newest(SegmentKind::Journal).map(|newest| newest.number());
         let mut given_up = Vec::new();
         for segment in self.list() {
             let survivor = segment.kind() == SegmentKind::Survivor;
@@ -260,6 +262,7 @@ impl Segments {
                 continue;
             }
             match listed.get(&segment.number()).filter(|listed| listed.base == segment.base()) {
+                _ if Some(segment.number()) == newest => {}
                 // One that was written on since knows better itself.
                 Some(listed) if survivor || segment.end() <= start => segment.set_used(listed.used),
                 None if (survivor || segment.base() < start) && self.free(segment.number()) => {

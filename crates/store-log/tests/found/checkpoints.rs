@@ -1,13 +1,14 @@
 //! Checkpoints of large queues: what they look at while everybody waits, and what they show when everything goes on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kew_core::command::{Ack, FirstReceipts, Lease, Purge, Send};
 use kew_core::outcome::Leased;
 use kew_core::{Command, NewMessage, Outcome, Policy, QueueId, ReceiptRule, Text};
-use kew_store_log::{Drive, LogOptions, LogStore, SimDisk, WatchedDisk, Watcher};
+use kew_store::Store as _;
+use kew_store_log::{Drive, Found, LogOptions, LogStore, SimDisk, WatchedDisk, Watcher};
 
 use crate::opened;
 use crate::small::{Asked, START, entropy, text_of};
@@ -152,4 +153,69 @@ fn queues_that_are_purged_while_their_slices_are_written_come_back_empty() {
             asked.try_send(queue, NewMessage { deduplication, ..message }).unwrap();
         })
     });
+}
+
+/// Lets something happen once, right after the journal was synced for a checkpoint.
+#[derive(Default)]
+struct AfterTheSync {
+    then: Mutex<Option<Box<dyn FnOnce() + std::marker::Send>>>,
+    is_checkpoint: AtomicBool,
+}
+
+impl Watcher for AfterTheSync {
+    type File = String;
+
+    fn opened(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
+    fn writes(&self, name: &String, _bytes: usize) {
+        self.is_checkpoint.fetch_or(name.ends_with(".ckp"), Ordering::Relaxed);
+    }
+
+    fn synced(&self, name: &String) {
+        let is_journals = name.starts_with("segments/") && self.is_checkpoint.load(Ordering::Relaxed);
+        if let Some(then) = is_journals.then(|| self.then.lock().unwrap().take()).flatten() {
+            then();
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_was_written_beside_a_checkpoint_and_lost_leaves_no_gap() {
+    let (disk, after) = (SimDisk::new(), Arc::new(AfterTheSync::default()));
+    let watched = WatchedDisk::new(disk.clone(), Arc::clone(&after));
+    let store = LogStore::open(Arc::new(watched), by_hand(), entropy(1), START).unwrap().0;
+    let asked = Arc::new(Asked::of(store));
+    let queue = asked.queue("plain", Policy::standard());
+    asked.try_send(queue, asked.message("kept")).unwrap();
+    let beside = asked.clone();
+    *after.then.lock().unwrap() = Some(Box::new(move || {
+        let messages = vec![beside.message("lost")];
+        let send = Command::Send(Send { queue, messages, receipts: FirstReceipts::Untold });
+        drop(beside.store.step(beside.now, &send));
+        // Written, and not synced before the power goes.
+        beside.store.write();
+    }));
+    asked.store.checkpoint().unwrap();
+    assert!(after.then.lock().unwrap().is_none(), "nothing was written beside the checkpoint");
+    // What is there now is what the disk is asked to keep: nothing was synced since.
+    let left = disk.reopen(1, Found::Lost);
+    drop(asked);
+
+    for round in 0..2 {
+        let again = opened(&left, by_hand());
+        let bodies = ["kept", "later 0", "later 1"];
+        assert_eq!(all_bodies(&again), bodies[..=round], "opened for the time {round}");
+        again.try_send(queue, again.message(bodies[round + 1])).unwrap();
+        assert_eq!(all_bodies(&again), bodies[..round + 2]);
+    }
+}
+
+fn all_bodies(asked: &Asked) -> Vec<String> {
+    let text = text_of(&asked.store).unwrap();
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| Some(line["message"]["body"]["text"].as_str()?.to_owned()))
+        .collect()
 }
