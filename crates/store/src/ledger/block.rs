@@ -5,6 +5,8 @@
 //! served are open.
 
 mod packed;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::time::Duration;
 
@@ -35,6 +37,8 @@ pub(crate) struct Block {
     /// The first that may still be live.
     head: u16,
     gone: [u64; 4],
+    /// Those that expire with the queue's retention, also of those that left.
+    by_queue: [u64; 4],
     /// The smallest and largest sequence it ever held.
     pub sequences: (Sequence, Sequence),
     /// The earliest send of one that expires with the queue's retention, or earlier.
@@ -47,6 +51,8 @@ pub(crate) struct Block {
     latest_own: Timestamp,
     /// The lengths of the bodies of those that are live, all together.
     body_bytes: u64,
+    /// Of that, the bodies of those that expire with the queue's retention.
+    body_bytes_by_queue: u64,
     /// The smallest and largest address it ever held.
     pub addresses: (Address, Address),
 }
@@ -59,12 +65,14 @@ impl Block {
             live: 0,
             head: 0,
             gone: [0; 4],
+            by_queue: [0; 4],
             sequences: (Sequence(u64::MAX), Sequence(0)),
             oldest_by_queue: NO_INSTANT,
             earliest_own: NO_INSTANT,
             newest_by_queue: Timestamp::ZERO,
             latest_own: Timestamp::ZERO,
             body_bytes: 0,
+            body_bytes_by_queue: 0,
             addresses: (Address(u64::MAX), Address(0)),
         }
     }
@@ -90,7 +98,39 @@ impl Block {
     /// Whether the time of all its messages is over, as far as can be said without looking at each.
     pub(crate) fn is_over(&self, now: Timestamp, retention: Duration) -> bool {
         let none_by_queue = self.oldest_by_queue == NO_INSTANT;
-        (none_by_queue || self.newest_by_queue.plus(retention) <= now) && self.latest_own <= now
+        (none_by_queue || self.is_over_by_queue(now, retention)) && self.latest_own <= now
+    }
+
+    /// Whether there are any that expire with the queue's retention, and the time of all of those is over.
+    pub(crate) fn is_over_by_queue(&self, now: Timestamp, retention: Duration) -> bool {
+        self.oldest_by_queue != NO_INSTANT && self.newest_by_queue.plus(retention) <= now
+    }
+
+    /// Takes out all that expire with the queue's retention, as a block of their own.
+    pub(crate) fn split_by_queue(&mut self) -> Self {
+        let mut split = self.clone();
+        (split.earliest_own, split.latest_own) = (NO_INSTANT, Timestamp::ZERO);
+        split.body_bytes = split.body_bytes_by_queue;
+        for (word, by_queue) in self.by_queue.into_iter().enumerate() {
+            // Places that nothing was put into yet belong to whoever comes.
+            let places = u32::from(self.count).saturating_sub(64 * word as u32).min(64);
+            let places = u64::MAX.checked_shr(64 - places).unwrap_or(0);
+            self.gone[word] |= by_queue;
+            split.gone[word] |= !by_queue & places;
+        }
+        (self.oldest_by_queue, self.newest_by_queue) = (NO_INSTANT, Timestamp::ZERO);
+        self.body_bytes -= std::mem::take(&mut self.body_bytes_by_queue);
+        self.recount();
+        split.recount();
+        split
+    }
+
+    /// Counts what is live after much of it left at once.
+    fn recount(&mut self) {
+        self.live = (0..self.count).filter(|place| !self.is_gone(usize::from(*place))).count() as u16;
+        while self.head < self.count && self.is_gone(usize::from(self.head)) {
+            self.head += 1;
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -102,10 +142,19 @@ impl Block {
         self.open();
         let Body::Open(items) = &mut self.body else { return };
         items.push(item);
+        self.count_in(usize::from(self.count), &item);
         self.count += 1;
+    }
+
+    /// A message is in this place.
+    fn count_in(&mut self, place: usize, item: &Item) {
         self.live += 1;
         self.body_bytes += u64::from(item.body_bytes);
-        self.note(&item);
+        if item.expiry == Expiry::ByQueue {
+            self.by_queue[place / 64] |= 1 << (place % 64);
+            self.body_bytes_by_queue += u64::from(item.body_bytes);
+        }
+        self.note(item);
     }
 
     fn note(&mut self, item: &Item) {
@@ -169,6 +218,9 @@ impl Block {
         self.gone[place / 64] |= 1 << (place % 64);
         self.live -= 1;
         self.body_bytes -= u64::from(item.body_bytes);
+        if item.expiry == Expiry::ByQueue {
+            self.body_bytes_by_queue -= u64::from(item.body_bytes);
+        }
         if self.live == 0 {
             self.head = self.count;
             return;
@@ -306,9 +358,7 @@ impl Block {
         for (place, item) in unpack.by_ref().enumerate() {
             read += 1;
             if !block.is_gone(place) {
-                block.live += 1;
-                block.body_bytes += u64::from(item.body_bytes);
-                block.note(&item);
+                block.count_in(place, &item);
                 see(&item);
             }
         }
@@ -337,111 +387,5 @@ impl Iterator for Items<'_> {
             Items::Open(items) => items.next().copied(),
             Items::Packed(items) => items.next(),
         }
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::packed::before_first;
-    use super::*;
-
-    pub(crate) fn item(sequence: u64) -> Item {
-        let sent_at = Timestamp(1_700_000_000_000 + sequence / 3);
-        Item {
-            sequence: Sequence(sequence),
-            address: Address(sequence * 340),
-            record_bytes: 330,
-            body_bytes: 256,
-            sent_at,
-            rank: sent_at,
-            ..before_first()
-        }
-    }
-
-    fn odd(sequence: u64) -> Item {
-        Item {
-            record_bytes: 70,
-            body_bytes: 1,
-            rank: Timestamp(5),
-            visible_at: Timestamp(1_700_000_600_000),
-            expiry: Expiry::After { seconds: 7 },
-            group: 3,
-            attempts: 4,
-            first_leased_at: Timestamp(9),
-            nonce: u64::MAX,
-            lease_end: Timestamp(11),
-            origin: 2,
-            moved_at: Timestamp(12),
-            ..item(sequence)
-        }
-    }
-
-    fn block(items: &[Item]) -> Block {
-        let mut block = Block::new();
-        for item in items {
-            block.push(*item);
-        }
-        block
-    }
-
-    #[test]
-    fn packed_block_holds_what_the_open_one_held() {
-        let items: Vec<Item> = (1..200).map(|n| if n % 7 == 0 { odd(n) } else { item(n) }).collect();
-        let mut block = block(&items);
-        block.pack();
-        assert!(block.live_items().map(|(_, item)| item).eq(items));
-    }
-
-    #[test]
-    fn ordinary_messages_take_about_six_bytes() {
-        let items: Vec<Item> = (1..=256).map(item).collect();
-        let mut block = block(&items);
-        block.pack();
-        assert!(block.heap_bytes() < 256 * 6, "{} bytes", block.heap_bytes());
-    }
-
-    #[test]
-    fn messages_leave_in_any_order_and_the_front_follows() {
-        let mut block = block(&[item(1), item(2), item(3)]);
-        block.pack();
-        assert_eq!(block.take(Sequence(1)), Some(item(1)));
-        assert_eq!(block.take(Sequence(1)), None);
-        block.open();
-        assert_eq!(block.pop_front(), Some(item(2)));
-        assert_eq!(block.pop_front(), Some(item(3)));
-        assert_eq!(block.pop_front(), None);
-        assert_eq!(block.live(), 0);
-    }
-
-    #[test]
-    fn block_survives_its_bytes_with_its_gaps() {
-        let items: Vec<Item> = (1..=256).map(|n| if n % 5 == 0 { odd(n) } else { item(n) }).collect();
-        let mut block = block(&items);
-        for gone in [1, 2, 100, 256] {
-            assert!(block.take(Sequence(gone)).is_some());
-        }
-        let mut bytes = Vec::new();
-        block.write(&mut bytes);
-        let again = Block::read(&mut Reader::new(&bytes), &mut |_| {}).expect("just written");
-        assert!(again.live_items().eq(block.live_items()));
-        assert_eq!(again.live(), 252);
-    }
-
-    #[test]
-    fn cut_bytes_are_no_block() {
-        let mut bytes = Vec::new();
-        block(&[item(1), odd(2)]).write(&mut bytes);
-        for end in 0..bytes.len() {
-            assert!(Block::read(&mut Reader::new(&bytes[..end]), &mut |_| {}).is_none());
-        }
-    }
-
-    #[test]
-    fn sweep_finds_the_earliest_expiries_of_the_rest() {
-        let mut block = block(&[item(1), item(9), odd(20)]);
-        assert_eq!(block.oldest_by_queue, item(1).sent_at);
-        block.sweep(|item| item.sequence == Sequence(1));
-        assert_eq!(block.oldest_by_queue, item(9).sent_at);
-        assert_eq!(block.live(), 2);
     }
 }

@@ -63,8 +63,15 @@ impl Expired {
         self.blocks.push_back((Arc::new(block), retention));
     }
 
-    /// Takes every message that has expired at `now` out of a block in which others may stay.
-    pub(crate) fn sweep(&mut self, block: &mut Block, now: Timestamp, retention: Duration) {
+    /// Takes every message that has expired at `now` out of a block in which others may stay. Those that expire with the
+    /// queue's retention go as they are where the time of all of them is over.
+    pub(crate) fn take_from(&mut self, block: &mut Block, now: Timestamp, retention: Duration) {
+        if block.is_over_by_queue(now, retention) {
+            self.add_block(Arc::new(block.split_by_queue()), retention);
+        }
+        if block.oldest_by_queue.plus(retention).min(block.earliest_own) > now {
+            return;
+        }
         block.sweep(|item| {
             let is_over = item.expires_at(retention) <= now;
             if is_over {

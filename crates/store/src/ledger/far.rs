@@ -406,7 +406,7 @@ fn expire_part(
         return live as u64;
     }
     let Some(part) = parts.get_mut(place) else { return 0 };
-    expired.sweep(&mut part.block, now, retention);
+    expired.take_from(&mut part.block, now, retention);
     (live - part.block.live()) as u64
 }
 

@@ -163,7 +163,7 @@ impl Lane {
                 let whole = self.blocks.replace(place, emptied);
                 whole.into_iter().for_each(|block| expired.add_block(block, retention));
             } else if let Some(block) = self.blocks.get_mut(place) {
-                expired.sweep(block, now, retention);
+                expired.take_from(block, now, retention);
             }
             let Some(block) = self.blocks.get(place) else { return };
             self.live -= live - block.live();

@@ -11,7 +11,7 @@ use super::contents::Contents;
 use super::{Book, Instant, held_until};
 use crate::ledger::expired::Expired;
 use crate::ledger::fifo::End;
-use crate::ledger::item::{Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
@@ -192,10 +192,11 @@ impl Book {
             let retention = self.retention();
             self.held.ready.review_expiry(retention);
             self.held.far.review_expiry(retention);
-            let all: Vec<Sequence> = self.held.entries.keys().copied().collect();
-            for sequence in all {
-                self.set_alarm(sequence);
-            }
+            // An alarm that has become too early does no harm: when it rings it is set anew.
+            let dies = |entry: &Entry| held_until(entry.item.expires_at(retention), self.expiry_through);
+            let sooner = self.held.entries.values().filter(|entry| dies(entry) < entry.alarm);
+            let sooner: Vec<Sequence> = sooner.map(|entry| entry.item.sequence).collect();
+            sooner.into_iter().for_each(|sequence| self.set_alarm(sequence));
         }
         if old.policy.delay != self.queue.policy.delay && self.held.fifo.is_some() {
             self.review_delay(now);
