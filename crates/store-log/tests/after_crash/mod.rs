@@ -213,7 +213,12 @@ fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), St
             return Err(format!("an ack right after its lease: {error}"));
         }
     }
-    store.keep_up().map_err(|error| format!("upkeep: {error}"))
+    // An error of writing back that the process before was not told of; upkeep tries again by itself.
+    let kept = match store.keep_up() {
+        Err(LogError::Io { .. }) => store.keep_up(),
+        kept => kept,
+    };
+    kept.map_err(|error| format!("upkeep: {error}"))
 }
 
 /// Law 5: an id whose message is still there and was sent within the window is a duplicate.
