@@ -152,9 +152,11 @@ impl Segments {
         disk.sync_dir(SEGMENTS_FOLDER).doing("syncing", SEGMENTS_FOLDER)
     }
 
-    /// Keeps the largest spares, up to the bound; answers their names.
+    /// Keeps the largest spares, up to the bound; answers their names. One whose bytes an earlier run could not write back
+    /// goes: its first sync would tell of that, and as a segment it would stop the journal.
     fn trim_spares(&self) -> Vec<String> {
         let mut table = self.shared.table.lock();
+        table.spares.retain(|spare| spare.file.sync_data().is_ok());
         table.spares.sort_unstable_by_key(|spare| std::cmp::Reverse(spare.size));
         table.spares.truncate(self.shared.options.spares_max);
         self.shared.spares.store(table.spares.len(), Ordering::Release);
