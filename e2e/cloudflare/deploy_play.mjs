@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -62,6 +63,16 @@ async function api(method, path, body) {
   const reply = await answer.json();
   assert.ok(reply.success, JSON.stringify(reply));
   return reply.result;
+}
+
+/** Status and body of a POST to the server under another host's name. */
+function visit(host, body) {
+  return new Promise((resolve, reject) => {
+    const asked = request(process.env.KEW_CLOUDFLARE, { method: "POST", headers: { host } }, async (reply) => {
+      resolve([reply.statusCode, (await reply.toArray()).join("")]);
+    });
+    asked.on("error", reject).end(body);
+  });
 }
 
 const queue = async (name) => (await api("POST", "/queues", { queue_name: name })).queue_id;
@@ -169,6 +180,25 @@ const scenarios = {
     await send(input, { name: "two" });
     const found = await until("two", async () => ((await lies(output)).length === 2 ? lies(output) : undefined));
     assert.deepEqual(found.map(({ token }) => token), ["s3cret", "s3cret"]);
+  },
+
+  async the_address_that_is_printed_leads_to_the_fetch_handler() {
+    const { directory, output } = await project("visited");
+    const code = `export default {
+      async fetch(request: Request, env: { OUT: Queue }): Promise<Response> {
+        await env.OUT.send({ said: await request.text() });
+        return new Response("thank you", { status: 202 });
+      },
+      async queue(): Promise<void> {},
+    };`;
+    writeFileSync(join(directory, "src/index.ts"), code);
+    const [, host] = (await runs(NEW, directory, ["deploy"])).match(/https:\/\/(visited\.\S+)/);
+    for (const name of [host, "visited.kew.localhost"]) {
+      const reply = await visit(name, name);
+      assert.deepEqual(reply, [202, "thank you"]);
+    }
+    const said = (await lies(output)).map((message) => message.said);
+    assert.deepEqual(said, [host, "visited.kew.localhost"]);
   },
 
   // Since July 2026 wrangler makes the queues of producers, those without a name as `<Worker>-<binding>`.

@@ -3,7 +3,7 @@
 //! [`route`] tells which [`Operation`] a path means, `auth` who asks and what they may, `decode` turns bodies into checked
 //! requests, `ops` holds one file per operation, `encode` what replies look like, [`error`] is where every refusal gets
 //! its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks. `scripts` is the
-//! vendor's API for Workers: what uploads code.
+//! vendor's API for Workers: what uploads code. `visits` leads from a Worker's own address to its `fetch` handler.
 
 mod auth;
 mod binding;
@@ -19,6 +19,7 @@ mod producers;
 mod receipt;
 pub mod route;
 mod scripts;
+mod visits;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub use auth::{Account, Permissions, Token, Trust};
 pub use error::{Code, WireError};
 pub use route::Operation;
 pub use scripts::{Scripts, is_meant as is_about_workers, refused_here};
+pub use visits::is_workers_host;
 
 /// Changes of one queue that may cross before a request about it gives up.
 const CROSSINGS_MAX: u32 = 16;

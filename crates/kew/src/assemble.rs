@@ -423,6 +423,9 @@ impl Parts<'_> {
                 self.url_style().guard(self.guard()).with_origins(&origins)
             }
             Serves::All => self.azure().hosts(self.url_style().guard(self.guard())),
+            Serves::Only(Dialect::Cloudflare) if self.settings.workers.run => {
+                self.guard().with_hosts_like(kew_cloudflare::is_workers_host)
+            }
             Serves::Only(Dialect::Cloudflare) => self.guard(),
         };
         // Handlers of Workers that finish at the end still send through it.

@@ -7,10 +7,11 @@ use super::{Context, asked, shown};
 use crate::decode::object;
 use crate::encode;
 use crate::error::{Code, WireError};
+use crate::visits::SUBDOMAIN;
 
-/// The account's name below a domain that is not there.
+/// The account's name below the domains of Workers' addresses.
 pub(super) fn subdomain() -> Reply {
-    encode::result(&json!({ "subdomain": "kew" }))
+    encode::result(&json!({ "subdomain": SUBDOMAIN }))
 }
 
 /// Kinds of storage that are not here have nothing in them.

@@ -163,10 +163,18 @@ impl Door {
             Serves::All => also::dialect_of(request, &*self.front_ends.azure_account),
         }
     }
+
+    /// Whether a request is for a Worker's own address.
+    fn is_visit(&self, request: &Request) -> bool {
+        self.serves == Serves::Only(Dialect::Cloudflare) && self.front_ends.cloudflare.is_visit(request)
+    }
 }
 
 impl Handler for Door {
     async fn answer(&self, request: &Request) -> Reply {
+        if self.is_visit(request) {
+            return Box::pin(self.front_ends.cloudflare.visit(request)).await;
+        }
         if welcome::is_asked(request) {
             return welcome::page(self.serves, self.front_ends.admin, request);
         }
@@ -189,6 +197,9 @@ impl Handler for Door {
     }
 
     async fn standing(&self, request: &Request) -> Standing {
+        if self.is_visit(request) {
+            return Standing::Known;
+        }
         let Some(dialect) = self.dialect(request) else { return self.front_ends.of_strangers() };
         let stopwatch = self.front_ends.durations.start();
         let standing = self.front_ends.standing((self.serves, dialect), request).await;

@@ -26,6 +26,7 @@ mod welcome;
 mod worker_kills;
 mod worker_traffic;
 mod worker_versions;
+mod worker_visits;
 mod workers;
 
 use program::{Kew, data_directory};

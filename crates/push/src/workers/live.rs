@@ -4,20 +4,22 @@
 //! answered, the whole child is killed and every invocation in it is lost; what was noted of each still holds.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use kew_http::client::{Client, ClientSettings, Outgoing, Reach};
+use kew_http::client::{Answer, Client, ClientSettings, Outgoing, Reach};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::child::{Child, Plan, Runtime, StartError};
 use super::dispatch;
 use super::notes::Notes;
 use super::output::{Line, Said};
+use super::visit::{self, Visit, VisitError};
 use crate::batch::{Batch, hex_text};
 use crate::target::Delivered;
 use crate::verdict::Report;
@@ -44,6 +46,11 @@ pub(super) struct Patience {
 pub(super) struct Live {
     child: Child,
     client: Client,
+    /// For replies of `fetch` handlers, which may be longer than results of batches.
+    visitors: Client,
+    /// Visits there may be beside those under way.
+    seats: Semaphore,
+    visits: AtomicU64,
     patience: Patience,
     running: Arc<Running>,
 }
@@ -94,7 +101,16 @@ impl Live {
             reply_bytes_max: RESULT_BYTES_MAX,
             ..ClientSettings::default()
         };
-        Ok(Self { child, client: Client::new(settings), patience, running })
+        let visited = ClientSettings { reply_bytes_max: visit::VISIT_REPLY_BYTES_MAX, ..settings };
+        Ok(Self {
+            child,
+            client: Client::new(settings),
+            visitors: Client::new(visited),
+            seats: Semaphore::new(visit::VISITS_MAX),
+            visits: AtomicU64::new(0),
+            patience,
+            running,
+        })
     }
 
     /// Whether its code has a queue handler, if that is known.
@@ -108,7 +124,7 @@ impl Live {
         if self.child.has_ended() {
             return None;
         }
-        let invocation = self.enter(batch)?;
+        let invocation = self.enter(hex_text(&batch.messages.first()?.message.id.0))?;
         let outgoing = self.request(Method::POST, "/dispatch", dispatch::write(batch))?;
         let answered = tokio::select! {
             // A process that is gone refuses first, and only then is it known to have ended.
@@ -137,6 +153,26 @@ impl Live {
             }
         };
         Some(Delivered { report: invocation.noted(), ..Delivered::failed(error) })
+    }
+
+    /// Brings a request to its `fetch` handler. While it is under way the child is watched as for a batch.
+    pub(super) async fn visit(&self, visit: Visit) -> Result<Answer, VisitError> {
+        let _seat = self.seats.try_acquire().map_err(|_| VisitError::Busy)?;
+        if self.child.has_ended() {
+            return Err(VisitError::NotRunning);
+        }
+        let number = self.visits.fetch_add(1, Ordering::Relaxed);
+        let _invocation = self.enter(format!("visit {number}")).ok_or(VisitError::NotRunning)?;
+        let mut outgoing = self.request(visit.method, "/visit", visit.body).ok_or(VisitError::NotRunning)?;
+        let address = HeaderValue::from_str(&visit.address).map_err(|_| VisitError::NotRunning)?;
+        let ours = std::mem::replace(&mut outgoing.headers, visit.headers);
+        outgoing.headers.extend(ours.into_iter().filter(|(name, _)| name.as_ref() == Some(&TOKEN)));
+        outgoing.headers.insert(visit::ADDRESS, address);
+        tokio::select! {
+            biased;
+            answer = self.visitors.exchange(outgoing, visit::VISIT_WITHIN) => visit::judged(answer?),
+            () = self.child.end() => Err(VisitError::Ended),
+        }
     }
 
     /// Waits until it has ended. Meanwhile a child that does not answer while it works is killed.
@@ -197,8 +233,8 @@ impl Live {
         }
     }
 
-    fn enter(&self, batch: &Batch) -> Option<Invocation<'_>> {
-        let first = hex_text(&batch.messages.first()?.message.id.0);
+    /// An invocation under way, by its first message or a visit's number; none once it takes nothing new.
+    fn enter(&self, first: String) -> Option<Invocation<'_>> {
         let mut table = self.running.table.lock();
         if table.retired {
             return None;
@@ -218,7 +254,7 @@ impl Live {
     }
 }
 
-/// A batch in a handler.
+/// A batch or a visit in a handler.
 struct Invocation<'a> {
     running: &'a Running,
     first: String,

@@ -20,6 +20,7 @@ mod script;
 mod settings;
 mod shared;
 mod stored;
+mod visit;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,7 @@ pub use script::{
     ModuleKind, SCRIPT_BYTES_MAX, Script, ScriptError, check_binding_name, check_name,
 };
 pub use settings::{WorkerNotice, WorkerNotices, WorkersSettings};
+pub use visit::{VISIT_REPLY_BYTES_MAX, Visit, VisitError};
 pub use worker::Description;
 
 /// How long a batch in hand waits for a Worker that is not there any more to come back, in real time.

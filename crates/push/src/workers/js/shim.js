@@ -1,4 +1,5 @@
-// Takes a batch as JSON, calls the queue handler of the user's Worker, and answers with the runtime's own result.
+// Takes a batch as JSON, calls the queue handler of the user's Worker, and answers with the runtime's own result; or takes
+// a request for its fetch handler.
 const bytes = (text) => Uint8Array.fromBase64(text);
 
 function message(given) {
@@ -9,11 +10,30 @@ function message(given) {
   return taken;
 }
 
+// Hands a request to the user's fetch handler, as its sender wrote it.
+async function visit(request, address, target) {
+  const headers = new Headers(request.headers);
+  for (const ours of ["x-kew-token", "x-kew-address"]) headers.delete(ours);
+  const { method, body } = request;
+  try {
+    const reply = await target.fetch(new Request(address, { method, headers, body, redirect: "manual" }));
+    if (!reply.headers.has("x-kew-threw")) return reply;
+    const own = new Response(reply.body, reply);
+    own.headers.delete("x-kew-threw");
+    return own;
+  } catch (error) {
+    const what = /does not export a fetch\(\) function/.test(String(error)) ? "no handler" : "exception";
+    return new Response(null, { status: 500, headers: { "x-kew-threw": what } });
+  }
+}
+
 export default {
   async fetch(request, env) {
     // Nobody else on this machine, and no page in a browser, brings batches here.
     if (request.headers.get("x-kew-token") !== env.TOKEN) return new Response("who are you?", { status: 403 });
     if (new URL(request.url).pathname === "/ready") return new Response("ready");
+    const address = request.headers.get("x-kew-address");
+    if (address !== null) return visit(request, address, env.TARGET);
     const batch = await request.json();
     try {
       return Response.json(await env.TARGET.queue(batch.queue, batch.messages.map(message), batch.metadata));
