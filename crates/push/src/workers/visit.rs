@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use kew_core::AccountId;
 use kew_http::client::{Answer, ClientError};
 use thiserror::Error;
@@ -77,7 +77,7 @@ impl From<ClientError> for VisitError {
 
 /// What the shim's reply means.
 pub(super) fn judged(mut answer: Answer) -> Result<Answer, VisitError> {
-    match answer.headers.remove(&THREW).as_ref().map(|value| value.as_bytes()) {
+    match answer.headers.remove(&THREW).as_ref().map(HeaderValue::as_bytes) {
         None => Ok(answer),
         Some(b"no handler") => Err(VisitError::NoHandler),
         Some(_) => Err(VisitError::Threw),
