@@ -201,6 +201,21 @@ const scenarios = {
     assert.deepEqual(said, [host, "visited.kew.localhost"]);
   },
 
+  async the_cron_triggers_of_the_file_ring_on_the_clock_of_the_server() {
+    const { directory, output } = await project("rings", "", '[triggers]\ncrons = ["*/5 * * * *"]');
+    const code = `export default {
+      async scheduled({ cron, scheduledTime }: ScheduledController, env: { OUT: Queue }): Promise<void> {
+        await env.OUT.send({ cron, minute: new Date(scheduledTime).getUTCMinutes() % 5 });
+      },
+      async queue(): Promise<void> {},
+    };`;
+    writeFileSync(join(directory, "src/index.ts"), code);
+    assert.match(await runs(NEW, directory, ["deploy"]), /\*\/5 \* \* \* \*/);
+    await clock(600);
+    const found = await until("two", async () => ((await lies(output)).length >= 2 ? lies(output) : undefined));
+    assert.deepEqual(found[0], { cron: "*/5 * * * *", minute: 0 });
+  },
+
   // Since July 2026 wrangler makes the queues of producers, those without a name as `<Worker>-<binding>`.
   async a_deployment_makes_the_queues_of_its_producers_and_the_next_one_finds_them() {
     const directory = join(home, "makes");

@@ -114,6 +114,8 @@ codes! {
     ScriptNotFound 10007 404 "workers.api.error.script_not_found",
     /// A Worker that cannot be run.
     ScriptInvalid 10021 400 "The Worker cannot be run",
+    /// A cron trigger that is none.
+    CronInvalid 10100 400 "The cron trigger is invalid",
     /// There is no such secret.
     SecretNotFound 10056 404 "workers.api.error.secret_not_found",
     /// There is no such Worker, by the older name of its kind.

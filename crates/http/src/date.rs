@@ -136,7 +136,8 @@ impl Civil {
     }
 }
 
-fn days_in(year: u64, month: u64) -> u64 {
+/// The days of a month.
+pub fn days_in(year: u64, month: u64) -> u64 {
     match month {
         4 | 6 | 9 | 11 => 30,
         2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
@@ -146,7 +147,7 @@ fn days_in(year: u64, month: u64) -> u64 {
 }
 
 /// The date so many days after the first of 1970. Years are counted from March, so that a leap day is a year's last.
-fn civil(days: u64) -> (u64, u64, u64) {
+pub fn civil(days: u64) -> (u64, u64, u64) {
     let from_march_0 = days.saturating_add(719_468);
     let era = from_march_0 / 146_097;
     let day_of_era = from_march_0 % 146_097;

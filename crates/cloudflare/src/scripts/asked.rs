@@ -34,6 +34,12 @@ pub(super) struct NewSecret {
     pub(super) text: String,
 }
 
+/// A cron trigger.
+#[derive(Deserialize)]
+pub(super) struct Schedule {
+    pub(super) cron: String,
+}
+
 /// One secret.
 #[derive(Deserialize)]
 pub(super) struct Secret {

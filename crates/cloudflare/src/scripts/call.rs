@@ -31,6 +31,12 @@ pub(super) enum Call<'a> {
     ChangeSettings {
         name: &'a str,
     },
+    Schedules {
+        name: &'a str,
+    },
+    PutSchedules {
+        name: &'a str,
+    },
     ScriptSubdomain {
         name: &'a str,
     },
@@ -106,6 +112,8 @@ impl<'a> Call<'a> {
             ("GET", ["services", name, "environments", _, "settings"]) => Self::Settings { name },
             ("GET", ["scripts", name, "subdomain"]) => Self::ScriptSubdomain { name },
             ("POST", ["scripts", name, "subdomain"]) => Self::SetScriptSubdomain { name },
+            ("GET", ["scripts", name, "schedules"]) => Self::Schedules { name },
+            ("PUT", ["scripts", name, "schedules"]) => Self::PutSchedules { name },
             ("GET", ["scripts", name, "versions"]) => Self::Versions { name },
             ("GET", ["scripts", name, "versions", version]) => Self::Version { name, version },
             ("POST", ["scripts", name, "versions"]) => Self::AddVersion { name },
@@ -130,6 +138,7 @@ impl<'a> Call<'a> {
             }
             Self::List | Self::Namespaces => "WorkersList",
             Self::Service { .. } | Self::Worker { .. } | Self::Settings { .. } => "WorkersShow",
+            Self::Schedules { .. } | Self::PutSchedules { .. } => "WorkersSchedules",
             Self::ChangeSettings { .. } => "WorkersChangeSettings",
             Self::Upload { .. } => "WorkersUpload",
             Self::Delete { .. } => "WorkersDelete",
@@ -159,9 +168,11 @@ impl<'a> Call<'a> {
             | Self::Version { .. }
             | Self::Deployments { .. }
             | Self::Log { .. }
+            | Self::Schedules { .. }
             | Self::Secrets { .. } => Need::Read,
             Self::SetScriptSubdomain { .. }
             | Self::ChangeSettings { .. }
+            | Self::PutSchedules { .. }
             | Self::Upload { .. }
             | Self::Delete { .. }
             | Self::AddVersion { .. }

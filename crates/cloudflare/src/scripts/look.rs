@@ -3,7 +3,7 @@
 use kew_http::Reply;
 use serde_json::{Value, json};
 
-use super::{Context, asked, shown};
+use super::{Context, asked, shown, unfit};
 use crate::decode::object;
 use crate::encode;
 use crate::error::{Code, WireError};
@@ -55,6 +55,20 @@ pub(super) fn set_script_subdomain(cx: &Context<'_>, name: &str) -> Result<Reply
 pub(super) async fn log(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
     let (after, wait) = asked::log(cx.request)?;
     Ok(encode::result(&shown::log(&cx.workers.log(cx.account, name, after, wait).await?)))
+}
+
+/// The cron triggers of a Worker.
+pub(super) fn schedules(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
+    Ok(encode::result(&shown::schedules(&cx.described(name)?.schedules)))
+}
+
+/// Cron triggers in place of those there were.
+pub(super) async fn put_schedules(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {
+    let asked: Vec<asked::Schedule> = serde_json::from_slice(&cx.request.body)
+        .map_err(|_| unfit("The body must be a list of objects with the member cron"))?;
+    let crons = asked.into_iter().map(|schedule| schedule.cron).collect();
+    let kept = cx.workers.put_schedules(cx.account, name, crons).await?;
+    Ok(encode::result(&shown::schedules(&kept)))
 }
 
 pub(super) async fn delete(cx: &Context<'_>, name: &str) -> Result<Reply, WireError> {

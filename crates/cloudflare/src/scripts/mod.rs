@@ -115,6 +115,8 @@ async fn perform(cx: &Context<'_>, call: &Call<'_>) -> Result<Reply, WireError> 
         Call::Version { name, version } => versions::show(cx, name, version).await,
         Call::Deployments { name } => Ok(versions::deployments(cx, name)),
         Call::Deploy { name } => versions::deploy(cx, name).await,
+        Call::Schedules { name } => look::schedules(cx, name),
+        Call::PutSchedules { name } => look::put_schedules(cx, name).await,
         Call::Log { name } => look::log(cx, name).await,
         Call::ChangeSettings { name } => secrets::change_settings(cx, name).await,
         Call::Secrets { name } => Ok(secrets::list(cx, name)),
@@ -154,6 +156,7 @@ impl From<WorkerError> for WireError {
             WorkerError::VersionNotFound(_) => Code::VersionNotFound,
             WorkerError::SecretNotFound(_) => Code::SecretNotFound,
             WorkerError::QueueNotFound(_) => Code::QueueNotFound,
+            WorkerError::Cron(_) => Code::CronInvalid,
             // It is no fault of the code that the runtime cannot be run, and nobody's business where it lies.
             WorkerError::NotStarted(error @ StartError::NotRun { .. }) => {
                 return Self::new(Code::Internal).because(error);

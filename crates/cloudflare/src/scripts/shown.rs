@@ -1,7 +1,7 @@
 //! What replies about Workers look like.
 
 use kew_core::Timestamp;
-use kew_push::workers::{BindingValue, Deployment, Description, LogPage, Remarks, Script, Version};
+use kew_push::workers::{BindingValue, Deployment, Description, LogPage, Remarks, Schedule, Script, Version};
 use serde_json::{Value, json};
 
 use crate::encode::instant;
@@ -25,6 +25,15 @@ pub(super) fn script(found: &Description) -> Value {
         "compatibility_date": date(found),
         "compatibility_flags": flags(found),
     })
+}
+
+/// Cron triggers.
+pub(super) fn schedules(kept: &[Schedule]) -> Value {
+    let shown = kept.iter().map(|schedule| {
+        let created = at(schedule.created_at);
+        json!({ "cron": schedule.cron, "created_on": created, "modified_on": created })
+    });
+    json!({ "schedules": shown.collect::<Vec<Value>>() })
 }
 
 /// A Worker by the older name of its kind.

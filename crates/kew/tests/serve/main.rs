@@ -24,6 +24,7 @@ mod unread;
 mod unsigned;
 mod welcome;
 mod worker_kills;
+mod worker_schedules;
 mod worker_traffic;
 mod worker_versions;
 mod worker_visits;

@@ -18,6 +18,9 @@ pub enum WorkerError {
     /// It has no such secret.
     #[error("there is no secret {0:?}")]
     SecretNotFound(String),
+    /// A cron trigger that is none.
+    #[error("{0:?} is no cron expression")]
+    Cron(String),
     /// It cannot be taken as it is.
     #[error(transparent)]
     Script(#[from] ScriptError),

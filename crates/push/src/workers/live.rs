@@ -11,8 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use kew_core::Timestamp;
 use kew_http::client::{Answer, Client, ClientSettings, Outgoing, Reach};
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
 use super::child::{Child, Plan, Runtime, StartError};
@@ -172,6 +174,25 @@ impl Live {
             biased;
             answer = self.visitors.exchange(outgoing, visit::VISIT_WITHIN) => visit::judged(answer?),
             () = self.child.end() => Err(VisitError::Ended),
+        }
+    }
+
+    /// Calls its `scheduled` handler; or says why that failed.
+    pub(super) async fn schedule(&self, cron: &str, at: Timestamp) -> Result<(), String> {
+        let not_there = || "the Worker was not running".to_owned();
+        let number = self.visits.fetch_add(1, Ordering::Relaxed);
+        let _invocation = self.enter(format!("schedule {number}")).ok_or_else(not_there)?;
+        let body = json!({ "cron": cron, "at": at.0 }).to_string().into();
+        let outgoing = self.request(Method::POST, "/scheduled", body).ok_or_else(not_there)?;
+        let answered = tokio::select! {
+            biased;
+            answered = self.client.exchange(outgoing, self.patience.wall) => answered,
+            () = self.child.end() => return Err("the Worker's process ended".to_owned()),
+        };
+        match answered {
+            Ok(answer) if answer.body == "ok" => Ok(()),
+            Ok(answer) => Err(String::from_utf8_lossy(&answer.body).into_owned()),
+            Err(error) => Err(error.to_string()),
         }
     }
 

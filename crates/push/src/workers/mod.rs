@@ -6,6 +6,7 @@
 
 mod changes;
 mod child;
+mod cron;
 mod dispatch;
 mod error;
 mod exceptions;
@@ -16,6 +17,7 @@ mod live;
 mod log;
 mod notes;
 mod output;
+mod schedules;
 mod script;
 mod settings;
 mod shared;
@@ -33,6 +35,7 @@ use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use shared::Shared;
 use worker::Worker;
@@ -47,6 +50,7 @@ pub use files::Outbound;
 pub use history::{Deployment, Remarks, Version};
 pub use log::{LogLine, LogPage};
 pub use output::Said;
+pub use schedules::Schedule;
 pub use script::{
     BINDING_BYTES_MAX, BINDINGS_MAX, Binding, BindingValue, CPU_LIMIT_DEFAULT, CPU_LIMIT_MAX, Module,
     ModuleKind, SCRIPT_BYTES_MAX, Script, ScriptError, check_binding_name, check_name,
@@ -66,6 +70,14 @@ pub struct Workers {
     shared: Arc<Shared>,
     /// Where children and their keepers live.
     handle: Handle,
+    /// Ends what calls `scheduled` handlers.
+    schedules: AbortHandle,
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.schedules.abort();
+    }
 }
 
 impl Workers {
@@ -84,6 +96,7 @@ impl Workers {
             pending: Mutex::default(),
             lives: Mutex::default(),
             changed: watch::Sender::new(0),
+            rescheduled: tokio::sync::Notify::new(),
         });
         child::remove_left_behind(&shared.settings.runtime);
         for (account, _) in &shared.settings.accounts {
@@ -91,7 +104,8 @@ impl Workers {
                 shared.restore(*account, name, record, secrets).await?;
             }
         }
-        Ok(Self { shared, handle: Handle::current() })
+        let schedules = tokio::spawn(Arc::clone(&shared).keep_schedules());
+        Ok(Self { shared, handle: Handle::current(), schedules: schedules.abort_handle() })
     }
 
     /// What is known of a Worker.
@@ -214,6 +228,7 @@ impl Workers {
 
     /// Stops all of them, letting their handlers finish.
     pub async fn shut_down(&self) {
+        self.schedules.abort();
         let workers: Vec<Arc<Worker>> = self.shared.workers.lock().values().map(Arc::clone).collect();
         let mut stopping = tokio::task::JoinSet::new();
         workers.into_iter().for_each(|worker| {

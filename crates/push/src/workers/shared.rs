@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use kew_core::{AccountId, Entropy};
 use kew_engine::{Engine, EngineError};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::child::{Plan, StartError};
 use super::error::WorkerError;
@@ -14,6 +14,7 @@ use super::files::Surroundings;
 use super::keeper::{self, Deployed, Order, Starts};
 use super::live::{Live, Patience};
 use super::log::WorkerLog;
+use super::output::Said;
 use super::script::{CPU_LIMIT_DEFAULT, Script};
 use super::settings::{WorkerNotice, WorkersSettings};
 use super::stored::{self, Record, Secrets};
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) lives: Mutex<Vec<Weak<Live>>>,
     /// Raised whenever a Worker comes up or goes down.
     pub(super) changed: watch::Sender<u64>,
+    /// Told when the cron triggers of a Worker change, or a Worker goes.
+    pub(super) rescheduled: Notify,
 }
 
 /// The queues that code which does not run yet is bound to.
@@ -61,6 +64,13 @@ impl Shared {
 
     pub(super) fn find(&self, account: AccountId, name: &str) -> Option<Arc<Worker>> {
         self.workers.lock().get(&(account, name.to_owned())).map(Arc::clone)
+    }
+
+    /// Says something of a Worker to whoever reads its log, and to the operator.
+    pub(super) fn say_of(&self, worker: &Worker, text: &str) {
+        worker.log.add(self.engine.now(), "error", text);
+        let said = Said { level: "error".to_owned(), text: text.to_owned() };
+        (self.settings.notices)(worker.account, &worker.name, WorkerNotice::Said(said));
     }
 
     pub(super) fn count(&self, account: AccountId) -> usize {

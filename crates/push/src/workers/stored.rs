@@ -11,6 +11,7 @@ use kew_engine::{Engine, EngineError};
 use serde::{Deserialize, Serialize};
 
 use super::history::{Deployment, Version};
+use super::schedules::Schedule;
 use super::script::Script;
 
 const INDEX: &str = "workers";
@@ -31,6 +32,8 @@ pub(super) struct Record {
     pub(super) deployed_at: u64,
     /// What ran when, the oldest first.
     pub(super) deployments: Vec<Deployment>,
+    /// Its cron triggers.
+    pub(super) schedules: Vec<Schedule>,
 }
 
 /// Names and texts, in order of names.

@@ -11,6 +11,7 @@ use super::history::{Deployment, Version};
 use super::keeper::{Deployed, Order};
 use super::live::Live;
 use super::log::WorkerLog;
+use super::schedules::Schedule;
 use super::script::Script;
 use super::stored::{Record, Secrets};
 
@@ -35,6 +36,8 @@ pub struct Description {
     pub handles_queues: Option<bool>,
     /// What runs, as it was handed in.
     pub script: Option<Arc<Script>>,
+    /// Its cron triggers.
+    pub schedules: Vec<Schedule>,
 }
 
 /// One Worker.
@@ -67,6 +70,11 @@ impl Worker {
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         let known = self.known.lock();
         known.running.as_ref().and_then(|running| running.up.borrow().clone())
+    }
+
+    /// Its cron triggers.
+    pub(super) fn schedules(&self) -> Vec<Schedule> {
+        self.known.lock().record.schedules.clone()
     }
 
     /// The queues that what runs is bound to.
@@ -102,6 +110,7 @@ impl Worker {
             versions: known.record.versions.clone(),
             deployed: known.running.as_ref().map(|running| running.deployed.version.clone()),
             deployments: known.record.deployments.clone(),
+            schedules: known.record.schedules.clone(),
             secrets: known.secrets.iter().map(|(name, _)| name.clone()).collect(),
             script: known.running.as_ref().map(|running| Arc::clone(&running.deployed.script)),
         }

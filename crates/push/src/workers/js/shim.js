@@ -1,5 +1,5 @@
 // Takes a batch as JSON, calls the queue handler of the user's Worker, and answers with the runtime's own result; or takes
-// a request for its fetch handler.
+// a request for its fetch handler; or calls its scheduled handler.
 const bytes = (text) => Uint8Array.fromBase64(text);
 
 function message(given) {
@@ -27,6 +27,16 @@ async function visit(request, address, target) {
   }
 }
 
+// Calls the user's scheduled handler.
+async function scheduled({ cron, at }, target) {
+  try {
+    const { outcome } = await target.scheduled({ cron, scheduledTime: new Date(at) });
+    return new Response(outcome === "ok" ? "ok" : `the scheduled handler ended with: ${outcome}`);
+  } catch (error) {
+    return new Response(String(error));
+  }
+}
+
 export default {
   async fetch(request, env) {
     // Nobody else on this machine, and no page in a browser, brings batches here.
@@ -34,6 +44,7 @@ export default {
     if (new URL(request.url).pathname === "/ready") return new Response("ready");
     const address = request.headers.get("x-kew-address");
     if (address !== null) return visit(request, address, env.TARGET);
+    if (new URL(request.url).pathname === "/scheduled") return scheduled(await request.json(), env.TARGET);
     const batch = await request.json();
     try {
       return Response.json(await env.TARGET.queue(batch.queue, batch.messages.map(message), batch.metadata));
