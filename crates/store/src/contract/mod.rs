@@ -251,6 +251,7 @@ macro_rules! contract_tests {
             retention_is_the_queues_present_one,
             longer_retention_revives_nothing,
             lowered_retention_ends_a_backlog_at_once_and_for_good,
+            lowered_retention_leaves_groups_in_their_order_and_turns,
             message_that_departs_before_its_time_is_over_departs_also_in_a_leap,
             dead_head_of_a_group_frees_the_next_one,
             shortest_lives_end_where_they_begin,

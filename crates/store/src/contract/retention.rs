@@ -3,7 +3,7 @@
 use kew_core::{Carries, Expiry, NewMessage, Policy, RuleError};
 use std::time::Duration;
 
-use super::stage::{Stage, dead_letters, first_receipt, seconds};
+use super::stage::{Stage, body, dead_letters, first_receipt, seconds};
 use super::{Ending, Factory};
 
 const TICK: Duration = Duration::from_millis(1);
@@ -136,6 +136,54 @@ pub fn lowered_retention_ends_a_backlog_at_once_and_for_good(factory: &dyn Facto
             assert_eq!(stage.counts(queue).stored(), 0);
         }
     }
+}
+
+/// Of the first half of a FIFO queue some messages are leased, given back, deleted or hidden behind those; all of it dies.
+/// What is left comes in the order of each group, and the groups in the same turns whether or not the store was opened anew.
+pub fn lowered_retention_leaves_groups_in_their_order_and_turns(factory: &dyn Factory) {
+    let keeping = |length| Policy { retention: seconds(length), ..Policy::fifo() };
+    let mut orders = Vec::new();
+    for ending in [None, Some(Ending::Close), Some(Ending::Kill)] {
+        let mut stage = Stage::new(factory);
+        let queue = stage.named("q.fifo", keeping(10_000));
+        let send = |stage: &mut Stage<'_>, first: u32| {
+            for number in first..first + 200 {
+                stage.send_groups(queue, &[&format!("g{}-{number:03}", number * number % 11)]);
+            }
+        };
+        send(&mut stage, 0);
+        for step in 0..30 {
+            let Some(leased) = stage.lease_for(queue, 1, seconds(5_000)).pop() else { break };
+            match step % 3 {
+                0 => assert_eq!(stage.ack(leased.token), Ok(())),
+                1 => assert!(stage.release(leased.token, seconds(0)).is_ok()),
+                _ => {}
+            }
+        }
+        stage.at_second(60);
+        send(&mut stage, 200);
+        stage.at_second(1_000);
+        stage.set_policy(queue, keeping(1_000));
+        assert_eq!(stage.figures(queue), (200, 0, 0));
+        stage.set_policy(queue, keeping(10_000));
+        assert_eq!(stage.figures(queue), (200, 0, 0), "it brings nothing back");
+        if ending.is_some_and(|ending| !stage.reopen(ending)) {
+            break;
+        }
+        let mut order = Vec::new();
+        while let Some(leased) = stage.lease_for(queue, 1, seconds(10)).pop() {
+            order.push(body(&leased.message));
+            assert_eq!(stage.ack(leased.token), Ok(()));
+        }
+        let mut sorted = order.clone();
+        sorted.sort_by_key(|body| body.split_once('-').map(|(_, number)| number.to_owned()));
+        sorted.sort_by_key(|body| body.split_once('-').map(|(group, _)| group.to_owned()));
+        let mut by_group = order.clone();
+        by_group.sort_by_key(|body| body.split_once('-').map(|(group, _)| group.to_owned()));
+        assert_eq!((by_group.len(), &by_group), (200, &sorted), "{ending:?}");
+        orders.push(order);
+    }
+    assert!(orders.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
 /// It was leased as often as it may be, and its time is over later than it leaves: nobody looks between the two.

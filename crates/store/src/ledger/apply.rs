@@ -27,7 +27,7 @@ impl<S: Shelf> Ledger<S> {
     pub fn replay(&mut self, made: Made, change: &Change<'_>, place: Place, known: Known<'_>) {
         let at = made.at;
         self.replaying = true;
-        self.newest = self.newest.max(at);
+        (self.settled, self.newest) = (self.newest, self.newest.max(at));
         match change {
             // A departure at the end of a lease happened in the midst of what was due.
             Change::DeadLettered(moved) if moved.due => self.run_due_through(at, moved.from),

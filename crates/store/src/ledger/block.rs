@@ -39,6 +39,8 @@ pub(crate) struct Block {
     gone: [u64; 4],
     /// Those that expire with the queue's retention, also of those that left.
     by_queue: [u64; 4],
+    /// Whether it ever held one of a group.
+    has_groups: bool,
     /// The smallest and largest sequence it ever held.
     pub sequences: (Sequence, Sequence),
     /// The earliest send of one that expires with the queue's retention, or earlier.
@@ -66,6 +68,7 @@ impl Block {
             head: 0,
             gone: [0; 4],
             by_queue: [0; 4],
+            has_groups: false,
             sequences: (Sequence(u64::MAX), Sequence(0)),
             oldest_by_queue: NO_INSTANT,
             earliest_own: NO_INSTANT,
@@ -88,6 +91,12 @@ impl Block {
 
     pub(crate) fn live(&self) -> usize {
         usize::from(self.live)
+    }
+
+    /// The groups of its messages, as [`Item::group`] has them, where any is of one.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = u32> {
+        let items = self.has_groups.then(|| self.live_items());
+        items.into_iter().flatten().map(|(_, item)| item.group)
     }
 
     /// The lengths of the bodies of all its messages together.
@@ -150,6 +159,7 @@ impl Block {
     fn count_in(&mut self, place: usize, item: &Item) {
         self.live += 1;
         self.body_bytes += u64::from(item.body_bytes);
+        self.has_groups |= item.group != 0;
         if item.expiry == Expiry::ByQueue {
             self.by_queue[place / 64] |= 1 << (place % 64);
             self.body_bytes_by_queue += u64::from(item.body_bytes);

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, rules};
 
+use super::expired::Expired;
 use super::fifo::Fifo;
 use super::groups::Group;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
@@ -43,10 +44,12 @@ pub(crate) struct Attempt {
 /// What happened at one instant.
 #[derive(Default, Debug)]
 pub(crate) struct Instant {
-    /// Messages with an entry, or of a FIFO queue, whose time was over.
+    /// Messages with an entry whose time was over.
     pub expired: Vec<Item>,
-    /// How many others' time was over. They have left the figures, and are seen off in slices.
-    pub expired_at_rest: u64,
+    /// The others whose time was over. They have left the queue and its figures, and are to be seen off in slices.
+    pub expired_at_rest: Expired,
+    /// FIFO: the groups of those.
+    pub losers: Vec<u32>,
     /// Messages whose lease ended by itself.
     pub lapsed: Vec<Sequence>,
     /// How many of those were leased as often as allowed and are not offered again.
@@ -100,9 +103,7 @@ impl Book {
 
     /// Gives back the room of what is not there any more, or need not be open.
     pub(crate) fn rest(&mut self) {
-        let held = &*self.held;
-        let is_bare = held.stored == 0 && held.expired.is_empty();
-        if is_bare && held.attempts.is_empty() && held.departures.is_empty() {
+        if self.held.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
             self.held.let_go();
         } else if let Some(fifo) = &mut self.held.fifo {
             fifo.settle();

@@ -1,10 +1,13 @@
-//! Messages at rest on standard queues whose time is over, millions at once perhaps: seen off some at a time.
+//! Messages at rest whose time is over, millions at once perhaps: seen off some at a time.
 //!
 //! When the retention of a queue is lowered, a hold of expiry ends or the clock leaps, most of a backlog expires at once.
-//! Its blocks leave the order of the queue as they are, so from that instant on no read finds any of them; the figures
-//! follow by one subtraction a block. What is left to do for each message (its place on the shelf is vacated, its end is
-//! put into the history, its fairness group counts one less) is done in slices, a millisecond apart. None of that is in a journal
-//! or a checkpoint, so slices leave no record, and replay does it all where it happens.
+//! On a standard queue its blocks leave the order as they are, so from that instant on no read finds any of them; the
+//! figures follow by one subtraction a block. Only where messages have fairness groups, which count one less each, all are
+//! looked at, and so they are on FIFO queues, whose groups begin behind them.
+//!
+//! What is left to do for each message (its place on the shelf is vacated, its end is put into the history, a group of
+//! which nothing is left is forgotten) is done in slices, a millisecond apart, whatever becomes of the queue meanwhile.
+//! None of that is in a journal or a checkpoint, so slices leave no record, and replay does it all where it happens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,8 +31,18 @@ pub(crate) struct Expired {
     /// What is left of the first block.
     first: std::vec::IntoIter<Item>,
     first_kept: Duration,
-    /// Messages, and lengths of their bodies, that came since this was last asked.
-    added: (u64, u64),
+    added: Added,
+}
+
+/// What came to those that expired since this was last asked.
+#[derive(Debug, Default)]
+pub(crate) struct Added {
+    /// How many messages.
+    pub messages: u64,
+    /// The lengths of their bodies together.
+    pub body_bytes: u64,
+    /// The group of each that is of one, as [`Item::group`] has it.
+    pub groups: Vec<u32>,
 }
 
 impl Expired {
@@ -41,14 +54,18 @@ impl Expired {
     /// Adds a block of which all messages expired under this retention.
     pub(crate) fn add_block(&mut self, block: Arc<Block>, retention: Duration) {
         if block.live() > 0 {
-            self.added = (self.added.0 + block.live() as u64, self.added.1 + block.body_bytes());
+            self.added.messages += block.live() as u64;
+            self.added.body_bytes += block.body_bytes();
+            self.added.groups.extend(block.groups().filter(|group| *group != 0));
             self.blocks.push_back((block, retention));
         }
     }
 
     /// Adds a message that expired under this retention.
     pub(crate) fn add(&mut self, item: Item, retention: Duration) {
-        self.added = (self.added.0 + 1, self.added.1 + u64::from(item.body_bytes));
+        self.added.messages += 1;
+        self.added.body_bytes += u64::from(item.body_bytes);
+        self.added.groups.extend((item.group != 0).then_some(item.group));
         let last = self.blocks.back_mut().filter(|(_, kept)| *kept == retention);
         let last = last.and_then(|(block, _)| Arc::get_mut(block)).filter(|block| !block.is_full());
         if let Some(block) = last {
@@ -81,8 +98,8 @@ impl Expired {
         });
     }
 
-    /// How many messages came since this was last asked, and the lengths of their bodies together.
-    pub(crate) fn take_added(&mut self) -> (u64, u64) {
+    /// What came since this was last asked.
+    pub(crate) fn take_added(&mut self) -> Added {
         std::mem::take(&mut self.added)
     }
 
@@ -92,10 +109,7 @@ impl Expired {
             if let Some(item) = self.first.next() {
                 return Some((item, item.expires_at(self.first_kept)));
             }
-            let Some((block, retention)) = self.blocks.pop_front() else {
-                *self = Self { added: self.added, ..Self::default() };
-                return None;
-            };
+            let (block, retention) = self.blocks.pop_front()?;
             self.first = block.live_items().map(|(_, item)| item).collect::<Vec<_>>().into_iter();
             self.first_kept = retention;
         }
@@ -112,10 +126,18 @@ impl Expired {
         first.or_else(behind)
     }
 
-    /// Everything here, piece by piece; a piece may hold no message.
-    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
-        let blocks = self.blocks.into_iter().flat_map(|(block, _)| block.pieces());
-        self.first.map(Some).chain(blocks)
+    /// Adds those of another time, of which none was seen off yet.
+    fn add_all(&mut self, later: Self) {
+        if self.is_empty() {
+            *self = later;
+        } else {
+            self.blocks.extend(later.blocks);
+        }
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.first.len() + self.blocks.iter().map(|(block, _)| block.live()).sum::<usize>()
     }
 
     /// Bytes held, about.
@@ -130,32 +152,45 @@ impl Expired {
 impl<S: Shelf> Ledger<S> {
     /// The end of a message that expired and was not seen off yet, as the history will have it.
     pub(super) fn end_to_be_seen(&self, queue: QueueId, sequence: Sequence) -> Option<Event> {
-        let at = self.books.get(&queue).filter(|_| self.bounds.events > 0)?.expired().over_at(sequence)?;
+        let at = self.expiring.get(&queue).filter(|_| self.bounds.events > 0)?.over_at(sequence)?;
         Some(Event { at, queue, sequence, kind: EventKind::Expired })
+    }
+
+    /// Messages expired: they count at once, and are seen off as soon as this step may.
+    pub(super) fn see_off_later(&mut self, queue: QueueId, expired: Expired) {
+        if !expired.is_empty() {
+            self.history.tally.expired += expired.len() as u64;
+            self.expiring.entry(queue).or_default().add_all(expired);
+            self.see_off_some_of(queue);
+        }
     }
 
     /// Sees a slice of the messages off that expired.
     pub(super) fn see_off_slice(&mut self) {
         while self.expired_left > 0
-            && let Some(queue) = self.expiring.pop_first()
+            && let Some(queue) = self.expiring.keys().next().copied()
         {
             self.see_off_some_of(queue);
         }
     }
 
     /// The same for one queue. What is left of it is done by the next slices.
-    pub(super) fn see_off_some_of(&mut self, queue: QueueId) {
-        let Some(book) = self.books.get_mut(&queue).filter(|book| !book.expired().is_empty()) else { return };
+    fn see_off_some_of(&mut self, queue: QueueId) {
+        let Some(expired) = self.expiring.get_mut(&queue) else { return };
+        let mut book = self.books.get_mut(&queue);
         // While changes are replayed nobody waits for a step.
-        let max = if self.replaying { usize::MAX } else { self.expired_left };
-        let (shelf, history) = (&mut self.shelf, &mut self.history);
-        let seen = book.see_off(max, |item, at| {
-            shelf.vacate(item.place());
-            history.seen_off(at, queue, item.sequence);
-        });
-        if !book.expired().is_empty() {
-            self.expiring.insert(queue);
+        while (self.expired_left > 0 || self.replaying)
+            && let Some((item, at)) = expired.next()
+        {
+            self.expired_left = self.expired_left.saturating_sub(1);
+            self.shelf.vacate(item.place());
+            self.history.seen_off(at, queue, item.sequence);
+            if let Some(book) = &mut book {
+                book.see_off(&item);
+            }
         }
-        self.expired_left = self.expired_left.saturating_sub(seen);
+        if expired.is_empty() {
+            self.expiring.remove(&queue);
+        }
     }
 }

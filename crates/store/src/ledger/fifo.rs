@@ -5,6 +5,7 @@
 //! stand here. The oldest at rest, from which messages expire, and the first whose delay is not over are at hand. Groups
 //! that offer something stand in the rotation.
 
+mod expiring;
 mod rebuilt;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,7 +184,9 @@ impl Fifo {
             return;
         }
         self.unrest(sequence);
-        let (before, after) = (self.neighbour(sequence, Side::Before), self.neighbour(sequence, Side::After));
+        let is_first = groups.get(group).is_some_and(|group| group.ends.0 == sequence);
+        let before = if is_first { NO_SEQUENCE } else { self.neighbour(sequence, Side::Before) };
+        let after = self.neighbour(sequence, Side::After);
         if let Some(entry) = groups.get_mut(group) {
             if before == NO_SEQUENCE {
                 entry.ends.0 = after;

@@ -59,6 +59,7 @@ use crate::token::TokenKey;
 use book::Book;
 use dedup::Sends;
 use due::Due;
+use expired::Expired;
 use history::Ring;
 use leavings::Leavings;
 use regions::Regions;
@@ -117,11 +118,13 @@ pub struct Ledger<S> {
     showing: BTreeSet<QueueId>,
     /// Messages that may still be put there in this step.
     shows_left: usize,
-    /// Queues with messages that expired and were not seen off yet.
-    expiring: BTreeSet<QueueId>,
+    /// Messages that expired and were not seen off yet, by their queue. They go on when that is emptied or deleted.
+    expiring: BTreeMap<QueueId, Expired>,
     /// Messages that may still be seen off in this step.
     expired_left: usize,
     newest: Timestamp,
+    /// The newest instant before this step: what is due by then in spite of that was made due by the last change.
+    settled: Timestamp,
     /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
     expiry_through: Timestamp,
     freed: SmallVec<[QueueId; 2]>,
@@ -156,9 +159,10 @@ impl<S: Shelf> Ledger<S> {
             leavings: Leavings::default(),
             showing: BTreeSet::new(),
             shows_left: 0,
-            expiring: BTreeSet::new(),
+            expiring: BTreeMap::new(),
             expired_left: 0,
             newest: Timestamp::ZERO,
+            settled: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
             history: Ring::new(bounds.events),
@@ -215,7 +219,7 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     fn begin_step(&mut self, now: Timestamp) -> Timestamp {
         let now = now.max(self.newest);
-        self.newest = now;
+        (self.settled, self.newest) = (self.newest, now);
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.shows_left = self.bounds.slice.max(1);
         self.expired_left = self.shows_left;
@@ -274,7 +278,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// Bytes of memory the queues hold, about.
     pub fn heap_bytes(&self) -> usize {
-        self.books.values().map(|book| book.heap_bytes()).sum()
+        let expired: usize = self.expiring.values().map(Expired::heap_bytes).sum();
+        expired + self.books.values().map(|book| book.heap_bytes()).sum::<usize>()
     }
 
     /// What has happened since the book was opened.
@@ -352,10 +357,12 @@ impl<S: Shelf> Ledger<S> {
         let Some(book) = self.books.get_mut(&queue) else { return };
         // While changes are replayed nothing departs by itself: the journal says what did.
         let departures = if self.replaying { usize::MAX } else { self.departures_left };
-        let happened = book.pass(at, now, departures);
+        let happened = book.pass(at, now, self.settled, departures);
         if book.queue.policy.kind.is_fifo() {
             let mark = self.shelf.mark();
-            happened.expired.iter().for_each(|item| book.note_left_at(item.group, mark));
+            let losers = happened.losers.iter().map(|slot| slot + 1);
+            let groups = losers.chain(happened.expired.iter().map(|item| item.group));
+            groups.for_each(|group| book.note_left_at(group, mark));
         }
         self.departures_left -= happened.departing.len().min(self.departures_left);
         if !std::mem::replace(&mut book.changed, true) {
@@ -365,7 +372,6 @@ impl<S: Shelf> Ledger<S> {
             self.shelf.vacate(item.place());
             self.history.expired(at, queue, item.sequence);
         }
-        self.history.tally.expired += happened.expired_at_rest;
         self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
         for sequence in &happened.lapsed {
             self.history.lapsed(at, queue, *sequence);
@@ -374,7 +380,7 @@ impl<S: Shelf> Ledger<S> {
             self.free(queue);
         }
         self.show_some_of(queue);
-        self.see_off_some_of(queue);
+        self.see_off_later(queue, happened.expired_at_rest);
         if self.replaying {
             return;
         }

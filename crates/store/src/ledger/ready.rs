@@ -402,7 +402,7 @@ mod tests {
         }
         let mut gone = Expired::default();
         ready.expire(item(20).sent_at.plus(SECOND), SECOND, &mut gone);
-        assert_eq!(gone.take_added().0, 20);
+        assert_eq!(gone.take_added().messages, 20);
         assert_eq!(ready.len(), 1);
     }
 }

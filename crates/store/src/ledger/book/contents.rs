@@ -7,7 +7,6 @@ use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
 use crate::ledger::alarms::Alarms;
-use crate::ledger::expired::Expired;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
@@ -62,7 +61,6 @@ pub(crate) struct Contents {
     pub departures: Departures,
     pub ready: Ready,
     pub far: Far,
-    pub expired: Expired,
     pub groups: Groups,
     pub fifo: Option<Box<Fifo>>,
     pub attempts: Keyed<Text, Attempt>,
@@ -77,13 +75,12 @@ impl Contents {
     /// Takes everything apart, a piece each time it is asked. No piece is larger than what lies in one block, run or
     /// slab of it.
     pub(crate) fn into_remains(self) -> Remains {
-        let Self { entries, alarms, departures, ready, far, expired, groups, fifo, attempts, .. } = self;
+        let Self { entries, alarms, departures, ready, far, groups, fifo, attempts, .. } = self;
         let entries = entries.into_pieces().map(|entry| Some(entry?.item));
         let rest = fifo.into_iter().flat_map(|fifo| fifo.into_pieces());
         let beside = alarms.into_pieces().chain(departures.0.into_values().map(drop));
         let beside = beside.chain(groups.into_pieces()).chain(attempts.into_pieces().map(drop));
         let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
-        let messages = messages.chain(expired.into_pieces());
         Box::new(messages.chain(beside.map(|()| None)))
     }
 

@@ -34,7 +34,7 @@ impl Book {
             see(&entry.item);
             self.restore_entry(entry)
         })?;
-        // Of some, all messages had expired, and were seen off only in part.
+        // All messages of some had expired, and were not yet seen off.
         self.held.groups.forget_all_empty();
         Some(())
     }
@@ -67,6 +67,7 @@ impl Book {
         for group in rotation {
             fifo.restore_turn(&mut held.groups, *group)?;
         }
+        held.groups.forget_all_empty();
         Some(())
     }
 
@@ -231,7 +232,6 @@ impl Book {
             + self.held.heap_bytes()
             + self.held.ready.heap_bytes()
             + self.held.far.heap_bytes()
-            + self.held.expired.heap_bytes()
             + self.held.groups.heap_bytes()
             + fifo
             + entries

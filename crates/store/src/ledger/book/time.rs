@@ -9,7 +9,6 @@ use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
 use super::{Book, Instant, held_until};
-use crate::ledger::expired::Expired;
 use crate::ledger::fifo::End;
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
@@ -39,12 +38,20 @@ impl Book {
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
     /// At most so many messages depart; the others stay due.
     /// Of messages hidden for long, all whose delay is over by `now` are shown. What they do at `at` does not hang on it.
-    pub(crate) fn pass(&mut self, at: Timestamp, now: Timestamp, departures_max: usize) -> Instant {
+    /// Messages at rest on a FIFO queue may expire through `settled`: all else that is due by then has been done.
+    pub(crate) fn pass(
+        &mut self,
+        at: Timestamp,
+        now: Timestamp,
+        settled: Timestamp,
+        departures_max: usize,
+    ) -> Instant {
         let mut happened = Instant::default();
         if self.held.far.len() > 0 {
             self.held.far.deal(now, self.queue.policy.retention);
         }
         self.expire_at_rest(at, now, &mut happened);
+        self.expire_in_groups(settled.max(at).min(self.expiry_through), &mut happened);
         self.expire(at.min(self.expiry_through), &mut happened);
         self.wake(at, &mut happened);
         while happened.departing.len() < departures_max
@@ -79,38 +86,48 @@ impl Book {
         if !is_due {
             return;
         }
-        let Contents { ready, far, expired, stored, body_bytes, .. } = &mut *self.held;
+        let Contents { ready, far, groups, stored, body_bytes, .. } = &mut *self.held;
+        let expired = &mut happened.expired_at_rest;
         ready.expire(through, retention, expired);
         far.expire(through, retention, expired);
-        let (messages, bytes) = expired.take_added();
-        (*stored, *body_bytes) = (*stored - messages, *body_bytes - bytes);
-        happened.expired_at_rest = messages;
+        let added = expired.take_added();
+        (*stored, *body_bytes) = (*stored - added.messages, *body_bytes - added.body_bytes);
+        added.groups.iter().for_each(|group| groups.count_message(group - 1, -1));
         // A lease that ended with its message makes room for another.
-        happened.freed |= messages > 0 && std::mem::take(&mut self.limited);
+        happened.freed |= added.messages > 0 && std::mem::take(&mut self.limited);
     }
 
-    /// Messages that expired and wait to be seen off.
-    pub(crate) fn expired(&self) -> &Expired {
-        &self.held.expired
-    }
-
-    /// Sees at most so many of them off, each with the instant at which its time was over. Returns how many.
-    pub(crate) fn see_off(&mut self, max: usize, mut gone: impl FnMut(&Item, Timestamp)) -> usize {
-        let mut seen = 0;
-        while seen < max
-            && let Some((item, at)) = self.held.expired.next()
-        {
-            seen += 1;
-            gone(&item, at);
-            if let Some(slot) = item.group.checked_sub(1) {
-                self.held.groups.count_message(slot, -1);
-                self.held.groups.forget_empty(slot);
-            }
+    /// Messages at rest on a FIFO queue whose time is over by `through`.
+    fn expire_in_groups(&mut self, through: Timestamp, happened: &mut Instant) {
+        let retention = self.retention();
+        let is_over = |sent_at: Timestamp| sent_at.plus(retention) <= through;
+        let oldest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest());
+        if !oldest.is_some_and(|(_, sent_at)| is_over(sent_at)) {
+            return;
         }
-        if self.held.stored == 0 && self.held.expired.is_empty() {
+        let Contents { fifo: Some(fifo), groups, stored, body_bytes, .. } = &mut *self.held else {
+            return;
+        };
+        let expired = &mut happened.expired_at_rest;
+        let losers = fifo.expire_rest(groups, is_over, |item| expired.add(item, retention));
+        let added = expired.take_added();
+        (*stored, *body_bytes) = (*stored - added.messages, *body_bytes - added.body_bytes);
+        for slot in &losers {
+            // A group's next message may have become its head.
+            fifo.regroup(groups, *slot, End::Back);
+        }
+        happened.losers = losers;
+        happened.freed = true;
+    }
+
+    /// A message that expired is seen off: its group is forgotten if nothing is in it.
+    pub(crate) fn see_off(&mut self, item: &Item) {
+        if self.held.stored == 0 {
+            // The next checkpoint would be the first to do it.
             self.rest();
+        } else if let Some(slot) = item.group.checked_sub(1) {
+            self.held.groups.forget_empty(slot);
         }
-        seen
     }
 
     fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
@@ -123,14 +140,6 @@ impl Book {
                 self.held.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
             })
             .collect();
-        if let Some(fifo) = &self.held.fifo {
-            let oldest = fifo.oldest();
-            if let Some((oldest, _)) = oldest.filter(|(_, sent_at)| sent_at.plus(retention) <= at) {
-                let rest = fifo.rest_from(oldest);
-                let over = rest.take_while(|item| item.sent_at.plus(retention) <= at);
-                leaving.extend(over.map(|item| item.sequence));
-            }
-        }
         leaving.sort_unstable();
         let expired: Vec<Item> = leaving.into_iter().filter_map(|sequence| self.leave(sequence)).collect();
         // A group's next message may have become its head.

@@ -43,10 +43,10 @@ fn hidden_messages_are_found_and_expire() {
     assert_eq!(far.len(), 999);
     let mut gone = Expired::default();
     far.expire(Timestamp(60_000), Duration::from_secs(60), &mut gone);
-    assert_eq!((gone.take_added().0, far.len()), (0, 999));
+    assert_eq!((gone.take_added().messages, far.len()), (0, 999));
     far.review_expiry(Duration::from_secs(60));
     far.expire(Timestamp(60_000), Duration::from_secs(60), &mut gone);
-    assert_eq!((gone.take_added().0, far.len()), (999, 0));
+    assert_eq!((gone.take_added().messages, far.len()), (999, 0));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn shown_messages_expire_and_are_counted() {
     let mut gone = Expired::default();
     far.review_expiry(Duration::from_secs(10));
     far.expire(Timestamp(10_000), Duration::from_secs(10), &mut gone);
-    assert_eq!((gone.take_added().0, far.len(), far.shown()), (700, 0, 0));
+    assert_eq!((gone.take_added().messages, far.len(), far.shown()), (700, 0, 0));
 }
 
 /// Delays all over a week.

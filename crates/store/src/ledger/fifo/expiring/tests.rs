@@ -1,0 +1,147 @@
+//! Beside the same queue from which the same messages are taken one by one.
+
+use kew_core::{GroupId, Text};
+
+use super::super::Stand;
+use super::*;
+use crate::ledger::block::tests::item;
+
+#[derive(Clone, Default)]
+struct Queue {
+    fifo: Fifo,
+    groups: Groups,
+    /// Those that are there, each with the slot of its group.
+    there: Vec<(Sequence, u32)>,
+}
+
+/// What a queue shows of itself.
+type Seen = (Vec<Item>, Vec<u32>, Vec<Vec<Sequence>>, (Option<Sequence>, Option<Sequence>, u64));
+
+impl Queue {
+    fn send(&mut self, sequence: u64, group: u64, delayed: bool) {
+        let slot = self.groups.slot(&GroupId(Text::from(format!("g{group}"))));
+        self.fifo.push_rest(&mut self.groups, &Item { group: slot + 1, ..item(sequence) }, delayed);
+        self.groups.get_mut(slot).expect("it was made").messages += 1;
+        self.there.push((Sequence(sequence), slot));
+        self.regroup(slot);
+    }
+
+    fn regroup(&mut self, slot: u32) {
+        self.fifo.regroup(&mut self.groups, slot, End::Back);
+    }
+
+    fn hold(&mut self, place: usize, stand: Stand) {
+        let (sequence, slot) = self.there[place];
+        self.fifo.touch(sequence, stand);
+        self.regroup(slot);
+    }
+
+    fn remove(&mut self, place: usize) {
+        let (sequence, slot) = self.there.remove(place);
+        self.fifo.remove(&mut self.groups, slot, sequence);
+        self.groups.get_mut(slot).expect("it has a message").messages -= 1;
+        self.regroup(slot);
+    }
+
+    /// Takes those sent by `through` out together. Returns them.
+    fn expire(&mut self, through: Timestamp) -> Vec<Item> {
+        let mut gone = Vec::new();
+        let losers =
+            self.fifo.expire_rest(&mut self.groups, |sent_at| sent_at <= through, |item| gone.push(item));
+        losers.iter().for_each(|slot| self.regroup(*slot));
+        let mut known = losers.clone();
+        known.dedup();
+        assert_eq!(known, losers);
+        self.there.retain(|(sequence, _)| !gone.iter().any(|item| item.sequence == *sequence));
+        gone
+    }
+
+    /// The same one by one.
+    fn expire_each(&mut self, through: Timestamp) -> Vec<Item> {
+        let gone: Vec<Item> = self.fifo.rest().take_while(|item| item.sent_at <= through).collect();
+        for item in &gone {
+            let place = self.there.iter().position(|(sequence, _)| *sequence == item.sequence);
+            self.remove(place.expect("it is there"));
+        }
+        gone
+    }
+
+    fn seen(&self) -> Seen {
+        let offered = |(slot, _)| self.fifo.offered(&self.groups, slot).collect();
+        let next = |next: super::super::Next| next.map(|(sequence, _)| sequence);
+        (
+            self.fifo.rest().collect(),
+            self.fifo.rotation(&self.groups).collect(),
+            self.groups.iter().map(offered).collect(),
+            (next(self.fifo.oldest()), next(self.fifo.first_delayed()), self.fifo.delayed()),
+        )
+    }
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+#[test]
+fn what_expires_together_leaves_the_queue_as_if_it_had_left_one_by_one() {
+    for round in 0..60 {
+        let mut chance = Chance(round);
+        let (sends, groups) = (1 + chance.below(900), [1, 3, 40, 1_000][round as usize % 4]);
+        let (touches, removals) = ([0, 3, 200][chance.below(3)], [0, 3, 300][chance.below(3)]);
+        let delayed_from = [sends / 2, sends * 9 / 10, sends + 1][chance.below(3)];
+        let mut queue = Queue::default();
+        let mut sequence = 0;
+        for number in 0..sends {
+            // Now and then one is so far from the next that its link has to be written down elsewhere.
+            sequence += if chance.below(300) == 0 { 1 << 33 } else { 1 + chance.below(2) as u64 };
+            queue.send(sequence, chance.below(groups) as u64, number >= delayed_from);
+        }
+        for _ in 0..touches {
+            let stand = [Stand::Held, Stand::Ready][chance.below(2)];
+            let place = chance.below(queue.there.len());
+            queue.hold(place, stand);
+        }
+        for _ in 0..removals.min(queue.there.len() / 2) {
+            let place = chance.below(queue.there.len());
+            queue.remove(place);
+        }
+        let through = item(1 + chance.below(sequence as usize + 3) as u64).sent_at;
+        let mut other = queue.clone();
+        assert!(queue.expire(through) == other.expire_each(through), "round {round}");
+        assert!(queue.seen() == other.seen(), "round {round}");
+        while !queue.there.is_empty() {
+            let place = chance.below(queue.there.len());
+            match chance.below(3) {
+                0 => [&mut queue, &mut other].map(|queue| queue.hold(place, Stand::Ready)),
+                1 => [&mut queue, &mut other].map(|queue| queue.hold(place, Stand::Held)),
+                _ => [&mut queue, &mut other].map(|queue| queue.remove(place)),
+            };
+            assert!(queue.seen() == other.seen(), "round {round}, {} left", queue.there.len());
+        }
+        assert_eq!((queue.fifo.far.len(), queue.fifo.rest_count()), (0, 0), "round {round}");
+    }
+}
+
+#[test]
+fn a_run_is_dropped_at_its_edges_and_sends_go_on() {
+    for over in [0_u64, 1, 62, 63, 64, 65, 127, 128, 129, 192, 193] {
+        let mut queue = Queue::default();
+        // Three messages are sent in each millisecond of the fixture.
+        (1..=193).for_each(|n| queue.send(3 * n, n % 5, false));
+        let through = item(3 * over).sent_at;
+        assert_eq!(queue.expire(through).len() as u64, over);
+        let left: Vec<u64> = queue.fifo.rest().map(|item| item.sequence.0 / 3).collect();
+        assert!(left.into_iter().eq(over + 1..=193));
+        assert_eq!(queue.fifo.oldest().map(|(oldest, _)| oldest.0 / 3), (over < 193).then_some(over + 1));
+        queue.send(3_000, 2, false);
+        let slot = queue.there.last().expect("it was sent").1;
+        let offered: Vec<u64> =
+            queue.fifo.offered(&queue.groups, slot).map(|sequence| sequence.0 / 3).collect();
+        assert!(offered.into_iter().eq((over + 1..=193).filter(|n| n % 5 == 2).chain([1_000])));
+    }
+}
