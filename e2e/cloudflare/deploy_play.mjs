@@ -251,6 +251,35 @@ max_batch_timeout = 0
     assert.deepEqual(await lies(ids[1]), [{ said: "made" }]);
   },
 
+  async a_stack_in_the_log_of_a_worker_has_places_of_its_source() {
+    const directory = join(home, "mapped");
+    mkdirSync(join(directory, "src"), { recursive: true });
+    // The bundle has both in one file, without the types and the empty lines.
+    writeFileSync(join(directory, "src/fails.ts"), `\n\ninterface Order { id: number }\n\nexport function fails(order: Order): never {\n  throw new Error("order " + order.id);\n}\n`);
+    writeFileSync(
+      join(directory, "src/index.ts"),
+      `import { fails } from "./fails";\nexport default { async queue(batch: { messages: { body: { id: number } }[] }) {\n  fails(batch.messages[0].body);\n} };\n`,
+    );
+    const config = `name = "mapped"
+main = "src/index.ts"
+compatibility_date = "2026-04-01"
+upload_source_maps = true
+[[queues.consumers]]
+queue = "mapped-in"
+max_batch_timeout = 0
+max_retries = 0
+`;
+    writeFileSync(join(directory, "wrangler.toml"), config);
+    const input = await queue("mapped-in");
+    await runs(NEW, directory, ["deploy"]);
+    await send(input, { id: 7 });
+    const line = await until("its exception", async () => {
+      const { lines } = await api("GET", "/workers/scripts/mapped/kew-log?after=0");
+      return lines.find(({ text }) => text.includes("order 7"));
+    });
+    for (const place of [/at fails \(src\/fails\.ts:6:9\)/, /src\/index\.ts:3:3\)/]) assert.match(line.text, place);
+  },
+
   async a_project_that_does_not_start_fails_its_deployment_and_what_ran_runs_on() {
     const { directory, input, output } = await project("broken");
     await runs(NEW, directory, ["deploy"]);

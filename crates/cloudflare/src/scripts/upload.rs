@@ -60,7 +60,7 @@ pub(super) fn read(request: &Request, before: Option<&Description>) -> Result<Up
             Given::Inherited { name, old } => bindings.extend(inherited(before, name, &old)?),
         }
     }
-    let modules = parts.into_iter().filter_map(|part| module(part).transpose()).collect::<Result<_, _>>()?;
+    let modules = parts.into_iter().map(module).collect::<Result<_, _>>()?;
     let cpu = metadata.limits.and_then(|limits| limits.cpu_ms).map(Duration::from_millis);
     let script = Script {
         compatibility_date: metadata.compatibility_date.unwrap_or_else(|| OLDEST_DATE.to_owned()),
@@ -103,8 +103,7 @@ pub(super) fn read_secrets(request: &Request) -> Result<Vec<(String, String)>, W
     Ok(secrets)
 }
 
-/// A module; none for what only helps to debug.
-fn module(part: Part) -> Result<Option<Module>, WireError> {
+fn module(part: Part) -> Result<Module, WireError> {
     let kind = match part.content_type.as_str() {
         "application/javascript+module" | "text/javascript+module" => ModuleKind::Es,
         "application/javascript" | "text/javascript" => ModuleKind::CommonJs,
@@ -112,14 +111,14 @@ fn module(part: Part) -> Result<Option<Module>, WireError> {
         "application/octet-stream" => ModuleKind::Data,
         "application/wasm" => ModuleKind::Wasm,
         "application/json" => ModuleKind::Json,
-        "application/source-map" => return Ok(None),
+        "application/source-map" => ModuleKind::SourceMap,
         other => {
             let text =
                 format!("Module {:?} is of the type {other:?}, which is none that is run here", part.name);
             return Err(unfit(text));
         }
     };
-    Ok(Some(Module { name: part.name, kind, content: part.content }))
+    Ok(Module { name: part.name, kind, content: part.content })
 }
 
 enum Given {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::script::{Binding, BindingValue, ModuleKind, Script};
+use super::script::{Binding, BindingValue, Module, ModuleKind, Script};
 
 /// What our own modules' names begin with; no module of a user may be named so.
 pub(super) const OURS: &str = "kew:";
@@ -62,7 +62,7 @@ pub(super) fn write(
     std::fs::write(directory.join("shim.js"), SHIM)?;
     std::fs::write(directory.join("notes.js"), NOTES.replace("KEW_NOTE_TOKEN", surroundings.note_token))?;
     std::fs::write(directory.join("entry.js"), entry(script.main()))?;
-    for (number, module) in script.modules.iter().enumerate() {
+    for (number, module) in run(script) {
         std::fs::write(directory.join(format!("{number}.module")), &module.content)?;
     }
     std::fs::write(directory.join(CONFIGURATION), configuration(script, secrets, surroundings))
@@ -106,8 +106,9 @@ fn push_worker(text: &mut String, script: &Script, secrets: &[&str]) {
             format_args!("          ( name = \"{OURS}{ours}.js\", esModule = embed \"{ours}.js\" ),\n"),
         );
     }
-    for (number, module) in script.modules.iter().enumerate() {
-        let (name, kind) = (quoted(&module.name), kind(module.kind));
+    for (number, module) in run(script) {
+        let Some(kind) = kind(module.kind) else { continue };
+        let name = quoted(&module.name);
         push(text, format_args!("          ( name = {name}, {kind} = embed \"{number}.module\" ),\n"));
     }
     text.push_str("        ],\n        bindings = [\n");
@@ -155,14 +156,21 @@ fn queue_service(binding: &str) -> String {
     format!("queue:{binding}")
 }
 
-fn kind(kind: ModuleKind) -> &'static str {
+/// The modules that the runtime gets, with their numbers.
+fn run(script: &Script) -> impl Iterator<Item = (usize, &Module)> {
+    script.modules.iter().enumerate().filter(|(_, module)| kind(module.kind).is_some())
+}
+
+/// What the runtime calls a kind of module, if it gets such ones.
+fn kind(kind: ModuleKind) -> Option<&'static str> {
     match kind {
-        ModuleKind::Es => "esModule",
-        ModuleKind::CommonJs => "commonJsModule",
-        ModuleKind::Text => "text",
-        ModuleKind::Data => "data",
-        ModuleKind::Wasm => "wasm",
-        ModuleKind::Json => "json",
+        ModuleKind::Es => Some("esModule"),
+        ModuleKind::CommonJs => Some("commonJsModule"),
+        ModuleKind::Text => Some("text"),
+        ModuleKind::Data => Some("data"),
+        ModuleKind::Wasm => Some("wasm"),
+        ModuleKind::Json => Some("json"),
+        ModuleKind::SourceMap => None,
     }
 }
 
@@ -194,7 +202,6 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::script::Module;
     use super::super::script::tests::{module, script};
     use super::*;
 
@@ -225,6 +232,7 @@ mod tests {
     fn each_part_of_a_worker_has_its_place() {
         let mut worker = script(vec![
             module("index.js", ""),
+            Module { kind: ModuleKind::SourceMap, ..module("index.js.map", "") },
             Module { kind: ModuleKind::Wasm, ..module("lib/\"a\".wasm", "") },
         ]);
         worker.compatibility_flags.push("nodejs_compat".to_owned());
@@ -235,7 +243,7 @@ mod tests {
         ];
         let text = configuration(&worker, &["TOKEN"], &surroundings());
         for line in [
-            r#"( name = "lib/\"a\".wasm", wasm = embed "1.module" ),"#,
+            r#"( name = "lib/\"a\".wasm", wasm = embed "2.module" ),"#,
             r#"( name = "GREETING", text = "say \"hi\"" ),"#,
             r#"( name = "CFG", json = "{\"a\":1}" ),"#,
             r#"( name = "OUT", queue = "queue:OUT" ),"#,
@@ -247,6 +255,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        assert!(!text.contains("index.js.map"), "the runtime has no use for it\n{text}");
     }
 
     #[test]

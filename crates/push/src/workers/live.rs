@@ -19,8 +19,10 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::child::{Child, Plan, Runtime, StartError};
 use super::dispatch;
+use super::maps::Maps;
 use super::notes::Notes;
 use super::output::{Line, Said};
+use super::script::{ModuleKind, Script};
 use super::visit::{self, Visit, VisitError};
 use crate::batch::{Batch, hex_text};
 use crate::target::Delivered;
@@ -84,6 +86,7 @@ impl Live {
     ) -> Result<Self, StartError> {
         let running: Arc<Running> = Arc::default();
         let noting = Arc::clone(&running);
+        let maps = maps_of(plan.script).await;
         let child = Child::start(runtime, plan, move |line| match line {
             Line::Noted(note) => {
                 if let Some(is_there) = note.handler {
@@ -94,7 +97,9 @@ impl Live {
                     notes.take(&note);
                 }
             }
-            Line::Said(said) | Line::OfRuntime(said) => say(said),
+            Line::Said(said) | Line::OfRuntime(said) => {
+                say(Said { text: maps.told(said.text), ..said });
+            }
             Line::Listens(_) => {}
         })
         .await?;
@@ -273,6 +278,16 @@ impl Live {
         headers.insert(TOKEN, HeaderValue::from_str(&self.child.token).ok()?);
         Some(Outgoing { method, uri, headers, body })
     }
+}
+
+/// The source maps of a Worker. To read large ones keeps a thread busy for a while.
+async fn maps_of(script: &Script) -> Maps {
+    if !script.modules.iter().any(|module| module.kind == ModuleKind::SourceMap) {
+        return Maps::default();
+    }
+    // Its modules are shared, not copied.
+    let script = script.clone();
+    tokio::task::spawn_blocking(move || Maps::read(&script)).await.unwrap_or_default()
 }
 
 /// A batch or a visit in a handler.

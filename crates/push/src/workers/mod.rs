@@ -15,6 +15,7 @@ mod history;
 mod keeper;
 mod live;
 mod log;
+mod maps;
 mod notes;
 mod output;
 mod schedules;

@@ -69,6 +69,8 @@ pub enum ModuleKind {
     Wasm,
     /// JSON.
     Json,
+    /// Where the code of the module of the same name without `.map` was written. The runtime does not get it.
+    SourceMap,
 }
 
 /// One name in a Worker's `env`.
@@ -176,6 +178,7 @@ impl Script {
             return Err(ScriptError::MainKind(main));
         }
         self.modules.swap(0, place);
+        self.leave_out_maps();
         self.check()?;
         Ok(self)
     }
@@ -193,6 +196,14 @@ impl Script {
         })
     }
 
+    /// Source maps make no Worker too large: where they would, it goes without them.
+    fn leave_out_maps(&mut self) {
+        let bytes: usize = self.modules.iter().map(|module| module.content.len()).sum();
+        if bytes > SCRIPT_BYTES_MAX || self.modules.len() > MODULES_MAX {
+            self.modules.retain(|module| module.kind != ModuleKind::SourceMap);
+        }
+    }
+
     fn check(&self) -> Result<(), ScriptError> {
         bounded("the number of modules", self.modules.len(), MODULES_MAX)?;
         bounded("the number of bindings", self.bindings.len(), BINDINGS_MAX)?;
@@ -204,7 +215,7 @@ impl Script {
             if !names.insert(module.name.as_str()) {
                 return Err(ScriptError::ModuleTwice(module.name.clone()));
             }
-            let is_text = module.kind != ModuleKind::Data && module.kind != ModuleKind::Wasm;
+            let is_text = !matches!(module.kind, ModuleKind::Data | ModuleKind::Wasm | ModuleKind::SourceMap);
             if is_text && std::str::from_utf8(&module.content).is_err() {
                 return Err(ScriptError::ModuleText(module.name.clone()));
             }
@@ -304,6 +315,20 @@ pub(crate) mod tests {
         let names: Vec<&str> = checked.modules.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["index.js", "lib/a.js"]);
         assert_eq!(checked.main(), "index.js");
+    }
+
+    #[test]
+    fn source_maps_make_no_worker_too_large() {
+        let map = |bytes: usize| Module {
+            kind: ModuleKind::SourceMap,
+            content: vec![b' '; bytes].into(),
+            ..module("index.js.map", "")
+        };
+        let kept = |bytes: usize| {
+            let checked = script(vec![module("index.js", "12345"), map(bytes)]).checked("index.js");
+            checked.expect("it is fine").modules.len()
+        };
+        assert_eq!((kept(SCRIPT_BYTES_MAX - 5), kept(SCRIPT_BYTES_MAX - 4)), (2, 1));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the runtime itself does with invocations, and what Kew makes of it: each row that its documentation or a look at it
 //! tells. Without the runtime these say so aloud and pass.
 
-use kew_push::workers::{Said, Script};
+use bytes::Bytes;
+use kew_push::workers::{Module, ModuleKind, Said, Script};
 use kew_push::{Consumer, verdict::Ending};
 use serde_json::json;
 
@@ -122,6 +123,22 @@ async fn one_at_a_time_is_kept_however_many_wait() {
 const THROWS: &str = "export default { async queue(batch) {
   throw new TypeError('thrown ' + batch.messages[0].attempts);
 } };";
+
+#[tokio::test]
+async fn a_stack_says_where_its_code_was_written() {
+    let Some(shop) = Shop::open().await else { return };
+    // The second line, column 8 or behind, is line 41, column 5 of the source.
+    let map = r#"{"version":3,"sources":["../src/orders.ts"],"names":[],"mappings":";QAwCI"}"#;
+    let mut mapped = script(THROWS);
+    let content = Bytes::from_static(map.as_bytes());
+    mapped.modules.push(Module { name: "index.js.map".to_owned(), kind: ModuleKind::SourceMap, content });
+    assert_eq!(fate(&shop, mapped, "throws").await, Some(300));
+    shop.until_heard("thrown 1").await;
+    let said = shop.lines("thrown 1");
+    let expected = "Uncaught (in promise) TypeError: thrown 1\n    at Object.queue (src/orders.ts:41:5)";
+    assert_eq!(said.first().map(|said| said.text.as_str()), Some(expected), "{said:?}");
+    shop.house.close().await;
+}
 
 #[tokio::test]
 async fn an_exception_is_one_line_of_what_the_worker_said_with_its_place() {
