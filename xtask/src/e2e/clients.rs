@@ -115,6 +115,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["azure_play.py"],
     },
     Client {
+        name: "kombu-azure",
+        what: "kombu's transport over Azure queues",
+        classes: false,
+        kit: Kit::Python(Some("python-kombu")),
+        arguments: &["kombu_azure_play.py"],
+    },
+    Client {
         name: "azure-javascript",
         what: "@azure/storage-queue",
         classes: false,
