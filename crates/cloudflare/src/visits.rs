@@ -7,7 +7,7 @@ use kew_core::AccountId;
 use kew_http::{
     HeaderMap, HeaderName, HeaderValue, Host, Refusal, Reply, Request, StatusCode, header, is_below,
 };
-use kew_push::workers::{VISIT_REPLY_BYTES_MAX, Visit, VisitError};
+use kew_push::workers::{Visit, VisitError};
 
 use crate::{Cloudflare, Trust};
 
@@ -72,7 +72,8 @@ impl Cloudflare {
         let account =
             self.visited_accounts().find(has).ok_or_else(|| told(&VisitError::NotFound(name.to_owned())))?;
         let full = |refusal: Refusal| (refusal.status(), refusal.to_string());
-        let _kept = request.room.keep(VISIT_REPLY_BYTES_MAX).await.map_err(full)?;
+        // Nothing is kept of it while the handler takes its time: everybody else's replies would wait for that.
+        request.room.free().await.map_err(full)?;
         let answer = workers.visit(account, name, visit(request)).await.map_err(|error| told(&error))?;
         let mut reply = Reply { status: answer.status, body: answer.body, ..Reply::text(StatusCode::OK, "") };
         reply.headers = kew_http::Headers::default();

@@ -22,6 +22,9 @@ export default {
         return Response.redirect("https://example.com/there", 302);
       case "/long":
         return new Response(new Uint8Array(11 << 20));
+      case "/slow":
+        await new Promise((wake) => setTimeout(wake, 20_000));
+        return new Response("late");
       case "/forever":
         for (;;);
     }
@@ -83,7 +86,7 @@ fn a_visit_that_a_worker_cannot_answer_is_told_why() {
         ("nobody.kew.localhost", "/", 404, "there is no Worker \"nobody\" here"),
         ("only-queues.kew.localhost", "/", 500, "the Worker has no fetch handler"),
         (HOST, "/throw", 500, "the Worker threw an exception; its log says which"),
-        (HOST, "/long", 502, "the Worker's reply has more than 10485760 bytes"),
+        (HOST, "/long", 502, "the Worker's reply has more than 2097152 bytes"),
     ] {
         let (found, text) = visit(&kew, host, "GET", path, "");
         assert_eq!((found, text.trim_end()), (status, why), "{host}{path}");
@@ -114,4 +117,26 @@ fn a_host_of_a_worker_means_nothing_where_none_are_run() {
     assert!(text.contains("errors"), "the reply is the API's: {text}");
     let (status, text) = visit(&kew, "w.kew.workers.dev", "GET", "/nothing", "");
     assert_eq!(status, 421, "{text}");
+}
+
+#[test]
+fn slow_visits_keep_no_room_from_the_replies_of_others() {
+    let directory = data_directory();
+    let Some((kew, _results)) = deployed(directory.path()) else { return };
+    let begin = || {
+        let mut stream = std::net::TcpStream::connect(address(&kew)).expect("it listens");
+        let request = format!("GET /slow HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it reads");
+        stream
+    };
+    let visits: Vec<_> = (0..20).map(|_| begin()).collect();
+    // They are with the handler by then.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let (status, text) = kew.ask("CreateQueue", r#"{"QueueName":"others"}"#);
+    assert_eq!(status, 200, "{text}");
+    let url: Value = serde_json::from_str(&text).expect("it is JSON");
+    let begun = std::time::Instant::now();
+    let (status, text) = kew.ask("ReceiveMessage", &json!({ "QueueUrl": url["QueueUrl"] }).to_string());
+    assert!(status == 200 && begun.elapsed().as_secs() < 5, "{status} after {:?}: {text}", begun.elapsed());
+    drop(visits);
 }

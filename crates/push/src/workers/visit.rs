@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use super::Workers;
 
-/// The most bytes of a reply's body.
-pub const VISIT_REPLY_BYTES_MAX: usize = 10 << 20;
+/// The most bytes of a reply's body: with [`VISITS_MAX`] of them under way 128 MiB of a Worker.
+pub const VISIT_REPLY_BYTES_MAX: usize = 2 << 20;
 /// How long a handler may take.
 pub(super) const VISIT_WITHIN: Duration = Duration::from_secs(60);
 /// Visits of one Worker at a time.
