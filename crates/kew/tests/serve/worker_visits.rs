@@ -62,6 +62,8 @@ fn a_deployed_workers_address_leads_to_its_fetch_handler() {
         let url = format!("http://{HOST}{path}");
         assert_eq!(shown, json!({ "method": method, "url": url, "names": ["x-mine"], "body": body }));
     }
+    let (status, text) = visit(&kew, HOST, "GET", "/", "a body that no GET has");
+    assert!(status == 200 && text.contains(r#""body":"""#), "{status} {text}");
     let (status, text) = visit(&kew, "w.kew.workers.dev", "GET", "/a", "");
     assert!(status == 200 && text.contains("http://w.kew.workers.dev/a"), "{status} {text}");
 

@@ -14,7 +14,9 @@ function message(given) {
 async function visit(request, address, target) {
   const headers = new Headers(request.headers);
   for (const ours of ["x-kew-token", "x-kew-address"]) headers.delete(ours);
-  const { method, body } = request;
+  const { method } = request;
+  // What a client sends with one of these is no part of the request.
+  const body = method === "GET" || method === "HEAD" ? null : request.body;
   try {
     const reply = await target.fetch(new Request(address, { method, headers, body, redirect: "manual" }));
     if (!reply.headers.has("x-kew-threw")) return reply;
