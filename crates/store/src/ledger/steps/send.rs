@@ -27,6 +27,8 @@ struct Checked<'a> {
     visible_at: Timestamp,
     /// Its first send, if that was put away.
     away: Option<First>,
+    /// The same under what it would have been remembered under before; its own counts first.
+    away_before: Option<First>,
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -41,7 +43,15 @@ impl<S: Shelf> Ledger<S> {
             let hash = identity.as_ref().map(hash_of);
             let before = identity.as_ref().and_then(|own| dedup::identity_before(&queue, message, own, now));
             let hash_before = before.as_ref().map(hash_of);
-            checked.push(Checked { message, identity, hash, hash_before, visible_at, away: None });
+            checked.push(Checked {
+                message,
+                identity,
+                hash,
+                hash_before,
+                visible_at,
+                away: None,
+                away_before: None,
+            });
         }
         let is_fifo = queue.policy.kind.is_fifo();
         if is_fifo {
@@ -54,8 +64,8 @@ impl<S: Shelf> Ledger<S> {
         if is_fifo {
             for checked in &mut checked {
                 checked.away = self.put_away(now, checked.hash)?;
-                if checked.away.is_none() && checked.hash_before.is_some() {
-                    checked.away = self.put_away(now, checked.hash_before)?;
+                if checked.away.is_none() {
+                    checked.away_before = self.put_away(now, checked.hash_before)?;
                 }
             }
         }
@@ -77,8 +87,9 @@ impl<S: Shelf> Ledger<S> {
     /// Sends one message to the place `sequence`, or finds its first send.
     fn send_one(&mut self, now: Timestamp, queue: &Queue, checked: &Checked<'_>, sequence: Sequence) -> Sent {
         let here = |hash: Option<u128>| hash.and_then(|identity| self.sends.find(identity, now));
-        let first = || here(checked.hash).or_else(|| here(checked.hash_before));
-        if let Some(first) = checked.away.or_else(first) {
+        let own = checked.away.or_else(|| here(checked.hash));
+        let before = || checked.away_before.or_else(|| here(checked.hash_before));
+        if let Some(first) = own.or_else(before) {
             self.history.tally.deduplicated += 1;
             return Sent {
                 id: first.id,
