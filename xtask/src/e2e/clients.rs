@@ -36,7 +36,8 @@ enum Kit {
     Node,
     /// Node with the packages of Cloudflare, which want a newer one than many machines have: it comes with them.
     Cloudflare,
-    Rust,
+    /// The crate in this folder.
+    Rust(&'static str),
     /// The Go module in this folder.
     Go(&'static str),
     Java,
@@ -85,7 +86,7 @@ pub const CLIENTS: &[Client] = &[
         kit: Kit::Node,
         arguments: &["agent.mjs"],
     },
-    Client { name: "rust", what: "AWS SDK for Rust", classes: true, kit: Kit::Rust, arguments: &[] },
+    Client { name: "rust", what: "AWS SDK for Rust", classes: true, kit: Kit::Rust("rust"), arguments: &[] },
     Client {
         name: "go",
         what: "AWS SDK for Go, version 2",
@@ -133,6 +134,13 @@ pub const CLIENTS: &[Client] = &[
         what: "azqueue, the Azure SDK for Go",
         classes: false,
         kit: Kit::Go("go-azure"),
+        arguments: &[],
+    },
+    Client {
+        name: "azure-rust",
+        what: "azure_storage_queue, the Azure SDK for Rust",
+        classes: false,
+        kit: Kit::Rust("rust-azure"),
         arguments: &[],
     },
     Client {
@@ -219,7 +227,7 @@ impl Client {
                 need(program, &["--version"], what)?;
                 self.python(None)
             }
-            Kit::Rust => self.rust(),
+            Kit::Rust(room) => self.rust(room),
             Kit::Go(room) => self.go(room),
             Kit::Java => self.java(),
         }
@@ -258,13 +266,14 @@ impl Client {
         Ok(command)
     }
 
-    fn rust(&self) -> Result<Command, Absent> {
-        let target = absolute(&cache("rust"))?;
+    fn rust(&self, room: &str) -> Result<Command, Absent> {
+        let target = absolute(&cache(room))?;
         let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        build.args(["build", "--quiet", "--locked", "--manifest-path", "e2e/rust/Cargo.toml"]);
+        build.args(["build", "--quiet", "--locked", "--manifest-path"]);
+        build.arg(Path::new("e2e").join(room).join("Cargo.toml"));
         build.env("CARGO_TARGET_DIR", &target);
         run(&mut build)?;
-        Ok(Command::new(target.join("debug/kew-e2e-rust")))
+        Ok(Command::new(target.join("debug").join(format!("kew-e2e-{room}"))))
     }
 
     fn go(&self, room: &str) -> Result<Command, Absent> {
