@@ -40,7 +40,8 @@ enum Kit {
     Rust(&'static str),
     /// The Go module in this folder.
     Go(&'static str),
-    Java,
+    /// The Maven project in this folder.
+    Java(&'static str),
 }
 
 pub const CLIENTS: &[Client] = &[
@@ -98,7 +99,7 @@ pub const CLIENTS: &[Client] = &[
         name: "java",
         what: "AWS SDK for Java, version 2",
         classes: true,
-        kit: Kit::Java,
+        kit: Kit::Java("java"),
         arguments: &["Agent"],
     },
     Client {
@@ -135,6 +136,13 @@ pub const CLIENTS: &[Client] = &[
         classes: false,
         kit: Kit::Go("go-azure"),
         arguments: &[],
+    },
+    Client {
+        name: "azure-java",
+        what: "com.azure:azure-storage-queue",
+        classes: false,
+        kit: Kit::Java("java-azure"),
+        arguments: &["AzurePlay"],
     },
     Client {
         name: "azure-rust",
@@ -229,7 +237,7 @@ impl Client {
             }
             Kit::Rust(room) => self.rust(room),
             Kit::Go(room) => self.go(room),
-            Kit::Java => self.java(),
+            Kit::Java(room) => self.java(room),
         }
     }
 
@@ -289,21 +297,32 @@ impl Client {
         Ok(Command::new(program))
     }
 
-    fn java(&self) -> Result<Command, Absent> {
+    fn java(&self, room: &str) -> Result<Command, Absent> {
         need("javac", &["-version"], "a JDK, version 17 or newer")?;
         need("mvn", &["--version"], "Maven")?;
-        let room = Path::new("e2e/java");
-        let sources = ["pom.xml", "src/main/java/Agent.java", "src/main/java/Shapes.java"];
-        let sources: Vec<PathBuf> = sources.iter().map(|name| room.join(name)).collect();
-        once("java", &sources, &cache("java/classes"), || {
+        let path = Path::new("e2e").join(room);
+        let mut sources = vec![path.join("pom.xml")];
+        sources.extend(files(&path.join("src/main/java"))?);
+        let made = cache(room);
+        once(room, &sources, &made.join("classes"), || {
             let mut build = Command::new("mvn");
-            run(build.args(["--batch-mode", "--quiet", "compile"]).current_dir(room))
+            run(build.args(["--batch-mode", "--quiet", "compile"]).current_dir(&path))
         })?;
         let mut command = Command::new("java");
-        let path = [cache("java/classes"), cache("java/libraries/*")].map(|part| part.display().to_string());
-        command.args(["-XX:TieredStopAtLevel=1", "-cp", &path.join(":")]).args(self.arguments);
+        let parts = [made.join("classes"), made.join("libraries/*")].map(|part| part.display().to_string());
+        command.args(["-XX:TieredStopAtLevel=1", "-cp", &parts.join(":")]).args(self.arguments);
         Ok(command)
     }
+}
+
+/// The files of a folder, in the order of their names.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Absent> {
+    let failed = |error: std::io::Error| Absent::Failed(format!("{}: {error}", folder.display()));
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect::<Result<_, Absent>>()?;
+    paths.sort();
+    Ok(paths)
 }
 
 /// The machine's Node where wrangler accepts it (22.12), else the one that is installed beside it.
