@@ -4,7 +4,9 @@
 
 use std::io;
 
-use crate::handles::lacks_descriptors;
+/// No more files can be opened: by this process, and in the whole system.
+const PROCESS_HAS_NO_MORE: i32 = 24;
+const SYSTEM_HAS_NO_MORE: i32 = 23;
 
 /// What went wrong in the log, by what the caller does about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,4 +100,17 @@ impl<T> Doing<T> for io::Result<T> {
 /// True when the disk, or the quota on it, is full.
 pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// True when no more files can be open: others must be closed first.
+pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(PROCESS_HAS_NO_MORE | SYSTEM_HAS_NO_MORE))
+}
+
+/// A file that could not be opened although the store names it: one that is missing is damage.
+pub(crate) fn missing(name: &str, error: &io::Error) -> LogError {
+    match error.kind() {
+        io::ErrorKind::NotFound => LogError::damage(name, 0, "the file is missing"),
+        _ => LogError::from_io(format!("opening {name}"), error),
+    }
 }

@@ -8,9 +8,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::checkpoint::CHECKPOINTS_FOLDER;
-use crate::put_away::DEDUPLICATION_FOLDER;
-use crate::segment::SEGMENTS_FOLDER;
+use super::names::{
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, LOCK_FILE, MANIFEST_FILE,
+    SEGMENTS_FOLDER,
+};
 
 const FILE: u32 = 0o600;
 const DIRECTORY: u32 = 0o700;
@@ -76,8 +77,7 @@ fn close_files(path: &Path, folder: &str) -> io::Result<u64> {
 }
 
 /// The files that lie in a store's directory itself.
-const OWN_FILES: [&str; 4] =
-    [crate::IDENTITY_FILE, crate::MANIFEST_FILE, crate::BACKUP_LIST, super::real::LOCK_FILE];
+const OWN_FILES: [&str; 4] = [IDENTITY_FILE, MANIFEST_FILE, BACKUP_LIST, LOCK_FILE];
 
 /// Whether it was open to others. One that was removed meanwhile is as private as can be.
 fn close(path: &Path, mode: u32) -> io::Result<bool> {

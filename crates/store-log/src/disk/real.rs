@@ -2,15 +2,14 @@
 //!
 //! Data syncs are the standard library's `sync_data`: `fdatasync`, and a full flush on macOS.
 
-use super::private;
-use super::{Disk, DiskFile, DiskLock, SYNC_BYTES, check_name, check_rename};
+use super::names::LOCK_FILE;
+use super::{Disk, DiskFile, DiskLock, SYNC_BYTES, check_name, check_rename, private};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) const LOCK_FILE: &str = "LOCK";
 /// So much of a new file is written at a time. The system keeps a file in memory in pieces as large as it was written
 /// in, and looks through the whole piece at each sync of a part of it, and counts it as written.
 static ZEROS: [u8; 4 * 1024] = [0; 4 * 1024];
@@ -321,7 +320,7 @@ mod tests {
     fn a_directory_that_cannot_be_locked_is_named() {
         let (folder, disk) = disk();
         fs::create_dir(folder.path().join("store").join(LOCK_FILE)).expect("it is ours");
-        let error = crate::lock_store(&disk).expect_err("no file").to_string();
+        let error = crate::disk::lock_store(&disk).expect_err("no file").to_string();
         let named = format!("locking the store's directory: {}", folder.path().join("store").display());
         assert!(error.starts_with(&named), "{error}");
     }

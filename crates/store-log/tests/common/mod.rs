@@ -95,7 +95,9 @@ impl Tiny {
             }
             Ok(())
         })?;
-        segments.reconcile(manifest.as_ref().map(|manifest| &manifest.fields), sums, |_| false).unwrap();
+        segments
+            .reconcile(manifest.as_ref().map(|manifest| manifest.fields.known_segments()), sums, |_| false)
+            .unwrap();
         let survivors = SurvivorWriter::new(segments.clone(), sums);
         Ok(Self {
             disk,

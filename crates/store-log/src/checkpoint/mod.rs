@@ -1,0 +1,20 @@
+//! What a store says durably of itself: its identity, what must exist, and the newest checkpoint.
+//!
+//! Decides which checkpoint counts and where replay starts from. A checkpoint is slices of bytes under keys; what a slice
+//! holds it does not know, nor that there are queues. First to read: `manifest.rs`, then `writer.rs`.
+
+mod expected;
+mod generation;
+mod identity;
+mod manifest;
+pub(crate) mod room;
+mod slices;
+mod writer;
+
+pub(crate) use expected::{Expected, Expecting, store_file};
+pub(crate) use generation::{GenerationFile, generation_name, read_slice};
+pub(crate) use identity::Named;
+pub use identity::{Identity, STORE_VERSION};
+pub use manifest::{Manifest, ManifestFields, Sidecar};
+pub use slices::SliceRef;
+pub use writer::{CheckpointWriter, SealedCheckpoint};

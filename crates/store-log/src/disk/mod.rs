@@ -1,0 +1,190 @@
+//! The seam between the log and the machine: one directory, its files, and what each sync promises.
+//!
+//! Everything the log does to the disk goes through [`Disk`] and [`DiskFile`], so tests can tear, lose, delay and
+//! fail any of it ([`SimDisk`]), and measurements can count it or slow it down ([`WatchedDisk`]). Names are relative to
+//! the directory, with at most one level of folders (`segments/…`); a rename stays within its folder. What is promised
+//! after a crash is only what POSIX promises: a file's bytes after `sync_data`, a name after `sync_dir` of its folder,
+//! a rename wholly or not at all.
+//!
+//! The lowest storey. It knows the names of a store's files, but not what any of them holds.
+
+mod handles;
+mod names;
+mod private;
+mod real;
+mod sim;
+mod watched;
+
+use std::any::Any;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::LogError;
+
+pub(crate) use handles::{Handle, Handles};
+pub(crate) use names::KEPT_FILE;
+pub use names::{
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, MANIFEST_FILE,
+    SCRUB_FILE, SEGMENTS_FOLDER,
+};
+pub use private::make_private;
+pub use real::RealDisk;
+#[cfg(feature = "planted")]
+pub(crate) use sim::SeededChance as Chance;
+pub use sim::{Beside, Fault, FaultPlan, Found, Operation, SimDisk, SimStats};
+pub use watched::{WatchedDisk, Watcher};
+
+/// Bytes that work beside requests writes to a file before it syncs them. If all were left for the end, one sync would
+/// keep the disk busy for long, and the journal's syncs would wait behind it.
+pub(crate) const SYNC_BYTES: u64 = 1 << 20;
+
+/// A directory that holds a store. The empty folder name means the directory itself.
+pub trait Disk: Send + Sync + 'static {
+    /// Makes a new file, open for reading and writing; fails when the name is taken.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file that is there, for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes a folder; content with one that is already there.
+    fn create_dir(&self, folder: &str) -> io::Result<()>;
+    /// Renames a file within its folder, replacing what had the new name, in one step.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a name; open handles go on reading the file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Names of the files in a folder, without the folder's name, sorted; a missing folder has none.
+    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+    /// Gives a file a second name.
+    fn hard_link(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Gives a file a second name outside the directory (for backups).
+    fn hard_link_out(&self, from: &str, to: &Path) -> io::Result<()>;
+    /// Makes a file outside the directory that has the same bytes and shares none of them for good, without reading
+    /// them: only file systems that copy on write can (for backups).
+    fn clone_out(&self, _from: &str, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// How many names the file has.
+    fn link_count(&self, name: &str) -> io::Result<u64>;
+    /// Makes creations, renames and removals in a folder durable.
+    fn sync_dir(&self, folder: &str) -> io::Result<()>;
+    /// Bytes that may still be allocated.
+    fn free_space(&self) -> io::Result<u64>;
+    /// Takes the directory for this process until the lock is dropped.
+    /// A second holder gets `WouldBlock` with the first one's process id in the text.
+    fn lock(&self) -> io::Result<DiskLock>;
+    /// True when overwriting allocates (btrfs, zfs, bcachefs): a full disk can then fail a journal write.
+    fn is_copy_on_write(&self) -> bool;
+}
+
+/// An open file. All methods take `&self`: positions are given, never kept.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Writes all the bytes at an offset, or fails; the file grows when they end past its length.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Makes written bytes durable, with the length needed to read them.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Makes bytes and all of the file's own metadata durable.
+    fn sync_all(&self) -> io::Result<()>;
+    /// The file's length.
+    fn len(&self) -> io::Result<u64>;
+    /// True for a file without bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills the file with real zeros from its present length up to `len`, so that overwriting them later
+    /// allocates nothing.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+}
+
+/// Keeps the directory locked until it is dropped.
+pub struct DiskLock {
+    _held: Box<dyn Any + Send + Sync>,
+}
+
+impl DiskLock {
+    fn holding(held: impl Any + Send + Sync) -> Self {
+        Self { _held: Box::new(held) }
+    }
+}
+
+impl std::fmt::Debug for DiskLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskLock")
+    }
+}
+
+/// Takes the directory for this process until the answer is dropped.
+pub fn lock_store(disk: &dyn Disk) -> Result<DiskLock, LogError> {
+    disk.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => LogError::Locked { holder: error.to_string() },
+        _ => LogError::from_io("locking the store's directory", &error),
+    })
+}
+
+/// Reads exactly `len` bytes, or says that the file ends before them.
+pub(crate) fn read_exact_at(file: &dyn DiskFile, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let read = file.read_at(offset, &mut bytes)?;
+    if read < len {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends too early"));
+    }
+    Ok(bytes)
+}
+
+/// Reads a whole small file, refusing one larger than `most`.
+pub(crate) fn read_whole(file: &dyn DiskFile, most: u64) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > most {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{len} bytes, at most {most} expected"),
+        ));
+    }
+    read_exact_at(file, 0, usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?)
+}
+
+/// Replaces a small file in one step: a temporary name, synced, renamed, its folder synced.
+pub(crate) fn replace_whole(disk: &dyn Disk, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = format!("{name}.tmp");
+    remove_if_there(disk, &temporary)?;
+    let file = disk.create(&temporary)?;
+    file.write_at(0, bytes)?;
+    file.sync_all()?;
+    disk.rename(&temporary, name)?;
+    disk.sync_dir(folder_of(name))
+}
+
+/// Removes a name; content when there is none.
+pub(crate) fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The folder part of a name, empty for a name in the directory itself.
+pub(crate) fn folder_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Refuses names that would leave the directory or nest deeper than one folder.
+fn check_name(name: &str) -> io::Result<()> {
+    let mut parts = name.split('/');
+    let legal =
+        parts.clone().count() <= 2 && parts.all(|part| !part.is_empty() && part != "." && part != "..");
+    if legal {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("bad name {name:?}")))
+    }
+}
+
+/// Refuses a rename from one folder to another.
+fn check_rename(from: &str, to: &str) -> io::Result<()> {
+    check_name(from)?;
+    check_name(to)?;
+    if folder_of(from) == folder_of(to) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{from} and {to} are in different folders")))
+}

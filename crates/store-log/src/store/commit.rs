@@ -1,0 +1,177 @@
+//! Group commit: the batch being filled is written, and synced if anything in it or before it must be.
+//!
+//! One commit runs at a time: while it syncs, the next batch fills. A failure that is not a full disk stops the store.
+
+use kew_core::Work;
+
+use super::inner::Inner;
+use super::options::Durability;
+use super::shelf::store_error;
+use super::writer::Writing;
+use crate::error::LogError;
+use crate::planted::Planted;
+
+impl Inner {
+    pub(crate) fn has_pending(&self) -> bool {
+        let ledger = self.writer.lock();
+        ledger.shelf.batch.records() > 0 || ledger.shelf.owed > 0
+    }
+
+    /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
+    pub(crate) fn commit(&self) -> Result<(), LogError> {
+        let result = self.commit_from_upkeep();
+        if matches!(result, Err(LogError::NoSpace { .. })) {
+            self.work.want(|wanted| wanted.upkeep = true);
+        }
+        result
+    }
+
+    /// The same, without asking for upkeep: it is at work already, and would ask itself for ever.
+    pub(crate) fn commit_from_upkeep(&self) -> Result<(), LogError> {
+        let result = self.try_commit();
+        match &result {
+            // Without space the batch stays and is tried again; anything else is the end until a restart.
+            Ok(()) | Err(LogError::NoSpace { .. }) => {}
+            Err(error) => self.stop_for(error),
+        }
+        result
+    }
+
+    /// The journal failed: nothing is answered any more until a restart.
+    #[cold]
+    pub(super) fn stop_for(&self, error: &LogError) {
+        self.gate.fail(store_error(error.clone()));
+        self.reports.failed(Work::Commit, &error.to_string());
+    }
+
+    fn try_commit(&self) -> Result<(), LogError> {
+        let _committing = self.committing.lock();
+        self.write_behind_a_roll()?;
+        if self.writer.lock().shelf.owed == 0 { Ok(()) } else { self.sync_written() }
+    }
+
+    /// Commits unless that takes longer than one write and, with `may_sync`, one sync; false when something is left.
+    pub(super) fn commit_at_once(&self, may_sync: bool) -> Result<bool, LogError> {
+        let Some(_committing) = self.committing.try_lock() else { return Ok(!self.has_pending()) };
+        self.write()?;
+        let (is_written, owes) = {
+            let ledger = self.writer.lock();
+            (ledger.shelf.batch.records() == 0, ledger.shelf.owed > 0)
+        };
+        if !is_written || (owes && !may_sync) {
+            return Ok(false);
+        }
+        if owes {
+            let synced = self.sync_written();
+            self.told(synced)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes the batch being filled. Answers that need no more leave; others when it is synced, or at once if nothing
+    /// that was written needs a sync. Nothing here waits for a sync, on this thread or another: a batch that needs a new
+    /// segment is left for the commit.
+    pub(crate) fn write(&self) -> Result<(), LogError> {
+        let ledger = self.writer.lock();
+        if !ledger.shelf.fits() {
+            if Planted::ErrorToldToOne.is_there() {
+                drop(ledger);
+                return self.told(self.write_behind_a_roll());
+            }
+            return Ok(());
+        }
+        let written = self.write_batch(ledger, Rolled::No);
+        self.told(written)
+    }
+
+    /// Passes a failure on to all who wait at the gate.
+    fn told(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+        match &result {
+            Ok(()) => {}
+            Err(LogError::NoSpace { .. }) => self.work.want(|wanted| wanted.upkeep = true),
+            Err(error) => self.stop_for(error),
+        }
+        result
+    }
+
+    /// Writes the batch being filled, in a new segment if this one cannot hold it. Only who holds `committing` may, so that
+    /// no sync of the segment that is left runs on another thread. Steps go on while the new one is made.
+    fn write_behind_a_roll(&self) -> Result<(), LogError> {
+        let mut ledger = self.writer.lock();
+        if ledger.shelf.fits() {
+            return self.write_batch(ledger, Rolled::No);
+        }
+        let bytes = ledger.shelf.batch.bytes();
+        let mut roll = ledger.shelf.journal_mut()?.begin_roll(bytes)?;
+        drop(ledger);
+        let made = roll.run();
+        // Written down here, so that the first sync in it does not have to; the one it follows is implied.
+        let expected = made.as_ref().map_or(Ok(()), |made| self.expecting.segment(made.number()));
+        ledger = self.writer.lock();
+        let journal = ledger.shelf.journal_mut()?;
+        expected.map_err(|error| journal.fail(error.to_string()))?;
+        journal.end_roll(&roll, made)?;
+        self.work.want(|wanted| (wanted.upkeep, wanted.spares) = (true, true));
+        self.write_batch(ledger, Rolled::Yes)
+    }
+
+    fn write_batch(&self, mut ledger: Writing<'_>, rolled: Rolled) -> Result<(), LogError> {
+        let shelf = &mut ledger.shelf;
+        let Some(written) = shelf.write_batch()? else { return Ok(()) };
+        let mut open = 0;
+        if rolled == Rolled::Yes {
+            // Whatever came before it was synced with the segment it left.
+            (shelf.owed, open) = (0, written.batch - 1);
+        }
+        if written.must_sync && self.options.durability == Durability::Sync {
+            shelf.owed = written.batch;
+        } else if shelf.owed == 0 {
+            open = written.batch;
+        }
+        shelf.arrivals.forget(open);
+        drop(ledger);
+        self.gate.wrote(written.batch, open);
+        Ok(())
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        self.commit_from_upkeep()?;
+        let _committing = self.committing.lock();
+        let synced = self.sync_written();
+        if let Err(error) = &synced {
+            self.stop_for(error);
+        }
+        synced
+    }
+
+    /// Syncs what is written by now. More may be written meanwhile; it opens the gate as far as nothing of that must be
+    /// synced too.
+    fn sync_written(&self) -> Result<(), LogError> {
+        let target = self.writer.lock().shelf.journal_mut()?.sync_target();
+        target.sync()?;
+        let expected = self.expecting.segment(target.segment());
+        let mut ledger = self.writer.lock();
+        let shelf = &mut ledger.shelf;
+        let journal = shelf.journal_mut()?;
+        expected.map_err(|error| journal.fail(error.to_string()))?;
+        journal.synced(&target);
+        let written = journal.written_through();
+        let opens_all = shelf.owed <= target.batch() || Planted::GateOpensTooFar.is_there();
+        let open = if opens_all { written } else { target.batch() };
+        if shelf.owed <= open {
+            shelf.owed = 0;
+        }
+        shelf.arrivals.forget(open);
+        drop(ledger);
+        self.gate.wrote(open, open);
+        Ok(())
+    }
+}
+
+/// Whether the segment that a batch goes to was made for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rolled {
+    Yes,
+    No,
+}

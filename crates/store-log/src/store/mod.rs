@@ -1,0 +1,34 @@
+//! The log store: the ledger with a journal under it, and group commit.
+//!
+//! A step is applied at once, on the caller's thread, under the writer's lock. Its records ride in the batch being
+//! filled; its answer waits at the gate until that batch is written and, if anything in it or before it must be, synced.
+//! One commit runs at a time: while it syncs, the next batch fills.
+//!
+//! This is the lowest storey that knows queues and messages. It knows no tool: what people do with a store is built on
+//! its public face. First to read: `steps.rs`, then `commit.rs`; `recover.rs` for the start.
+
+mod arrivals;
+mod commit;
+mod figures;
+mod gate;
+mod inner;
+mod live;
+mod log_store;
+mod options;
+mod reads;
+mod recent;
+pub(crate) mod recover;
+mod shelf;
+mod steps;
+mod threads;
+mod upkeep;
+mod writer;
+
+pub use figures::LogStats;
+pub use log_store::LogStore;
+pub use options::{Drive, Durability, LogOptions};
+pub use recover::OpenReport;
+pub(crate) use recover::{Reaches, is_left_of_a_store};
+pub(crate) use shelf::LogShelf;
+pub use upkeep::Upkeep;
+pub use upkeep::scrub::{Scrub, ScrubPace};

@@ -1,0 +1,349 @@
+//! Opening a store: the newest checkpoint, the journal after it, and a report of what was found.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use kew_core::{Entropy, QueueId, Timestamp, Work};
+use kew_store::ledger::{Address, Ledger, Place, codec};
+use kew_store::token::TokenKey;
+
+use super::arrivals::Arrivals;
+use super::gate::LogGate;
+use super::inner::{Inner, Signal};
+use super::live::Live;
+use super::options::{Drive, LogOptions};
+use super::reads::Reads;
+use super::reads::damaged::Damaged;
+use super::recent::Recent;
+use super::shelf::LogShelf;
+use super::upkeep::put_away::{self, PutAway};
+use super::upkeep::reporting::Reporting;
+use super::upkeep::{Done, Upkeep};
+use super::writer::Writer;
+use crate::checkpoint::{Expected, Expecting, Identity, Manifest, Named, Sidecar, room};
+use crate::disk::{
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskLock, IDENTITY_FILE, SEGMENTS_FOLDER,
+    lock_store, remove_if_there,
+};
+use crate::error::{Doing, LogError};
+use crate::journal::{
+    BatchBuffer, BatchView, Checksums, FRAME_HEADER_BYTES, Journal, ReplayStart, SegmentUse, Segments,
+    TailReport, scan_journal, segment_name,
+};
+use crate::planted::Planted;
+use crate::turns::Lock;
+
+/// What opening a store found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenReport {
+    /// True when the last run ended cleanly, or there was none.
+    pub clean: bool,
+    /// True when the store was made just now.
+    pub created: bool,
+    /// Batches replayed after the checkpoint.
+    pub batches: u64,
+    /// What was cut off the journal's end, if anything.
+    pub tail: Option<TailReport>,
+    /// True on a file system where overwriting allocates: a full disk may then stop the store.
+    pub copy_on_write: bool,
+}
+
+/// How far each queue's slice of the checkpoint reaches: records below are in it.
+pub(crate) type Reaches = HashMap<QueueId, u64>;
+
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+    now: Timestamp,
+) -> Result<(Inner, OpenReport), LogError> {
+    let lock = lock_store(&*disk)?;
+    let (named, created) = named(&*disk, &entropy, now)?;
+    let expecting = Expecting::new(disk.clone(), &named)?;
+    let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
+    if Planted::SweepBeforeFolderSync.is_there()
+        && let Some(manifest) = &loaded.manifest
+    {
+        manifest.sweep(&*disk)?;
+    }
+    let (start, durable) = loaded.start();
+    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let (journal, recovery) = Journal::open(segments, named.identity.checksums(), start, durable, |batch| {
+        replay(ledger, batch, reaches)
+    })?;
+    // Only now, when nothing is refused any more.
+    remove_if_there(&*disk, BACKUP_LIST).doing("removing", BACKUP_LIST)?;
+    if let Some(manifest) = &loaded.manifest {
+        manifest.sweep(&*disk)?;
+        put_away::sweep(&*disk, &manifest.fields.sidecars)?;
+    }
+    loaded.reconcile(&named.identity)?;
+    let manifest = loaded.manifest.is_some();
+    expecting.raise(Expected { newest_segment: journal.active().number(), manifest })?;
+    loaded.begin(journal.next_batch(), journal.end());
+    loaded.ledger.shelf.journal = Some(journal);
+    if created {
+        loaded.ledger.advance_newest(now);
+    }
+    // Without it sends are refused, and upkeep tries again.
+    let kept = loaded.segments.kept().keep(room::taken(loaded.manifest.as_ref()));
+    let report = OpenReport {
+        clean: recovery.clean,
+        created,
+        batches: recovery.batches,
+        tail: recovery.tail,
+        copy_on_write: disk.is_copy_on_write(),
+    };
+    let inner = loaded.inner(disk, options, expecting, lock);
+    inner.reports.tell(Work::KeptRoom, &kept);
+    Ok((inner, report))
+}
+
+/// Opens a store without writing anything: what a start would cut off or repair is only left out.
+pub(crate) fn look(
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+) -> Result<(Inner, OpenReport), LogError> {
+    let lock = lock_store(&*disk)?;
+    let named =
+        Named::load(&*disk)?.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
+    let expecting = Expecting::new(disk.clone(), &named)?;
+    let mut loaded = Loaded::read(&disk, &named, options, entropy)?;
+    let (start, durable) = loaded.start();
+    let Loaded { segments, ledger, reaches, .. } = &mut loaded;
+    let end = scan_journal(segments, named.identity.checksums(), start, durable, |batch| {
+        replay(ledger, batch, reaches)
+    })?;
+    if let Some(last) = &end.last {
+        last.set_used(end.end - last.base());
+    }
+    loaded.reconcile(&named.identity)?;
+    loaded.begin(end.next_batch, end.end);
+    let report = OpenReport {
+        clean: end.clean,
+        created: false,
+        batches: end.batches,
+        tail: end.tail,
+        copy_on_write: disk.is_copy_on_write(),
+    };
+    Ok((loaded.inner(disk, options, expecting, lock), report))
+}
+
+/// A store as its files say, on its way to being open.
+struct Loaded {
+    manifest: Option<Manifest>,
+    segments: Segments,
+    ledger: Ledger<LogShelf>,
+    reaches: Reaches,
+}
+
+impl Loaded {
+    /// Reads everything but the journal. Every file that must exist does.
+    fn read(
+        disk: &Arc<dyn Disk>,
+        named: &Named,
+        options: LogOptions,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, LogError> {
+        let identity = &named.identity;
+        let manifest = Manifest::load(&**disk)?;
+        let segments = Segments::open(disk.clone(), options.segments)?;
+        named.expected().check(manifest.as_ref(), &segments)?;
+        let shelf = empty_shelf(&segments, identity.checksums(), &options);
+        let mut ledger = Ledger::new(shelf, TokenKey(identity.mac_key), entropy, options.bounds);
+        let mut reaches = Reaches::new();
+        if let Some(manifest) = &manifest {
+            check_segments(manifest, &segments)?;
+            load_slices(&**disk, manifest, &mut ledger, &mut reaches)?;
+        }
+        Ok(Self { manifest, segments, ledger, reaches })
+    }
+
+    /// Where replay starts, and the newest batch that the checkpoint knows durable.
+    fn start(&self) -> (ReplayStart, u64) {
+        let fields = self.manifest.as_ref().map(|manifest| &manifest.fields);
+        fields.map_or((ReplayStart::FIRST, 0), |fields| (fields.replay, fields.durable_through))
+    }
+
+    /// After the replay: segments that the checkpoint no longer needed are freed, and the shelf knows only those that
+    /// are left.
+    fn reconcile(&mut self, identity: &Identity) -> Result<(), LogError> {
+        let shelf = &mut self.ledger.shelf;
+        let rests = |base: u64| shelf.live.of(base).is_some_and(|life| life.messages > 0);
+        let known = self.manifest.as_ref().map(|manifest| manifest.fields.known_segments());
+        self.segments.reconcile(known, identity.checksums(), rests)?;
+        let bases: Vec<u64> = self.segments.list().iter().map(|segment| segment.base()).collect();
+        shelf.live.keep_segments(&bases);
+        self.ledger.end_replay();
+        Ok(())
+    }
+
+    /// The shelf fills its next batch from here.
+    fn begin(&mut self, next_batch: u64, end: u64) {
+        let shelf = &mut self.ledger.shelf;
+        for segment in self.segments.list() {
+            shelf.live.add_segment(segment.base());
+        }
+        shelf.batch.begin(next_batch, end);
+        shelf.live.begin_batch(end);
+    }
+
+    fn inner(self, disk: Arc<dyn Disk>, options: LogOptions, expecting: Expecting, lock: DiskLock) -> Inner {
+        let gate = LogGate::default();
+        gate.open(self.ledger.shelf.batch.number() - 1);
+        let next_due = self.ledger.next_due().map_or(u64::MAX, |due| due.0);
+        let sums = self.ledger.shelf.sums;
+        let reads = Arc::clone(&self.ledger.shelf.reads);
+        Inner {
+            upkeep: Lock::new(Upkeep::new(self.manifest, self.segments.clone(), sums)),
+            disk,
+            options,
+            segments: self.segments,
+            writer: Writer::new(self.ledger),
+            committing: Lock::new(()),
+            next_due: AtomicU64::new(next_due),
+            gate: Arc::new(gate),
+            expecting,
+            done: Done::default(),
+            reports: Reporting::default(),
+            damaged: Arc::clone(reads.damaged()),
+            reads,
+            work: Signal::default(),
+            made: Arc::default(),
+            makes_begun: AtomicU64::new(0),
+            _lock: lock,
+        }
+    }
+}
+
+/// Whether there is a checkpoint, a journal or deduplication ids. The identity is the first file of a store: without it
+/// there is nothing else either, unless it was lost.
+pub(crate) fn is_left_of_a_store(disk: &dyn Disk) -> Result<bool, LogError> {
+    for (folder, suffix) in
+        [(SEGMENTS_FOLDER, ".seg"), (CHECKPOINTS_FOLDER, ".ckp"), (DEDUPLICATION_FOLDER, ".ids")]
+    {
+        let names = disk.list(folder).doing("listing", folder)?;
+        if names.iter().any(|name| name.ends_with(suffix)) {
+            return Ok(true);
+        }
+    }
+    Ok(Manifest::load(disk)?.is_some())
+}
+
+/// The store's identity, made when the directory holds no store yet.
+fn named(disk: &dyn Disk, entropy: &Arc<dyn Entropy>, now: Timestamp) -> Result<(Named, bool), LogError> {
+    if let Some(named) = Named::load(disk)? {
+        return Ok((named, false));
+    }
+    if is_left_of_a_store(disk)? {
+        let what = "the file is missing, but there is a checkpoint or a journal";
+        return Err(LogError::damage(IDENTITY_FILE, 0, what));
+    }
+    let identity = Identity {
+        store_id: entropy.wide_bits().to_be_bytes(),
+        mac_key: entropy.wide_bits().to_be_bytes(),
+        created_ms: now.0,
+    };
+    identity.create(disk)?;
+    let named = Named::load(disk)?;
+    let named =
+        named.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file was made and is missing"))?;
+    Ok((named, true))
+}
+
+/// Every segment that the checkpoint needs must be there: none is given up before a newer checkpoint counts.
+pub(crate) fn check_segments(manifest: &Manifest, segments: &Segments) -> Result<(), LogError> {
+    let is_missing = |listed: &&SegmentUse| {
+        // An empty one may have been put aside for a larger one.
+        listed.used > 0 && segments.numbered(listed.number).is_none()
+    };
+    match manifest.fields.segments.iter().find(is_missing) {
+        None => Ok(()),
+        Some(listed) => Err(LogError::damage(segment_name(listed.number), 0, "the file is missing")),
+    }
+}
+
+pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOptions) -> LogShelf {
+    let mut live = Live::default();
+    for segment in segments.list() {
+        live.add_segment(segment.base());
+    }
+    let damaged = Arc::new(Damaged::new(segments.disk().clone()));
+    // Nothing is pending while changes are replayed: all places are in segments.
+    live.begin_batch(u64::MAX);
+    LogShelf {
+        journal: None,
+        batch: BatchBuffer::new(sums),
+        must_sync: false,
+        owed: 0,
+        arrivals: Arrivals::default(),
+        recent: Recent::new(options.recent_bytes),
+        reads: Arc::new(Reads::new(segments.clone(), sums, damaged)),
+        cold: None,
+        live,
+        put_away: PutAway::new(segments.disk().clone()),
+        makes_room: options.drive != Drive::Loop,
+        refused: 0,
+        sums,
+        stamp: codec::Stamp::default(),
+    }
+}
+
+fn load_slices(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    ledger: &mut Ledger<LogShelf>,
+    reaches: &mut Reaches,
+) -> Result<(), LogError> {
+    for sidecar in &manifest.fields.sidecars {
+        load_sidecar(ledger, sidecar)?;
+    }
+    manifest.read_slices(disk, |key, _reflects, bytes| {
+        load_slice(ledger, reaches, key, &bytes).ok_or_else(|| {
+            LogError::damage(CHECKPOINTS_FOLDER, 0, format!("the slice of key {key:#x} is not one"))
+        })
+    })
+}
+
+pub(crate) fn load_sidecar(ledger: &mut Ledger<LogShelf>, sidecar: &Sidecar) -> Result<(), LogError> {
+    let (start, heads) = ledger.shelf.put_away.open(sidecar)?;
+    ledger.add_put_away(start, heads);
+    Ok(())
+}
+
+/// Reads a slice into the ledger; `None` when the bytes are not one.
+pub(crate) fn load_slice(
+    ledger: &mut Ledger<LogShelf>,
+    reaches: &mut Reaches,
+    key: u64,
+    bytes: &Bytes,
+) -> Option<()> {
+    let (reach, slice) = bytes.split_first_chunk::<8>()?;
+    reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
+    ledger.load_slice(key, &bytes.slice_ref(slice))
+}
+
+pub(crate) fn replay(
+    ledger: &mut Ledger<LogShelf>,
+    batch: &BatchView<'_>,
+    reaches: &Reaches,
+) -> Result<(), LogError> {
+    // One copy for the whole batch; records are slices of it.
+    let bytes = Bytes::copy_from_slice(batch.bytes());
+    for (address, kind, payload) in batch.records() {
+        let offset = usize::try_from(address - batch.address() + FRAME_HEADER_BYTES).unwrap_or(usize::MAX);
+        let record = bytes.slice(offset..offset + payload.len());
+        let record_bytes = u32::try_from(FRAME_HEADER_BYTES + payload.len() as u64).unwrap_or(u32::MAX);
+        let place = Place { address: Address(address), bytes: record_bytes };
+        let known = |queue: QueueId| reaches.get(&queue).is_some_and(|reach| address < *reach);
+        let read = codec::read(kind, &record, |made, change| match change {
+            Some(change) => ledger.replay(made, change, place, &known),
+            None => ledger.advance_newest(made.at),
+        });
+        read.ok_or_else(|| batch.damage(address, format!("a record of kind {kind} that cannot be read")))?;
+    }
+    Ok(())
+}

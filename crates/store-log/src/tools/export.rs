@@ -1,0 +1,248 @@
+//! Writing everything a store holds as JSON lines.
+//!
+//! What travels: queues with settings and documents, documents of accounts, messages with all that is stored of them,
+//! deduplication ids whose window is open, move tasks, receives that may be repeated, and the key of the receipts, so
+//! that an export is as secret as the store. Leases run on where it is imported. Only the history stays behind.
+//!
+//! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
+//! moment, export a backup.
+//!
+//! A message that cannot be read ends an export, unless whoever asked for it wants the others all the same.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kew_core::{QueueId, QueueKey, Sequence};
+use kew_store::ledger::{Address, Carried, CarriedOrder, Shelf, Stored, codec};
+
+use super::lines::{
+    DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, OrderLine, QueueLine, RememberedLine, StoreLine,
+    TaskLine, hex,
+};
+use crate::checkpoint::Identity;
+use crate::disk::{IDENTITY_FILE, SEGMENTS_FOLDER};
+use crate::error::LogError;
+use crate::journal::{Checksums, FRAME_HEADER_BYTES, SURVIVOR_SPACE, Segment, read_chunk};
+use crate::store::LogStore;
+
+/// Messages looked up under one hold of the writer's lock.
+const PAGE: usize = 4_096;
+const READ_AHEAD: u64 = 128 << 10;
+
+/// What an export wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ExportReport {
+    /// Queues.
+    pub queues: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Messages that could not be read and are in no line.
+    pub left_out: u64,
+    /// Lines in all.
+    pub lines: u64,
+}
+
+/// A message of which the content cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// The queue it is in.
+    pub queue: QueueKey,
+    /// Which one of the queue's.
+    pub sequence: Sequence,
+    /// What is wrong, with the place.
+    pub cause: LogError,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "message {} of queue {}: {}", self.sequence.0, self.queue, self.cause)
+    }
+}
+
+/// Writes everything the store holds.
+pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogError> {
+    export_readable(store, to, &mut |message| Err(message.cause))
+}
+
+/// Writes everything the store holds but the messages that cannot be read. Each of those is told; an error from whom it
+/// is told ends the export.
+pub fn export_readable(
+    store: &LogStore,
+    to: &mut dyn Write,
+    leave_out: &mut dyn FnMut(Unreadable) -> Result<(), LogError>,
+) -> Result<ExportReport, LogError> {
+    let mut exporting = Exporting { store, to, leave_out, report: ExportReport::default() };
+    exporting.head()?;
+    exporting.queues()?;
+    exporting.sends()?;
+    let lines = exporting.report.lines + 1;
+    exporting.write(&Line::End(EndLine { lines }))?;
+    Ok(exporting.report)
+}
+
+struct Exporting<'a> {
+    store: &'a LogStore,
+    to: &'a mut dyn Write,
+    leave_out: &'a mut dyn FnMut(Unreadable) -> Result<(), LogError>,
+    report: ExportReport,
+}
+
+impl Exporting<'_> {
+    fn write(&mut self, line: &Line) -> Result<(), LogError> {
+        let failed = |error: std::io::Error| LogError::from_io("writing the export", &error);
+        serde_json::to_writer(&mut *self.to, line).map_err(|error| failed(error.into()))?;
+        self.to.write_all(b"\n").map_err(failed)?;
+        self.report.lines += 1;
+        Ok(())
+    }
+
+    fn head(&mut self) -> Result<(), LogError> {
+        let inner = &self.store.inner;
+        let identity = Identity::load(&*inner.disk)?;
+        let identity = identity.ok_or_else(|| LogError::damage(IDENTITY_FILE, 0, "the file is missing"))?;
+        let (head, documents) = {
+            let ledger = inner.writer.lock();
+            let (next_queue, next_task) = ledger.carried_numbers();
+            let head = StoreLine {
+                version: LINES_VERSION,
+                store_id: hex(&identity.store_id),
+                mac_key: hex(&identity.mac_key),
+                newest_ms: ledger.newest_instant().0,
+                next_queue,
+                next_task,
+            };
+            let documents = ledger.carried_documents();
+            let documents: Vec<_> =
+                documents.map(|(account, key, bytes)| (account, key.clone(), bytes.clone())).collect();
+            (head, documents)
+        };
+        self.write(&Line::Store(head))?;
+        documents.iter().try_for_each(|(account, key, bytes)| {
+            self.write(&Line::Document(DocumentLine::of(*account, key, bytes)))
+        })
+    }
+
+    fn queues(&mut self) -> Result<(), LogError> {
+        let queues = self.store.inner.writer.lock().carried_queues();
+        for carried in queues {
+            self.write(&Line::Queue(QueueLine::of(&carried)))?;
+            self.report.queues += 1;
+            self.messages(carried.queue.id, &carried.queue.key)?;
+            let order = self.store.inner.writer.lock().carried_order(carried.queue.id);
+            if order != CarriedOrder::default() {
+                self.write(&Line::Order(OrderLine::of(carried.queue.id, &order)))?;
+            }
+        }
+        let tasks = self.store.inner.writer.lock().carried_tasks();
+        tasks.iter().try_for_each(|task| self.write(&Line::Task(TaskLine::of(task))))
+    }
+
+    fn messages(&mut self, queue: QueueId, key: &QueueKey) -> Result<(), LogError> {
+        let mut after = Sequence(0);
+        loop {
+            let page = Page::take(self.store, queue, after)?;
+            let Some((last, _)) = page.messages.last() else { return Ok(()) };
+            after = last.sequence;
+            let mut contents = Pinned::new(page.segments, page.sums);
+            for (carried, stored) in page.messages {
+                match stored.map_or_else(|| contents.read(carried.place.address), Ok) {
+                    Ok(stored) => {
+                        self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
+                        self.report.messages += 1;
+                    }
+                    Err(cause) => {
+                        (self.leave_out)(Unreadable {
+                            queue: key.clone(),
+                            sequence: carried.sequence,
+                            cause,
+                        })?;
+                        self.report.left_out += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn sends(&mut self) -> Result<(), LogError> {
+        let generations = self.store.inner.writer.lock().carried_generations();
+        for generation in generations {
+            let sends = self.store.inner.writer.lock().carried_sends(generation).map_err(unreadable)?;
+            sends.iter().try_for_each(|send| self.write(&Line::Remembered(RememberedLine::of(send))))?;
+        }
+        Ok(())
+    }
+}
+
+/// Messages of one moment, with the segments their contents lie in.
+struct Page {
+    /// With the contents of those that are not written yet.
+    messages: Vec<(Carried, Option<Stored>)>,
+    segments: Vec<Arc<Segment>>,
+    sums: Checksums,
+}
+
+impl Page {
+    fn take(store: &LogStore, queue: QueueId, after: Sequence) -> Result<Self, LogError> {
+        let mut ledger = store.inner.writer.lock();
+        let page = ledger.carried_after(queue, after, PAGE);
+        let unwritten = ledger.shelf.batch.start()..SURVIVOR_SPACE;
+        let mut messages = Vec::with_capacity(page.len());
+        for carried in page {
+            let stored = match unwritten.contains(&carried.place.address.0) {
+                true => Some(ledger.shelf.read(carried.place).map_err(unreadable)?),
+                false => None,
+            };
+            messages.push((carried, stored));
+        }
+        // Whoever keeps a segment can read it, also when it is freed meanwhile.
+        Ok(Self { messages, segments: store.inner.segments.list(), sums: ledger.shelf.sums })
+    }
+}
+
+/// Reads contents out of segments that are kept.
+struct Pinned {
+    segments: Vec<Arc<Segment>>,
+    sums: Checksums,
+    chunk: Option<(u64, Bytes)>,
+    read_ahead: u64,
+}
+
+impl Pinned {
+    fn new(segments: Vec<Arc<Segment>>, sums: Checksums) -> Self {
+        Self { segments, sums, chunk: None, read_ahead: READ_AHEAD }
+    }
+
+    fn read(&mut self, address: Address) -> Result<Stored, LogError> {
+        let at = address.0;
+        let segment = self.segments.iter().find(|segment| (segment.base()..segment.end()).contains(&at));
+        let segment = segment.ok_or_else(|| {
+            LogError::damage(SEGMENTS_FOLDER, 0, format!("no segment holds the record at {at:#x}"))
+        })?;
+        let held = self.chunk.as_ref().and_then(|(start, bytes)| {
+            self.sums.verify_shared(bytes, usize::try_from(at.checked_sub(*start)?).ok()?, at)
+        });
+        let frame = match held {
+            Some(frame) => frame,
+            None => {
+                let bytes = read_chunk(segment, at, segment.end(), self.read_ahead).or_else(|_| {
+                    // A bad sector keeps back what lies in it, not what is read together with it.
+                    self.read_ahead = FRAME_HEADER_BYTES;
+                    read_chunk(segment, at, segment.end(), self.read_ahead)
+                })?;
+                let frame = self.sums.verify_shared(&bytes, 0, at);
+                self.chunk = Some((at, bytes));
+                frame.ok_or_else(|| damaged(segment, at))?
+            }
+        };
+        codec::read_content(frame.kind, frame.payload).ok_or_else(|| damaged(segment, at))
+    }
+}
+
+fn damaged(segment: &Segment, at: u64) -> LogError {
+    LogError::damage(segment.name(), segment.offset_of(at), "the record of a message cannot be read")
+}
+
+fn unreadable(error: kew_store::StoreError) -> LogError {
+    LogError::damage(SEGMENTS_FOLDER, 0, error.to_string())
+}

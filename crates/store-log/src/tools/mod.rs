@@ -1,0 +1,18 @@
+//! Tools for people who keep a store: looked through, backed up, carried to another version, told in figures.
+//!
+//! The highest storey: it may know everything below, and nothing below knows it.
+
+mod backup;
+mod check;
+mod export;
+mod import;
+mod lines;
+mod problem;
+mod stats;
+
+pub use backup::{BackedUp, BackupReport, Sharing, backup, verify_backup};
+pub use check::{CheckReport, check};
+pub use export::{ExportReport, Unreadable, export, export_readable};
+pub use import::{ImportReport, import};
+pub use problem::Problem;
+pub use stats::{StoreStats, stats};
