@@ -103,6 +103,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["Agent"],
     },
     Client {
+        name: "spring",
+        what: "Spring Cloud AWS, listeners of a Boot application",
+        classes: false,
+        kit: Kit::Java("java-spring"),
+        arguments: &["SpringPlay"],
+    },
+    Client {
         name: "celery",
         what: "Celery workers over kombu's SQS transport",
         classes: false,

@@ -42,7 +42,7 @@ public final class AzurePlay {
     static final String KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
     static final String ENDPOINT = System.getenv("KEW_AZURE") + "/" + ACCOUNT;
     static final RequestRetryOptions ONCE = new RequestRetryOptions(RetryPolicyType.FIXED, 1, 60, null, null, null);
-    static final BufferedReader TOLD = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    static final BufferedReader ANSWERS = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     static final PrintStream SAY = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     static final QueueServiceClient SERVICE = service(KEY, QueueMessageEncoding.NONE);
 
@@ -78,7 +78,7 @@ public final class AzurePlay {
 
     static void clock(int seconds) throws Exception {
         SAY.println("CLOCK " + seconds * 1000);
-        TOLD.readLine();
+        ANSWERS.readLine();
     }
 
     static List<QueueMessageItem> receive(QueueClient client, int hidden) {
