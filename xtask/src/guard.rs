@@ -4,7 +4,7 @@
 //! may take. More than the tolerance above that fails; less is told, so that the count is lowered with the change.
 
 use crate::Done;
-use crate::steps::{cargo, step};
+use crate::run::{cargo, step};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

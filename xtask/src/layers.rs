@@ -283,6 +283,18 @@ mod tests {
     }
 
     #[test]
+    fn every_file_that_the_architecture_names_is_there() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+        let named = page.split('`').skip(1).step_by(2).filter(|code| code.starts_with("crates/"));
+        let named: Vec<&str> = named.collect();
+        assert!(named.len() > 10, "{named:?}");
+        for name in named {
+            assert!(root.join(name).exists(), "ARCHITECTURE.md names {name}");
+        }
+    }
+
+    #[test]
     fn unreadable_metadata_is_an_error_not_a_pass() {
         assert!(compare(&json!({})).is_err());
         assert!(compare(&json!({ "packages": [{ "name": "kew-core" }] })).is_err());

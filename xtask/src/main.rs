@@ -1,8 +1,9 @@
 //! The house's scripts: one command line for what a contributor, `make` and CI run.
 //!
-//! `layers` decides who may import whom, `steps` what a check consists of, `run` times steps and sums up, `tools` what the
-//! machine must bring, `e2e` how the vendors' clients are run.
+//! `layers` decides which crate may import which, `circles` looks for circles within each, `steps` what a check consists
+//! of, `run` times steps and sums up, `tools` what the machine must bring, `e2e` how the vendors' clients are run.
 
+mod circles;
 mod compatibility;
 mod e2e;
 mod guard;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check         format, lints, layers, tests with 200 model histories
 cargo xtask compatibility  write docs/dialects/compatibility.md from the wire tests
-cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md
+cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md; circles within crates
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches

@@ -1,6 +1,9 @@
-//! A run of several steps: each is timed, one that fails does not end the run, and the end sums up.
+//! A run of several steps: each is timed, one that fails does not end the run, and the end sums up. A step
+//! may be a command of its own.
 
 use crate::Done;
+use std::env;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The steps that were run so far.
@@ -54,6 +57,20 @@ impl Step {
 fn shown(took: Duration) -> String {
     let seconds = took.as_secs();
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}
+
+/// The cargo that runs this script, else the one on the path.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs one command with its output shown. Fails when it cannot be started or exits with a failure.
+pub fn step(name: &str, command: &mut Command) -> Done {
+    println!("\n== {name}");
+    let status = command.status().map_err(|error| format!("{name}: cannot start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! that fails does not end a run; the end lists every step with its time and its failure. The counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
 //! one run can be made smaller or larger.
 
-use crate::run::Run;
-use crate::{Done, compatibility, e2e, guard, layers, tools};
+use crate::run::{Run, cargo, step};
+use crate::{Done, circles, compatibility, e2e, guard, layers, tools};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -88,7 +88,7 @@ pub fn test_slow() -> Done {
     step("slow tests", command.env("KEW_AZURITE", program))
 }
 
-/// Compares the manifests with the table of layers.
+/// Compares the manifests with the table of layers, and looks for circles within each crate.
 pub fn layers() -> Done {
     let output = cargo(&["metadata", "--format-version", "1", "--no-deps"])
         .stderr(Stdio::inherit())
@@ -99,12 +99,14 @@ pub fn layers() -> Done {
     }
     let metadata = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("cannot read what cargo metadata says: {error}"))?;
-    let findings = layers::compare(&metadata)?;
-    if findings.violations.is_empty() {
-        println!("layers: {} edges, each in the table", findings.edges);
+    let edges = layers::compare(&metadata)?;
+    let circles = circles::compare(&metadata)?;
+    println!("layers: {}", circles.summary);
+    if edges.violations.is_empty() && circles.violations.is_empty() {
+        println!("layers: {} edges between crates, each in the table", edges.edges);
         return Ok(());
     }
-    Err(format!("layers:\n  {}", findings.violations.join("\n  ")))
+    Err(format!("layers:\n  {}", [edges.violations, circles.violations].concat().join("\n  ")))
 }
 
 /// Builds the program and the bench program for release and measures: the budget table and its page, unless the words name
@@ -183,18 +185,4 @@ fn workers_in_the_real_runtime(counts: Counts) -> Done {
 
 fn chosen(name: &str, value: &str) -> String {
     env::var(name).unwrap_or_else(|_| value.to_owned())
-}
-
-/// The cargo that runs this script, else the one on the path.
-pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// Runs one command with its output shown. Fails when it cannot be started or exits with a failure.
-pub fn step(name: &str, command: &mut Command) -> Done {
-    println!("\n== {name}");
-    let status = command.status().map_err(|error| format!("{name}: cannot start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }
