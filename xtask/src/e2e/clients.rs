@@ -103,6 +103,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["Agent"],
     },
     Client {
+        name: "infrastructure",
+        what: "create, read, update and delete as infrastructure tools do, with boto3",
+        classes: false,
+        kit: Kit::Python(Some("python")),
+        arguments: &["infrastructure_play.py"],
+    },
+    Client {
         name: "spring",
         what: "Spring Cloud AWS, listeners of a Boot application",
         classes: false,
