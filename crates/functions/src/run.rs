@@ -95,8 +95,9 @@ async fn write(shared: &Shared, output: &Output, reply: &Reply, known: &BindingD
         )
     })?;
     let queue = project::read_queue_name(&queue)?;
+    let encoding = output.encoding.unwrap_or(shared.settings.encoding);
     for payload in Payload::read(value, output.data_type) {
-        let text = payload.encoded(shared.settings.encoding);
+        let text = payload.encoded(encoding);
         put(shared, output, &queue, &text)
             .await
             .map_err(|error| format!("output '{}' could not be written: {error}", output.name))?;

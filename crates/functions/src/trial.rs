@@ -88,7 +88,7 @@ impl Service {
         let endpoint = Endpoint::new(&format!("http://127.0.0.1:{}/acc", self.port), "acc", credential);
         let account = Account::new(endpoint.expect("it is an address"), "Setting".into(), token);
         let (name, queue, poison) = ("item".into(), "q".into(), Some("q-poison".into()));
-        let trigger = Trigger { name, queue, poison, account, data_type: DataType::Text };
+        let trigger = Trigger { name, queue, poison, account, data_type: DataType::Text, encoding: None };
         Arc::new(Function { name: "fn".into(), trigger, outputs: Vec::new() })
     }
 

@@ -137,6 +137,7 @@ async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
         queue: Template::read("results").expect("it is a name"),
         account: account(port, None),
         data_type: DataType::Text,
+        encoding: None,
     });
     let (shared, lines) = service.shared();
     let mut settings = shared.settings.clone();

@@ -83,7 +83,7 @@ impl Worker<'_> {
             self.tell_moved(poison);
             return self.complete(&End::Poison(poison)).await;
         }
-        let content = match self.shared.settings.encoding {
+        let content = match self.function.trigger.encoding.unwrap_or(self.shared.settings.encoding) {
             Encoding::None => message.text.clone().into_bytes(),
             Encoding::Base64 => match STANDARD.decode(without_blanks(&message.text)) {
                 Ok(content) => content,
@@ -161,8 +161,7 @@ impl Worker<'_> {
     /// A text that is not encoded as the settings say reaches no function.
     async fn unreadable(&self) {
         let (id, name) = (&self.lease.message.id, &self.function.name);
-        let advice =
-            "set extensions.queues.messageEncoding to \"none\" in host.json if senders do not encode";
+        let advice = "if senders do not encode, set \"messageEncoding\": \"none\" in the trigger's binding of function.json, or in extensions.queues of host.json for all";
         let poison = self.function.trigger.poison.as_deref();
         let then = match poison {
             Some(queue) => format!("Moving message to queue '{queue}'."),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::app_settings::AppSettings;
 use super::connection::{Account, Connections};
+use super::encoding::Encoding;
 use super::error;
 use super::lenient::{Object, member};
 use super::queue_name;
@@ -30,6 +31,8 @@ pub(crate) struct Trigger {
     pub(crate) poison: Option<String>,
     pub(crate) account: Arc<Account>,
     pub(crate) data_type: DataType,
+    /// How its texts are stored; the host's way where it says nothing.
+    pub(crate) encoding: Option<Encoding>,
 }
 
 /// A queue that results are written to.
@@ -40,6 +43,8 @@ pub(crate) struct Output {
     pub(crate) queue: Template,
     pub(crate) account: Arc<Account>,
     pub(crate) data_type: DataType,
+    /// How its texts are stored; the host's way where it says nothing.
+    pub(crate) encoding: Option<Encoding>,
 }
 
 /// What a binding's values are.
@@ -149,12 +154,13 @@ impl Reader<'_, '_> {
         let queue = queue.map_err(|missing| format!("'%{missing}%' does not resolve to a value."))?;
         let account = self.connections.find(text(binding, "connection")?.as_deref())?;
         let data_type = data_type(binding, &name)?;
+        let encoding = encoding(binding, &name)?;
         if !is_trigger {
             let queue = Template::read(&queue)?;
             if let Some(fixed) = queue.fixed() {
                 queue_name::read(fixed)?;
             }
-            self.outputs.push(Output { name, queue, account, data_type });
+            self.outputs.push(Output { name, queue, account, data_type, encoding });
             return Ok(());
         }
         if self.trigger.is_some() {
@@ -165,7 +171,7 @@ impl Reader<'_, '_> {
         }
         let queue = queue_name::read(&queue)?;
         let poison = queue_name::poison(&queue);
-        self.trigger = Some(Trigger { name, queue, poison, account, data_type });
+        self.trigger = Some(Trigger { name, queue, poison, account, data_type, encoding });
         Ok(())
     }
 }
@@ -187,6 +193,14 @@ fn data_type(binding: &Object, name: &str) -> Result<DataType, String> {
             Err(format!("\"dataType\": \"{word}\" of the binding '{name}' must be string or binary."))
         }
     }
+}
+
+/// Kew's own: the vendor's host has one encoding for all bindings.
+fn encoding(binding: &Object, name: &str) -> Result<Option<Encoding>, String> {
+    let Some(word) = text(binding, "messageEncoding")? else { return Ok(None) };
+    Encoding::read(&word).map(Some).ok_or_else(|| {
+        format!("\"messageEncoding\": \"{word}\" of the binding '{name}' must be base64 or none.")
+    })
 }
 
 #[cfg(test)]
@@ -222,6 +236,19 @@ mod tests {
         let [output] = function.outputs.as_slice() else { panic!("{function:?}") };
         assert_eq!((output.name.as_str(), output.data_type), ("$return", DataType::Binary));
         assert!(Arc::ptr_eq(&output.account, &function.trigger.account), "one account is one");
+    }
+
+    #[test]
+    fn a_binding_may_say_how_its_texts_are_stored() {
+        let said = |word: &str| TRIGGER.replace("}", &format!(r#","MessageEncoding":"{word}"}}"#));
+        let output = r#"{"type":"queue","direction":"out","name":"o","queueName":"done"#;
+        let output = format!(r#"{output}","messageEncoding":"base64"}}"#);
+        let function = bindings(&format!("{},{output}", said("None"))).expect("it is fine");
+        assert_eq!(function.trigger.encoding, Some(Encoding::None));
+        assert_eq!(function.outputs[0].encoding, Some(Encoding::Base64));
+        assert_eq!(bindings(TRIGGER).expect("it is fine").trigger.encoding, None);
+        let error = bindings(&said("utf-8")).expect_err("it is none");
+        assert_eq!(error, "\"messageEncoding\": \"utf-8\" of the binding 'item' must be base64 or none.");
     }
 
     #[test]

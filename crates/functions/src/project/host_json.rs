@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::app_settings::AppSettings;
+use super::encoding::Encoding;
 use super::error::ProjectError;
 use super::lenient::{Object, member};
 use super::time_span;
@@ -31,17 +32,8 @@ pub(crate) struct QueueSettings {
     pub(crate) dequeue_count_max: u32,
     /// How long a message stays hidden after a failed run.
     pub(crate) visibility_timeout: Duration,
-    /// How texts are stored.
+    /// How texts are stored where a binding says nothing else.
     pub(crate) encoding: Encoding,
-}
-
-/// How message texts are stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Encoding {
-    /// In Base64.
-    Base64,
-    /// As they are.
-    None,
 }
 
 /// The handler's process.
@@ -184,12 +176,10 @@ impl Reader<'_> {
                 )
             })
         });
-        let encoding = value("messageEncoding").map(|written| match written.as_str() {
-            Some(text) if text.eq_ignore_ascii_case("base64") => Ok(Encoding::Base64),
-            Some(text) if text.eq_ignore_ascii_case("none") => Ok(Encoding::None),
-            _ => {
-                Err(self.refuse(&key("messageEncoding"), written, "MessageEncoding must be base64 or none."))
-            }
+        let encoding = value("messageEncoding").map(|written| {
+            written.as_str().and_then(Encoding::read).ok_or_else(|| {
+                self.refuse(&key("messageEncoding"), written, "MessageEncoding must be base64 or none.")
+            })
         });
         Ok(QueueSettings {
             batch_size: u32::try_from(batch_size).unwrap_or(16),

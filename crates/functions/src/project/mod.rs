@@ -2,6 +2,7 @@
 
 mod app_settings;
 mod connection;
+mod encoding;
 mod error;
 mod function_json;
 mod host_json;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 pub use error::ProjectError;
 
 pub(crate) use connection::{Account, Token};
+pub(crate) use encoding::Encoding;
 pub(crate) use function_json::{DataType, Function, Output, Trigger};
-pub(crate) use host_json::{Encoding, HandlerSettings, QueueSettings};
+pub(crate) use host_json::{HandlerSettings, QueueSettings};
 pub(crate) use queue_name::read as read_queue_name;
 #[cfg(test)]
 pub(crate) use template::Template;

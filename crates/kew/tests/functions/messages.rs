@@ -108,6 +108,33 @@ fn texts_are_taken_as_they_are_when_the_settings_say_so() {
 }
 
 #[test]
+fn a_trigger_may_take_its_texts_otherwise_than_the_host() {
+    let rig = Rig::new("", "orders");
+    let trigger = |queue: &str, encoding: &str| {
+        format!(r#"{{"type":"queueTrigger","direction":"in","name":"item","queueName":"{queue}"{encoding}}}"#)
+    };
+    let plain = trigger("plain", r#","messageEncoding":"None""#);
+    let outputs = r#",{"type":"queue","direction":"out","name":"usual","queueName":"usual"},
+        {"type":"queue","direction":"out","name":"bare","queueName":"bare","messageEncoding":"none"}"#;
+    rig.file("plain/function.json", &format!(r#"{{"bindings":[{plain}{outputs}]}}"#));
+    rig.create("plain");
+    let _host = rig.host();
+    rig.put_raw("plain", "not base64!");
+    let call = rig.desk.next();
+    assert_eq!((call.function.as_str(), call.text().as_str()), ("plain", "not base64!"));
+    call.reply("200 OK", "application/json", r#"{"Outputs":{"usual":"hello!","bare":"hello!"}}"#);
+    rig.holds("plain", 0);
+    let texts = |queue: &str| rig.peek(queue).into_iter().map(|(text, _)| text).collect::<Vec<_>>();
+    assert_eq!((texts("usual"), texts("bare")), (vec!["aGVsbG8h".to_owned()], vec!["hello!".to_owned()]));
+    // The other function of the host takes Base64 as before.
+    rig.put("orders", "coded");
+    let call = rig.desk.next();
+    assert_eq!((call.function.as_str(), call.text().as_str()), ("fn", "coded"));
+    call.succeed();
+    rig.holds("orders", 0);
+}
+
+#[test]
 fn the_handler_is_told_what_is_known_of_a_message() {
     let rig = Rig::new("", "orders");
     let _host = rig.host();
