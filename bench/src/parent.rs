@@ -1,8 +1,8 @@
 //! The parent: one process per scenario, one table of them all.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
 use crate::machine;
@@ -52,7 +52,7 @@ fn lacks_space(scenario: &Scenario, options: &Options, dir: &Path) -> Option<Str
 }
 
 fn run_one(scenario: &Scenario, options: &Options, dir: &Path, rows: &mut Vec<Row>) -> Option<String> {
-    let mut child = part(scenario.name, options.scale, options.rounds, dir)
+    let mut child = scenarios::part(scenario.name, options.scale, options.rounds, dir)
         .stdout(Stdio::piped())
         .spawn()
         .expect("this program can be started again");
@@ -78,14 +78,4 @@ fn not_run(scenario: &Scenario, problem: &str) -> Row {
         bound: String::new(),
         verdict: Verdict::Broken,
     }
-}
-
-/// This program again, as one part of a scenario.
-pub fn part(name: &str, scale: f64, rounds: usize, dir: &Path) -> Command {
-    // What was printed so far must not be printed by the child again.
-    std::io::stdout().flush().expect("standard output is there");
-    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(["--child", name, "--scale", &scale.to_string(), "--rounds", &rounds.to_string()]);
-    command.arg("--dir").arg(dir);
-    command
 }

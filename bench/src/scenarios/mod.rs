@@ -8,11 +8,9 @@ mod shared;
 mod start;
 mod waiters;
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{ChildStdout, Stdio};
-
-use crate::parent;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
 
 /// How large, and where.
 pub struct Context {
@@ -36,7 +34,7 @@ impl Context {
     }
 
     fn spawn(&self, name: &str) -> std::process::Child {
-        let mut command = parent::part(name, self.scale, self.rounds, &self.dir);
+        let mut command = part(name, self.scale, self.rounds, &self.dir);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -94,4 +92,14 @@ pub fn run(name: &str, context: &Context) {
     let found = scenarios.chain(PARTS).find(|(known, _)| *known == name);
     let (_, run) = found.unwrap_or_else(|| panic!("there is no part {name:?}"));
     run(context);
+}
+
+/// This program again, as one part of a scenario.
+pub fn part(name: &str, scale: f64, rounds: usize, dir: &Path) -> Command {
+    // What was printed so far must not be printed by the child again.
+    std::io::stdout().flush().expect("standard output is there");
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(["--child", name, "--scale", &scale.to_string(), "--rounds", &rounds.to_string()]);
+    command.arg("--dir").arg(dir);
+    command
 }

@@ -19,7 +19,6 @@ use paths::Parsed;
 const KNOWN: &[(&str, usize)] = &[
     ("kew", 8),
     ("kew-azure", 10),
-    ("kew-bench", 4),
     ("kew-console", 4),
     ("kew-engine", 10),
     ("kew-functions", 2),
