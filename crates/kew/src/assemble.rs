@@ -1,19 +1,17 @@
 //! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
 use kew_console::{Board, Console, InFlightLimits, Running, UpkeepReport};
 use kew_core::Entropy;
 use kew_engine::Options;
-use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsError, TlsFiles};
+use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsFiles};
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogError, LogOptions, LogStore, SegmentOptions};
-use thiserror::Error;
+use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
 
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
@@ -24,82 +22,13 @@ use crate::listen::{
 use crate::log::{Level, Log};
 use crate::machine::{self, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
+use crate::start_error::StartError;
 use crate::{credentials, notices, opening, push};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
 const CONNECTIONS_MAX: u64 = 100_000;
 const ADMIN_CONNECTIONS_MAX: usize = 128;
-
-/// Why the server did not start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// The directory cannot be used.
-    #[error("cannot use the directory {}: {cause}", path.display())]
-    Directory {
-        /// Which directory.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// Another server holds the directory.
-    #[error("{} is in use by {holder}: two servers cannot share a directory; stop that one, or choose another with --store", path.display())]
-    Locked {
-        /// Which directory.
-        path: PathBuf,
-        /// Who holds it.
-        holder: String,
-    },
-    /// The store cannot be opened.
-    #[error("cannot open the store in {}: {cause}{}", path.display(), advice(path, cause))]
-    Store {
-        /// Which directory.
-        path: PathBuf,
-        /// Why not.
-        cause: LogError,
-    },
-    /// The address cannot be bound.
-    #[error("cannot serve at {address}: {cause}; choose another address with --{name}")]
-    Bind {
-        /// The flag of its listener.
-        name: &'static str,
-        /// Which address.
-        address: SocketAddr,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// The access keys cannot be used.
-    #[error(transparent)]
-    Keys(#[from] kew_sqs::KeyError),
-    /// The keys of bearer tokens cannot be used.
-    #[error(transparent)]
-    TokenKeys(#[from] TokenKeysError),
-    /// A certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Push consumers or Workers cannot be run.
-    #[error("{0}")]
-    Consumers(String),
-    /// The machine refused something else.
-    #[error("{doing}: {cause}")]
-    Machine {
-        /// What was being done.
-        doing: &'static str,
-        /// Why not.
-        cause: std::io::Error,
-    },
-}
-
-/// What to do about a store that is damaged or misses a file.
-fn advice(path: &Path, cause: &LogError) -> String {
-    match cause {
-        LogError::Damage { .. } => format!(
-            "; nothing was changed: `kew store check --store {}` lists all that is wrong; put a missing file back, or start on a backup",
-            path.display()
-        ),
-        _ => String::new(),
-    }
-}
 
 /// A server that runs.
 pub struct Server {

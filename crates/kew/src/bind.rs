@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::assemble::StartError;
 use crate::config::ServerSettings;
 use crate::listen::{Dialect, Serves};
 use crate::private;
+use crate::start_error::StartError;
 
 /// Every socket of a server.
 pub struct Sockets {

@@ -17,4 +17,5 @@ pub mod private;
 pub mod push;
 pub mod shutdown;
 pub mod slow_disk;
+pub mod start_error;
 pub mod workers;

@@ -9,10 +9,10 @@ use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
 };
 
-use crate::assemble::StartError;
 use crate::log::{Level, Log};
 use crate::machine;
 use crate::slow_disk;
+use crate::start_error::StartError;
 
 /// The store in the directory at `path`.
 pub fn open(

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use crate::assemble::{Server, StartError};
+use crate::assemble::Server;
 use crate::config::{self, ConfigError, Printed, ServeArgs, Settings};
 use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::shutdown::Signals;
+use crate::start_error::StartError;
 
 /// What a program killed by Ctrl-C leaves behind.
 const EXIT_AT_ONCE: i32 = 130;

@@ -1,0 +1,80 @@
+//! Why a server did not start, in words for whoever started it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use kew_http::TlsError;
+use kew_store_log::LogError;
+use thiserror::Error;
+
+use crate::listen::TokenKeysError;
+
+/// Why the server did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The directory cannot be used.
+    #[error("cannot use the directory {}: {cause}", path.display())]
+    Directory {
+        /// Which directory.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// Another server holds the directory.
+    #[error("{} is in use by {holder}: two servers cannot share a directory; stop that one, or choose another with --store", path.display())]
+    Locked {
+        /// Which directory.
+        path: PathBuf,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store in {}: {cause}{}", path.display(), advice(path, cause))]
+    Store {
+        /// Which directory.
+        path: PathBuf,
+        /// Why not.
+        cause: LogError,
+    },
+    /// The address cannot be bound.
+    #[error("cannot serve at {address}: {cause}; choose another address with --{name}")]
+    Bind {
+        /// The flag of its listener.
+        name: &'static str,
+        /// Which address.
+        address: SocketAddr,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// The access keys cannot be used.
+    #[error(transparent)]
+    Keys(#[from] kew_sqs::KeyError),
+    /// The keys of bearer tokens cannot be used.
+    #[error(transparent)]
+    TokenKeys(#[from] TokenKeysError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Push consumers or Workers cannot be run.
+    #[error("{0}")]
+    Consumers(String),
+    /// The machine refused something else.
+    #[error("{doing}: {cause}")]
+    Machine {
+        /// What was being done.
+        doing: &'static str,
+        /// Why not.
+        cause: std::io::Error,
+    },
+}
+
+/// What to do about a store that is damaged or misses a file.
+fn advice(path: &Path, cause: &LogError) -> String {
+    match cause {
+        LogError::Damage { .. } => format!(
+            "; nothing was changed: `kew store check --store {}` lists all that is wrong; put a missing file back, or start on a backup",
+            path.display()
+        ),
+        _ => String::new(),
+    }
+}
