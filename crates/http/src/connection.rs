@@ -5,24 +5,18 @@
 //! when, is the same.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::Bytes;
-use http::{Method, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::drain::Place;
-use crate::headers::Headers;
+use crate::front::{Handler, Listener};
 use crate::http1::{self, Spoken};
 use crate::http2;
-use crate::listener::{Handler, Listener};
+use crate::link::{Link, Origin, Speaks};
 use crate::pulse::{Overdue, Pulse};
-use crate::request::{Request, RequestId};
-use crate::room::Room;
-use crate::watch::Watched;
 use crate::wire::Wire;
 
 /// Serves a connection to its end.
@@ -61,65 +55,4 @@ pub(crate) async fn serve<H: Handler, S>(
     link.pulse().speaks_http2();
     // In a box of its own, so that the many connections that speak HTTP/1 keep no room for it.
     Box::pin(http2::speak(Arc::new(link), wire, place)).await;
-}
-
-/// Where a connection comes from and how.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin {
-    pub(crate) peer: SocketAddr,
-    pub(crate) secure: bool,
-    pub(crate) speaks: Speaks,
-}
-
-/// What is spoken on a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Speaks {
-    /// Not known before the first bytes are there.
-    Unknown,
-    Http1,
-    Http2,
-}
-
-/// What a connection's requests have in common.
-pub(crate) struct Link<H> {
-    listener: Arc<Listener<H>>,
-    watched: Watched,
-    origin: Origin,
-    room: Room,
-}
-
-impl<H: Handler> Link<H> {
-    pub(crate) fn listener(&self) -> &Listener<H> {
-        &self.listener
-    }
-
-    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
-        self.watched.pulse()
-    }
-
-    /// Where there is room for its replies.
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
-    }
-
-    /// Whether the server ends: what is asked is answered, and nothing after it.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.listener.shared.drain.is_closing()
-    }
-
-    /// A request of which the head has just come: named, stamped, and without a body.
-    pub(crate) fn request(&self, method: Method, uri: Uri, headers: Headers) -> Request {
-        let shared = &self.listener.shared;
-        Request {
-            method,
-            uri,
-            headers,
-            body: Bytes::new(),
-            id: RequestId::from_chance(shared.entropy.wide_bits()),
-            received_at: shared.clock.now(),
-            peer: self.origin.peer,
-            secure: self.origin.secure,
-            room: self.room.clone(),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Listeners: a front-end behind a socket, and what it shares with the server's others.
+//! Listening: connections are accepted, shaken hands with, and served to their ends.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -7,112 +7,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use kew_core::{Clock, Entropy};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::connection::{self, Origin, Speaks};
-use crate::crowded::Crowded;
-use crate::drain::{Drain, Place};
-use crate::guard::Guard;
-use crate::http1::Today;
-use crate::limits::Limits;
-use crate::ration::{Ration, Sender, Share};
-use crate::refusal::Refusal;
-use crate::reply::Reply;
-use crate::request::Request;
-use crate::room::Replies;
-use crate::standing::{Standing, Stopped};
+use crate::connection;
+use crate::drain::Place;
+use crate::front::{Handler, Listener};
+use crate::link::{Origin, Speaks};
 use crate::tls::Tls;
-use crate::watch::Watch;
-
-/// A body of a sender of whom nothing is known takes at most so many bytes.
-const UNKNOWN_BODY_MAX: usize = 64 << 10;
 
 /// What is timed in tests.
 const CONNECTION: &str = "a poll of a connection";
 
-/// A front-end: one request in, one reply out.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers a request. Dropped when its client goes away. There is room for an answer as long as there is a
-    /// connection, so a large one belongs in a box.
-    fn answer(&self, request: &Request) -> impl Future<Output = Reply> + Send;
-
-    /// Tells by its head alone who sent a request whose body is still on its way: how much of it is kept depends on that.
-    /// Asked for bodies that do not come at once. An open front-end believes everybody.
-    fn standing(&self, request: &Request) -> impl Future<Output = Standing> + Send {
-        let _head = request;
-        std::future::ready(Standing::Known)
-    }
-
-    /// Words what is refused before a front-end is asked. Of the request only the head is there, its body is empty.
-    fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
-        let _head = request;
-        Reply::text(refusal.status(), &refusal.to_string())
-    }
-}
-
-/// What all listeners of a server share.
-#[derive(Clone)]
-pub struct Shared {
-    /// Stamps requests.
-    pub clock: Arc<dyn Clock>,
-    /// Names them.
-    pub entropy: Arc<dyn Entropy>,
-    /// Bounds, of each connection and of all listeners together.
-    pub limits: Limits,
-    /// Ends all connections.
-    pub drain: Drain,
-    /// Counts the bytes of bodies.
-    pub bodies: Ration,
-    /// Counts the bytes of replies.
-    pub replies: Replies,
-}
-
-impl Shared {
-    /// What listeners of one server share.
-    pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
-        let replies = Replies::new(limits.replies_bytes_max);
-        Self { clock, entropy, limits, drain: Drain::default(), bodies: Ration::default(), replies }
-    }
-}
-
-/// Serves connections of one socket: a front-end, who may reach it, and what it shares with the others.
-pub struct Listener<H> {
-    pub(crate) handler: H,
-    pub(crate) guard: Guard,
-    pub(crate) shared: Shared,
-    pub(crate) watch: Watch,
-    pub(crate) today: Today,
-    crowded: Crowded,
-}
-
 impl<H: Handler> Listener<H> {
-    /// A listener for `handler`.
-    pub fn new(handler: H, guard: Guard, shared: &Shared) -> Arc<Self> {
-        let watch = Watch::new(shared.limits, shared.replies.clone());
-        let (today, crowded) = (Today::default(), Crowded::default());
-        Arc::new(Self { handler, guard, shared: shared.clone(), watch, today, crowded })
-    }
-
-    /// Asks whose the body is that is about to be read, counts its share for them, and says how long it may be; or why it
-    /// stays unread.
-    pub(crate) async fn expect(&self, request: &Request, share: &mut Share<'_>) -> Result<usize, Stopped> {
-        let bytes_max = self.shared.limits.body_bytes_max;
-        match self.handler.standing(request).await {
-            Standing::Known => Ok(bytes_max),
-            Standing::Claimed => {
-                share.count_for(Sender::claimed(request.peer.ip()));
-                Ok(bytes_max)
-            }
-            Standing::Unknown => {
-                share.count_for(Sender::Unknown);
-                Ok(bytes_max.min(UNKNOWN_BODY_MAX))
-            }
-            Standing::Refused(reply) => Err(Stopped::With(reply)),
-        }
-    }
-
     /// Accepts connections until the drain closes, each as a task of the present event loop, and returns when the
     /// last of them has ended.
     pub async fn accept(self: Arc<Self>, socket: TcpListener) {

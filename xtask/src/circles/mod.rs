@@ -21,7 +21,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("kew-console", 4),
     ("kew-engine", 10),
     ("kew-functions", 2),
-    ("kew-http", 9),
     ("kew-push", 8),
     ("kew-sqs", 4),
 ];

@@ -9,7 +9,5 @@ mod chunks;
 mod conversation;
 mod head;
 mod reply;
-mod today;
 
 pub(crate) use conversation::{Spoken, speak};
-pub(crate) use today::Today;

@@ -17,10 +17,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::Gathered;
-use crate::connection::Link;
 use crate::drain::Place;
+use crate::front::Handler;
 use crate::headers::Headers;
-use crate::listener::Handler;
+use crate::link::Link;
 use crate::pulse::{Overdue, Pulse, UnderWay};
 use crate::ration::Share;
 use crate::refusal::Refusal;
