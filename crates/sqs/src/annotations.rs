@@ -6,23 +6,15 @@
 //! nothing to read, and what SQS shows is worked out anew.
 
 use bytes::Bytes;
-use md5::{Digest, Md5};
 
 use kew_core::{Content, ContentType};
 
+use crate::hash::Hash;
 use crate::message_attributes::{Attributes, Encoded};
 
 const WRITER: u8 = b'S';
 const VERSION: u8 = 1;
 const HEAD: usize = 2;
-
-/// An MD5.
-pub(crate) type Hash = [u8; 16];
-
-/// Hashes a body.
-pub(crate) fn hash(body: &[u8]) -> Hash {
-    Md5::digest(body).into()
-}
 
 /// The parts a message may have, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use kew_core::{Content, DeduplicationId, GroupId, NewMessage, Queue, QueueKind, 
 use kew_http::{HeaderName, hex};
 use sha2::{Digest, Sha256};
 
-use crate::annotations::{self, Hash, Notes};
+use crate::annotations::Notes;
 use crate::decode::Text;
 use crate::encode::{Shape, Writer};
 use crate::error::{Code, WireError};
+use crate::hash::{Hash, hash};
 use crate::message_attributes::{Given, TRACE_HEADER_BYTES, trace_hash};
 use crate::system_attributes::sequence_number;
 use crate::{Context, limits, names};
@@ -91,7 +92,7 @@ impl Draft<'_> {
         let traced = self.system_attributes.as_ref().map(Given::trace_header).transpose()?.flatten();
         let body = self.body.ok_or_else(|| WireError::missing("MessageBody"))?;
         let hashes = Hashes {
-            body: annotations::hash(body.as_bytes()),
+            body: hash(body.as_bytes()),
             attributes: attributes.map(|(_, hash)| hash),
             system_attributes: traced.map(trace_hash),
         };

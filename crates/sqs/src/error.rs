@@ -8,8 +8,6 @@ use kew_engine::EngineError;
 use kew_http::Refusal;
 use kew_http::form::FormError;
 
-use crate::limits;
-
 /// Texts quote what was sent, and that may be megabytes: so much of it is told.
 const MESSAGE_BYTES: usize = 4_096;
 
@@ -342,12 +340,6 @@ impl From<&Refusal> for WireError {
         };
         Self::new(code).saying(refusal.to_string())
     }
-}
-
-/// A batch whose body is not even read to its end: so large that what is in it is too long in any case.
-pub(crate) fn batch_too_long() -> WireError {
-    let text = format!("Batch requests cannot be longer than {} bytes.", limits::BATCH_BYTES);
-    WireError::new(Code::BatchRequestTooLong).saying(text)
 }
 
 impl From<FormError> for WireError {

@@ -15,6 +15,7 @@ mod documents;
 mod draft;
 mod encode;
 pub mod error;
+mod hash;
 mod intervals;
 mod limits;
 mod listing;
@@ -208,7 +209,7 @@ impl Handler for Sqs {
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let protocol = Protocol::of(request);
         let error = match refusal {
-            Refusal::BodyTooLarge { .. } if route::is_batch_of_sends(request) => error::batch_too_long(),
+            Refusal::BodyTooLarge { .. } if route::is_batch_of_sends(request) => limits::batch_too_long(),
             other => other.into(),
         };
         let mut reply = encode::error(&error, protocol, request);

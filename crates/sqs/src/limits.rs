@@ -116,6 +116,12 @@ pub(crate) fn check_id(name: &str, id: &str) -> Result<(), WireError> {
     Err(WireError::invalid_value(name, id, &reason))
 }
 
+/// A batch whose body is not even read to its end: so large that what is in it is too long in any case.
+pub(crate) fn batch_too_long() -> WireError {
+    let text = format!("Batch requests cannot be longer than {BATCH_BYTES} bytes.");
+    WireError::new(Code::BatchRequestTooLong).saying(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

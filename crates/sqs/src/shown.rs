@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_core::{Content, ContentType};
 
-use crate::annotations::{self, Annotations, Hash};
+use crate::annotations::Annotations;
+use crate::hash::{Hash, hash};
 use crate::limits;
 
 /// A body, and its hash.
@@ -32,7 +33,7 @@ impl<'a> Shown<'a> {
             Some(text) => Cow::Borrowed(text),
             None => Cow::Owned(STANDARD.encode(&content.body)),
         };
-        let hash = annotations::hash(body.as_bytes());
+        let hash = hash(body.as_bytes());
         Self { body, hash }
     }
 }
@@ -40,7 +41,7 @@ impl<'a> Shown<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotations::Notes;
+    use crate::annotations::{self, Notes};
     use bytes::Bytes;
 
     #[test]
@@ -57,7 +58,7 @@ mod tests {
         ] {
             let content = Content { content_type, body: Bytes::from_static(body), ..Content::default() };
             let found = Shown::of(&content, None);
-            assert_eq!((&*found.body, found.hash), (shown, annotations::hash(shown.as_bytes())));
+            assert_eq!((&*found.body, found.hash), (shown, hash(shown.as_bytes())));
         }
     }
 

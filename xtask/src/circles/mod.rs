@@ -22,7 +22,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("kew-engine", 10),
     ("kew-functions", 2),
     ("kew-push", 8),
-    ("kew-sqs", 4),
 ];
 
 /// What was found: a sentence with the counts, and one for each count that is not as known.

@@ -6,7 +6,7 @@
 
 use md5::{Digest, Md5};
 
-use crate::annotations::Hash;
+use crate::hash::Hash;
 
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;

@@ -13,9 +13,9 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::annotations::Hash;
 use crate::decode::{Blob, Text};
 use crate::error::{Code, WireError};
+use crate::hash::Hash;
 
 pub(crate) use encoded::{Attribute, Attributes, Encoded, Value};
 pub(crate) use filter::Filter;
