@@ -8,7 +8,6 @@
 mod auth;
 pub mod client;
 mod cors;
-mod delegation;
 mod documents;
 mod encode;
 pub mod error;
@@ -18,6 +17,7 @@ pub mod operation;
 mod ops;
 mod params;
 mod receipt;
+mod sign;
 mod target;
 mod version;
 
@@ -33,8 +33,7 @@ use operation::Operation;
 use params::Params;
 use target::{Place, Target};
 
-pub use auth::{Bearer, KeySet, KeySetError, Verifier};
-pub use delegation::DelegationKeys;
+pub use auth::{Bearer, DelegationKeys, KeySet, KeySetError, Verifier};
 pub use error::{Code, WireError};
 
 /// An account, as Azure clients know it.

@@ -5,9 +5,12 @@ use std::time::Duration;
 use kew_core::Expiry;
 use kew_http::Request;
 
-use crate::client::WAIT_HEADER;
 use crate::error::{Code, WireError};
 use crate::params::Params;
+
+/// Asks Kew to hold a Get Messages; servers that do not know it answer at once. It is not signed, since its name does
+/// not begin with `x-ms-`.
+pub const WAIT_HEADER: &str = "x-kew-wait";
 
 /// A whole number with bounds, in a query parameter.
 pub(crate) struct IntegerRange {

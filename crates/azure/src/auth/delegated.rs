@@ -5,11 +5,12 @@ use kew_http::secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::bearer;
+use super::delegation::{Basis, Bounds, SINCE};
 use super::sas::{check_address, check_protocol, check_time, field, wanted_of_queue};
-use super::{bearer, sign};
 use crate::Context;
-use crate::delegation::{Basis, Bounds, SINCE};
 use crate::error::{Code, WireError};
+use crate::sign::sign;
 
 /// Refuses a signature that is not genuine, not for now, or not for this.
 pub(super) fn check(cx: &Context<'_>, version: &str) -> Result<(), WireError> {

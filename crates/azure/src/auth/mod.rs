@@ -6,11 +6,9 @@
 mod bearer;
 mod date;
 mod delegated;
+pub(crate) mod delegation;
 mod sas;
 mod shared_key;
-
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,10 +16,12 @@ use kew_http::secret;
 
 use crate::error::{Code, WireError};
 use crate::operation::Operation;
+use crate::sign::sign;
 use crate::{Account, Context, Trust};
 
 pub(crate) use bearer::Holder;
 pub use bearer::{Bearer, KeySet, KeySetError, Verifier};
+pub use delegation::DelegationKeys;
 
 /// Refuses what is not genuine or reaches too far.
 pub(crate) fn check(cx: &Context<'_>) -> Result<(), WireError> {
@@ -100,11 +100,4 @@ fn is_signed(account: &Account, texts: impl IntoIterator<Item = String>, signatu
         }
     }
     genuine
-}
-
-/// The signature of a text.
-pub(crate) fn sign(key: &[u8], text: &str) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length of key will do");
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().into()
 }

@@ -9,13 +9,11 @@ use kew_http::client::Outgoing;
 use kew_http::{HeaderMap, HeaderName, HeaderValue, Uri, date, percent};
 
 use super::Call;
-use crate::auth;
+use crate::limits::WAIT_HEADER;
+use crate::sign::sign;
 
 /// The version that is spoken: old enough for every server there is, new enough for every operation used.
 const VERSION: &str = "2021-12-02";
-/// Asks Kew to hold a Get Messages; servers that do not know it answer at once. It is not signed, since its name does
-/// not begin with `x-ms-`.
-pub const WAIT_HEADER: &str = "x-kew-wait";
 
 /// Says that the whole wait went by and nothing came.
 pub const WAITED_HEADER: &str = "x-kew-waited";
@@ -116,7 +114,7 @@ impl Endpoint {
         match &self.credential {
             Credential::Key(key) => {
                 let text = self.text(call, uri.path(), &own);
-                let signature = STANDARD.encode(auth::sign(key, &text));
+                let signature = STANDARD.encode(sign(key, &text));
                 insert(&mut headers, "authorization", &format!("SharedKey {}:{signature}", self.account))?;
             }
             Credential::Token => {

@@ -10,8 +10,10 @@ pub mod read;
 
 pub use call::Call;
 pub use connection_string::ConnectionStringError;
-pub use endpoint::{Credential, Endpoint, Stamp, WAIT_HEADER, WAITED_HEADER};
+pub use endpoint::{Credential, Endpoint, Stamp, WAITED_HEADER};
 pub use read::QueueMessage;
+
+pub use crate::limits::WAIT_HEADER;
 
 use crate::limits;
 

@@ -8,7 +8,7 @@ use kew_core::Timestamp;
 use kew_http::xml::{self, Element};
 use kew_http::{Reply, StatusCode, date};
 
-use crate::delegation::{Basis, Bounds, SERVICE, SINCE};
+use crate::auth::delegation::{Basis, Bounds, SERVICE, SINCE};
 use crate::error::{Code, WireError};
 use crate::{Context, auth, encode, limits, version};
 

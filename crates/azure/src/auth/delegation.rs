@@ -16,7 +16,8 @@ use kew_engine::Engine;
 use parking_lot::Mutex;
 
 use crate::error::WireError;
-use crate::{Bearer, auth, documents};
+use crate::sign::sign;
+use crate::{Bearer, documents};
 
 /// The first version of the service in which queues know these keys.
 pub(crate) const SINCE: &str = "2025-07-05";
@@ -137,7 +138,7 @@ impl DelegationKeys {
 fn key(secret: &Secret, account: &str, basis: &Basis, bounds: Bounds<'_>) -> [u8; 32] {
     let Bounds { object, tenant, start, expiry, service, version, user_tenant } = bounds;
     let parts = [account, &basis.0, object, tenant, start, expiry, service, version, user_tenant];
-    auth::sign(secret, &with_lengths(parts))
+    sign(secret, &with_lengths(parts))
 }
 
 /// Each part is preceded by its length, so that no two lists of parts read the same.
