@@ -10,18 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::ReleaseOwners;
-use kew_core::{Clock, Entropy, Queue, QueueId};
+use kew_core::{Queue, QueueId};
 use kew_engine::{Busy, Engine};
 use kew_http::Drain;
-use kew_http::client::Reach;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::attempts::Attempts;
 use crate::circuit::Circuits;
-use crate::consumer::Consumer;
-use crate::lane::{self, Lane};
+use crate::lane::Lane;
 use crate::notice::Notice;
+use crate::shared::{Settings, Shared};
 use crate::target::Targets;
 use crate::webhook::Webhooks;
 use crate::workers::Workers;
@@ -33,56 +32,9 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(3);
 /// The real time between two tries to release what an earlier start left behind.
 const REST: Duration = Duration::from_secs(1);
 
-/// How batches are brought to consumers.
-#[derive(Clone)]
-pub struct Settings {
-    /// Which addresses webhooks may have.
-    pub reach: Reach,
-    /// Batches under way at once, of all consumers together.
-    pub batches_max: u32,
-    /// Messages in flight at once, per queue.
-    pub in_flight_max: u32,
-    /// The machine's time: what signatures are dated by.
-    pub clock: Arc<dyn Clock>,
-    /// The machine's chance.
-    pub entropy: Arc<dyn Entropy>,
-    /// Who is told what an operator should know; called in passing, so it must not block.
-    pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
-}
-
 /// Brings batches to consumers, for as long as [`Dispatcher::run`] is polled.
 pub struct Dispatcher {
     shared: Arc<Shared>,
-}
-
-/// What all lanes share.
-pub(crate) struct Shared {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) settings: Settings,
-    pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) targets: Targets,
-    pub(crate) attempts: Arc<Attempts>,
-    pub(crate) circuits: Arc<Circuits>,
-    pub(crate) stop: Drain,
-    places: Arc<Semaphore>,
-}
-
-impl Shared {
-    /// A place among all batches under way, when it is this lane's turn.
-    pub(crate) async fn place(&self) -> OwnedSemaphorePermit {
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        place.expect("the places are never closed")
-    }
-
-    /// A place that nobody waits for, if there is one.
-    pub(crate) fn free_place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
-    }
-
-    /// The consumer of a queue, if there is one that batches can be brought to.
-    pub(crate) fn served(&self, queue: &Queue) -> Option<Consumer> {
-        lane::pushed(queue).filter(|consumer| self.targets.serve(consumer))
-    }
 }
 
 impl Dispatcher {

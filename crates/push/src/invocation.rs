@@ -15,10 +15,10 @@ use crate::attempts::Attempt;
 use crate::batch::Batch;
 use crate::circuit::Round;
 use crate::consumer::Consumer;
-use crate::dispatcher::Shared;
+use crate::delivered::Delivered;
 use crate::notice::Notice;
 use crate::settle::{give_back, settle};
-use crate::target::Delivered;
+use crate::shared::Shared;
 use crate::verdict::Ending;
 
 /// The real time a jump of the virtual clock waits for a target: what answers at once is settled at the instant it was

@@ -23,10 +23,10 @@ use crate::batching::{Step, View, next_step};
 use crate::circuit::{Circuit, OpenCircuit, Turn};
 use crate::concurrency::Concurrency;
 use crate::consumer::{Consumer, Push};
-use crate::dispatcher::Shared;
 use crate::invocation::{self, Finished, Invocation};
+use crate::limits;
 use crate::notice::Notice;
-use crate::{document, limits};
+use crate::shared::Shared;
 
 /// The most bytes of bodies in a batch; its first message always fits.
 const BATCH_BYTES_MAX: u64 = 1 << 20;
@@ -353,11 +353,6 @@ fn concurrency_max(push: &Push) -> u32 {
 
 fn is_same_target(push: &Push, consumer: &Consumer) -> bool {
     consumer.push().is_some_and(|other| other.target == push.target)
-}
-
-/// The consumer of a queue, if it is pushed to.
-pub(crate) fn pushed(queue: &Queue) -> Option<Consumer> {
-    document::consumers(queue).into_iter().find(|consumer| consumer.push().is_some())
 }
 
 /// Waits until something changed; for ever where nothing does.

@@ -1,53 +1,15 @@
-//! Where batches are brought, and what comes back from there.
+//! Where batches are brought.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use kew_core::{AccountId, MessageId};
+use kew_core::AccountId;
 use tokio::sync::watch;
 
 use crate::batch::Batch;
 use crate::consumer::{Consumer, Delivery, Target};
-use crate::verdict::{Ending, Report};
+use crate::delivered::Delivered;
 use crate::webhook::{Webhook, Webhooks};
 use crate::workers::Workers;
-
-/// The most that is told of what went wrong.
-const ERROR_CHARS_MAX: usize = 500;
-
-/// What came of bringing a batch somewhere.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Delivered {
-    /// What was said of the messages.
-    pub(crate) report: Report,
-    /// How long the target wants nothing more, in engine time.
-    pub(crate) hold: Option<Duration>,
-    /// Messages to bring one by one next time: one of them may have failed the others.
-    pub(crate) alone: Vec<MessageId>,
-    /// The status of the reply, where there was one.
-    pub(crate) status: Option<u16>,
-    /// What went wrong, for people.
-    pub(crate) error: Option<String>,
-}
-
-impl Delivered {
-    /// A failed batch of which nothing is known to be done.
-    pub(crate) fn failed(error: String) -> Self {
-        // It may quote what the target said, and is remembered.
-        let error = error.chars().take(ERROR_CHARS_MAX).collect();
-        Self { report: Report::failed(), hold: None, alone: Vec::new(), status: None, error: Some(error) }
-    }
-
-    /// The target could not be reached, and heard of nothing.
-    pub(crate) fn unreached(error: String) -> Self {
-        let failed = Self::failed(error);
-        Self { report: Report { ending: Ending::Unreached, ..failed.report }, ..failed }
-    }
-
-    pub(crate) fn ending(&self) -> Ending {
-        self.report.ending
-    }
-}
 
 /// All targets there are.
 #[derive(Debug)]

@@ -20,7 +20,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("kew-console", 4),
     ("kew-engine", 10),
     ("kew-functions", 2),
-    ("kew-push", 8),
 ];
 
 /// What was found: a sentence with the counts, and one for each count that is not as known.

@@ -17,7 +17,7 @@ use kew_http::client::{Client, ClientError, ClientSettings, Outgoing, Reach};
 use crate::WebhookUrl;
 use crate::batch::Batch;
 use crate::consumer::Secret;
-use crate::target::Delivered;
+use crate::delivered::Delivered;
 
 /// One webhook, as its consumer describes it.
 pub(crate) struct Webhook<'a> {

@@ -13,7 +13,7 @@ use kew_http::client::Answer;
 use kew_http::date;
 use serde::Deserialize;
 
-use crate::target::Delivered;
+use crate::delivered::Delivered;
 use crate::verdict::{Ending, Report, clamped_delay};
 
 /// What a whole reply means, read `now` by the machine's clock.

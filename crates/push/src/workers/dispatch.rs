@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::notes::message_id;
 use crate::batch::{Batch, Metadata, hex_text};
-use crate::target::Delivered;
+use crate::delivered::Delivered;
 use crate::verdict::{Ending, Report, clamped_delay};
 
 /// The runtime counts attempts in sixteen bits.

@@ -25,7 +25,7 @@ use super::output::{Line, Said};
 use super::script::{ModuleKind, Script};
 use super::visit::{self, Visit, VisitError};
 use crate::batch::{Batch, hex_text};
-use crate::target::Delivered;
+use crate::delivered::Delivered;
 use crate::verdict::Report;
 
 /// A child with an invocation is asked this often whether it still answers.

@@ -42,7 +42,7 @@ use shared::Shared;
 use worker::Worker;
 
 use crate::batch::Batch;
-use crate::target::Delivered;
+use crate::delivered::Delivered;
 
 pub use changes::{Then, Upload};
 pub use child::{Runtime, StartError};

@@ -1,0 +1,68 @@
+//! What all lanes share: how batches are brought, where to, and the places for batches under way.
+
+use std::sync::Arc;
+
+use kew_core::{Clock, Entropy, Queue};
+use kew_engine::Engine;
+use kew_http::Drain;
+use kew_http::client::Reach;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::attempts::Attempts;
+use crate::circuit::Circuits;
+use crate::consumer::Consumer;
+use crate::document;
+use crate::notice::Notice;
+use crate::target::Targets;
+
+/// How batches are brought to consumers.
+#[derive(Clone)]
+pub struct Settings {
+    /// Which addresses webhooks may have.
+    pub reach: Reach,
+    /// Batches under way at once, of all consumers together.
+    pub batches_max: u32,
+    /// Messages in flight at once, per queue.
+    pub in_flight_max: u32,
+    /// The machine's time: what signatures are dated by.
+    pub clock: Arc<dyn Clock>,
+    /// The machine's chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who is told what an operator should know; called in passing, so it must not block.
+    pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
+}
+
+/// What all lanes share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) settings: Settings,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) targets: Targets,
+    pub(crate) attempts: Arc<Attempts>,
+    pub(crate) circuits: Arc<Circuits>,
+    pub(crate) stop: Drain,
+    pub(crate) places: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// A place among all batches under way, when it is this lane's turn.
+    pub(crate) async fn place(&self) -> OwnedSemaphorePermit {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.expect("the places are never closed")
+    }
+
+    /// A place that nobody waits for, if there is one.
+    pub(crate) fn free_place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// The consumer of a queue, if there is one that batches can be brought to.
+    pub(crate) fn served(&self, queue: &Queue) -> Option<Consumer> {
+        pushed(queue).filter(|consumer| self.targets.serve(consumer))
+    }
+}
+
+/// The consumer of a queue, if it is pushed to.
+pub(crate) fn pushed(queue: &Queue) -> Option<Consumer> {
+    document::consumers(queue).into_iter().find(|consumer| consumer.push().is_some())
+}
