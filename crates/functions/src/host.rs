@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 
 use crate::clock::HostClock;
 use crate::handler::Supervisor;
-use crate::listener::{Listener, Listening, Shared};
+use crate::listener::{Listener, Listening};
 use crate::log::{Log, Sink};
 use crate::project::Project;
 use crate::queue::Queues;
+use crate::shared::Shared;
 use crate::stop::Stop;
 use crate::wakes::Wakes;
 

@@ -14,6 +14,7 @@ mod log;
 mod project;
 mod queue;
 mod run;
+mod shared;
 mod stop;
 #[cfg(test)]
 mod trial;

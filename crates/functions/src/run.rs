@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::handler::Unanswered;
 use crate::invocation::{self, BindingData, Identity, Payload, Reply};
-use crate::listener::Shared;
 use crate::log::Level;
 use crate::project::{self, Function, Output};
 use crate::queue::{Fault, QueueError};
+use crate::shared::Shared;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long an output's server that is not there is waited for, and the pauses in between.

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::clock::HostClock;
 use crate::handler::Handler;
-use crate::listener::Shared;
 use crate::log::Log;
 use crate::project::{Account, DataType, Encoding, Function, QueueSettings, Token, Trigger};
 use crate::queue::Queues;
+use crate::shared::Shared;
 use crate::wakes::Wakes;
 
 /// What becomes of a request.

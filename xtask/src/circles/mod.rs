@@ -19,7 +19,6 @@ use paths::Parsed;
 const KNOWN: &[(&str, usize)] = &[
     ("kew-console", 4),
     ("kew-engine", 10),
-    ("kew-functions", 2),
 ];
 
 /// What was found: a sentence with the counts, and one for each count that is not as known.

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::poll::LEASE;
-use super::work::Shared;
 use crate::clock::{HostClock, Sleep};
 use crate::project::Trigger;
 use crate::queue::{Fault, Held};
+use crate::shared::Shared;
 
 /// Half of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(300);

@@ -7,4 +7,3 @@ mod tests;
 mod work;
 
 pub(crate) use poll::{Listener, Listening};
-pub(crate) use work::Shared;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::lease::Renewal;
-use super::work::{self, Shared};
+use super::work;
 use crate::back_off::BackOff;
 use crate::clock::Due;
 use crate::project::Function;
 use crate::queue::{Fault, QueueError, Received};
+use crate::shared::Shared;
 use crate::stop::Stopped;
 
 /// [seed] Messages are received for a fixed time; host.json's `visibilityTimeout` plays no part in it.

@@ -72,7 +72,7 @@ async fn a_renewal_that_is_not_answered_leaves_time_for_another() {
     let (_stop, stopped) = Stop::new();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(super::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
     let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
     let run = service.next("POST /fn").await;
     let first = service.next("PUT /acc/q/messages/m").await;
@@ -142,7 +142,7 @@ async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
     let (shared, lines) = service.shared();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(super::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
     let (_stop, stopped) = Stop::new();
     let _listening = tokio::spawn(Listener::new(shared, Arc::new(function)).listen(stopped));
     service.next("POST /fn").await;
@@ -173,7 +173,7 @@ async fn a_receipt_lost_with_an_unanswered_renewal_is_told_as_a_warning() {
     let (shared, lines) = service.shared();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(super::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
     let (_stop, stopped) = Stop::new();
     let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
     is_over.wait_for(|over| *over).await.expect("it is renewed");

@@ -6,48 +6,19 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_azure::client::QueueMessage;
-use kew_core::Entropy;
 use kew_core::time::millis;
-use kew_http::RequestId;
 use tokio::sync::oneshot;
 
 use super::lease::{Lease, Renewal};
-use crate::clock::{HostClock, Sleep};
-use crate::handler::Handler;
-use crate::log::Log;
-use crate::project::{Encoding, Function, QueueSettings};
-use crate::queue::{ANSWER_WITHIN, Held, QueueError, Queues};
+use crate::clock::Sleep;
+use crate::project::{Encoding, Function};
+use crate::queue::{ANSWER_WITHIN, Held, QueueError};
 use crate::run;
-use crate::wakes::Wakes;
+use crate::shared::Shared;
 
 /// A completion that cannot be done now is tried again after this, doubled each time.
 const AGAIN_MIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
-
-/// What all listeners of a host share.
-pub(crate) struct Shared {
-    pub(crate) queues: Queues,
-    pub(crate) handler: Handler,
-    pub(crate) settings: QueueSettings,
-    pub(crate) run_within: Option<Duration>,
-    pub(crate) clock: HostClock,
-    pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) log: Log,
-    pub(crate) wakes: Wakes,
-    /// Whether servers that can are asked to hold a poll.
-    pub(crate) waits: bool,
-}
-
-impl Shared {
-    /// Uniform in [0, 1).
-    pub(crate) fn chance(&self) -> f64 {
-        f64::from(u32::try_from(self.entropy.bits() >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
-    }
-
-    pub(crate) fn id(&self) -> String {
-        RequestId::from_chance(self.entropy.wide_bits()).to_string()
-    }
-}
 
 /// Works on a message that was just received, after a pause if there is one.
 pub(super) async fn work(
