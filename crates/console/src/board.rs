@@ -6,8 +6,7 @@ use kew_engine::Engine;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
-use crate::metrics::{PushAttempts, StoreBytes};
-use crate::pushes::{LatestPushes, OpenCircuits};
+use crate::sources::{LatestPushes, OpenCircuits, PushAttempts, StoreBytes};
 
 /// Where the program tells what there is to show.
 #[derive(Default)]

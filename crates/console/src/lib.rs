@@ -11,6 +11,7 @@ mod health;
 mod metrics;
 mod pushes;
 mod route;
+mod sources;
 mod upkeep;
 
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing};
 
 pub use board::{Board, Running};
-pub use metrics::{InFlightLimits, PushAttempts, StoreBytes};
-pub use pushes::{LatestPushes, OpenCircuits, PushAttempt, PushCircuit};
+pub use metrics::InFlightLimits;
+pub use sources::{LatestPushes, OpenCircuits, PushAttempt, PushAttempts, PushCircuit, StoreBytes};
 pub use upkeep::{UpkeepNews, UpkeepReport};
 
 /// How the console is set up.

@@ -1,14 +1,12 @@
 //! `/api/v1/push/attempts`: what came of the batches that were brought to consumers lately, the newest first, and which
 //! consumers cannot be reached.
 
-use std::time::Duration;
-
-use kew_core::{QueueKey, Timestamp};
 use kew_http::{HeaderValue, Method, Reply, Request, StatusCode, form};
 use serde_json::{Value, json};
 
 use crate::access;
 use crate::board::{Board, Phase};
+use crate::sources::{PushAttempt, PushCircuit};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// More than a query has.
@@ -17,58 +15,6 @@ const PAIRS_MAX: usize = 20;
 const MAX_USUALLY: usize = 100;
 const MAX: usize = 1_000;
 const OUTCOMES: [&str; 3] = ["ok", "failed", "unreached"];
-
-/// One batch brought to a consumer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PushAttempt {
-    /// When it left, in engine time.
-    pub at: Timestamp,
-    /// From which queue.
-    pub queue: QueueKey,
-    /// To which consumer: its id.
-    pub consumer: String,
-    /// What that is, for people.
-    pub target: String,
-    /// Which delivery it was.
-    pub batch: String,
-    /// Messages in it.
-    pub messages: u32,
-    /// Messages that are done.
-    pub acked: u32,
-    /// How it ended, in the word of the metrics.
-    pub outcome: &'static str,
-    /// How long it took, in real time.
-    pub took: Duration,
-    /// The status of the reply, where there was one.
-    pub status: Option<u16>,
-    /// What went wrong, for people.
-    pub error: Option<String>,
-}
-
-/// A consumer whose target cannot be reached: nothing is leased for it until a try succeeds.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PushCircuit {
-    /// Which queue waits.
-    pub queue: QueueKey,
-    /// For which consumer: its id.
-    pub consumer: String,
-    /// What that is, for people.
-    pub target: String,
-    /// Since when, in engine time.
-    pub since: Timestamp,
-    /// Tries that failed since then.
-    pub tries: u32,
-    /// The pause between the latest try and the next, in real time.
-    pub pause: Duration,
-    /// Why the latest failed.
-    pub error: String,
-}
-
-/// Tells which consumers cannot be reached, the longest so first.
-pub type OpenCircuits = dyn Fn() -> Vec<PushCircuit> + Send + Sync;
-
-/// Tells the latest batches brought to consumers, the newest first.
-pub type LatestPushes = dyn Fn() -> Vec<PushAttempt> + Send + Sync;
 
 /// Which of them are wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,7 +116,8 @@ fn shown_circuit(open: &PushCircuit) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kew_core::AccountId;
+    use kew_core::{AccountId, QueueKey, Timestamp};
+    use std::time::Duration;
 
     fn attempt(queue: &str, outcome: &'static str) -> PushAttempt {
         PushAttempt {

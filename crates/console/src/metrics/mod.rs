@@ -20,12 +20,6 @@ pub(crate) use queues::Census;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// Tells how many bytes of a store's files messages need, and how many nothing needs any more.
-pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
-
-/// Counts batches brought to consumers, by outcome.
-pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 3] + Send + Sync;
-
 /// How many messages may be in flight before some dialect's receives find none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InFlightLimits {
