@@ -13,12 +13,14 @@ use kew_timed::Stretch;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 
+pub(crate) use crate::error::unexpected;
+
 use crate::EngineError;
 use crate::busy::{Busy, Work};
 use crate::leap::Expiry;
 use crate::options::Options;
-use crate::pass::Pass;
 use crate::snapshot::{Listing, QueueName, Snapshots};
+use crate::state::Pass;
 use crate::stats::Stats;
 use crate::time::{EngineClock, TimeSource};
 
@@ -230,9 +232,4 @@ impl fmt::Debug for Engine {
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }
-}
-
-/// A store answers every command with its own kind of outcome; another kind is a bug in it.
-pub(crate) fn unexpected(command: &str, outcome: &Outcome) -> ! {
-    unreachable!("the store answered {command} with {outcome:?}")
 }

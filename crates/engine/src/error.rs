@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Queue, RuleError};
+use kew_core::{Outcome, Queue, RuleError};
 use kew_store::StoreError;
 use thiserror::Error;
 
@@ -151,4 +151,9 @@ impl From<StoreError> for EngineError {
             StoreError::Damaged { what } => Self::Damaged { what },
         }
     }
+}
+
+/// A store answers every command with its own kind of outcome; another kind is a bug in it.
+pub(crate) fn unexpected(command: &str, outcome: &Outcome) -> ! {
+    unreachable!("the store answered {command} with {outcome:?}")
 }

@@ -6,7 +6,7 @@ use kew_core::rules::retention::{ExpiryHold, HoldEnd};
 use kew_core::{Command, Timestamp};
 
 use crate::leap::{Expiry, LeapRules, Look, Then};
-use crate::options::Notice;
+use crate::notice::Notice;
 use crate::pass::Pass;
 use crate::{Engine, EngineError};
 

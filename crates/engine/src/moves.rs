@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::unexpected;
-use crate::options::Notice;
+use crate::error::unexpected;
+use crate::notice::Notice;
 use crate::timers::either;
 use crate::{Engine, EngineError};
 use kew_core::command::{ContinueMove, ListMoves};

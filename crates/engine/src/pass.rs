@@ -6,58 +6,19 @@
 //! Order of locks: the pass, then any one of the store's, the clock's or the snapshots'; none of those calls back.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kew_core::command::Withdraw;
 use kew_core::{Command, Outcome, Queue, QueueId, RuleError, Timestamp};
 use kew_store::{StoreError, Submission};
 use smallvec::SmallVec;
 
+pub(crate) use crate::state::Pass;
+
 use crate::Engine;
-use crate::agenda::{Agenda, Ticket};
-use crate::commit::{self, Found};
+use crate::agenda::Ticket;
+use crate::answers::{self, Found};
+use crate::lines::{Call, Waiter};
 use crate::room::{self, Held};
-use crate::waiters::{Call, Waiter, Waiters};
-use crate::watch::Watches;
-
-/// What the engine keeps between steps.
-#[derive(Debug)]
-pub(crate) struct Pass {
-    pub(crate) waiters: Waiters,
-    pub(crate) agenda: Agenda,
-    pub(crate) watches: Watches,
-    /// Nobody may wait any more.
-    pub(crate) closed: bool,
-    /// The instant the timers will look at next.
-    pub(crate) armed: Timestamp,
-    /// The newest instant a step was taken at.
-    pub(crate) stepped: Timestamp,
-    /// When the time was last recorded for its own sake, on the steady clock.
-    pub(crate) recorded: Duration,
-    tickets: u64,
-}
-
-impl Default for Pass {
-    fn default() -> Self {
-        Self {
-            waiters: Waiters::default(),
-            agenda: Agenda::default(),
-            watches: Watches::default(),
-            closed: false,
-            armed: Timestamp::NEVER,
-            stepped: Timestamp::ZERO,
-            recorded: Duration::ZERO,
-            tickets: 0,
-        }
-    }
-}
-
-impl Pass {
-    pub(crate) fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
-    }
-}
 
 type Freed = SmallVec<[QueueId; 2]>;
 
@@ -91,7 +52,7 @@ impl Engine {
 
     /// Undoes a lease nobody waits for any more, if it is not committed, and serves the next in line.
     pub(crate) fn withdraw(&self, queue: QueueId, submission: Submission) {
-        let tokens = commit::uncommitted(submission);
+        let tokens = answers::uncommitted(submission);
         if !tokens.is_empty() {
             self.stats.withdrawn_leases.add(tokens.len() as u64);
             drop(self.submit(&Command::Withdraw(Withdraw { queue, tokens })));
@@ -213,7 +174,7 @@ impl Engine {
     /// Does everything due, so that those in line get theirs before a newcomer looks.
     fn catch_up(&self, pass: &mut Pass, now: Timestamp) {
         for _ in 0..SLICES_BEFORE_A_TURN {
-            if !self.is_due(now) || commit::refusal(&mut self.step_due(pass, now, now)).is_some() {
+            if !self.is_due(now) || answers::refusal(&mut self.step_due(pass, now, now)).is_some() {
                 return;
             }
         }
@@ -271,7 +232,7 @@ impl Engine {
             let submission = self.raw_step(pass, now, &lease);
             let others = submission.freed.iter().copied().filter(|other| *other != queue);
             freed.extend(others.take(LINES_PER_STEP.saturating_sub(freed.len())));
-            match commit::look(submission) {
+            match answers::look(submission) {
                 Found::Leases(submission) => self.hand_over(pass, now, (queue, ticket), submission, false),
                 Found::Nothing => return pass.waiters.set_limited(queue, false),
                 Found::Refused(StoreError::Rule(RuleError::TooManyInFlight)) => {
@@ -312,7 +273,7 @@ impl Engine {
             Ok(()) => self.stats.served_waiters.add(1),
             Err(Call::Claimed { submission, .. }) => {
                 // It went away in this very moment, so nobody ever heard of the lease: undone, committed or not.
-                let tokens = commit::receipts(&submission);
+                let tokens = answers::receipts(&submission);
                 if !tokens.is_empty() {
                     self.stats.withdrawn_leases.add(tokens.len() as u64);
                     drop(self.raw_step(pass, now, &Command::Withdraw(Withdraw { queue, tokens })));

@@ -15,7 +15,7 @@ use kew_core::{Clock, Timestamp};
 use parking_lot::Mutex;
 
 use crate::leap::Look;
-use crate::options::Notice;
+use crate::notice::Notice;
 
 /// Where the machine's time comes from.
 pub trait TimeSource: Send + Sync {

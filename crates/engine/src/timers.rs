@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use crate::Engine;
 use crate::agenda::{Alarm, Ticket};
+use crate::answers;
 use crate::busy::Busy;
-use crate::commit;
-use crate::options::Notice;
+use crate::notice::Notice;
 use crate::pass::Pass;
 
 /// The longest sleep in real time: a leap of the system clock is noticed after at most so long.
@@ -126,7 +126,7 @@ impl Engine {
 
     fn turn_due(&self, pass: &mut Pass, at: Timestamp, now: Timestamp) -> Turn {
         let mut submission = self.step_due(pass, at, now);
-        match commit::refusal(&mut submission) {
+        match answers::refusal(&mut submission) {
             Some(error) => Turn::Failed(error),
             None => Turn::Did(submission.peek().is_none().then_some(submission)),
         }

@@ -5,160 +5,19 @@
 //! that is given up takes its entry along, and withdraws a lease that was handed over but not committed: a receive
 //! that went away consumes nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use kew_core::command::Lease;
-use kew_core::{QueueId, Room, Timestamp};
+use kew_core::{Room, Timestamp};
 use kew_store::Submission;
 use tokio::sync::oneshot;
+
+pub(crate) use crate::lines::{Call, Waiter};
 
 use crate::Engine;
 use crate::agenda::{Alarm, Ticket};
 use crate::busy::Busy;
 use crate::room::Held;
-
-/// What a waiting receive is told.
-#[derive(Debug)]
-pub(crate) enum Call {
-    /// A lease was taken for it, or is being tried.
-    Claimed {
-        /// The store's answer.
-        submission: Submission,
-        /// Whether the answer comes from elsewhere; the line waits for it.
-        late: bool,
-        /// What the line had heard of by then, for coming back when the answer turns out empty.
-        seen: u64,
-        /// The receive is at work until it has its answer.
-        busy: Busy,
-        /// The bytes it took count until the receive has its answer.
-        held: Held,
-    },
-    /// The wait is over.
-    Ended(#[expect(dead_code, reason = "it is held, and counts as work until the receive is told")] Busy),
-}
-
-/// An entry in a line.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    /// What to try on its behalf.
-    pub(crate) lease: Lease,
-    /// The last instant it may be served.
-    pub(crate) deadline: Timestamp,
-    /// Where there must be room for what it gets.
-    pub(crate) room: Option<Arc<dyn Room>>,
-    /// Where it listens.
-    pub(crate) answer: oneshot::Sender<Call>,
-}
-
-/// The lines of all queues.
-#[derive(Debug, Default)]
-pub(crate) struct Waiters {
-    lines: HashMap<QueueId, Line>,
-    seats: u32,
-    limited: u32,
-}
-
-/// The line of one queue; it exists while somebody has a seat.
-#[derive(Debug, Default)]
-struct Line {
-    waiting: BTreeMap<Ticket, Waiter>,
-    seats: u32,
-    /// Raised whenever messages may have become available: news for who was trying meanwhile.
-    news: u64,
-    /// Whether the first one found too many messages in flight.
-    limited: bool,
-}
-
-impl Waiters {
-    pub(crate) fn seats(&self) -> u32 {
-        self.seats
-    }
-
-    pub(crate) fn seats_at(&self, queue: QueueId) -> u32 {
-        self.lines.get(&queue).map_or(0, |line| line.seats)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.seats == 0
-    }
-
-    pub(crate) fn sit(&mut self, queue: QueueId) {
-        self.seats += 1;
-        self.lines.entry(queue).or_default().seats += 1;
-    }
-
-    /// Gives a seat up, with its entry in the line if it has one.
-    pub(crate) fn leave(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
-        let line = self.lines.get_mut(&queue)?;
-        let waiter = line.waiting.remove(&ticket);
-        line.seats -= 1;
-        self.seats -= 1;
-        if line.seats == 0 {
-            self.limited -= u32::from(line.limited);
-            self.lines.remove(&queue);
-        }
-        waiter
-    }
-
-    pub(crate) fn enter(&mut self, queue: QueueId, ticket: Ticket, waiter: Waiter) {
-        if let Some(line) = self.lines.get_mut(&queue) {
-            line.waiting.insert(ticket, waiter);
-        }
-    }
-
-    pub(crate) fn first(&self, queue: QueueId) -> Option<(Ticket, &Waiter)> {
-        let line = self.lines.get(&queue)?;
-        line.waiting.first_key_value().map(|(ticket, waiter)| (*ticket, waiter))
-    }
-
-    /// Takes an entry out of the line; its seat stays.
-    pub(crate) fn take(&mut self, queue: QueueId, ticket: Ticket) -> Option<Waiter> {
-        self.lines.get_mut(&queue)?.waiting.remove(&ticket)
-    }
-
-    /// Takes all entries of a queue out.
-    pub(crate) fn take_line(&mut self, queue: QueueId) -> BTreeMap<Ticket, Waiter> {
-        self.lines.get_mut(&queue).map(|line| std::mem::take(&mut line.waiting)).unwrap_or_default()
-    }
-
-    pub(crate) fn queues(&self) -> Vec<QueueId> {
-        self.lines.keys().copied().collect()
-    }
-
-    pub(crate) fn news(&self, queue: QueueId) -> u64 {
-        self.lines.get(&queue).map_or(0, |line| line.news)
-    }
-
-    pub(crate) fn tell(&mut self, queue: QueueId) {
-        if let Some(line) = self.lines.get_mut(&queue) {
-            line.news += 1;
-        }
-    }
-
-    /// Notes whether the first in line was stopped by the in-flight limit.
-    pub(crate) fn set_limited(&mut self, queue: QueueId, limited: bool) {
-        if let Some(line) = self.lines.get_mut(&queue)
-            && line.limited != limited
-        {
-            line.limited = limited;
-            self.limited = if limited { self.limited + 1 } else { self.limited - 1 };
-        }
-    }
-
-    pub(crate) fn is_limited(&self, queue: QueueId) -> bool {
-        self.limited > 0 && self.lines.get(&queue).is_some_and(|line| line.limited)
-    }
-
-    pub(crate) fn any_limited(&self) -> bool {
-        self.limited > 0
-    }
-
-    pub(crate) fn limited_queues(&self) -> Vec<QueueId> {
-        self.lines.iter().filter(|(_, line)| line.limited).map(|(queue, _)| *queue).collect()
-    }
-}
 
 /// A waiting receive's place. Dropping it gives the place up.
 pub(crate) struct Seat<'a> {
