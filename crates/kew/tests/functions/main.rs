@@ -7,6 +7,7 @@ mod bad_days;
 mod beside;
 mod desk;
 mod emulator;
+mod figures;
 mod handler;
 mod messages;
 mod outputs;
