@@ -4,7 +4,7 @@
 mod kept;
 
 use kept::OnSimDisk;
-use kew_store::contract::model::{histories, histories_in_slices};
+use kew_store::contract::model::{histories, histories_in_slices, histories_in_slices_of_leases};
 use kew_store::ledger::Bounds;
 use kew_store_log::LogOptions;
 
@@ -20,6 +20,13 @@ fn log_store_that_works_in_small_slices_equals_the_model() {
     let factory = OnSimDisk::new(LogOptions { bounds, ..kept::tiny() }, COMMITS_PER_UPKEEP);
     histories_in_slices(&factory);
     assert!(factory.tally.checkpoints.into_inner() > 0, "the histories never reached the upkeep");
+}
+
+#[test]
+fn log_store_that_sees_to_few_leases_at_a_time_equals_the_model() {
+    let bounds = Bounds { lapses: SMALL_SLICE, deduplication_ids: 2, ..Bounds::default() };
+    let factory = OnSimDisk::new(LogOptions { bounds, ..kept::tiny() }, COMMITS_PER_UPKEEP);
+    histories_in_slices_of_leases(&factory);
 }
 
 #[test]

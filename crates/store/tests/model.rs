@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use kew_store::contract::model::{SeededEntropy, StoreSubject, Subject, histories, histories_in_slices};
+use kew_store::contract::model::{
+    SeededEntropy, StoreSubject, Subject, histories, histories_in_slices, histories_in_slices_of_leases,
+};
 use kew_store::contract::{Factory, mutants};
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
@@ -13,6 +15,8 @@ const SMALL_SLICE: usize = 3;
 struct Memory;
 
 struct InSlices;
+
+struct InSlicesOfLeases;
 
 impl Factory for Memory {
     fn open(&self) -> Arc<dyn Store> {
@@ -27,6 +31,13 @@ impl Factory for InSlices {
     }
 }
 
+impl Factory for InSlicesOfLeases {
+    fn open(&self) -> Arc<dyn Store> {
+        let bounds = Bounds { slice: SMALL_SLICE, lapses: SMALL_SLICE, ..Bounds::default() };
+        Arc::new(MemoryStore::with_bounds(Arc::new(SeededEntropy::new(0x6d65_6d6f_7279)), bounds))
+    }
+}
+
 #[test]
 fn memory_store_equals_the_model() {
     histories(&Memory);
@@ -35,6 +46,11 @@ fn memory_store_equals_the_model() {
 #[test]
 fn memory_store_that_works_in_small_slices_equals_the_model() {
     histories_in_slices(&InSlices);
+}
+
+#[test]
+fn memory_store_that_sees_to_few_leases_at_a_time_equals_the_model() {
+    histories_in_slices_of_leases(&InSlicesOfLeases);
 }
 
 #[test]

@@ -41,12 +41,13 @@ impl Alarms {
         }
     }
 
-    pub(crate) fn remove(&mut self, alarm: &Alarm) {
+    /// Takes an alarm out. False when it does not stand here.
+    pub(crate) fn remove(&mut self, alarm: &Alarm) -> bool {
         if self.row.front().is_some_and(|(first, _)| first == alarm) {
             self.row.pop_front();
             self.standing -= 1;
             self.tidy();
-            return;
+            return true;
         }
         let place = self.row.binary_search_by_key(alarm, |(alarm, _)| *alarm);
         match place.ok().and_then(|place| self.row.get_mut(place)) {
@@ -54,10 +55,9 @@ impl Alarms {
                 *stands = false;
                 self.standing -= 1;
                 self.tidy();
+                true
             }
-            _ => {
-                self.aside.remove(alarm);
-            }
+            _ => self.aside.remove(alarm),
         }
     }
 
@@ -87,11 +87,49 @@ impl Alarms {
         }
     }
 
+    /// The earliest instant after `at`. Looks past those that are due by then without looking at each.
+    pub(crate) fn first_after(&self, at: Timestamp) -> Option<Timestamp> {
+        let behind = self.row.partition_point(|((due, _), _)| *due <= at);
+        let row = self.row.range(behind..).find(|(_, stands)| *stands).map(|(alarm, _)| alarm.0);
+        let aside = self.aside.range((at.next(), Sequence(0))..).next().map(|alarm| alarm.0);
+        match (row, aside) {
+            (Some(row), Some(aside)) => Some(row.min(aside)),
+            (row, aside) => row.or(aside),
+        }
+    }
+
+    /// How many alarms are due by `at`. Looks at each, unless none of the row was taken out.
+    pub(crate) fn count_due(&self, at: Timestamp) -> u64 {
+        let row = if self.standing == self.row.len() {
+            self.row.partition_point(|((due, _), _)| *due <= at)
+        } else {
+            let due = self.row.iter().take_while(|((due, _), _)| *due <= at);
+            due.filter(|(_, stands)| *stands).count()
+        };
+        (row + self.aside.iter().take_while(|(due, _)| *due <= at).count()) as u64
+    }
+
     /// The messages whose alarms are due by `at`, in no particular order.
     pub(crate) fn due_by(&self, at: Timestamp) -> impl Iterator<Item = Sequence> + '_ {
         let row = self.row.iter().take_while(move |((due, _), _)| *due <= at);
         let row = row.filter(|(_, stands)| *stands).map(|(alarm, _)| alarm.1);
         row.chain(self.aside.iter().take_while(move |(due, _)| *due <= at).map(|alarm| alarm.1))
+    }
+
+    /// The same in order: by instants, then by messages.
+    pub(crate) fn due_in_order(&self, at: Timestamp) -> impl Iterator<Item = Sequence> + '_ {
+        let row = self.row.iter().take_while(move |((due, _), _)| *due <= at);
+        let mut row = row.filter(|(_, stands)| *stands).map(|(alarm, _)| *alarm).peekable();
+        let mut aside = self.aside.iter().take_while(move |(due, _)| *due <= at).copied().peekable();
+        std::iter::from_fn(move || {
+            let is_aside_next = match (row.peek(), aside.peek()) {
+                (Some(row), Some(aside)) => aside < row,
+                (None, aside) => aside.is_some(),
+                (Some(_), None) => false,
+            };
+            let next = if is_aside_next { aside.next() } else { row.next() };
+            next.map(|alarm| alarm.1)
+        })
     }
 
     /// Everything that takes long to give back, piece by piece.
@@ -137,8 +175,16 @@ mod tests {
             assert!(alarms.row.len() <= 2 * alarms.standing + MARKED_MAX);
             if step % 100 == 0 {
                 let at = step.saturating_sub(50);
-                let expected = plain.iter().filter(|(due, _)| due.0 <= at).map(|alarm| alarm.1.0).collect();
+                let expected: BTreeSet<u64> =
+                    plain.iter().filter(|(due, _)| due.0 <= at).map(|alarm| alarm.1.0).collect();
                 assert_eq!(due(&alarms, at), expected);
+                assert_eq!(alarms.count_due(Timestamp(at)), expected.len() as u64);
+                let in_order: Vec<u64> =
+                    alarms.due_in_order(Timestamp(at)).map(|sequence| sequence.0).collect();
+                let expected = plain.iter().filter(|(due, _)| due.0 <= at).map(|alarm| alarm.1.0);
+                assert_eq!(in_order, expected.collect::<Vec<_>>());
+                let after = plain.iter().map(|(due, _)| *due).find(|due| due.0 > at);
+                assert_eq!(alarms.first_after(Timestamp(at)), after);
             }
         }
     }
@@ -153,7 +199,7 @@ mod tests {
         }
         assert_eq!((alarms.len(), alarms.row.len()), (1, 1));
         (1..100_000).for_each(|number| alarms.insert((Timestamp(number), Sequence(number))));
-        (1..100_000).for_each(|number| alarms.remove(&(Timestamp(number), Sequence(number))));
+        (1..100_000).for_each(|number| assert!(alarms.remove(&(Timestamp(number), Sequence(number)))));
         assert!(alarms.row.capacity() <= 2 * ROOM_KEPT);
         assert_eq!(due(&alarms, 10_000), BTreeSet::from([0]));
     }

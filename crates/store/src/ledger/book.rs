@@ -44,14 +44,14 @@ pub(crate) struct Attempt {
 /// What happened at one instant.
 #[derive(Default, Debug)]
 pub(crate) struct Instant {
-    /// Messages with an entry whose time was over.
-    pub expired: Vec<Item>,
+    /// Messages with an entry whose time was over, and when it was.
+    pub expired: Vec<(Timestamp, Item)>,
     /// The others whose time was over. They have left the queue and its figures, and are to be seen off in slices.
     pub expired_at_rest: Expired,
     /// FIFO: the groups of those.
     pub losers: Vec<u32>,
-    /// Messages whose lease ended by itself.
-    pub lapsed: Vec<Sequence>,
+    /// Messages whose lease ended by itself, with its end.
+    pub lapsed: Vec<(Timestamp, Sequence)>,
     /// How many of those were leased as often as allowed and are not offered again.
     pub exhausted: usize,
     /// Messages that may have been tried too often.
@@ -129,7 +129,18 @@ impl Book {
 
     /// Leases running.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.held.in_flight
+        self.held.in_flight - self.held.ends.over()
+    }
+
+    /// Whether leases are over that were not seen to.
+    #[inline]
+    pub(crate) fn has_ended_leases(&self) -> bool {
+        self.held.ends.over() > 0
+    }
+
+    /// Whether this lease is running: not over, and not waiting to be seen to.
+    fn is_running(&self, lease: &Lease) -> bool {
+        !self.held.ends.is_over(lease.until)
     }
 
     /// The figures.
@@ -141,7 +152,7 @@ impl Book {
     pub(crate) fn numbers(&self) -> Counts {
         Counts {
             visible: self.visible(),
-            in_flight: self.held.in_flight,
+            in_flight: self.in_flight(),
             delayed: self.delayed(),
             body_bytes: self.held.body_bytes,
             oldest_sent_at: None,
@@ -150,7 +161,7 @@ impl Book {
 
     /// Messages that may be leased now, or wait behind a locked group.
     pub(crate) fn visible(&self) -> u64 {
-        self.held.stored - self.held.in_flight - self.delayed()
+        self.held.stored - self.in_flight() - self.delayed()
     }
 
     fn delayed(&self) -> u64 {
@@ -275,14 +286,14 @@ impl Book {
     /// The lease of a message, while one is running.
     pub(crate) fn running_lease(&self, sequence: Sequence) -> Option<&Lease> {
         match &self.held.entries.get(&sequence)?.hold {
-            Hold::Leased(lease) => Some(lease),
+            Hold::Leased(lease) => Some(lease).filter(|lease| self.is_running(lease)),
             Hold::Ready | Hold::Delayed => None,
         }
     }
 
     /// Whether a lease of this message is running.
     pub(crate) fn is_leased(&self, sequence: Sequence) -> bool {
-        self.held.entries.get(&sequence).is_some_and(|entry| matches!(entry.hold, Hold::Leased(_)))
+        self.running_lease(sequence).is_some()
     }
 
     /// The name of a message's group.
@@ -369,8 +380,10 @@ impl Book {
 
     /// Messages with an entry that stand so, with the instant they are listed by.
     pub(crate) fn held(&self, leased: bool) -> Vec<(Timestamp, Item)> {
-        let listed = |entry: &Entry| {
-            matches!(entry.hold, Hold::Leased(_)) == leased && !matches!(entry.hold, Hold::Ready)
+        let listed = |entry: &Entry| match &entry.hold {
+            Hold::Ready => false,
+            Hold::Delayed => !leased,
+            Hold::Leased(lease) => leased && self.is_running(lease),
         };
         let mut found: Vec<(Timestamp, Item)> = self
             .held

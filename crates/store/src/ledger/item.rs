@@ -102,6 +102,14 @@ pub struct Lease {
     pub before: Option<Before>,
 }
 
+impl Lease {
+    /// Whether its message shows again at this alarm of it, because the lease ends.
+    #[inline]
+    pub fn shows_at(&self, alarm: Timestamp) -> bool {
+        alarm == self.until && self.lapse_delay.is_zero() && alarm != NO_INSTANT
+    }
+}
+
 /// The facts a lease overwrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {

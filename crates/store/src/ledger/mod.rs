@@ -13,6 +13,7 @@ pub mod change;
 pub mod codec;
 pub mod dedup;
 mod due;
+mod ends;
 mod expired;
 mod far;
 mod fifo;
@@ -21,6 +22,7 @@ mod history;
 mod item;
 mod keyed;
 mod lane;
+mod lapsing;
 mod leaves;
 mod leavings;
 mod ready;
@@ -56,7 +58,7 @@ pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered
 
 use crate::StoreError;
 use crate::token::TokenKey;
-use book::Book;
+use book::{Book, Instant};
 use dedup::Sends;
 use due::Due;
 use expired::Expired;
@@ -76,6 +78,8 @@ pub struct Bounds {
     /// Messages of purged and deleted queues whose room one step gives back; messages hidden for long that one step
     /// puts among those that are offered; messages at rest that expired together that one step sees off.
     pub slice: usize,
+    /// Leases that ended by themselves that one step sees to.
+    pub lapses: usize,
 }
 
 impl Default for Bounds {
@@ -85,6 +89,7 @@ impl Default for Bounds {
             deduplication_ids_max: 100_000_000,
             events: 1 << 20,
             slice: 1_000,
+            lapses: 1_000,
         }
     }
 }
@@ -122,6 +127,10 @@ pub struct Ledger<S> {
     expiring: BTreeMap<QueueId, Expired>,
     /// Messages that may still be seen off in this step.
     expired_left: usize,
+    /// Queues of which leases are over whose messages are not among those offered yet.
+    lapsing: BTreeSet<QueueId>,
+    /// Leases that may still be seen to in this step.
+    lapses_left: usize,
     newest: Timestamp,
     /// The newest instant before this step: what is due by then in spite of that was made due by the last change.
     settled: Timestamp,
@@ -161,6 +170,8 @@ impl<S: Shelf> Ledger<S> {
             shows_left: 0,
             expiring: BTreeMap::new(),
             expired_left: 0,
+            lapsing: BTreeSet::new(),
+            lapses_left: 0,
             newest: Timestamp::ZERO,
             settled: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
@@ -177,6 +188,9 @@ impl<S: Shelf> Ledger<S> {
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.
     pub fn step(&mut self, now: Timestamp, command: &Command) -> Result<Outcome, StoreError> {
         let now = self.begin_step(now);
+        if !self.lapsing.is_empty() {
+            self.lapse_before(now, command);
+        }
         match command {
             Command::CreateQueue(command) => self.create_queue(now, command.clone()),
             Command::UpdateQueue(command) => self.update_queue(now, command.clone()),
@@ -199,6 +213,7 @@ impl<S: Shelf> Ledger<S> {
             Command::MoveChosen(command) => self.move_chosen(now, command),
             Command::HoldExpiry(hold) => Ok(self.hold_expiry(now, *hold)),
             Command::Due => {
+                self.lapse_slice(now);
                 self.show_slice();
                 self.see_off_slice();
                 self.give_back_slice();
@@ -223,6 +238,7 @@ impl<S: Shelf> Ledger<S> {
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.shows_left = self.bounds.slice.max(1);
         self.expired_left = self.shows_left;
+        self.lapses_left = self.bounds.lapses.max(1);
         self.run_due(now);
         self.in_step = true;
         now
@@ -237,7 +253,8 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
-        if self.leavings.is_empty() && self.showing.is_empty() && self.expiring.is_empty() {
+        let has_slices = !(self.leavings.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
+        if !has_slices && self.lapsing.is_empty() {
             return due;
         }
         let slice = self.newest.plus(GIVE_BACK_REST);
@@ -356,36 +373,49 @@ impl<S: Shelf> Ledger<S> {
     fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         // While changes are replayed nothing departs by itself: the journal says what did.
-        let departures = if self.replaying { usize::MAX } else { self.departures_left };
-        let happened = book.pass(at, now, self.settled, departures);
+        let bounds =
+            if self.replaying { (usize::MAX, usize::MAX) } else { (self.departures_left, self.lapses_left) };
+        let mut happened = book.pass(at, now, self.settled, bounds);
+        let expired_at_rest = std::mem::take(&mut happened.expired_at_rest);
         if book.queue.policy.kind.is_fifo() {
             let mark = self.shelf.mark();
             let losers = happened.losers.iter().map(|slot| slot + 1);
-            let groups = losers.chain(happened.expired.iter().map(|item| item.group));
+            let groups = losers.chain(happened.expired.iter().map(|(_, item)| item.group));
             groups.for_each(|group| book.note_left_at(group, mark));
         }
         self.departures_left -= happened.departing.len().min(self.departures_left);
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);
         }
-        for item in &happened.expired {
-            self.shelf.vacate(item.place());
-            self.history.expired(at, queue, item.sequence);
-        }
-        self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
-        for sequence in &happened.lapsed {
-            self.history.lapsed(at, queue, *sequence);
-        }
-        if happened.freed {
-            self.free(queue);
+        let has_ended_leases = book.has_ended_leases();
+        self.note_happened(queue, &happened);
+        if has_ended_leases {
+            self.lapsing.insert(queue);
+            self.lapse_some_of(queue, at);
         }
         self.show_some_of(queue);
-        self.see_off_later(queue, happened.expired_at_rest);
+        self.see_off_later(queue, expired_at_rest);
         if self.replaying {
             return;
         }
         for sequence in happened.departing {
             self.depart_when_due(at, queue, sequence);
+        }
+    }
+
+    /// Messages expired and leases ended by themselves: the shelf and the history follow.
+    fn note_happened(&mut self, queue: QueueId, happened: &Instant) {
+        self.lapses_left -= happened.lapsed.len().min(self.lapses_left);
+        self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
+        for (end, sequence) in &happened.lapsed {
+            self.history.lapsed(*end, queue, *sequence);
+        }
+        for (over_at, item) in &happened.expired {
+            self.shelf.vacate(item.place());
+            self.history.expired(*over_at, queue, item.sequence);
+        }
+        if happened.freed {
+            self.free(queue);
         }
     }
 }

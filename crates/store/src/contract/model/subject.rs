@@ -16,6 +16,9 @@ use crate::{Store, StoreError};
 /// Keeps the second model's chance apart from all others.
 const CHANCE_OF_SUBJECT: u64 = 0x7375_626a_6563_7400;
 
+/// More slices than a history of small slices has due at one instant.
+const SLICES_MAX: u32 = 200;
+
 /// What a subject says to one step.
 #[derive(Debug)]
 pub struct Answer {
@@ -35,6 +38,11 @@ pub trait Subject {
 
     /// The next instant it says something happens by itself; the outer `None` when it does not say.
     fn next_due(&self) -> Option<Option<Timestamp>>;
+
+    /// Whether messages that were tried too often leave in the order in which their leases ended.
+    fn orders_dead_letters(&self) -> bool {
+        true
+    }
 }
 
 /// A store from a factory.
@@ -44,12 +52,13 @@ pub struct StoreSubject<'a> {
     store: Option<Arc<dyn Store>>,
     /// Whether all slices of what is due are done before each step.
     catches_up: bool,
+    orders_dead_letters: bool,
 }
 
 impl<'a> StoreSubject<'a> {
     /// A new, empty store.
     pub fn new(factory: &'a dyn Factory) -> Self {
-        Self { factory, store: Some(factory.open()), catches_up: false }
+        Self { factory, store: Some(factory.open()), catches_up: false, orders_dead_letters: true }
     }
 
     /// A new, empty store that does what is due in slices smaller than the histories need: before each step it is asked
@@ -58,11 +67,19 @@ impl<'a> StoreSubject<'a> {
         Self { catches_up: true, ..Self::new(factory) }
     }
 
+    /// The same for a store that also sees to leases that end together in such slices.
+    pub fn in_slices_of_leases(factory: &'a dyn Factory) -> Self {
+        Self { orders_dead_letters: false, ..Self::in_slices(factory) }
+    }
+
     /// Does everything that is due, slice by slice. Says what that freed.
     fn catch_up(&self, now: Timestamp) -> Vec<QueueId> {
         let (store, mut freed) = (self.store(), Vec::new());
         let now = now.max(store.newest_instant());
-        while self.catches_up && store.next_due().is_some_and(|due| due <= now) {
+        // A slice that is left over is due a millisecond later, as other work may be.
+        let mut slices_left = SLICES_MAX;
+        while self.catches_up && slices_left > 0 && store.next_due().is_some_and(|due| due <= now.next()) {
+            slices_left -= 1;
             freed.extend_from_slice(&store.step(now, &Command::Due).freed);
         }
         freed
@@ -95,6 +112,10 @@ impl Subject for StoreSubject<'_> {
 
     fn next_due(&self) -> Option<Option<Timestamp>> {
         Some(self.store().next_due())
+    }
+
+    fn orders_dead_letters(&self) -> bool {
+        self.orders_dead_letters
     }
 }
 

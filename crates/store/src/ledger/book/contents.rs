@@ -7,6 +7,7 @@ use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
 use crate::ledger::alarms::Alarms;
+use crate::ledger::ends::Ends;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
@@ -58,6 +59,8 @@ pub(crate) struct Contents {
     pub set_at: u64,
     pub entries: Keyed<Sequence, Entry>,
     pub alarms: Alarms,
+    /// When leases end, if they end before anything else happens to their messages.
+    pub ends: Ends,
     pub departures: Departures,
     pub ready: Ready,
     pub far: Far,
@@ -75,13 +78,22 @@ impl Contents {
     /// Takes everything apart, a piece each time it is asked. No piece is larger than what lies in one block, run or
     /// slab of it.
     pub(crate) fn into_remains(self) -> Remains {
-        let Self { entries, alarms, departures, ready, far, groups, fifo, attempts, .. } = self;
+        let Self { entries, alarms, ends, departures, ready, far, groups, fifo, attempts, .. } = self;
         let entries = entries.into_pieces().map(|entry| Some(entry?.item));
         let rest = fifo.into_iter().flat_map(|fifo| fifo.into_pieces());
-        let beside = alarms.into_pieces().chain(departures.0.into_values().map(drop));
+        let beside =
+            alarms.into_pieces().chain(ends.into_pieces()).chain(departures.0.into_values().map(drop));
         let beside = beside.chain(groups.into_pieces()).chain(attempts.into_pieces().map(drop));
         let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
         Box::new(messages.chain(beside.map(|()| None)))
+    }
+
+    /// Takes an alarm out, of whichever kind it is.
+    #[inline]
+    pub(crate) fn drop_alarm(&mut self, alarm: &(Timestamp, Sequence)) {
+        if !self.ends.remove(alarm) {
+            self.alarms.remove(alarm);
+        }
     }
 
     /// Takes out a message that has no entry.

@@ -64,7 +64,7 @@ impl Book {
     pub(crate) fn leave(&mut self, sequence: Sequence) -> Option<Item> {
         let item = match self.held.entries.remove(&sequence) {
             Some(entry) => {
-                self.held.alarms.remove(&(entry.alarm, sequence));
+                self.held.drop_alarm(&(entry.alarm, sequence));
                 self.note_hold_ended(&entry.item, &entry.hold);
                 let held = &mut *self.held;
                 if let Some(fifo) = &mut held.fifo {

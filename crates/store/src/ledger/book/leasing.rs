@@ -97,7 +97,9 @@ impl Book {
             fifo.regroup(&mut held.groups, item.group - 1, End::Back);
         }
         let alarm = held_until(item.expires_at(retention), through).min(lease.until);
-        if alarm != NO_INSTANT {
+        if lease.shows_at(alarm) {
+            held.ends.insert((alarm, item.sequence));
+        } else if alarm != NO_INSTANT {
             held.alarms.insert((alarm, item.sequence));
         }
         let hold = Hold::Leased(Lease { before, ..lease });
@@ -134,7 +136,7 @@ impl Book {
     /// A standard message that may be leased needs no entry.
     fn put_down(&mut self, sequence: Sequence) {
         if let Some(entry) = self.held.entries.remove(&sequence) {
-            self.held.alarms.remove(&(entry.alarm, sequence));
+            self.held.drop_alarm(&(entry.alarm, sequence));
             self.held
                 .ready
                 .put(Item { visible_at: Timestamp::ZERO, ..entry.item }, self.queue.policy.retention);
@@ -150,14 +152,21 @@ impl Book {
             Hold::Ready => expires_at,
             Hold::Delayed | Hold::Leased(_) => expires_at.min(entry.visible_at()),
         };
-        if alarm == entry.alarm {
+        let ends_lease = matches!(&entry.hold, Hold::Leased(lease) if lease.shows_at(alarm));
+        let old = std::mem::replace(&mut entry.alarm, alarm);
+        if alarm == old {
+            // What stands among the ends of leases counts as in flight until it is over.
+            if !ends_lease && held.ends.remove(&(alarm, sequence)) {
+                held.alarms.insert((alarm, sequence));
+            }
             return;
         }
-        if entry.alarm != NO_INSTANT {
-            held.alarms.remove(&(entry.alarm, sequence));
+        if old != NO_INSTANT {
+            held.drop_alarm(&(old, sequence));
         }
-        entry.alarm = alarm;
-        if alarm != NO_INSTANT {
+        if ends_lease {
+            held.ends.insert((alarm, sequence));
+        } else if alarm != NO_INSTANT {
             held.alarms.insert((alarm, sequence));
         }
     }
@@ -201,7 +210,7 @@ impl Book {
             return;
         }
         let Some(entry) = self.held.entries.remove(&sequence) else { return };
-        self.held.alarms.remove(&(entry.alarm, sequence));
+        self.held.drop_alarm(&(entry.alarm, sequence));
         self.held.delayed -= 1;
         if let Some(item) = self.put_away(entry.item, now) {
             self.add_entry(item, true);

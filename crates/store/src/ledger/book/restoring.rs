@@ -227,7 +227,8 @@ impl Book {
     /// Bytes held in memory, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let fifo = self.held.fifo.as_ref().map_or(0, |fifo| fifo.heap_bytes());
-        let entries = self.held.entries.heap_bytes() + self.held.alarms.heap_bytes();
+        let alarms = self.held.alarms.heap_bytes() + self.held.ends.heap_bytes();
+        let entries = self.held.entries.heap_bytes() + alarms;
         size_of::<Self>()
             + self.held.heap_bytes()
             + self.held.ready.heap_bytes()

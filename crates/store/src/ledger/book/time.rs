@@ -18,6 +18,7 @@ impl Book {
         let held = &*self.held;
         let departs = held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
         let next = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
+        let next = held.ends.next_at().map_or(next, |ends| ends.min(next));
         match &held.fifo {
             Some(fifo) => {
                 let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
@@ -36,7 +37,8 @@ impl Book {
     }
 
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
-    /// At most so many messages depart; the others stay due.
+    /// At most so many messages depart; the others stay due. If more leases of a standard queue end than it may see to, all
+    /// of them are over and wait for [`Book::lapse_some`].
     /// Of messages hidden for long, all whose delay is over by `now` are shown. What they do at `at` does not hang on it.
     /// Messages at rest on a FIFO queue may expire through `settled`: all else that is due by then has been done.
     pub(crate) fn pass(
@@ -44,16 +46,19 @@ impl Book {
         at: Timestamp,
         now: Timestamp,
         settled: Timestamp,
-        departures_max: usize,
+        (departures_max, lapses_max): (usize, usize),
     ) -> Instant {
         let mut happened = Instant::default();
+        // Groups of a FIFO queue take their turns in the order in which their leases ended.
+        let lapses_max = if self.held.fifo.is_some() { usize::MAX } else { lapses_max };
+        let mut ended = self.held.ends.end_by(at, lapses_max);
         if self.held.far.len() > 0 {
             self.held.far.deal(now, self.queue.policy.retention);
         }
         self.expire_at_rest(at, now, &mut happened);
         self.expire_in_groups(settled.max(at).min(self.expiry_through), &mut happened);
-        self.expire(at.min(self.expiry_through), &mut happened);
-        self.wake(at, &mut happened);
+        self.expire(at.min(self.expiry_through), &mut ended, &mut happened);
+        self.wake(at, &ended, &mut happened);
         while happened.departing.len() < departures_max
             && let Some((_, sequence)) = self.held.departures.first().copied().filter(|(due, _)| *due <= at)
         {
@@ -130,18 +135,18 @@ impl Book {
         }
     }
 
-    fn expire(&mut self, at: Timestamp, happened: &mut Instant) {
+    /// Messages with an entry whose time is over by `at`. Those whose lease `ended` now are taken out of that list.
+    fn expire(&mut self, at: Timestamp, ended: &mut Vec<Sequence>, happened: &mut Instant) {
         let retention = self.retention();
-        let mut leaving: Vec<Sequence> = self
-            .held
-            .alarms
-            .due_by(at)
-            .filter(|sequence| {
-                self.held.entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
-            })
-            .collect();
+        let entries = &self.held.entries;
+        let is_over = |sequence: &Sequence| {
+            entries.get(sequence).is_some_and(|entry| entry.item.expires_at(retention) <= at)
+        };
+        let mut leaving: Vec<Sequence> = self.held.alarms.due_by(at).filter(is_over).collect();
+        leaving.extend(ended.extract_if(.., |sequence| is_over(sequence)));
         leaving.sort_unstable();
-        let expired: Vec<Item> = leaving.into_iter().filter_map(|sequence| self.leave(sequence)).collect();
+        let expired = leaving.into_iter().filter_map(|sequence| self.leave(sequence));
+        let expired: Vec<(Timestamp, Item)> = expired.map(|item| (at, item)).collect();
         // A group's next message may have become its head.
         // A lease that ended with its message makes room for another.
         let frees = !expired.is_empty() && (self.held.fifo.is_some() || std::mem::take(&mut self.limited));
@@ -149,8 +154,43 @@ impl Book {
         happened.expired = expired;
     }
 
-    fn wake(&mut self, at: Timestamp, happened: &mut Instant) {
+    /// Sees to some of the leases that are over.
+    pub(crate) fn lapse_some(&mut self, at: Timestamp, max: usize) -> Instant {
+        let ended = self.held.ends.some_over(max);
+        self.lapse(at, ended)
+    }
+
+    /// Sees to the lease of this message, if it is over.
+    pub(crate) fn lapse_one(&mut self, sequence: Sequence, at: Timestamp) -> Instant {
+        let is_over = match self.held.entries.get(&sequence).map(|entry| &entry.hold) {
+            Some(Hold::Leased(lease)) => !self.is_running(lease),
+            _ => false,
+        };
+        self.lapse(at, if is_over { vec![sequence] } else { Vec::new() })
+    }
+
+    /// Leases that were over before `at` are seen to now. Messages whose own time is over by now expire, as they would have
+    /// done after their lease; those that were tried too often depart first.
+    fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Instant {
+        let mut happened = Instant { freed: !ended.is_empty(), ..Instant::default() };
+        let through = at.min(self.expiry_through);
+        for sequence in ended {
+            let Some(entry) = self.held.entries.get(&sequence) else { continue };
+            let (end, over_at) = (entry.visible_at(), entry.item.expires_at(self.retention()));
+            let exhausted = happened.exhausted;
+            if over_at > end.min(through) {
+                self.wake_entry(sequence, at, &mut happened);
+            }
+            if over_at <= through && exhausted == happened.exhausted {
+                happened.expired.extend(self.leave(sequence).map(|item| (over_at, item)));
+            }
+        }
+        happened
+    }
+
+    fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Instant) {
         let mut waking: Vec<Sequence> = self.held.alarms.due_by(at).collect();
+        waking.extend_from_slice(ended);
         let shown = self.show_rested(at, &mut waking);
         waking.sort_unstable();
         happened.freed |= !waking.is_empty();
@@ -184,7 +224,7 @@ impl Book {
                 let (until, visible_at) =
                     (lease.until, rules::retry::after_lapse(lease.until, lease.lapse_delay));
                 let attempts = entry.item.attempts;
-                happened.lapsed.push(sequence);
+                happened.lapsed.push((until, sequence));
                 self.release(sequence, until, visible_at, at);
                 if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
                     happened.exhausted += 1;

@@ -108,7 +108,7 @@ impl Busy {
                 self.now += self.roll(40);
                 while self.book.next_instant() <= Timestamp(self.now) {
                     let at = self.book.next_instant();
-                    self.book.pass(at, at, at, 2);
+                    self.book.pass(at, at, at, (2, usize::MAX));
                     self.book.show(1);
                 }
             }

@@ -91,6 +91,8 @@ impl<S: Shelf> Ledger<S> {
                     task.to_move -= 1;
                 }
                 Ok(Moved::Enough) => break,
+                // More becomes ready before its next step.
+                Ok(Moved::Nothing) if self.is_lapsing(task.source) => break,
                 Ok(Moved::Nothing) => task.state = TaskState::Completed,
                 Err(MoveError::Failure(failure)) => task.state = TaskState::Failed(failure),
                 // What was moved stays moved and counted; the task goes on when there is room again.
@@ -100,7 +102,8 @@ impl<S: Shelf> Ledger<S> {
                 Err(MoveError::Store(_)) => break,
             }
         }
-        let is_done = task.moved >= task.to_move || self.first_offered(task.source).is_none();
+        let is_empty = self.first_offered(task.source).is_none() && !self.is_lapsing(task.source);
+        let is_done = task.moved >= task.to_move || is_empty;
         if task.state == TaskState::Running && is_done {
             task.state = if self.books.contains_key(&task.source) {
                 TaskState::Completed

@@ -31,6 +31,8 @@ pub(super) struct Generator {
     unique: u64,
     /// The receive that may be asked again.
     last_attempt: Option<(QueueId, Text)>,
+    /// Whether queues may have a rule for messages that were tried too often.
+    has_dead_letters: bool,
 }
 
 /// The kinds of step, each with how often it comes.
@@ -77,8 +79,14 @@ impl Generator {
             crowded: random.chance(10),
             unique: 0,
             last_attempt: None,
+            has_dead_letters: true,
             random,
         }
+    }
+
+    /// The same history without rules for messages that were tried too often.
+    pub fn without_dead_letters(self) -> Self {
+        Self { has_dead_letters: false, ..self }
     }
 
     /// How many steps the history has.

@@ -74,14 +74,10 @@ impl Generator {
             80..92 => Duration::from_secs(600),
             _ => self.random.millis(&[10_000, 3_000, 0]),
         };
-        Policy {
-            kind,
-            lease_length: self.random.millis(&[30_000, 5_000, 0]),
-            delay,
-            retention,
-            dead_letters: self.random.chance(60).then(|| self.dead_letters(fifo).into()),
-            ..Policy::standard()
-        }
+        let lease_length = self.random.millis(&[30_000, 5_000, 0]);
+        let rule = self.random.chance(60).then(|| self.dead_letters(fifo).into());
+        let dead_letters = rule.filter(|_| self.has_dead_letters);
+        Policy { kind, lease_length, delay, retention, dead_letters, ..Policy::standard() }
     }
 
     pub(super) fn dead_letters(&mut self, fifo: bool) -> DeadLetterRule {
