@@ -4,6 +4,8 @@
 //! only tests compile: an import is a path that begins with `crate::` or climbs with `super::`, in a `use` or in the
 //! code. A name that the root gives on (`pub use journal::Frame`) belongs to the folder it comes from. What is counted
 //! are imports that lie on a circle: those from a folder to one that in the end imports it as well.
+//!
+//! On the way modules are refused that are a file beside their folder.
 
 mod paths;
 mod words;
@@ -28,14 +30,31 @@ pub struct Findings {
 pub fn compare(metadata: &Value) -> Result<Findings, String> {
     let packages =
         metadata.get("packages").and_then(Value::as_array).ok_or("cargo metadata has no packages")?;
-    let mut found = Vec::new();
+    let (mut found, mut misplaced) = (Vec::new(), Vec::new());
     for package in packages {
         let text = |key| package.get(key).and_then(Value::as_str).ok_or("cargo metadata has no such text");
         let folder = Path::new(text("manifest_path")?).parent().ok_or("a manifest lies in no folder")?;
         let sources = read(&folder.join("src")).map_err(|error| format!("{}: {error}", folder.display()))?;
-        found.push((text("name")?.to_owned(), on_circles(&imports(&sources))));
+        let name = text("name")?;
+        misplaced.extend(beside_their_folders(name, &sources));
+        found.push((name.to_owned(), on_circles(&imports(&sources))));
     }
-    Ok(judge(&found, KNOWN))
+    let mut findings = judge(&found, KNOWN);
+    findings.violations.extend(misplaced);
+    Ok(findings)
+}
+
+/// A sentence for each module that is a file beside its folder.
+fn beside_their_folders(name: &str, sources: &[Source]) -> Vec<String> {
+    let misplaced = sources.iter().filter(|source| source.beside_its_folder);
+    misplaced
+        .map(|source| {
+            format!(
+                "{name}: {} stands beside its folder, it belongs into its mod.rs",
+                source.module.join("::")
+            )
+        })
+        .collect()
 }
 
 fn judge(found: &[(String, Vec<Import>)], known: &[(&str, usize)]) -> Findings {
@@ -77,6 +96,8 @@ fn judge(found: &[(String, Vec<Import>)], known: &[(&str, usize)]) -> Findings {
 /// One source file: its module's path from the crate's root, and its text.
 struct Source {
     module: Vec<String>,
+    /// It is `a.rs` beside the folder `a`, where the house has `a/mod.rs`.
+    beside_its_folder: bool,
     text: String,
 }
 
@@ -94,7 +115,8 @@ fn read(folder: &Path) -> std::io::Result<Vec<Source>> {
                 && !(has_library && path == folder.join("main.rs"))
             {
                 let module = module_of(path.strip_prefix(folder).unwrap_or(&path));
-                sources.push(Source { module, text: fs::read_to_string(&path)? });
+                let beside_its_folder = path.with_extension("").is_dir();
+                sources.push(Source { module, beside_its_folder, text: fs::read_to_string(&path)? });
             }
         }
     }
@@ -193,8 +215,21 @@ mod tests {
     fn crate_of(files: &[(&str, &str)]) -> Vec<Source> {
         files
             .iter()
-            .map(|(file, text)| Source { module: module_of(Path::new(file)), text: (*text).to_owned() })
+            .map(|(file, text)| Source {
+                module: module_of(Path::new(file)),
+                beside_its_folder: false,
+                text: (*text).to_owned(),
+            })
             .collect()
+    }
+
+    #[test]
+    fn a_module_beside_its_folder_is_refused() {
+        let mut sources = crate_of(&[("lib.rs", ""), ("a/mod.rs", ""), ("b/c.rs", "")]);
+        assert_eq!(beside_their_folders("kew-x", &sources), [""; 0]);
+        sources[2].beside_its_folder = true;
+        let found = beside_their_folders("kew-x", &sources);
+        assert_eq!(found, ["kew-x: b::c stands beside its folder, it belongs into its mod.rs"]);
     }
 
     fn circles(files: &[(&str, &str)]) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! Upkeep beside the writer: checkpoints, and giving back the space of dead messages.
 //!
 //! A checkpoint is made of slices, each of one moment, for which the writer's lock is held a fraction of a millisecond
-//! ([`crate::store::upkeep::write_slices`]). It is installed once every batch that a slice reflects is durable. Segments that nothing needed when it was begun are
-//! free from then on.
+//! ([`write_slices`]). It is installed once every batch that a slice reflects is durable. Segments that nothing needed
+//! when it was begun are free from then on.
 
 pub(super) mod put_away;
 mod reclaim;
