@@ -124,6 +124,8 @@ impl<S: Shelf> Ledger<S> {
         self.names.replace(ByName(queue));
         self.changed(id);
         self.free(id);
+        // A shorter delay of a FIFO queue shows what is over under it.
+        self.show_some_of(id);
     }
 
     pub(super) fn apply_queue_deleted(&mut self, queue: QueueId) -> u64 {

@@ -72,6 +72,11 @@ impl Run {
         self.sequences.0
     }
 
+    /// The sequence of its last place; before all others in an empty run.
+    pub(super) fn last(&self) -> Sequence {
+        self.sequences.1
+    }
+
     /// Messages in it.
     pub(super) fn live(&self) -> usize {
         self.live.count_ones() as usize

@@ -20,7 +20,7 @@ use super::expired::Expired;
 use super::fifo::Fifo;
 use super::groups::Group;
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
-use contents::Held;
+use contents::{Contents, Held};
 pub(crate) use image::Image;
 
 /// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
@@ -28,6 +28,13 @@ const HIDDEN_AT_HAND: u64 = 1_024;
 
 /// Messages put among those that are offered when a receive finds none of these.
 const SHOWN_FOR_ONE: usize = 256;
+
+/// The same on a FIFO queue, where many may wait behind the first of their group, until one is found.
+const SHOWN_FOR_ONE_MAX: usize = 16_384;
+
+/// Messages at rest on a FIFO queue whose groups get their turns between those of other messages that show at the same
+/// instant. The groups of further ones come when these are through.
+const SHOWN_AMONG_OTHERS: usize = 4_096;
 
 /// Entries that are looked at each time somebody asks for the oldest message.
 const OLDEST_LOOKS: usize = 1_024;
@@ -325,7 +332,7 @@ impl Book {
             return None;
         }
         match self.held.ready.front() {
-            None if self.shows_left() => {
+            None if self.held.far.shown() > 0 => {
                 self.show(SHOWN_FOR_ONE);
                 self.held.ready.front()
             }
@@ -338,9 +345,15 @@ impl Book {
         self.held.ready.iter()
     }
 
-    /// The group whose turn it is.
-    pub(crate) fn first_turn(&self) -> Option<u32> {
-        self.held.fifo.as_ref()?.first_turn()
+    /// The group whose turn it is. Of messages that were shown just now, some are looked at to find one.
+    pub(crate) fn first_turn(&mut self) -> Option<u32> {
+        let fifo = self.held.fifo.as_ref()?;
+        if fifo.first_turn().is_some() || !fifo.shows_left() {
+            return fifo.first_turn();
+        }
+        let Contents { fifo: Some(fifo), groups, .. } = &mut *self.held else { return None };
+        fifo.show_first(groups, SHOWN_FOR_ONE, SHOWN_FOR_ONE_MAX);
+        fifo.first_turn()
     }
 
     /// The first message a group offers.

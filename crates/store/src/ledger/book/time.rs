@@ -8,8 +8,8 @@ use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
-use super::{Book, Instant, held_until};
-use crate::ledger::fifo::End;
+use super::{Book, Instant, SHOWN_AMONG_OTHERS, held_until};
+use crate::ledger::fifo::{End, Shown};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
 impl Book {
@@ -71,13 +71,16 @@ impl Book {
     /// Messages that are shown by the figures already, and not yet among those that are offered.
     #[inline]
     pub(crate) fn shows_left(&self) -> bool {
-        self.held.far.shown() > 0
+        self.held.far.shown() > 0 || self.held.fifo.as_ref().is_some_and(|fifo| fifo.shows_left())
     }
 
     /// Puts at most so many of them among those that are offered. Returns how many.
     pub(crate) fn show(&mut self, max: usize) -> usize {
         let retention = self.queue.policy.retention;
-        let Contents { far, ready, .. } = &mut *self.held;
+        let Contents { far, ready, fifo, groups, .. } = &mut *self.held;
+        if let Some(fifo) = fifo {
+            return fifo.show(groups, max);
+        }
         far.show(max, |item| ready.put(Item { visible_at: Timestamp::ZERO, ..item }, retention))
     }
 
@@ -191,26 +194,35 @@ impl Book {
     fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Instant) {
         let mut waking: Vec<Sequence> = self.held.alarms.due_by(at).collect();
         waking.extend_from_slice(ended);
-        let shown = self.show_rested(at, &mut waking);
         waking.sort_unstable();
-        happened.freed |= !waking.is_empty();
+        let mut shown = self.show_rested(at);
+        happened.freed |= shown.is_some() || !waking.is_empty();
+        let mut among = SHOWN_AMONG_OTHERS;
         for sequence in waking {
-            match shown.binary_search_by_key(&sequence, |(shown, _)| *shown) {
-                Ok(place) => {
-                    self.regroup(shown[place].1, End::Back);
-                }
-                Err(_) => self.wake_entry(sequence, at, happened),
-            }
+            self.show_before(&mut shown, sequence, &mut among);
+            self.wake_entry(sequence, at, happened);
         }
+        self.show_later(shown);
     }
 
-    /// Messages at rest whose delay ends: they are shown now, and their groups enter the rotation in their turn.
-    fn show_rested(&mut self, at: Timestamp, waking: &mut Vec<Sequence>) -> Vec<(Sequence, u32)> {
+    /// Messages at rest whose delay ends: they are shown now, and their groups enter the rotation some at a time.
+    fn show_rested(&mut self, at: Timestamp) -> Option<Shown> {
         let delay = self.queue.policy.delay;
-        let Some(fifo) = &mut self.held.fifo else { return Vec::new() };
-        let shown = fifo.show_delayed(|sent_at| sent_at.plus(delay) <= at);
-        waking.extend(shown.iter().map(|(sequence, _)| *sequence));
-        shown
+        let fifo = self.held.fifo.as_mut()?;
+        fifo.show_delayed(|sent_at| sent_at.plus(delay) <= at)
+    }
+
+    /// The groups of messages shown just now enter the rotation in the order of sends, also among those of other messages.
+    fn show_before(&mut self, shown: &mut Option<Shown>, sequence: Sequence, max: &mut usize) {
+        let Some(shown) = shown else { return };
+        let Contents { fifo: Some(fifo), groups, .. } = &mut *self.held else { return };
+        *max -= fifo.show_before(groups, shown, sequence, *max);
+    }
+
+    fn show_later(&mut self, shown: Option<Shown>) {
+        if let (Some(shown), Some(fifo)) = (shown, &mut self.held.fifo) {
+            fifo.show_later(shown);
+        }
     }
 
     fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
@@ -257,8 +269,8 @@ impl Book {
         let delay = self.queue.policy.delay;
         let Some(fifo) = &mut self.held.fifo else { return };
         let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
-        // Each message that changes sides, with its group, in the order of sends: that of the groups' turns.
-        let mut changed = fifo.redraw_delay(shown_through);
+        // Each message that is hidden or has an entry, with its group, in the order of sends: that of the groups' turns.
+        let (mut changed, mut shown) = fifo.redraw_delay(shown_through);
         let follows: Vec<Sequence> = self
             .held
             .entries
@@ -277,7 +289,9 @@ impl Book {
             changed.push((sequence, entry.item.group - 1));
         }
         changed.sort_unstable();
+        let mut among = SHOWN_AMONG_OTHERS;
         for (sequence, group) in changed {
+            self.show_before(&mut shown, sequence, &mut among);
             match self.held.entries.get(&sequence).map(|entry| entry.item.visible_at > now) {
                 Some(true) => self.hold(sequence, Hold::Delayed, End::Back),
                 Some(false) => self.hold(sequence, Hold::Ready, End::Back),
@@ -286,5 +300,6 @@ impl Book {
                 }
             }
         }
+        self.show_later(shown);
     }
 }

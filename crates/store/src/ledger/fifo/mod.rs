@@ -7,6 +7,7 @@
 
 mod expiring;
 mod rebuilt;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,6 +21,7 @@ use super::leaves::Leaves;
 use super::run::{FAR, Links, NONE, Run, given_for};
 use super::shelf::Address;
 pub(crate) use rebuilt::Rebuilt;
+pub(crate) use turns::Shown;
 
 /// What a message is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,8 @@ pub(crate) struct Fifo {
     delayed: u64,
     /// First and last group of the rotation.
     turns: (u32, u32),
+    /// Messages whose delays ended together, and whose groups are not all in the rotation yet.
+    shown: Vec<Shown>,
 }
 
 impl Default for Fifo {
@@ -78,6 +82,7 @@ impl Default for Fifo {
             first_delayed: None,
             delayed: 0,
             turns: (NIL, NIL),
+            shown: Vec::new(),
         }
     }
 }
@@ -183,8 +188,10 @@ impl Fifo {
         if self.find(sequence).is_none() {
             return;
         }
+        let waits = self.waits_for_its_turn(sequence);
         self.unrest(sequence);
         let is_first = groups.get(group).is_some_and(|group| group.ends.0 == sequence);
+        let has_turn = groups.get(group).is_some_and(|group| group.turn.is_some());
         let before = if is_first { NO_SEQUENCE } else { self.neighbour(sequence, Side::Before) };
         let after = self.neighbour(sequence, Side::After);
         if let Some(entry) = groups.get_mut(group) {
@@ -198,6 +205,10 @@ impl Fifo {
         self.forget_far((sequence, Side::Before), (sequence, Side::After));
         self.link(before, after);
         self.vacate(sequence);
+        if is_first && !waits && self.waits_for_its_turn(after) && !has_turn {
+            // What stood before that one is gone only now: its group comes behind all others.
+            self.enter_now(groups, group);
+        }
     }
 
     fn vacate(&mut self, sequence: Sequence) {
@@ -325,11 +336,14 @@ impl Fifo {
 
     /// The messages at rest from this one on, in the order of sends.
     pub(crate) fn rest_from(&self, sequence: Sequence) -> impl Iterator<Item = Item> + '_ {
+        self.resting_from(sequence).flat_map(Run::rest_items).skip_while(move |item| item.sequence < sequence)
+    }
+
+    /// The runs with messages at rest from the one that may have this message on, and the one being filled.
+    fn resting_from(&self, sequence: Sequence) -> impl Iterator<Item = &Run> {
         let key = self.resting.range(..=sequence).next_back().copied().unwrap_or(sequence);
         let full = self.resting.range(key..).filter_map(|key| self.full.get(key)).map(|run| &**run);
         full.chain(std::iter::once(&self.filling))
-            .flat_map(Run::rest_items)
-            .skip_while(move |item| item.sequence < sequence)
     }
 
     /// All messages at rest, in the order of sends.
@@ -368,28 +382,16 @@ impl Fifo {
         self.first_delayed
     }
 
-    /// Shows the messages whose delay `is_over`, by when they were sent, up to the first that is not over. Returns them,
-    /// each with its group.
-    pub(crate) fn show_delayed(&mut self, is_over: impl Fn(Timestamp) -> bool) -> Vec<(Sequence, u32)> {
-        let mut shown = Vec::new();
-        let Some((first, _)) = self.first_delayed.filter(|(_, sent_at)| is_over(*sent_at)) else {
-            return shown;
-        };
-        let next = self.rest_from(first).find(|item| {
-            let is_shown = is_over(item.sent_at);
-            if is_shown {
-                shown.push((item.sequence, item.group - 1));
-            }
-            !is_shown
-        });
-        self.delayed -= shown.len() as u64;
-        self.first_delayed = next.map(|item| (item.sequence, item.sent_at));
-        shown
-    }
-
     /// Draws the line between shown and delayed anew: messages at rest sent after `shown_through` are delayed.
-    /// Returns the messages that changed sides, each with its group.
-    pub(crate) fn redraw_delay(&mut self, shown_through: Option<Timestamp>) -> Vec<(Sequence, u32)> {
+    /// Returns those that are delayed from now on, each with its group, or else those that are shown.
+    pub(crate) fn redraw_delay(
+        &mut self,
+        shown_through: Option<Timestamp>,
+    ) -> (Vec<(Sequence, u32)>, Option<Shown>) {
+        let shown = self.show_delayed(|sent_at| shown_through.is_some_and(|through| sent_at <= through));
+        if shown.is_some() {
+            return (Vec::new(), shown);
+        }
         let old = self.first_delayed;
         let is_delayed = |item: &Item| shown_through.is_none_or(|through| item.sent_at > through);
         let (mut first, mut delayed) = (None, 0);
@@ -407,8 +409,9 @@ impl Fifo {
         (self.first_delayed, self.delayed) = (first, delayed);
         let line = |next: Next| next.map_or(NO_SEQUENCE, |(sequence, _)| sequence);
         let (from, to) = (line(old).min(line(first)), line(old).max(line(first)));
+        self.hide_from(from);
         let changed = self.rest_from(from).take_while(|item| item.sequence < to);
-        changed.map(|item| (item.sequence, item.group - 1)).collect()
+        (changed.map(|item| (item.sequence, item.group - 1)).collect(), None)
     }
 
     /// Whether this message may be offered if nothing is before it.
@@ -445,82 +448,6 @@ impl Fifo {
         if let Some((_, run, place)) = self.find_mut(sequence) {
             run.set_stand(place, stand);
         }
-    }
-
-    /// Puts a group into the rotation or out of it, by whether it offers anything. True when it entered.
-    pub(crate) fn regroup(&mut self, groups: &mut Groups, group: u32, end: End) -> bool {
-        let offers = self.head(groups, group).is_some();
-        let stands = groups.get(group).is_some_and(|group| group.turn.is_some());
-        match (offers, stands) {
-            (true, false) => {
-                self.enter(groups, group, end);
-                true
-            }
-            (false, true) => {
-                self.leave(groups, group);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Puts a group behind all others, as a checkpoint says; `None` when it has no message or has its turn already. What it
-    /// offers is not looked up: that took longer than all else when a queue of very many groups was opened.
-    pub(crate) fn restore_turn(&mut self, groups: &mut Groups, group: u32) -> Option<()> {
-        groups.get(group).filter(|group| group.turn.is_none() && group.ends.0 != NO_SEQUENCE)?;
-        self.enter(groups, group, End::Back);
-        Some(())
-    }
-
-    fn enter(&mut self, groups: &mut Groups, group: u32, end: End) {
-        let (first, last) = self.turns;
-        let turn = match end {
-            End::Back => (last, NIL),
-            End::Front => (NIL, first),
-        };
-        if let Some(entry) = groups.get_mut(group) {
-            entry.turn = Some(turn);
-        }
-        self.link_turn(groups, turn.0, group, turn.1);
-    }
-
-    fn link_turn(&mut self, groups: &mut Groups, before: u32, group: u32, after: u32) {
-        match groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.1 = group,
-            None => self.turns.0 = group,
-        }
-        match groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.0 = group,
-            None => self.turns.1 = group,
-        }
-    }
-
-    /// Takes a group out of the rotation.
-    pub(crate) fn leave(&mut self, groups: &mut Groups, group: u32) {
-        let Some((before, after)) = groups.get_mut(group).and_then(|entry| entry.turn.take()) else { return };
-        match groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.1 = after,
-            None => self.turns.0 = after,
-        }
-        match groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.0 = before,
-            None => self.turns.1 = before,
-        }
-    }
-
-    /// The group whose turn it is.
-    pub(crate) fn first_turn(&self) -> Option<u32> {
-        (self.turns.0 != NIL).then_some(self.turns.0)
-    }
-
-    /// The groups in the rotation, in order.
-    pub(crate) fn rotation<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
-        let mut next = self.turns.0;
-        std::iter::from_fn(move || {
-            let group = (next != NIL).then_some(next)?;
-            next = groups.get(group).and_then(|entry| entry.turn).map_or(NIL, |turn| turn.1);
-            Some(group)
-        })
     }
 
     /// The messages at rest that may lie within these addresses.
@@ -561,6 +488,7 @@ impl Fifo {
             far: self.far.clone(),
             first_delayed: self.first_delayed,
             turns: self.turns,
+            shown: self.shown.clone(),
             ..Self::default()
         }
     }

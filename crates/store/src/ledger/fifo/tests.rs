@@ -77,8 +77,11 @@ fn groups_enter_at_the_back_and_leave_when_they_offer_nothing() {
     it.regroup("a", End::Back);
     assert_eq!(it.rotation(), ["b", "a"]);
     assert_eq!(it.offered("a"), [1, 3]);
-    assert_eq!(it.fifo.show_delayed(|_| false), []);
-    assert_eq!(it.fifo.show_delayed(|_| true).len(), 1);
+    assert!(it.fifo.show_delayed(|_| false).is_none());
+    let shown = it.fifo.show_delayed(|_| true).expect("one is delayed");
+    it.fifo.show_later(shown);
+    assert_eq!(it.fifo.show(&mut it.groups, usize::MAX), 1);
+    it.fifo.leave(&mut it.groups, 2);
     it.regroup("c", End::Front);
     assert_eq!(it.rotation(), ["c", "b", "a"]);
     let b = it.slot("b");
@@ -109,7 +112,7 @@ fn change_of_delay_moves_the_line_both_ways() {
     }
     // Three messages are sent in each millisecond of the fixture.
     let through = item(5).sent_at;
-    assert_eq!(it.fifo.redraw_delay(Some(through)).len(), 4);
+    assert_eq!(it.fifo.redraw_delay(Some(through)).0.len(), 4);
     assert_eq!(it.fifo.delayed(), 4);
     assert_eq!(it.fifo.first_delayed(), Some((Sequence(6), item(6).sent_at)));
     it.fifo.redraw_delay(None);
@@ -122,7 +125,7 @@ fn change_of_delay_moves_the_line_both_ways() {
 fn line_of_delay_is_drawn_through_many_runs() {
     let mut it = Fixture::default();
     (1..=1_000).for_each(|n| it.sent(n, "g"));
-    let changed = it.fifo.redraw_delay(Some(item(299).sent_at));
+    let (changed, _) = it.fifo.redraw_delay(Some(item(299).sent_at));
     assert!(changed.iter().map(|(sequence, _)| sequence.0).eq(300..=1_000));
     (300..=400).for_each(|n| it.fifo.touch(Sequence(n), Stand::Held));
     assert_eq!(it.fifo.first_delayed().map(|(first, _)| first), Some(Sequence(401)));
@@ -130,8 +133,9 @@ fn line_of_delay_is_drawn_through_many_runs() {
     for (through, delayed) in [(401, 599), (401, 599), (698, 302), (1_000, 0)] {
         let before = it.fifo.delayed();
         let shown = it.fifo.show_delayed(|sent_at| sent_at <= item(through).sent_at);
-        assert!(shown.iter().all(|(sequence, _)| sequence.0 <= through));
-        assert_eq!((it.fifo.delayed(), before - shown.len() as u64), (delayed, delayed));
+        shown.into_iter().for_each(|shown| it.fifo.show_later(shown));
+        let shown = it.fifo.show(&mut it.groups, usize::MAX) as u64;
+        assert_eq!((it.fifo.delayed(), before - shown), (delayed, delayed));
         assert!(!it.fifo.is_delayed(Sequence(through)));
     }
     assert_eq!(it.fifo.first_delayed(), None);

@@ -4,7 +4,7 @@
 //! the next one a millisecond later, so that other queues get their turns between; a step that offers messages of the
 //! queue hands over some when it finds none. Those that are offered stand in the order of their ranks, whenever they
 //! came, and receipts find a message wherever it is. So slices leave no record, and replay hands over everything
-//! where it happens.
+//! where it happens. On a FIFO queue the groups of these messages enter the rotation in slices (`fifo/turns`).
 
 use kew_core::QueueId;
 

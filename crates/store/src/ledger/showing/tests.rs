@@ -1,9 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::command::{CreateQueue, DeleteQueue, FirstReceipts, Lease, Purge, Send};
+use kew_core::command::{
+    CreateQueue, DeleteQueue, FirstReceipts, Lease, Peek, Purge, Send, UpdateQueue, View,
+};
 use kew_core::{
-    AccountId, Command, LeaseTerms, MessageId, NewMessage, Outcome, Policy, QueueId, QueueKey, Timestamp,
+    AccountId, Command, DeduplicationId, GroupId, LeaseTerms, MessageId, NewMessage, Outcome, Policy,
+    QueueId, QueueKey, Sequence, Text, Timestamp,
 };
 
 use crate::contract::model::SeededEntropy;
@@ -53,9 +56,24 @@ impl Scene {
         (scene, queue)
     }
 
+    /// A FIFO queue with so many messages, each in a group of its own, all of which show at one instant.
+    fn with_groups(messages: usize) -> (Self, QueueId) {
+        let mut scene = Self::new();
+        let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::fifo() });
+        (0..messages).for_each(|number| scene.send_to(queue, Some(&format!("g{number}"))));
+        (scene, queue)
+    }
+
     fn send(&mut self, queue: QueueId) {
+        self.send_to(queue, None);
+    }
+
+    fn send_to(&mut self, queue: QueueId, group: Option<&str>) {
         self.sent += 1;
         let message = NewMessage::text(MessageId::from_chance(self.sent << 64), "body".to_owned());
+        let group = group.map(|group| GroupId(Text::from(group)));
+        let deduplication = group.is_some().then(|| DeduplicationId(Text::from(format!("n{}", self.sent))));
+        let message = NewMessage { group, deduplication, ..message };
         let receipts = FirstReceipts::Told;
         self.step(NOW, &Command::Send(Send { queue, messages: vec![message], receipts }));
     }
@@ -66,6 +84,27 @@ impl Scene {
             Outcome::Leased(leased) => leased.len(),
             other => panic!("leases are expected: {other:?}"),
         }
+    }
+
+    /// The messages a peek shows, in order.
+    fn peeked(&mut self, at: Timestamp, queue: QueueId) -> Vec<u64> {
+        let peek = Peek { queue, view: View::Ready, skip: 0, max: u32::MAX, body_bytes_max: u64::MAX };
+        match self.step(at, &Command::Peek(peek)) {
+            Outcome::Peeked(messages) => messages.iter().map(|(message, _)| message.sequence.0).collect(),
+            other => panic!("messages are expected: {other:?}"),
+        }
+    }
+
+    /// Does the slices that are left. Returns how many there were.
+    fn show_all(&mut self, from: Timestamp) -> usize {
+        let (mut at, mut slices) = (from, 0);
+        while !self.ledger.showing.is_empty() {
+            at = at.next();
+            assert_eq!(self.ledger.next_due(), Some(at));
+            self.step(at, &Command::Due);
+            slices += 1;
+        }
+        slices
     }
 
     /// Visible, in flight, delayed.
@@ -146,4 +185,66 @@ fn a_purge_or_deletion_between_slices_leaves_nothing_due() {
         assert!(scene.ledger.next_due().is_none_or(|due| due > at.next()), "nothing is left to do");
         assert_eq!(scene.ledger.shelf.kept(), 0);
     }
+}
+
+#[test]
+fn groups_of_a_fifo_queue_whose_delays_end_together_get_their_turns_slice_by_slice() {
+    for messages in [1, SLICE - 1, SLICE, SLICE + 1, 300] {
+        let (mut scene, queue) = Scene::with_groups(messages);
+        let at = NOW.plus(DELAY);
+        assert_eq!(scene.figures(queue), (0, 0, messages as u64));
+        scene.step(at, &Command::Queues);
+        assert_eq!(scene.figures(queue), (messages as u64, 0, 0), "all are counted at their instant");
+        assert!(scene.peeked(at, queue).into_iter().eq(1..=messages as u64), "and each is seen in its place");
+        assert_eq!(scene.show_all(at), messages.saturating_sub(SLICE).div_ceil(SLICE));
+        assert!(scene.peeked(at, queue).into_iter().eq(1..=messages as u64));
+        assert_eq!(scene.figures(queue), (messages as u64, 0, 0));
+    }
+}
+
+#[test]
+fn a_receive_between_slices_takes_the_groups_of_a_fifo_queue_in_their_turns() {
+    let (mut scene, queue) = Scene::with_groups(700);
+    let at = NOW.plus(DELAY);
+    scene.step(at, &Command::Queues);
+    for turn in 0..70 {
+        let order = scene.peeked(at, queue);
+        assert!(order.into_iter().eq(10 * turn + 1..=700));
+        assert_eq!(scene.lease(at, queue, 10), 10);
+    }
+    assert_eq!((scene.lease(at, queue, 10), scene.figures(queue)), (0, (0, 700, 0)));
+}
+
+#[test]
+fn a_shorter_delay_of_a_fifo_queue_shows_its_messages_in_slices() {
+    let (mut scene, queue) = Scene::with_groups(300);
+    let policy = Some(Policy { delay: Duration::ZERO, ..Policy::fifo() });
+    let update = UpdateQueue { queue, policy, rename: None, documents: Vec::new(), if_version: None };
+    scene.step(NOW, &Command::UpdateQueue(update));
+    assert_eq!(scene.figures(queue), (300, 0, 0));
+    assert_eq!(scene.show_all(NOW), 300 / SLICE - 1, "the change did the first");
+    assert!(scene.peeked(NOW, queue).into_iter().eq(1..=300));
+}
+
+#[test]
+fn a_checkpoint_between_slices_has_every_group_in_its_turn() {
+    let (mut scene, queue) = Scene::with_groups(300);
+    let at = NOW.plus(DELAY);
+    scene.step(at, &Command::Queues);
+    scene.lease(at, queue, 10);
+    assert!(!scene.ledger.showing.is_empty(), "it is in the middle of them");
+    let mut bytes = Vec::new();
+    let image = scene.ledger.image(queue.0).expect("the queue is there");
+    image.write(&mut |piece| bytes.extend_from_slice(piece));
+    let mut again = Scene::new();
+    again.ledger.load_slice(queue.0, &bytes.into()).expect("just written");
+    assert!(again.ledger.showing.is_empty());
+    let order = |scene: &Scene| -> Vec<Sequence> {
+        let book = scene.ledger.book(queue).expect("the queue is there");
+        book.offered().map(|item| item.sequence).collect()
+    };
+    assert!(order(&again).into_iter().eq((11..=300).map(Sequence)));
+    assert_eq!((order(&again), again.figures(queue)), (order(&scene), scene.figures(queue)));
+    scene.show_all(at);
+    assert_eq!((order(&again), again.figures(queue)), (order(&scene), scene.figures(queue)));
 }

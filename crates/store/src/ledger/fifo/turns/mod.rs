@@ -1,0 +1,289 @@
+//! The rotation: groups that offer something, each in its turn.
+//!
+//! Where delays end together, a million perhaps, their messages are shown at once by moving a line, and their groups enter the
+//! rotation some at a time. Their turns come as if they had entered at that instant: groups that enter later wait in
+//! a row of their own, which is joined to the rotation when the last of them is in it. Only where the first of a group leaves
+//! before it had its turn may the group come later than it would have.
+
+use kew_core::{Sequence, Timestamp};
+
+use super::{End, Fifo, Run, Stand};
+use crate::ledger::groups::{Group, Groups, NIL, NO_SEQUENCE};
+
+#[cfg(test)]
+mod tests;
+
+/// How many instants at which delays ended are kept apart. Those of further ones are put to the last.
+const SHOWN_MAX: usize = 16;
+
+/// Messages at rest whose delays ended together, and whose groups are not all in the rotation yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// They stand from here on.
+    from: Sequence,
+    /// And before this one.
+    to: Sequence,
+    /// First and last of the groups that came after their delays had ended.
+    behind: (u32, u32),
+}
+
+impl Fifo {
+    /// Shows the messages whose delay `is_over`, by when they were sent, up to the first that is not over: they are
+    /// counted and may be offered, and are to be handed to [`Fifo::show_later`]. `None` when there are none.
+    pub(crate) fn show_delayed(&mut self, is_over: impl Fn(Timestamp) -> bool) -> Option<Shown> {
+        let (first, _) = self.first_delayed.filter(|(_, sent_at)| is_over(*sent_at))?;
+        let runs: Vec<&Run> = self.resting_from(first).filter(|run| run.at_rest() > 0).collect();
+        // Later ones were sent later: most runs are shown as they are.
+        let begun =
+            runs.partition_point(|run| run.rest_items().next().is_some_and(|item| is_over(item.sent_at)));
+        let (mut shown, mut to, mut next) = (0, first, None);
+        for (place, run) in runs.iter().enumerate().take(begun) {
+            if place > 0 && place + 1 < begun {
+                shown += run.at_rest() as u64;
+                continue;
+            }
+            for item in run.rest_items().filter(|item| item.sequence >= first) {
+                if !is_over(item.sent_at) {
+                    next = Some(item);
+                    break;
+                }
+                (shown, to) = (shown + 1, Sequence(item.sequence.0 + 1));
+            }
+        }
+        let next = next.or_else(|| runs.get(begun)?.rest_items().next());
+        self.delayed -= shown;
+        self.first_delayed = next.map(|item| (item.sequence, item.sent_at));
+        Some(Shown { from: first, to, behind: (NIL, NIL) })
+    }
+
+    /// The groups of these messages enter the rotation by [`Fifo::show`], behind all that are in it now.
+    pub(crate) fn show_later(&mut self, shown: Shown) {
+        let is_full = self.shown.len() == SHOWN_MAX;
+        match self.shown.last_mut() {
+            Some(last) if last.behind.0 == NIL || is_full => last.to = shown.to,
+            _ => self.shown.push(shown),
+        }
+    }
+
+    /// The groups of those of these messages that stand before another one enter the rotation now, at most so many. Returns
+    /// how many messages it looked at.
+    pub(crate) fn show_before(
+        &mut self,
+        groups: &mut Groups,
+        shown: &mut Shown,
+        before: Sequence,
+        max: usize,
+    ) -> usize {
+        let to = shown.to.min(before);
+        if max == 0 || shown.from >= to {
+            return 0;
+        }
+        let (looked, next) = self.show_from(groups, (shown.from, to), self.shown.len(), max);
+        shown.from = next.unwrap_or(to);
+        looked
+    }
+
+    /// Messages at rest from this one on are delayed again.
+    pub(super) fn hide_from(&mut self, first: Sequence) {
+        self.shown.iter_mut().for_each(|shown| shown.to = shown.to.min(first));
+    }
+
+    /// Whether groups of shown messages are not in the rotation yet.
+    #[inline]
+    pub(crate) fn shows_left(&self) -> bool {
+        !self.shown.is_empty()
+    }
+
+    /// Whether this message is shown, and its group enters the rotation because of it if it is its first.
+    pub(super) fn waits_for_its_turn(&self, sequence: Sequence) -> bool {
+        self.shown.iter().any(|shown| (shown.from..shown.to).contains(&sequence))
+            && self.stand(sequence) == Some(Stand::Rest)
+    }
+
+    /// Looks at so many messages that were shown, and puts their groups into the rotation. Returns how many it looked at.
+    pub(crate) fn show(&mut self, groups: &mut Groups, max: usize) -> usize {
+        let mut left = max;
+        while left > 0 && self.shows_left() {
+            let Shown { from, to, .. } = self.shown[0];
+            let (looked, next) = self.show_from(groups, (from, to), 0, left);
+            left -= looked;
+            match next {
+                Some(next) => self.shown[0].from = next,
+                None => self.join(groups),
+            }
+        }
+        max - left
+    }
+
+    /// The same, some at a time, until a group has its turn.
+    pub(crate) fn show_first(&mut self, groups: &mut Groups, at_once: usize, max: usize) {
+        let mut left = max;
+        while self.first_turn().is_none() && left > 0 && self.shows_left() {
+            left -= self.show(groups, at_once.min(left));
+        }
+    }
+
+    /// The groups of at most so many messages at rest within these bounds enter a row. Returns how many there were, and the
+    /// next one.
+    fn show_from(
+        &mut self,
+        groups: &mut Groups,
+        (from, to): (Sequence, Sequence),
+        row: usize,
+        max: usize,
+    ) -> (usize, Option<Sequence>) {
+        let mut items = self.rest_from(from).take_while(|item| item.sequence < to);
+        let looked: Vec<(Sequence, u32)> =
+            items.by_ref().take(max).map(|item| (item.sequence, item.group - 1)).collect();
+        let next = items.next().map(|item| item.sequence);
+        drop(items);
+        for (sequence, group) in &looked {
+            let enters = |group: &Group| group.turn.is_none() && group.ends.0 == *sequence;
+            if groups.get(*group).is_some_and(enters) {
+                self.enter_row(groups, *group, row);
+            }
+        }
+        (looked.len(), next)
+    }
+
+    /// All that were shown first are in the rotation: what came later follows.
+    fn join(&mut self, groups: &mut Groups) {
+        let (first, last) = self.shown.remove(0).behind;
+        if first == NIL {
+            return;
+        }
+        let (begin, end) = self.turns;
+        self.turns = (if begin == NIL { first } else { begin }, last);
+        if let Some(turn) = groups.get_mut(end).and_then(|entry| entry.turn.as_mut()) {
+            turn.1 = first;
+        }
+        if let Some(turn) = groups.get_mut(first).and_then(|entry| entry.turn.as_mut()) {
+            turn.0 = end;
+        }
+    }
+
+    /// First and last group of one row: the first of all is the rotation, and each other one stands behind those that were
+    /// shown together.
+    fn row_mut(&mut self, row: usize) -> &mut (u32, u32) {
+        match row.checked_sub(1) {
+            Some(place) => &mut self.shown[place].behind,
+            None => &mut self.turns,
+        }
+    }
+
+    /// Puts a group into the rotation or out of it, by whether it offers anything. True when it entered.
+    pub(crate) fn regroup(&mut self, groups: &mut Groups, group: u32, end: End) -> bool {
+        let head = self.head(groups, group);
+        let stands = groups.get(group).is_some_and(|group| group.turn.is_some());
+        match (head, stands) {
+            (Some(head), false) if self.shows_left() && self.waits_for_its_turn(head) => false,
+            (Some(_), false) if end == End::Back => {
+                self.enter_now(groups, group);
+                true
+            }
+            (Some(_), false) => {
+                self.enter_first(groups, group);
+                true
+            }
+            (None, true) => {
+                self.leave(groups, group);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts a group behind all others, as a checkpoint says; `None` when it has no message or has its turn already. What it
+    /// offers is not looked up: that took longer than all else when a queue of very many groups was opened.
+    pub(crate) fn restore_turn(&mut self, groups: &mut Groups, group: u32) -> Option<()> {
+        groups.get(group).filter(|group| group.turn.is_none() && group.ends.0 != NO_SEQUENCE)?;
+        self.enter_now(groups, group);
+        Some(())
+    }
+
+    /// Puts a group behind all others.
+    pub(super) fn enter_now(&mut self, groups: &mut Groups, group: u32) {
+        self.enter_row(groups, group, self.shown.len());
+    }
+
+    /// Puts a group at the end of a row.
+    fn enter_row(&mut self, groups: &mut Groups, group: u32, row: usize) {
+        let row = self.row_mut(row);
+        let before = std::mem::replace(&mut row.1, group);
+        if row.0 == NIL {
+            row.0 = group;
+        }
+        if let Some(turn) = groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
+            turn.1 = group;
+        }
+        if let Some(entry) = groups.get_mut(group) {
+            entry.turn = Some((before, NIL));
+        }
+    }
+
+    /// Puts a group before all others.
+    fn enter_first(&mut self, groups: &mut Groups, group: u32) {
+        let after = std::mem::replace(&mut self.turns.0, group);
+        if self.turns.1 == NIL {
+            self.turns.1 = group;
+        }
+        if let Some(turn) = groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
+            turn.0 = group;
+        }
+        if let Some(entry) = groups.get_mut(group) {
+            entry.turn = Some((NIL, after));
+        }
+    }
+
+    /// Takes a group out of the rotation.
+    pub(crate) fn leave(&mut self, groups: &mut Groups, group: u32) {
+        let Some((before, after)) = groups.get_mut(group).and_then(|entry| entry.turn.take()) else { return };
+        match groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
+            Some(turn) => turn.1 = after,
+            None => self.rows_mut().filter(|row| row.0 == group).for_each(|row| row.0 = after),
+        }
+        match groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
+            Some(turn) => turn.0 = before,
+            None => self.rows_mut().filter(|row| row.1 == group).for_each(|row| row.1 = before),
+        }
+    }
+
+    fn rows_mut(&mut self) -> impl Iterator<Item = &mut (u32, u32)> {
+        std::iter::once(&mut self.turns).chain(self.shown.iter_mut().map(|shown| &mut shown.behind))
+    }
+
+    /// The group whose turn it is, among those that are in the rotation.
+    pub(crate) fn first_turn(&self) -> Option<u32> {
+        (self.turns.0 != NIL).then_some(self.turns.0)
+    }
+
+    /// The groups in the rotation, in order, with those that are about to enter it in their places.
+    pub(crate) fn rotation<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
+        let waiting = self
+            .shown
+            .iter()
+            .flat_map(move |shown| self.entering(groups, shown).chain(row(groups, shown.behind.0)));
+        row(groups, self.turns.0).chain(waiting)
+    }
+
+    /// The groups that enter the rotation because of these messages.
+    fn entering<'a>(&'a self, groups: &'a Groups, shown: &Shown) -> impl Iterator<Item = u32> + 'a {
+        let Shown { from, to, .. } = *shown;
+        let runs = self.runs().filter(move |run| run.last() >= from && run.first() < to);
+        let items = runs.flat_map(Run::rest_items).filter(move |item| (from..to).contains(&item.sequence));
+        items.filter_map(move |item| {
+            let group = groups.get(item.group - 1)?;
+            (group.turn.is_none() && group.ends.0 == item.sequence).then_some(item.group - 1)
+        })
+    }
+}
+
+/// The groups of a row from this one on.
+fn row(groups: &Groups, first: u32) -> impl Iterator<Item = u32> + '_ {
+    let mut next = first;
+    std::iter::from_fn(move || {
+        let group = (next != NIL).then_some(next)?;
+        next = groups.get(group).and_then(|entry| entry.turn).map_or(NIL, |turn| turn.1);
+        Some(group)
+    })
+}
