@@ -36,6 +36,8 @@ mod slab;
 mod slice;
 mod steps;
 mod transfer;
+#[cfg(test)]
+mod twice;
 pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet};

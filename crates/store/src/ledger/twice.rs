@@ -1,0 +1,307 @@
+//! Every change of a random history is played a second time into a second ledger, which must come out the same.
+
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kew_core::{Command, Counts, GroupId, QueueId, QueueKey, Sequence, Text, Timestamp};
+
+use super::change::{Change, Extended};
+use super::dedup::PUT_AWAY_BYTES;
+use super::transfer::{Carried, CarriedOrder, CarriedQueue, Remembered};
+use super::{Address, Bounds, Ledger, Made, Place, Shelf, Stored, codec};
+use crate::StoreError;
+use crate::contract::Ending;
+use crate::contract::model::{Answer, SeededEntropy, Subject, drive, seeds};
+use crate::memory::MemoryShelf;
+use crate::token::TokenKey;
+
+/// Steps of one history.
+const STEPS: u64 = 300;
+
+/// Histories in which a planted divergence is found.
+const PLANTED_HISTORIES: u64 = 20;
+
+/// A divergence between what a step does and what replay does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Planted {
+    /// At replay the list of what is due is not told of a message that was released.
+    DueForgotten,
+    /// At replay a queue's name is not found.
+    NameForgotten,
+    /// The record of an extension is without its new receipt.
+    NonceForgotten,
+    /// The record of a lease is without its receive attempt.
+    AttemptForgotten,
+    /// Two changes of one step are replayed in the other order.
+    Swapped,
+    /// What is due is done after the first change of a step, not before.
+    DueLate,
+}
+
+const ALL: [Planted; 6] = [
+    Planted::DueForgotten,
+    Planted::NameForgotten,
+    Planted::NonceForgotten,
+    Planted::AttemptForgotten,
+    Planted::Swapped,
+    Planted::DueLate,
+];
+
+/// A change as a journal keeps it.
+struct Kept {
+    kind: u8,
+    record: Bytes,
+    place: Place,
+}
+
+/// Contents in memory, every change as a record, and what messages rest on.
+#[derive(Default)]
+struct Keeping {
+    memory: MemoryShelf,
+    stamp: codec::Stamp,
+    kept: Vec<Kept>,
+    resting: BTreeMap<Address, u32>,
+    planted: Option<Planted>,
+}
+
+impl Shelf for Keeping {
+    fn room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.memory.room(bytes)
+    }
+
+    fn record(&mut self, made: Made, change: &Change<'_>) -> Place {
+        let place = self.memory.record(made, change);
+        let made = Made { begins_step: made.begins_step && self.planted != Some(Planted::DueLate), ..made };
+        let mut record = Vec::new();
+        match (change, self.planted) {
+            (Change::Extended(extended), Some(Planted::NonceForgotten)) => {
+                let without = Change::Extended(Extended { nonce: None, ..extended.clone() });
+                codec::write(&mut record, &mut self.stamp, made, &without);
+            }
+            (Change::Leased(leased), Some(Planted::AttemptForgotten)) => {
+                let without = Change::Leased(super::change::Leased { attempt: None, ..leased.clone() });
+                codec::write(&mut record, &mut self.stamp, made, &without);
+            }
+            _ => codec::write(&mut record, &mut self.stamp, made, change),
+        }
+        self.kept.push(Kept { kind: codec::kind_of(change), record: record.into(), place });
+        place
+    }
+
+    fn has_room_for_due(&self, bytes: u64) -> bool {
+        self.memory.has_room_for_due(bytes)
+    }
+
+    fn read(&mut self, place: Place) -> Result<Stored, StoreError> {
+        self.memory.read(place)
+    }
+
+    fn recall(&mut self, generation: Timestamp, place: u64) -> Result<[u8; PUT_AWAY_BYTES], StoreError> {
+        self.memory.recall(generation, place)
+    }
+
+    fn occupy(&mut self, place: Place) {
+        self.memory.occupy(place);
+        *self.resting.entry(place.address).or_default() += 1;
+    }
+
+    fn vacate(&mut self, place: Place) {
+        self.memory.vacate(place);
+        let messages = self.resting.get_mut(&place.address).expect("a place that is vacated was occupied");
+        *messages -= 1;
+        if *messages == 0 {
+            self.resting.remove(&place.address);
+        }
+    }
+
+    fn mark(&self) -> u64 {
+        self.memory.mark()
+    }
+}
+
+/// Everything a ledger knows of one queue.
+#[derive(PartialEq, Eq, Debug)]
+struct QueueSeen {
+    queue: CarriedQueue,
+    figures: Counts,
+    messages: Vec<(Carried, Option<GroupId>)>,
+    offered: Vec<Sequence>,
+    order: CarriedOrder,
+    expiry_through: Timestamp,
+    /// The next instant something happens by itself; the list of what is due knows it, or an earlier one.
+    next: Timestamp,
+}
+
+/// Everything a ledger knows.
+#[derive(PartialEq, Eq, Debug)]
+struct Seen {
+    queues: Vec<QueueSeen>,
+    names: BTreeMap<QueueId, QueueKey>,
+    tasks: Vec<Arc<kew_core::MoveTask>>,
+    documents: Vec<String>,
+    sends: BTreeMap<u128, Remembered>,
+    numbers: (u64, u64),
+    resting: BTreeMap<Address, u32>,
+}
+
+fn see(ledger: &mut Ledger<Keeping>) -> Seen {
+    assert_eq!(ledger.miscounts(), Vec::<String>::new());
+    let mut sends = BTreeMap::new();
+    for generation in ledger.carried_generations() {
+        let of_generation = ledger.carried_sends(generation).expect("no generation was put away");
+        sends.extend(of_generation.into_iter().map(|send| (send.identity, send)));
+    }
+    Seen {
+        queues: ledger.carried_queues().into_iter().map(|queue| see_queue(ledger, queue)).collect(),
+        names: ledger.names.iter().map(|named| (named.0.id, named.0.key.clone())).collect(),
+        tasks: ledger.carried_tasks(),
+        documents: ledger.carried_documents().map(|document| format!("{document:?}")).collect(),
+        sends,
+        numbers: ledger.carried_numbers(),
+        resting: ledger.shelf.resting.clone(),
+    }
+}
+
+fn see_queue(ledger: &Ledger<Keeping>, queue: CarriedQueue) -> QueueSeen {
+    let id = queue.queue.id;
+    let book = ledger.book(id).expect("a queue that is carried has a book");
+    let group = |carried: &Carried| {
+        let (item, _) = book.find(carried.sequence).expect("a message that is carried is found");
+        book.group_name(&item).map(|name| GroupId(Text::from(name)))
+    };
+    let messages = ledger.carried_after(id, Sequence(0), usize::MAX);
+    let next = book.next_instant();
+    let due = ledger.next_due().unwrap_or(Timestamp::NEVER);
+    assert!(due <= next, "queue {id:?} is due at {next:?}, the list says {due:?}");
+    QueueSeen {
+        figures: book.numbers(),
+        messages: messages.into_iter().map(|carried| (carried.clone(), group(&carried))).collect(),
+        offered: book.ready_items().chain(book.offered()).map(|item| item.sequence).collect(),
+        order: book.order(),
+        expiry_through: ledger.expiry_through,
+        next,
+        queue,
+    }
+}
+
+/// A ledger that is compared with the model, and the second one its changes are played into.
+struct Twice {
+    first: Ledger<Keeping>,
+    second: Ledger<Keeping>,
+    planted: Option<Planted>,
+    steps: u64,
+    /// The two are compared after each step of so many.
+    looks_every: u64,
+    changes: usize,
+    difference: Option<String>,
+}
+
+impl Twice {
+    fn new(looks_every: u64, planted: Option<Planted>) -> Self {
+        let ledger = |shelf| {
+            let entropy = Arc::new(SeededEntropy::new(0x7477_6963_6500));
+            Ledger::new(shelf, TokenKey([7; 16]), entropy, Bounds::default())
+        };
+        let first = ledger(Keeping { planted, ..Keeping::default() });
+        let second = ledger(Keeping::default());
+        Self { first, second, planted, steps: 0, looks_every, changes: 0, difference: None }
+    }
+
+    fn step(&mut self, now: Timestamp, command: &Command) -> Answer {
+        let result = self.first.step(now, command);
+        self.steps += 1;
+        if self.difference.is_none() {
+            self.play_again();
+            if self.steps.is_multiple_of(self.looks_every) {
+                self.look(command);
+            }
+        }
+        Answer { result, freed: None }
+    }
+
+    /// Plays the changes of one step into the second ledger.
+    fn play_again(&mut self) {
+        let mut kept = std::mem::take(&mut self.first.shelf.kept);
+        self.changes += kept.len();
+        if self.planted == Some(Planted::Swapped) && kept.len() > 1 {
+            kept.swap(0, 1);
+        }
+        for Kept { kind, record, place } in kept {
+            let read = codec::read(kind, &record, |made, change| {
+                let change = change.expect("a step records changes only");
+                self.second.replay(made, change, place, &|_| false);
+                match (self.planted, change) {
+                    (Some(Planted::DueForgotten), Change::Released { queue, .. }) => {
+                        let book = self.second.books.get_mut(queue).expect("a release names a queue");
+                        self.second.due.remove((book.registered, *queue));
+                    }
+                    (Some(Planted::NameForgotten), Change::QueueSet(queue)) => {
+                        self.second.names.remove(&queue.key);
+                    }
+                    _ => {}
+                }
+            });
+            assert!(read.is_some(), "a record that was written is read");
+        }
+    }
+
+    /// Compares the two, at the same instant, after what the last change made due at once.
+    fn look(&mut self, command: &Command) {
+        self.first.begin_step(self.first.newest);
+        self.play_again();
+        self.second.begin_step(self.first.newest);
+        let by_itself = self.second.shelf.kept.len();
+        let (one, other) = (see(&mut self.first), see(&mut self.second));
+        if by_itself > 0 || one != other {
+            let what = format!("after step {}, {command:?}\nlive:   {one:?}\nreplay: {other:?}", self.steps);
+            self.difference = Some(format!("{what}\nreplay made {by_itself} changes of its own"));
+        }
+    }
+}
+
+impl Subject for Twice {
+    fn steps(&mut self, batch: Vec<(Timestamp, Command)>) -> Vec<Answer> {
+        batch.into_iter().map(|(now, command)| self.step(now, &command)).collect()
+    }
+
+    fn restart(&mut self, _ending: Ending) -> bool {
+        false
+    }
+
+    fn next_due(&self) -> Option<Option<Timestamp>> {
+        Some(self.first.next_due())
+    }
+}
+
+/// The first difference of one history, and how many changes it had.
+fn difference(seed: u64, looks_every: u64, planted: Option<Planted>) -> (Option<String>, usize) {
+    let mut twice = Twice::new(looks_every, planted);
+    drive(seed, STEPS, &mut twice).expect("a ledger equals the model");
+    (twice.difference, twice.changes)
+}
+
+#[test]
+fn every_change_played_a_second_time_makes_the_same_ledger() {
+    let mut changes = 0;
+    for seed in seeds() {
+        // Time passes at changes only where the two are not compared.
+        for looks_every in [1, 20] {
+            let (difference, of_history) = difference(seed, looks_every, None);
+            changes += of_history;
+            assert_eq!(difference, None, "KEW_MODEL_SEED={seed} runs it again");
+        }
+    }
+    assert!(changes > 0, "the histories change something");
+}
+
+#[test]
+fn divergence_of_replay_is_found() {
+    for planted in ALL {
+        // A ledger that lost its way may panic, which is a difference too.
+        let differs = |seed| catch_unwind(|| difference(seed, 1, Some(planted)).0.is_some()).unwrap_or(true);
+        let found = (1..=PLANTED_HISTORIES).any(differs);
+        assert!(found, "{planted:?} is not found in {PLANTED_HISTORIES} histories");
+    }
+}
