@@ -138,6 +138,19 @@ impl<T: Clone> Row<T> {
         Some(std::mem::replace(place, Arc::new(value)))
     }
 
+    /// Takes out the chunks of which all values are among the first `places`, without looking at any.
+    pub(crate) fn take_front_chunks(&mut self, places: usize) -> Self {
+        let chunks = ((places.min(self.len) + self.gone) / CHUNK).min(self.chunks.len());
+        let rest = self.chunks.split_off(chunks);
+        let len = (chunks * CHUNK).saturating_sub(self.gone).min(self.len);
+        let front = Self { chunks: std::mem::replace(&mut self.chunks, rest), gone: self.gone, len };
+        self.len -= len;
+        if len > 0 {
+            self.gone = 0;
+        }
+        if len > 0 { front } else { Self::default() }
+    }
+
     /// All values from the front, each as an image may share it.
     pub(crate) fn into_values(self) -> impl Iterator<Item = Arc<T>> {
         self.chunks.into_iter().flat_map(Arc::unwrap_or_clone).flatten()
@@ -189,6 +202,38 @@ mod tests {
                     assert!(image.iter().eq(&then));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn whole_chunks_are_taken_from_the_front_and_nothing_more() {
+        let row = |from: u64, to: u64| {
+            let mut row = Row::default();
+            (0..to).for_each(|n| row.push_back(n));
+            (0..from).for_each(|n| assert_eq!(row.pop_front(), Some(n)));
+            row
+        };
+        for (from, places, taken) in [
+            (0, 63, 0..0),
+            (0, 64, 0..64),
+            (0, 65, 0..64),
+            (10, 53, 0..0),
+            (10, 54, 10..64),
+            (63, 1, 63..64),
+            (64, 63, 0..0),
+            (10, 118, 10..128),
+            (10, 1_000, 10..192),
+            (0, 0, 0..0),
+        ] {
+            let mut row = row(from, 200);
+            let mut front = row.take_front_chunks(places);
+            assert_eq!(front.len(), taken.clone().count(), "{places} places from {from}");
+            let rest = if taken.is_empty() { from..200 } else { taken.end..200 };
+            assert!(row.iter().copied().eq(rest.clone()), "{places} places from {from}");
+            assert_eq!((row.len(), row.front()), (rest.clone().count(), Some(&rest.start)));
+            row.push_back(200);
+            assert_eq!(row.back(), Some(&200));
+            assert!(std::iter::from_fn(|| front.pop_front()).eq(taken));
         }
     }
 

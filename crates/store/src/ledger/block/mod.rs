@@ -104,6 +104,13 @@ impl Block {
         self.body_bytes
     }
 
+    /// The latest send of its messages, or later, if all expire with the queue's retention and none is of a group.
+    pub(crate) fn newest_of_plain(&self) -> Option<Timestamp> {
+        let is_plain =
+            !self.has_groups && self.earliest_own == NO_INSTANT && self.latest_own == Timestamp::ZERO;
+        (is_plain && self.oldest_by_queue != NO_INSTANT).then_some(self.newest_by_queue)
+    }
+
     /// Whether the time of all its messages is over, as far as can be said without looking at each.
     pub(crate) fn is_over(&self, now: Timestamp, retention: Duration) -> bool {
         let none_by_queue = self.oldest_by_queue == NO_INSTANT;

@@ -18,6 +18,7 @@ use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
 use super::Ledger;
 use super::block::Block;
 use super::item::Item;
+use super::row::Row;
 use super::shelf::Shelf;
 
 #[cfg(test)]
@@ -28,6 +29,10 @@ mod tests;
 pub(crate) struct Expired {
     /// Each with the retention its messages expired under.
     blocks: VecDeque<(Arc<Block>, Duration)>,
+    /// Many blocks at once, the same.
+    rows: VecDeque<(Row<Block>, Duration)>,
+    /// How many messages there are in all of these.
+    len: u64,
     /// What is left of the first block.
     first: std::vec::IntoIter<Item>,
     first_kept: Duration,
@@ -48,23 +53,39 @@ pub(crate) struct Added {
 impl Expired {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.first.len() == 0
+        self.len == 0
     }
 
     /// Adds a block of which all messages expired under this retention.
     pub(crate) fn add_block(&mut self, block: Arc<Block>, retention: Duration) {
         if block.live() > 0 {
-            self.added.messages += block.live() as u64;
-            self.added.body_bytes += block.body_bytes();
+            self.count(block.live() as u64, block.body_bytes());
             self.added.groups.extend(block.groups().filter(|group| *group != 0));
             self.blocks.push_back((block, retention));
         }
     }
 
+    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold so many
+    /// messages, whose bodies have so many bytes.
+    pub(crate) fn add_blocks(
+        &mut self,
+        blocks: Row<Block>,
+        retention: Duration,
+        (live, body_bytes): (usize, u64),
+    ) {
+        self.count(live as u64, body_bytes);
+        self.rows.push_back((blocks, retention));
+    }
+
+    fn count(&mut self, messages: u64, body_bytes: u64) {
+        self.len += messages;
+        self.added.messages += messages;
+        self.added.body_bytes += body_bytes;
+    }
+
     /// Adds a message that expired under this retention.
     pub(crate) fn add(&mut self, item: Item, retention: Duration) {
-        self.added.messages += 1;
-        self.added.body_bytes += u64::from(item.body_bytes);
+        self.count(1, u64::from(item.body_bytes));
         self.added.groups.extend((item.group != 0).then_some(item.group));
         let last = self.blocks.back_mut().filter(|(_, kept)| *kept == retention);
         let last = last.and_then(|(block, _)| Arc::get_mut(block)).filter(|block| !block.is_full());
@@ -107,12 +128,23 @@ impl Expired {
     pub(crate) fn next(&mut self) -> Option<(Item, Timestamp)> {
         loop {
             if let Some(item) = self.first.next() {
+                self.len -= 1;
                 return Some((item, item.expires_at(self.first_kept)));
             }
-            let (block, retention) = self.blocks.pop_front()?;
+            let (block, retention) = self.blocks.pop_front().or_else(|| self.next_of_rows())?;
             self.first = block.live_items().map(|(_, item)| item).collect::<Vec<_>>().into_iter();
             self.first_kept = retention;
         }
+    }
+
+    fn next_of_rows(&mut self) -> Option<(Arc<Block>, Duration)> {
+        while let Some((row, retention)) = self.rows.front_mut() {
+            if let Some(block) = row.pop_front_shared() {
+                return Some((block, *retention));
+            }
+            self.rows.pop_front();
+        }
+        None
     }
 
     /// When the time of this message was over, if it is here.
@@ -120,8 +152,11 @@ impl Expired {
         let first = self.first.as_slice().iter().find(|item| item.sequence == sequence);
         let first = first.map(|item| item.expires_at(self.first_kept));
         let behind = || {
-            let found = |(block, kept): &(Arc<Block>, Duration)| Some(block.get(sequence)?.expires_at(*kept));
-            self.blocks.iter().find_map(found)
+            let one = |block: &Block, kept: Duration| Some(block.get(sequence)?.expires_at(kept));
+            let alone = self.blocks.iter().find_map(|(block, kept)| one(block, *kept));
+            let many =
+                || self.rows.iter().find_map(|(row, kept)| row.iter().find_map(|block| one(block, *kept)));
+            alone.or_else(many)
         };
         first.or_else(behind)
     }
@@ -132,18 +167,20 @@ impl Expired {
             *self = later;
         } else {
             self.blocks.extend(later.blocks);
+            self.rows.extend(later.rows);
+            self.len += later.len;
         }
-    }
-
-    /// How many there are.
-    fn len(&self) -> usize {
-        self.first.len() + self.blocks.iter().map(|(block, _)| block.live()).sum::<usize>()
     }
 
     /// Bytes held, about.
     pub(crate) fn heap_bytes(&self) -> usize {
         let blocks = self.blocks.iter().map(|(block, _)| size_of::<Block>() + block.heap_bytes());
+        let rows = self
+            .rows
+            .iter()
+            .map(|(row, _)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
         blocks.sum::<usize>()
+            + rows.sum::<usize>()
             + self.blocks.capacity() * size_of::<(Arc<Block>, Duration)>()
             + self.first.len() * size_of::<Item>()
     }
@@ -159,7 +196,7 @@ impl<S: Shelf> Ledger<S> {
     /// Messages expired: they count at once, and are seen off as soon as this step may.
     pub(super) fn see_off_later(&mut self, queue: QueueId, expired: Expired) {
         if !expired.is_empty() {
-            self.history.tally.expired += expired.len() as u64;
+            self.history.tally.expired += expired.len;
             self.expiring.entry(queue).or_default().add_all(expired);
             self.see_off_some_of(queue);
         }
