@@ -46,8 +46,10 @@ impl<S: Shelf> Ledger<S> {
         self.names = self.books.values().map(|book| ByName(book.queue.clone())).collect();
     }
 
-    fn apply(&mut self, at: Timestamp, change: &Change<'_>, place: Place, known: Known<'_>) {
+    /// Makes a change true, for a step and for replay.
+    pub(super) fn apply(&mut self, at: Timestamp, change: &Change<'_>, place: Place, known: Known<'_>) {
         if let Change::DeadLettered(moved) = change {
+            // It arrives before it leaves: its content is never without a message.
             if !known(moved.to) {
                 self.apply_arrived(at, moved);
             }
@@ -61,9 +63,7 @@ impl<S: Shelf> Ledger<S> {
         }
         match change {
             Change::QueueSet(queue) => self.apply_queue_set(at, queue.clone()),
-            Change::QueueDeleted(queue) => {
-                self.apply_queue_deleted(*queue);
-            }
+            Change::QueueDeleted(queue) => self.apply_queue_deleted(*queue),
             Change::Sent(sent) => self.apply_sent(at, sent, place),
             Change::Leased(leased) => self.apply_leased(at, leased),
             Change::Repeated { queue, until, sequences } => {
@@ -86,9 +86,7 @@ impl<S: Shelf> Ledger<S> {
                 let kind = EventKind::Redriven { to: *to, sequence: *as_sequence };
                 self.apply_removed(at, *queue, *sequence, kind);
             }
-            Change::Purged(queue) => {
-                self.apply_purged(*queue);
-            }
+            Change::Purged(queue) => self.apply_purged(*queue),
             Change::TaskSet(task) => self.apply_task(task.clone()),
             Change::DocumentSet { account, key, bytes } => {
                 let place = (*account, key.clone());
@@ -104,7 +102,7 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    pub(super) fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
+    fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
         let queue = self.regions.share_of(queue);
         let id = queue.id;
         self.next_queue = self.next_queue.max(id.0 + 1);
@@ -128,32 +126,29 @@ impl<S: Shelf> Ledger<S> {
         self.show_some_of(id);
     }
 
-    pub(super) fn apply_queue_deleted(&mut self, queue: QueueId) -> u64 {
-        let messages = self.empty(queue);
+    fn apply_queue_deleted(&mut self, queue: QueueId) {
+        self.empty(queue);
         if let Some(book) = self.books.remove(&queue) {
             forget_name(&mut self.names, &book.queue);
             self.due.remove((book.registered, queue));
         }
         self.dirty.remove(&queue);
         self.free(queue);
-        messages
     }
 
-    pub(super) fn apply_purged(&mut self, queue: QueueId) -> u64 {
-        let purged = self.empty(queue);
+    fn apply_purged(&mut self, queue: QueueId) {
+        self.empty(queue);
         self.changed(queue);
-        purged
     }
 
-    fn empty(&mut self, queue: QueueId) -> u64 {
-        let Some(book) = self.books.get_mut(&queue) else { return 0 };
-        let (messages, remains) = book.clear();
+    fn empty(&mut self, queue: QueueId) {
+        let Some(book) = self.books.get_mut(&queue) else { return };
+        let (_, remains) = book.clear();
         if let Some(remains) = remains {
             self.leavings.put(remains);
             // All of it, mostly.
             self.give_back_slice();
         }
-        messages
     }
 
     /// Notes that a queue changed: the next checkpoint writes it, and its next instant may be another.
@@ -216,13 +211,7 @@ impl<S: Shelf> Ledger<S> {
         changed_until(&mut self.dirty, &mut self.due, book, leased.until);
     }
 
-    pub(super) fn apply_repeated(
-        &mut self,
-        at: Timestamp,
-        queue: QueueId,
-        until: Timestamp,
-        sequences: &[Sequence],
-    ) {
+    fn apply_repeated(&mut self, at: Timestamp, queue: QueueId, until: Timestamp, sequences: &[Sequence]) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         for sequence in sequences {
             book.repeat(*sequence, until);
@@ -231,7 +220,7 @@ impl<S: Shelf> Ledger<S> {
         self.changed(queue);
     }
 
-    pub(super) fn apply_withdrawn(&mut self, queue: QueueId, sequences: &[Sequence]) {
+    fn apply_withdrawn(&mut self, queue: QueueId, sequences: &[Sequence]) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         for sequence in sequences {
             book.withdraw(*sequence);
@@ -275,7 +264,7 @@ impl<S: Shelf> Ledger<S> {
         Some(place)
     }
 
-    pub(super) fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
+    fn apply_extended(&mut self, at: Timestamp, extended: &Extended<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&extended.queue) else { return };
         book.extend(extended.sequence, at, extended.until, extended.nonce, extended.returns);
         self.history.push(
@@ -295,13 +284,7 @@ impl<S: Shelf> Ledger<S> {
         self.changed(extended.queue);
     }
 
-    pub(super) fn apply_released(
-        &mut self,
-        at: Timestamp,
-        queue: QueueId,
-        sequence: Sequence,
-        visible_at: Timestamp,
-    ) {
+    fn apply_released(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, visible_at: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         book.release(sequence, at, visible_at, at);
         self.history.push(at, queue, sequence, EventKind::Released { visible_at });
@@ -309,7 +292,7 @@ impl<S: Shelf> Ledger<S> {
         self.changed(queue);
     }
 
-    pub(super) fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
+    fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
         // Its content stays where it lies; the arrival goes on with it.
         if let Some(left) = self.take_out(moved.from, moved.sequence) {
             self.shelf.vacate(left);
@@ -318,7 +301,7 @@ impl<S: Shelf> Ledger<S> {
         self.history.push(at, moved.from, moved.sequence, kind);
     }
 
-    pub(super) fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {
+    fn apply_arrived(&mut self, at: Timestamp, moved: &DeadLettered) {
         let Some(book) = self.books.get_mut(&moved.to) else { return };
         let item = Item {
             sequence: moved.as_sequence,
@@ -345,7 +328,7 @@ impl<S: Shelf> Ledger<S> {
         self.changed(moved.to);
     }
 
-    pub(super) fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {
+    fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {
         self.next_task = self.next_task.max(task.id.0 + 1);
         self.tasks.insert(task.id, task);
         let finished = |task: &kew_core::MoveTask| task.state != TaskState::Running;

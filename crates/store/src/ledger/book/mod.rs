@@ -155,6 +155,11 @@ impl Book {
         Counts { oldest_sent_at: self.oldest_known(now), ..self.numbers() }
     }
 
+    /// How many messages there are.
+    pub(crate) fn stored(&self) -> u64 {
+        self.held.stored
+    }
+
     /// The figures that are kept, and so without the oldest message.
     pub(crate) fn numbers(&self) -> Counts {
         Counts {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::rules::redrive;
-use kew_core::{
-    DeadLetterAction, EventKind, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp,
-};
+use kew_core::{DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
 
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
@@ -73,8 +71,7 @@ impl<S: Shelf> Ledger<S> {
         match &rule.then {
             DeadLetterAction::Drop => {
                 let due = because == Because::Due;
-                self.record(at, &Change::Dropped { queue, sequence, due });
-                self.apply_removed(at, queue, sequence, EventKind::Dropped);
+                self.enact(at, &Change::Dropped { queue, sequence, due });
                 true
             }
             DeadLetterAction::MoveTo(key) => match self.target(&source, key) {
@@ -120,12 +117,6 @@ impl<S: Shelf> Ledger<S> {
             origin: source.key.clone(),
             due: because == Because::Due,
         };
-        let change = Change::DeadLettered(moved);
-        self.record(at, &change);
-        if let Change::DeadLettered(moved) = &change {
-            // It arrives before it leaves: its content is never without a message.
-            self.apply_arrived(at, moved);
-            self.apply_left(at, moved);
-        }
+        self.enact(at, &Change::DeadLettered(moved));
     }
 }

@@ -33,15 +33,7 @@ impl<S: Shelf> Ledger<S> {
     /// after this one.
     pub(in crate::ledger) fn hold_expiry(&mut self, now: Timestamp, hold: Option<ExpiryHold>) -> Outcome {
         let (key, bytes) = (hold_key(), hold.map(write));
-        self.record(
-            now,
-            &Change::DocumentSet { account: OWN_ACCOUNT, key: key.clone(), bytes: bytes.clone() },
-        );
-        match bytes {
-            Some(bytes) => self.documents.insert((OWN_ACCOUNT, key), bytes),
-            None => self.documents.remove(&(OWN_ACCOUNT, key)),
-        };
-        self.follow_expiry_hold();
+        self.enact(now, &Change::DocumentSet { account: OWN_ACCOUNT, key, bytes });
         Outcome::Done
     }
 

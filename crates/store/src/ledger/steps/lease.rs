@@ -219,8 +219,7 @@ impl<S: Shelf> Ledger<S> {
             let message = shown(self.book(command.queue)?, item, stored, State::Leased { until });
             leased.push(outcome::Leased { message, token: self.token(command.queue, item), until });
         }
-        self.record(now, &Change::Repeated { queue: command.queue, until, sequences });
-        self.apply_repeated(now, command.queue, until, sequences);
+        self.enact(now, &Change::Repeated { queue: command.queue, until, sequences });
         Ok(Outcome::Leased(leased))
     }
 

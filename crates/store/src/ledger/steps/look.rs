@@ -48,9 +48,9 @@ impl<S: Shelf> Ledger<S> {
     }
 
     pub(in crate::ledger) fn purge(&mut self, now: Timestamp, command: Purge) -> Result<Outcome, StoreError> {
-        self.book(command.queue)?;
-        self.record(now, &Change::Purged(command.queue));
-        Ok(Outcome::Purged(self.apply_purged(command.queue)))
+        let messages = self.book(command.queue)?.stored();
+        self.enact(now, &Change::Purged(command.queue));
+        Ok(Outcome::Purged(messages))
     }
 }
 

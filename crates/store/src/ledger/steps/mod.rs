@@ -19,6 +19,12 @@ use super::item::{Item, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf, Stored, deduplicated_by};
 
 impl<S: Shelf> Ledger<S> {
+    /// Keeps a change on the shelf and makes it true, as replay does.
+    fn enact(&mut self, at: Timestamp, change: &Change<'_>) {
+        let place = self.record(at, change);
+        self.apply(at, change, place, &|_| false);
+    }
+
     /// Keeps a change on the shelf.
     fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Place {
         let begins_step = self.in_step && !std::mem::replace(&mut self.step_begun, true);

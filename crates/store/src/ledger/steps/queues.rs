@@ -113,8 +113,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn set_queue(&mut self, now: Timestamp, queue: Arc<Queue>) {
-        self.record(now, &Change::QueueSet(queue.clone()));
-        self.apply_queue_set(now, queue);
+        self.enact(now, &Change::QueueSet(queue));
     }
 
     pub(in crate::ledger) fn delete_queue(
@@ -123,8 +122,9 @@ impl<S: Shelf> Ledger<S> {
         command: &DeleteQueue,
     ) -> Result<Outcome, StoreError> {
         let queue = self.checked_version(command.queue, command.if_version)?.id;
-        self.record(now, &Change::QueueDeleted(queue));
-        Ok(Outcome::QueueDeleted { messages: self.apply_queue_deleted(queue) })
+        let messages = self.book(queue)?.stored();
+        self.enact(now, &Change::QueueDeleted(queue));
+        Ok(Outcome::QueueDeleted { messages })
     }
 
     fn checked_version(&self, queue: QueueId, if_version: Option<u64>) -> Result<Arc<Queue>, RuleError> {
@@ -151,12 +151,7 @@ impl<S: Shelf> Ledger<S> {
         for (key, bytes) in &command.documents {
             let change =
                 Change::DocumentSet { account: command.account, key: key.clone(), bytes: bytes.clone() };
-            self.record(now, &change);
-            let place = (command.account, key.clone());
-            match bytes {
-                Some(bytes) => self.documents.insert(place, bytes.clone()),
-                None => self.documents.remove(&place),
-            };
+            self.enact(now, &change);
         }
         Ok(Outcome::Done)
     }

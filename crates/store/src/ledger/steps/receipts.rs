@@ -164,11 +164,7 @@ impl<S: Shelf> Ledger<S> {
         };
         let nonce = extended.nonce.unwrap_or(accepted.newest_nonce);
         let token = self.key.seal(command.queue, accepted.sequence, nonce);
-        let change = Change::Extended(extended);
-        let place = self.record(now, &change);
-        if let Change::Extended(extended) = &change {
-            self.apply_extended(now, extended, place);
-        }
+        self.enact(now, &Change::Extended(extended));
         Ok(Ok(Extended::Until { until, token }))
     }
 
@@ -202,8 +198,7 @@ impl<S: Shelf> Ledger<S> {
             return now;
         }
         let visible_at = retry::after_release(now, delay);
-        self.record(now, &Change::Released { queue, sequence, visible_at });
-        self.apply_released(now, queue, sequence, visible_at);
+        self.enact(now, &Change::Released { queue, sequence, visible_at });
         visible_at
     }
 
@@ -254,8 +249,7 @@ impl<S: Shelf> Ledger<S> {
             }
         }
         if !sequences.is_empty() {
-            self.record(now, &Change::Withdrawn { queue, sequences: &sequences });
-            self.apply_withdrawn(queue, &sequences);
+            self.enact(now, &Change::Withdrawn { queue, sequences: &sequences });
         }
         Ok(sequences)
     }

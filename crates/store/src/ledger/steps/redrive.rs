@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kew_core::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
 use kew_core::{
-    Content, DeduplicationId, EventKind, MessageId, MoveReason, MoveTask, Origin, Outcome, Queue, QueueId,
-    QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp,
+    Content, DeduplicationId, MessageId, MoveReason, MoveTask, Origin, Outcome, Queue, QueueId, QueueKey,
+    RuleError, Sequence, TaskFailure, TaskId, TaskState, Text, Timestamp,
 };
 
 use smallvec::SmallVec;
@@ -59,8 +59,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn set_task(&mut self, now: Timestamp, task: MoveTask) -> Arc<MoveTask> {
         let task = Arc::new(task);
-        self.record(now, &Change::TaskSet(task.clone()));
-        self.apply_task(task.clone());
+        self.enact(now, &Change::TaskSet(task.clone()));
         task
     }
 
@@ -210,9 +209,7 @@ impl<S: Shelf> Ledger<S> {
             to: target.id,
             as_sequence: self.next_sequence(target),
         };
-        self.record(now, &left);
-        let kind = EventKind::Redriven { to: target.id, sequence: self.next_sequence(target) };
-        self.apply_removed(now, source.id, item.sequence, kind);
+        self.enact(now, &left);
         let sequence = self.next_sequence(target);
         let sent = Sent {
             queue: target.id,
