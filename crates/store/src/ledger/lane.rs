@@ -20,8 +20,6 @@ pub(crate) struct Lane {
     /// The number of the first block; numbers only grow, so the sets below may hold dropped ones.
     first_block: u64,
     live: usize,
-    /// The lengths of the bodies of those, all together.
-    body_bytes: u64,
     /// What is known of all blocks but the last.
     plain: Plain,
     last_key: (Timestamp, Sequence),
@@ -97,7 +95,6 @@ impl Lane {
         reindex(&mut self.by_age, number, age, new_age);
         reindex(&mut self.by_own, number, own, new_own);
         self.live += 1;
-        self.body_bytes += u64::from(item.body_bytes);
         self.last_key = item.key();
     }
 
@@ -119,9 +116,8 @@ impl Lane {
         self.front()?;
         let block = self.blocks.front_mut()?;
         let item = block.pop_front()?;
-        let is_empty = block.live() == 0;
-        self.note_taken(&item);
-        if is_empty {
+        self.live -= 1;
+        if block.live() == 0 {
             self.drop_empty_front();
         }
         Some(item)
@@ -137,16 +133,15 @@ impl Lane {
             && block.is_open()
             && block.front().is_some_and(|first| first.sequence == sequence)
         {
-            let item = block.pop_front()?;
-            let is_empty = block.live() == 0;
-            self.note_taken(&item);
-            if is_empty {
+            let item = block.pop_front();
+            self.live -= 1;
+            if block.live() == 0 {
                 self.drop_empty_front();
             }
-            return Some(item);
+            return item;
         }
         let item = self.holding(sequence).find_map(|place| self.blocks.get_mut(place)?.take(sequence))?;
-        self.note_taken(&item);
+        self.live -= 1;
         self.drop_empty_front();
         Some(item)
     }
@@ -160,12 +155,6 @@ impl Lane {
     fn holding(&self, sequence: Sequence) -> Range<usize> {
         let place = self.blocks.partition_point(|block| block.sequences.1 < sequence);
         place..(place + 1).min(self.blocks.len())
-    }
-
-    #[inline]
-    fn note_taken(&mut self, item: &Item) {
-        self.live -= 1;
-        self.body_bytes -= u64::from(item.body_bytes);
     }
 
     fn drop_empty_front(&mut self) {
@@ -199,8 +188,7 @@ impl Lane {
             let Some((_, number)) = by_age.or_else(|| self.by_own.first()).copied() else { return };
             let place = usize::try_from(number.wrapping_sub(self.first_block)).unwrap_or(usize::MAX);
             let Some(block) = self.blocks.get(place) else { return };
-            let (age, own) = (block.oldest_by_queue, block.earliest_own);
-            let (live, body_bytes) = (block.live(), block.body_bytes());
+            let (age, own, live) = (block.oldest_by_queue, block.earliest_own, block.live());
             if place + 1 < self.blocks.len() && block.is_over(now, retention) {
                 let emptied = block.emptied();
                 let whole = self.blocks.replace(place, emptied);
@@ -210,7 +198,6 @@ impl Lane {
             }
             let Some(block) = self.blocks.get(place) else { return };
             self.live -= live - block.live();
-            self.body_bytes -= body_bytes - block.body_bytes();
             reindex(&mut self.by_age, number, age, block.oldest_by_queue);
             reindex(&mut self.by_own, number, own, block.earliest_own);
         }
@@ -219,7 +206,6 @@ impl Lane {
 
     /// Takes out the first blocks while the time of all their messages is over. The last one is kept: it is being filled.
     fn expire_front(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
-        self.expire_many(now, retention, expired);
         while self.blocks.len() > 1
             && self.blocks.front().is_some_and(|block| block.is_over(now, retention))
             && let Some(block) = self.blocks.pop_front_shared()
@@ -228,37 +214,46 @@ impl Lane {
             reindex(&mut self.by_own, self.first_block, block.earliest_own, NO_INSTANT);
             self.first_block += 1;
             self.live -= block.live();
-            self.body_bytes -= block.body_bytes();
             expired.add_block(block, retention);
         }
     }
 
-    /// The same for many plain blocks, without looking at each: what they hold is what the whole lane holds without the
-    /// others, of which there are mostly few.
-    fn expire_many(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
+    /// How many blocks from the front are over, if they are many and each was sent after the one before: if one is over then,
+    /// all before it are. The last one is not among them.
+    pub(crate) fn many_over(&self, now: Timestamp, retention: Duration) -> Option<usize> {
         if self.blocks.len() <= MANY_BLOCKS || matches!(self.plain, Plain::Not) {
-            return;
+            return None;
         }
-        // Each was sent after the one before: if one is over, all before it are.
         let is_over =
             |block: &Block| block.newest_of_plain().is_some_and(|newest| newest.plus(retention) <= now);
         let over = self.blocks.partition_point(is_over).min(self.blocks.len() - 1);
-        if over < MANY_BLOCKS {
-            return;
-        }
+        (over >= MANY_BLOCKS).then_some(over)
+    }
+
+    /// Takes out most of those, without looking at each: what they hold is what the whole lane holds without the others, of
+    /// which there are mostly few. The bodies of the whole lane have so many bytes.
+    pub(crate) fn expire_many(
+        &mut self,
+        over: usize,
+        body_bytes: u64,
+        retention: Duration,
+        expired: &mut Expired,
+    ) {
+        let before = self.live;
         let taken = self.blocks.take_front_chunks(over);
-        let smaller = if taken.len() < self.blocks.len() { &taken } else { &self.blocks };
-        let of_smaller = smaller
-            .iter()
-            .fold((0, 0), |(live, bytes), block| (live + block.live(), bytes + block.body_bytes()));
-        let (live, body_bytes) = if taken.len() < self.blocks.len() {
-            of_smaller
-        } else {
-            (self.live - of_smaller.0, self.body_bytes - of_smaller.1)
+        let sum = |blocks: &Row<Block>| {
+            blocks
+                .iter()
+                .fold((0, 0), |(live, bytes), block| (live + block.live(), bytes + block.body_bytes()))
         };
-        self.first_block += taken.len() as u64;
+        let (live, body_bytes) = if taken.len() < self.blocks.len() {
+            sum(&taken)
+        } else {
+            let rest = sum(&self.blocks);
+            (before - rest.0, body_bytes - rest.1)
+        };
         self.live -= live;
-        self.body_bytes -= body_bytes;
+        self.first_block += taken.len() as u64;
         let first = self.first_block;
         self.by_age.retain(|(_, number)| *number >= first);
         self.by_own.retain(|(_, number)| *number >= first);
@@ -311,7 +306,6 @@ impl Lane {
             reindex(&mut lane.by_age, number, NO_INSTANT, block.oldest_by_queue);
             reindex(&mut lane.by_own, number, NO_INSTANT, block.earliest_own);
             lane.live += block.live();
-            lane.body_bytes += block.body_bytes();
             lane.plain = lane.blocks.back().map_or(lane.plain, |before| lane.plain.and(before));
             lane.blocks.push_back(block);
         }
@@ -408,12 +402,18 @@ mod tests {
     /// What a lane lets go at `now`, and what stays, by the slow way and by the quick one.
     fn expired(lane: &mut Lane, now: Timestamp, retention: Duration) -> (Vec<u64>, Vec<u64>) {
         let mut gone = Expired::default();
-        let (live, bytes) = (lane.len() as u64, lane.body_bytes);
+        let bytes = |lane: &Lane| lane.iter().map(|item| u64::from(item.body_bytes)).sum::<u64>();
+        let (live_before, bytes_before) = (lane.len() as u64, bytes(lane));
+        if let Some(over) = lane.many_over(now, retention) {
+            lane.expire_many(over, bytes_before, retention, &mut gone);
+        }
         lane.expire(now, retention, &mut gone);
         let added = gone.take_added();
-        assert_eq!((lane.len() as u64, lane.body_bytes), (live - added.messages, bytes - added.body_bytes));
-        let held: u64 = lane.iter().map(|item| u64::from(item.body_bytes)).sum();
-        assert_eq!((lane.iter().count(), held), (lane.len(), lane.body_bytes));
+        assert_eq!(lane.iter().count(), lane.len());
+        assert_eq!(
+            (lane.len() as u64, bytes(lane)),
+            (live_before - added.messages, bytes_before - added.body_bytes)
+        );
         let mut gone: Vec<u64> =
             std::iter::from_fn(|| gone.next()).map(|(item, _)| item.sequence.0).collect();
         assert_eq!(gone.len() as u64, added.messages);
@@ -432,6 +432,7 @@ mod tests {
             let at = item(through).sent_at.plus(retention);
             let is_over = |n: &u64| item(*n).sent_at.plus(retention) <= at;
             let (gone, stay): (Vec<u64>, Vec<u64>) = all.into_iter().partition(is_over);
+            assert_eq!(lane.many_over(at, retention).is_some(), through > 256 * 256, "through {through}");
             assert_eq!(expired(&mut lane, at, retention), (gone, stay), "through {through}");
             lane.push(item(last + 1));
             assert!(lane.get(Sequence(last + 1)).is_some());
@@ -450,6 +451,7 @@ mod tests {
         (200_001..=200_300).for_each(|sequence| lane.push(item(sequence)));
         let at = item(50_000).sent_at.plus(retention);
         let over = |sequence: &u64| item(*sequence).sent_at.plus(retention) <= at;
+        assert_eq!(lane.many_over(Timestamp::NEVER, retention), None);
         let (gone, stay) = expired(&mut lane, at, retention);
         assert!(gone.into_iter().eq((1..=100_000).filter(over).chain(100_001..=200_000)));
         assert!(stay.into_iter().eq((1..=100_000).filter(|n| !over(n)).chain(200_001..=200_300)));

@@ -216,6 +216,34 @@ impl Ready {
         self.side_expiry = aside.min(folded);
     }
 
+    /// Whether very many messages that follow one another have expired at `now`.
+    pub(crate) fn has_many_over(&self, now: Timestamp, retention: Duration) -> bool {
+        self.lane.many_over(now, retention).is_some()
+    }
+
+    /// The bytes of bodies beside the backlog, if those are at most `max` messages.
+    pub(crate) fn body_bytes_beside(&self, max: usize) -> Option<u64> {
+        if self.aside.len() + self.folded_live > max {
+            return None;
+        }
+        let folded = self.folded.values().flat_map(Lane::blocks).map(Block::body_bytes);
+        let aside = self.aside.values().map(|item| u64::from(item.body_bytes));
+        Some(folded.sum::<u64>() + aside.sum::<u64>())
+    }
+
+    /// Takes out most of them, many at once. The bodies of the whole backlog have so many bytes.
+    pub(crate) fn expire_many(
+        &mut self,
+        now: Timestamp,
+        body_bytes: u64,
+        retention: Duration,
+        expired: &mut Expired,
+    ) {
+        if let Some(over) = self.lane.many_over(now, retention) {
+            self.lane.expire_many(over, body_bytes, retention, expired);
+        }
+    }
+
     /// Takes out every message that has expired at `now`.
     pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
         self.lane.expire(now, retention, expired);

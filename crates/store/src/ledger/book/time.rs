@@ -12,6 +12,9 @@ use super::{Book, Instant, SHOWN_AMONG_OTHERS, held_until};
 use crate::ledger::fifo::{End, Shown};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
+/// Messages outside of a backlog that are looked at one by one before much of it expires at once.
+const BESIDE_MAX: usize = 1_000;
+
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
@@ -94,8 +97,12 @@ impl Book {
         if !is_due {
             return;
         }
+        let backlog_bytes = self.backlog_bytes(through);
         let Contents { ready, far, groups, stored, body_bytes, .. } = &mut *self.held;
         let expired = &mut happened.expired_at_rest;
+        if let Some(backlog_bytes) = backlog_bytes {
+            ready.expire_many(through, backlog_bytes, retention, expired);
+        }
         ready.expire(through, retention, expired);
         far.expire(through, retention, expired);
         let added = expired.take_added();
@@ -103,6 +110,18 @@ impl Book {
         added.groups.iter().for_each(|group| groups.count_message(group - 1, -1));
         // A lease that ended with its message makes room for another.
         happened.freed |= added.messages > 0 && std::mem::take(&mut self.limited);
+    }
+
+    /// The bytes of the bodies of a standard queue's backlog, where very many messages of it are over by `through` and few
+    /// stand elsewhere. It is not kept: every send and receive would pay for it.
+    fn backlog_bytes(&self, through: Timestamp) -> Option<u64> {
+        let held = &*self.held;
+        let few = held.far.len() == 0 && held.entries.len() <= BESIDE_MAX;
+        if !few || !held.ready.has_many_over(through, self.retention()) {
+            return None;
+        }
+        let entries = held.entries.values().map(|entry| u64::from(entry.item.body_bytes)).sum::<u64>();
+        Some(held.body_bytes - entries - held.ready.body_bytes_beside(BESIDE_MAX)?)
     }
 
     /// Messages at rest on a FIFO queue whose time is over by `through`.

@@ -5,8 +5,8 @@ use kew_core::command::{
     CreateQueue, DeleteQueue, FirstReceipts, History, Lease, Peek, Purge, Send, UpdateQueue, View,
 };
 use kew_core::{
-    AccountId, Command, Counts, DeduplicationId, EventKind, Expiry, GroupId, MessageId, NewMessage, Outcome,
-    Policy, QueueId, QueueKey, Sequence, Text, Timestamp,
+    AccountId, Command, Counts, DeduplicationId, EventKind, Expiry, GroupId, LeaseTerms, MessageId,
+    NewMessage, Outcome, Policy, QueueId, QueueKey, Sequence, Text, Timestamp,
 };
 
 use crate::contract::model::SeededEntropy;
@@ -298,4 +298,30 @@ fn a_queue_of_which_all_is_over_is_bare_when_the_last_is_seen_off() {
     assert!(scene.ledger.heap_bytes() > bare);
     scene.see_all_off(at);
     assert_eq!((scene.ledger.heap_bytes(), scene.kept()), (bare, 0));
+}
+
+#[test]
+fn figures_are_exact_where_very_many_messages_are_over_at_once_and_others_are_leased() {
+    let all = 80_000;
+    for (dead, leased) in [(70_000, 0), (70_000, 20), (79_999, 20), (80_000, 20), (70_000, 2_000)] {
+        let mut scene = Scene::with(Kind::Plain, all);
+        let start = sent_at(all);
+        for _ in 0..leased / 10 {
+            let terms = LeaseTerms { length: Some(DAY), ..LeaseTerms::default() };
+            let lease = Lease { terms, ..Lease::of(scene.queue, 10, start) };
+            scene.step(start, &Command::Lease(lease));
+        }
+        let at = over(dead).max(start);
+        scene.keep_for(at, HOUR);
+        let counts = scene.counts(at);
+        let bytes: u64 = (dead..all).map(|number| 1 + number % 7).sum();
+        assert_eq!((counts.stored(), counts.body_bytes), (all - dead, bytes), "{dead} over, {leased} leased");
+        assert_eq!((counts.in_flight, scene.ledger.tally().expired), (0, dead));
+        let ends = scene.last_of(at, dead).map(|(at, kind)| (at, matches!(kind, EventKind::Expired)));
+        assert_eq!(ends, Some((over(dead), true)), "the last of them has its end before it is seen off");
+        // More go meanwhile, one every hundred slices.
+        let at = scene.see_all_off(at);
+        let stored = scene.counts(at).stored();
+        assert_eq!((scene.kept(), scene.ledger.tally().expired), (stored, all - stored));
+    }
 }
