@@ -7,8 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kew_core::{Command, Counts, GroupId, QueueId, QueueKey, Sequence, Text, Timestamp};
 
+use super::book::Book;
 use super::change::{Change, Extended};
 use super::dedup::PUT_AWAY_BYTES;
+use super::item::Item;
 use super::transfer::{Carried, CarriedOrder, CarriedQueue, Remembered};
 use super::{Address, Bounds, Ledger, Made, Place, Shelf, Stored, codec};
 use crate::StoreError;
@@ -130,8 +132,6 @@ struct QueueSeen {
     offered: Vec<Sequence>,
     order: CarriedOrder,
     expiry_through: Timestamp,
-    /// The next instant something happens by itself; the list of what is due knows it, or an earlier one.
-    next: Timestamp,
 }
 
 /// Everything a ledger knows.
@@ -164,6 +164,23 @@ fn see(ledger: &mut Ledger<Keeping>) -> Seen {
     }
 }
 
+/// The messages a queue offers, in order; of a FIFO queue group by group, in the order of their names: which group comes
+/// first may differ after a replay.
+fn offered_in_groups(book: &Book) -> Vec<Sequence> {
+    let mut offered: Vec<Item> = book.ready_items().chain(book.offered()).collect();
+    if book.queue.policy.kind.is_fifo() {
+        offered.sort_by_key(|item| book.group_name(item).map(str::to_owned));
+    }
+    offered.into_iter().map(|item| item.sequence).collect()
+}
+
+/// The groups that have a turn, in the order of their names, and the rest of what a queue has in order.
+fn order_without_turns(book: &Book) -> CarriedOrder {
+    let mut order = book.order();
+    order.turns.sort_by_key(|group| group.0.to_string());
+    order
+}
+
 fn see_queue(ledger: &Ledger<Keeping>, queue: CarriedQueue) -> QueueSeen {
     let id = queue.queue.id;
     let book = ledger.book(id).expect("a queue that is carried has a book");
@@ -172,16 +189,16 @@ fn see_queue(ledger: &Ledger<Keeping>, queue: CarriedQueue) -> QueueSeen {
         book.group_name(&item).map(|name| GroupId(Text::from(name)))
     };
     let messages = ledger.carried_after(id, Sequence(0), usize::MAX);
+    // Blocks that were filled otherwise may know an earlier instant only, so the two need not be the same.
     let next = book.next_instant();
     let due = ledger.next_due().unwrap_or(Timestamp::NEVER);
     assert!(due <= next, "queue {id:?} is due at {next:?}, the list says {due:?}");
     QueueSeen {
         figures: book.numbers(),
         messages: messages.into_iter().map(|carried| (carried.clone(), group(&carried))).collect(),
-        offered: book.ready_items().chain(book.offered()).map(|item| item.sequence).collect(),
-        order: book.order(),
+        offered: offered_in_groups(book),
+        order: order_without_turns(book),
         expiry_through: ledger.expiry_through,
-        next,
         queue,
     }
 }
