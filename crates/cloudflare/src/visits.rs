@@ -7,7 +7,7 @@ use kew_core::AccountId;
 use kew_http::{
     HeaderMap, HeaderName, HeaderValue, Host, Refusal, Reply, Request, StatusCode, header, is_below,
 };
-use kew_push::workers::{Visit, VisitError};
+use kew_push::workers::{Visit, VisitError, Workers};
 
 use crate::{Cloudflare, Trust};
 
@@ -67,14 +67,14 @@ impl Cloudflare {
         let starting =
             || (StatusCode::SERVICE_UNAVAILABLE, "the Workers are being started: try again".to_owned());
         let workers = scripts.workers.get().ok_or_else(starting)?;
-        let name = visited(request).unwrap_or_default();
-        let has = |account: &AccountId| workers.describe(*account, name).is_some();
-        let account =
-            self.visited_accounts().find(has).ok_or_else(|| told(&VisitError::NotFound(name.to_owned())))?;
+        let label = visited(request).unwrap_or_default();
+        let found = |account| Some((account, named(workers, account, label)?));
+        let found = self.visited_accounts().find_map(found);
+        let (account, name) = found.ok_or_else(|| told(&VisitError::NotFound(label.to_owned())))?;
         let full = |refusal: Refusal| (refusal.status(), refusal.to_string());
         // Nothing is kept of it while the handler takes its time: everybody else's replies would wait for that.
         request.room.free().await.map_err(full)?;
-        let answer = workers.visit(account, name, visit(request)).await.map_err(|error| told(&error))?;
+        let answer = workers.visit(account, &name, visit(request)).await.map_err(|error| told(&error))?;
         let mut reply = Reply { status: answer.status, body: answer.body, ..Reply::text(StatusCode::OK, "") };
         reply.headers = kew_http::Headers::default();
         for (name, value) in &answer.headers {
@@ -90,6 +90,15 @@ impl Cloudflare {
         let open = (self.settings.trust == Trust::Open).then_some(AccountId(0));
         open.into_iter().chain(self.settings.accounts.iter().map(|account| account.id))
     }
+}
+
+/// The name of the Worker that a label of a host names. Hosts have no case: clients may change it.
+fn named(workers: &Workers, account: AccountId, label: &str) -> Option<String> {
+    if workers.describe(account, label).is_some() {
+        return Some(label.to_owned());
+    }
+    let names = workers.list(account).into_iter().map(|worker| worker.name);
+    names.into_iter().find(|name| name.eq_ignore_ascii_case(label))
 }
 
 fn visit(request: &Request) -> Visit {

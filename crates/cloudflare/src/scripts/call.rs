@@ -2,7 +2,7 @@
 
 use kew_http::Method;
 
-use crate::error::WireError;
+use crate::error::{Code, WireError};
 use crate::route::{BASE, Need, nowhere};
 
 /// Whether a path is about Workers.
@@ -121,6 +121,7 @@ impl<'a> Call<'a> {
             ("POST", ["scripts", name, "deployments"]) => Self::Deploy { name },
             // Ours: the vendor's tool has no call for what is kept here.
             ("GET", ["scripts", name, "kew-log"]) => Self::Log { name },
+            (_, ["scripts", name, "tails", ..]) => return Err(no_tail(name)),
             ("GET", ["scripts", name, "secrets"]) => Self::Secrets { name },
             ("PUT", ["scripts", name, "secrets"]) => Self::PutSecret { name },
             ("PATCH", ["scripts", name, "secrets-bulk"]) => Self::ChangeSecrets { name },
@@ -182,6 +183,15 @@ impl<'a> Call<'a> {
             | Self::DeleteSecret { .. } => Need::Write,
         }
     }
+}
+
+/// The answer to `wrangler tail`, which would be streamed a Worker's log over a WebSocket.
+fn no_tail(name: &str) -> WireError {
+    let text = format!(
+        "The log of a Worker is not streamed by this server: GET .../workers/scripts/{name}/kew-log?after=0&wait=20 \
+         answers its lines"
+    );
+    WireError::new(Code::NoRoute).saying(text)
 }
 
 #[cfg(test)]

@@ -308,6 +308,18 @@ async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
     assert_eq!(shop.house.raw("GET", &odd, &[TOKEN], b"").await.status, 400);
 }
 
+// `wrangler tail` begins with this call, and shows the error's text.
+#[tokio::test]
+async fn a_tail_of_a_worker_is_refused_with_the_place_of_its_log() {
+    let shop = Shop::open().await;
+    for (verb, path) in [("POST", "w/tails"), ("GET", "w/tails"), ("DELETE", "w/tails/7")] {
+        let answer =
+            shop.house.raw(verb, &format!("{ACCOUNT}/workers/scripts/{path}"), &[TOKEN], b"{}").await;
+        let text = answer.is_error(404, 7_003);
+        assert!(text.contains("not streamed") && text.contains("/w/kew-log?after=0&wait=20"), "{text}");
+    }
+}
+
 // What wrangler 4.164.0 sends for producers whose queues are not there, or which name none, in its order.
 #[tokio::test]
 async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherited_the_next_time() {

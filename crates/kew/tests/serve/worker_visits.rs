@@ -67,6 +67,12 @@ fn a_deployed_workers_address_leads_to_its_fetch_handler() {
     let (status, text) = visit(&kew, "w.kew.workers.dev", "GET", "/a", "");
     assert!(status == 200 && text.contains("http://w.kew.workers.dev/a"), "{status} {text}");
 
+    // Browsers write hosts in small letters, whatever the Worker is called.
+    assert_eq!(upload_to(&kew, ("PUT", "/workers/scripts/Shouts"), &[TOKEN], &metadata(), SHOWS).0, 200);
+    for host in ["shouts.kew.localhost", "SHOUTS.kew.localhost", "W.kew.localhost"] {
+        assert_eq!(visit(&kew, host, "GET", "/", "").0, 200, "{host}");
+    }
+
     let whole = program::whole(&address(&kew), "POST", "/send", &[("Host", HOST)], r#"{"order":7}"#);
     let lower = whole.to_lowercase();
     assert!(lower.starts_with("http/1.1 202") && whole.ends_with("sent"), "{whole}");
