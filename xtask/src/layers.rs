@@ -283,14 +283,16 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_the_architecture_names_is_there() {
+    fn every_file_that_the_architecture_and_the_glossary_name_is_there() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-        let named = page.split('`').skip(1).step_by(2).filter(|code| code.starts_with("crates/"));
-        let named: Vec<&str> = named.collect();
-        assert!(named.len() > 10, "{named:?}");
-        for name in named {
-            assert!(root.join(name).exists(), "ARCHITECTURE.md names {name}");
+        for (page, least) in [("ARCHITECTURE.md", 10), ("docs/glossary.md", 40)] {
+            let text = std::fs::read_to_string(root.join(page)).unwrap();
+            let code = text.split('`').skip(1).step_by(2);
+            let named: Vec<&str> = code.filter(|code| code.starts_with("crates/")).collect();
+            assert!(named.len() > least, "{page} names {named:?}");
+            for name in named {
+                assert!(root.join(name).exists(), "{page} names {name}");
+            }
         }
     }
 
