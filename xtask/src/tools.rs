@@ -59,7 +59,8 @@ pub fn browser() -> bool {
     BROWSER.report()
 }
 
-fn is_root() -> bool {
+/// Whether packages of the system may be installed.
+pub fn is_root() -> bool {
     let asked = Command::new("id").arg("-u").stdin(Stdio::null()).output();
     asked.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
