@@ -16,9 +16,6 @@ use crate::{Store, StoreError};
 /// Keeps the second model's chance apart from all others.
 const CHANCE_OF_SUBJECT: u64 = 0x7375_626a_6563_7400;
 
-/// More slices than a history of small slices has due at one instant.
-const SLICES_MAX: u32 = 200;
-
 /// What a subject says to one step.
 #[derive(Debug)]
 pub struct Answer {
@@ -76,11 +73,15 @@ impl<'a> StoreSubject<'a> {
     fn catch_up(&self, now: Timestamp) -> Vec<QueueId> {
         let (store, mut freed) = (self.store(), Vec::new());
         let now = now.max(store.newest_instant());
-        // A slice that is left over is due a millisecond later, as other work may be.
-        let mut slices_left = SLICES_MAX;
-        while self.catches_up && slices_left > 0 && store.next_due().is_some_and(|due| due <= now.next()) {
-            slices_left -= 1;
-            freed.extend_from_slice(&store.step(now, &Command::Due).freed);
+        // A slice that is left over is due a millisecond later, as other work may be: that one frees nothing yet.
+        while self.catches_up
+            && let Some(due) = store.next_due().filter(|due| *due <= now.next())
+        {
+            let slice = store.step(now, &Command::Due);
+            freed.extend_from_slice(&slice.freed);
+            if due > now && slice.freed.is_empty() {
+                break;
+            }
         }
         freed
     }
