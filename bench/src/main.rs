@@ -3,8 +3,8 @@
 //! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
 //! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
 //! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of,
-//! [`budget`] measures the whole server beside its budgets and writes the report, [`beside`] what a neighbour on a server
-//! feels of long operations.
+//! [`budget`] measures the whole server beside its budgets and writes the report, [`beside`] what a neighbour on a
+//! server feels of long operations.
 
 mod answers;
 mod beside;

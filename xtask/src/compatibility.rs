@@ -1,7 +1,7 @@
 //! The compatibility tables: what each dialect does as its service does, a row for each test that shows it.
 //!
-//! The rows are the wire tests themselves, whose names are sentences. So a row can't outlive its test, and a test can't be
-//! left out. `cargo xtask compatibility` writes the page; a check compares it.
+//! The rows are the wire tests themselves, whose names are sentences. So a row can't outlive its test, and a test can't
+//! be left out. `cargo xtask compatibility` writes the page; a check compares it.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,13 +1,15 @@
 //! The house's scripts: one command line for what a contributor, `make` and CI run.
 //!
-//! `layers` decides which crate may import which, `circles` looks for circles within each, `steps` what a check consists
-//! of, `run` times steps and sums up, `tools` what the machine must bring, `e2e` how the vendors' clients are run.
+//! `layers` decides which crate may import which, `circles` looks for circles within each, `lines` bounds the length of
+//! lines of prose, `steps` lists what a check consists of, `run` times steps and sums up, `tools` what the machine must
+//! bring, `e2e` how the vendors' clients are run.
 
 mod circles;
 mod compatibility;
 mod e2e;
 mod guard;
 mod layers;
+mod lines;
 mod run;
 mod steps;
 mod tools;
@@ -17,9 +19,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask check         format, lints, layers, tests with 200 model histories
+cargo xtask check         format, lints, layers, lines, tests with 200 model histories
 cargo xtask compatibility  write docs/dialects/compatibility.md from the wire tests
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md; circles within crates
+cargo xtask lines         lines of prose have at most 120 characters
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
@@ -47,6 +50,7 @@ fn run(arguments: &[&str]) -> Done {
         ["check"] => steps::check(),
         ["compatibility"] => compatibility::write(),
         ["layers"] => steps::layers(),
+        ["lines"] => lines::compare(),
         ["test"] => steps::test(),
         ["test-slow"] => steps::test_slow(),
         ["test-long"] => steps::test_long(),

@@ -1,11 +1,12 @@
 //! What `check`, `test`, `test-long` and `bench` consist of.
 //!
 //! The three test runs are the same steps; the counts differ, and the larger two also run the vendors' clients. A step
-//! that fails does not end a run; the end lists every step with its time and its failure. The counts are environment variables that the tests read (docs/testing.md). A variable that is already set wins, so
-//! one run can be made smaller or larger.
+//! that fails does not end a run; the end lists every step with its time and its failure. The counts are environment
+//! variables that the tests read (docs/testing.md). A variable that is already set wins, so one run can be made smaller
+//! or larger.
 
 use crate::run::{Run, cargo, step};
-use crate::{Done, circles, compatibility, e2e, guard, layers, tools};
+use crate::{Done, circles, compatibility, e2e, guard, layers, lines, tools};
 use std::env;
 use std::process::{Command, Stdio};
 
@@ -109,8 +110,8 @@ pub fn layers() -> Done {
     Err(format!("layers:\n  {}", [edges.violations, circles.violations].concat().join("\n  ")))
 }
 
-/// Builds the program and the bench program for release and measures: the budget table and its page, unless the words name
-/// scenarios of the engine (`engine` is all of them).
+/// Builds the program and the bench program for release and measures: the budget table and its page, unless the words
+/// name scenarios of the engine (`engine` is all of them).
 pub fn bench(arguments: &[&str]) -> Done {
     let words: Vec<&str> = match arguments {
         [] => vec!["budget"],
@@ -132,14 +133,18 @@ fn house(run: &mut Run) {
         println!("\n== layers");
         layers()
     });
+    run.step("lines", || {
+        println!("\n== lines");
+        lines::compare()
+    });
     run.step("compatibility", || {
         println!("\n== compatibility");
         compatibility::compare()
     });
 }
 
-/// Examples in documents come first, so that a run ends with the tests themselves. With a browser, none of its tests may be
-/// left out.
+/// Examples in documents come first, so that a run ends with the tests themselves. With a browser, none of its tests
+/// may be left out.
 fn tests(run: &mut Run, counts: Counts, browser: bool) {
     run.step("examples in documents", || {
         step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))
@@ -156,8 +161,8 @@ fn tests(run: &mut Run, counts: Counts, browser: bool) {
 
 /// The front-ends' wire tests once more: what they show over the in-memory store must hold over the embedded one.
 ///
-/// Here and below it is `--workspace`: with `--package` the dependencies have other features, and dozens of crates that the
-/// step before has built would be built again.
+/// Here and below it is `--workspace`: with `--package` the dependencies have other features, and dozens of crates that
+/// the step before has built would be built again.
 fn wire_tests_over_the_log() -> Done {
     let mut command = cargo(&["test", "--workspace", "--test", "wire", "--no-fail-fast"]);
     step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))

@@ -44,8 +44,8 @@ const BROWSER: Tool = Tool {
     origin: "apt-get install chromium",
 };
 
-/// Whether there is a browser for the tests that need one. Where packages may be installed it is installed; elsewhere its
-/// tests are left out, and this says so.
+/// Whether there is a browser for the tests that need one. Where packages may be installed it is installed; elsewhere
+/// its tests are left out, and this says so.
 pub fn browser() -> bool {
     if BROWSER.installed_version().is_none() && is_root() {
         println!("  installing {} ({})", BROWSER.name(), BROWSER.purpose);

@@ -1,4 +1,5 @@
-//! What a message costs against the size of things: how many lie before it, queues beside it, groups, connections, bytes.
+//! What a message costs against the size of things: how many lie before it, queues beside it, groups, connections,
+//! bytes.
 
 use super::load::Loads;
 use super::page::Curve;

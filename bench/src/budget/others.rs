@@ -1,5 +1,5 @@
-//! Servers to compare with, each if it is installed: the same bodies and connections, full cycles by a small client of our
-//! own, the durability it runs with said in its row. What is missing is said too, with how to get it.
+//! Servers to compare with, each if it is installed: the same bodies and connections, full cycles by a small client of
+//! our own, the durability it runs with said in its row. What is missing is said too, with how to get it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -6,7 +6,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A plot: what lies across, what lies up, and the lines. Across is logarithmic, up as well when the figures span so much.
+/// A plot: what lies across, what lies up, and the lines. Across is logarithmic, up as well when the figures span so
+/// much.
 pub struct Plot {
     pub title: String,
     pub across: &'static str,

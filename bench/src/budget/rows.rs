@@ -165,8 +165,8 @@ fn dialect_row(scenario: &str, ratio_max: f64, load: &Loaded) -> Row {
 
 /// A deep queue against an empty one, what it takes in memory, and how soon a killed server is back with it.
 ///
-/// Before it a tenth as many go to another queue, and at least as many as the history has room for: by then what has a fixed size
-/// (history, recent batches, the allocator's stock) has it, and what grows afterwards is the messages'.
+/// Before it a tenth as many go to another queue, and at least as many as the history has room for: by then what has a
+/// fixed size (history, recent batches, the allocator's stock) has it, and what grows afterwards is the messages'.
 pub fn backlog(bench: &Bench) -> Result<Vec<Row>, Fault> {
     let folder = Folder::new(&bench.dir, "backlog")?;
     let server = Server::start(&bench.loads.kew, &folder.0, &[], &[])?;

@@ -1,7 +1,7 @@
 //! What Azure keeps with a queue and with an account: metadata, stored access policies, service properties.
 //!
-//! Each is a JSON document of this room; one that cannot be read, which only another program can have written, counts as
-//! absent.
+//! Each is a JSON document of this room; one that cannot be read, which only another program can have written, counts
+//! as absent.
 
 use bytes::Bytes;
 use kew_core::command::Documents;

@@ -1,9 +1,9 @@
 //! The Azure Queue Storage front-end: their words in, one command of ours; our outcome, their words out.
 //!
 //! `target` tells whom a URL means, [`operation`] what is asked, `auth` who asks and what they may, `ops` holds the
-//! operations, `encode` what every reply has in common, [`error`] is where every refusal gets its Azure name. Checks come
-//! in the service's order: version, URL, operation, authentication, authorization, parameters, body, existence. [`client`] is the
-//! other side: what a client of any such service says.
+//! operations, `encode` what every reply has in common, [`error`] is where every refusal gets its Azure name. Checks
+//! come in the service's order: version, URL, operation, authentication, authorization, parameters, body, existence.
+//! [`client`] is the other side: what a client of any such service says.
 
 mod auth;
 pub mod client;
@@ -122,8 +122,8 @@ impl Settings {
     }
 
     /// Who may reach an address that also serves this front-end: also who asks by an account's host. That is
-    /// `<account>.queue.<host>` where `<host>` itself may be asked for, or a name below a parent that is listed. Whoever
-    /// owns any other domain may have pointed such a name here for a web page of theirs.
+    /// `<account>.queue.<host>` where `<host>` itself may be asked for, or a name below a parent that is listed.
+    /// Whoever owns any other domain may have pointed such a name here for a web page of theirs.
     pub fn hosts(&self, guard: Guard) -> Guard {
         let names: Arc<[Arc<str>]> = self.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
         let (accounts, parents) = (Arc::clone(&names), Arc::clone(&self.host_parents));

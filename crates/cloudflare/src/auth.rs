@@ -103,8 +103,8 @@ pub(crate) fn check<'a>(
     Ok(Caller { account: account.id, name: &account.name })
 }
 
-/// Tells who asks about Workers. A token has to be shown even where everybody is let in: a page of another program could
-/// not.
+/// Tells who asks about Workers. A token has to be shown even where everybody is let in: a page of another program
+/// could not.
 pub(crate) fn check_script<'a>(
     settings: &'a Settings,
     account: &str,

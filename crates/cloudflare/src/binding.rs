@@ -1,8 +1,8 @@
 //! The other door: the protocol in which a Worker's producer binding speaks to its queue.
 //!
-//! `POST /message`, `POST /batch` and `GET /metrics`; nothing in them names the queue, so the runtime is set up to add a
-//! header that does. The runtime checks nothing, and takes any status but 200 for a failure, whose number and text stand in
-//! headers.
+//! `POST /message`, `POST /batch` and `GET /metrics`; nothing in them names the queue, so the runtime is set up to add
+//! a header that does. The runtime checks nothing, and takes any status but 200 for a failure, whose number and text
+//! stand in headers.
 
 use std::borrow::Cow;
 use std::sync::Arc;

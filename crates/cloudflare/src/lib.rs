@@ -1,9 +1,10 @@
 //! The Cloudflare Queues front-end: their words in, one command of ours; our outcome, their words out.
 //!
-//! [`route`] tells which [`Operation`] a path means, `auth` who asks and what they may, `decode` turns bodies into checked
-//! requests, `ops` holds one file per operation, `encode` what replies look like, [`error`] is where every refusal gets
-//! its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks. `scripts` is the
-//! vendor's API for Workers: what uploads code. `visits` leads from a Worker's own address to its `fetch` handler.
+//! [`route`] tells which [`Operation`] a path means, `auth` who asks and what they may, `decode` turns bodies into
+//! checked requests, `ops` holds one file per operation, `encode` what replies look like, [`error`] is where every
+//! refusal gets its number. `binding` is the other door: the protocol in which a Worker's producer binding speaks.
+//! `scripts` is the vendor's API for Workers: what uploads code. `visits` leads from a Worker's own address to its
+//! `fetch` handler.
 
 mod auth;
 mod binding;

@@ -1,7 +1,7 @@
 //! A deployed Worker's own address: `http://NAME.kew.localhost:9326/` leads to its `fetch` handler.
 //!
-//! As at the service, who visits shows no token. Like uploads, visits come from this machine only, unless the server was
-//! started to be exposed.
+//! As at the service, who visits shows no token. Like uploads, visits come from this machine only, unless the server
+//! was started to be exposed.
 
 use kew_core::AccountId;
 use kew_http::{

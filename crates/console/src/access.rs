@@ -1,5 +1,5 @@
-//! Who may use the admin API: whoever has the token, where there is one; and changes come as JSON, which a form on a web
-//! page cannot send.
+//! Who may use the admin API: whoever has the token, where there is one; and changes come as JSON, which a form on a
+//! web page cannot send.
 
 use crate::Settings;
 use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, secret};
@@ -16,7 +16,8 @@ pub(crate) fn check_token(request: &Request, token: Option<&str>) -> Result<(), 
     Err(ask("this needs the admin token: send it as `Authorization: Bearer …` ([admin] token)"))
 }
 
-/// Refuses to show metrics to a request that brings neither their token nor the one for everything, where they are closed.
+/// Refuses to show metrics to a request that brings neither their token nor the one for everything, where they are
+/// closed.
 pub(crate) fn check_metrics(request: &Request, settings: &Settings) -> Result<(), Box<Reply>> {
     let Some(token) = settings.metrics_token.as_deref() else { return Ok(()) };
     if brings(request, token) || settings.token.as_deref().is_some_and(|token| brings(request, token)) {

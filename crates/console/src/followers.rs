@@ -103,8 +103,8 @@ impl Followers {
         due.into_iter().min().map(|due| due.min(own()))
     }
 
-    /// Tells that the clock has changed and whether requests may have been answered with that, and waits until everybody
-    /// has done what was due by then.
+    /// Tells that the clock has changed and whether requests may have been answered with that, and waits until
+    /// everybody has done what was due by then.
     pub(crate) async fn tell(&self, answered: bool) {
         let change = {
             let mut book = self.book.lock();

@@ -1,5 +1,5 @@
-//! `/livez`: the process answers. `/readyz`: requests would be served; its body also names what has failed for long beside
-//! them.
+//! `/livez`: the process answers. `/readyz`: requests would be served; its body also names what has failed for long
+//! beside them.
 
 use kew_http::{Reply, StatusCode};
 

@@ -1,7 +1,7 @@
 //! How the work beside requests goes: what fails, since when and why, for log lines, metrics and `/readyz`.
 //!
-//! A failure is told once when it begins, again at a bounded rate while it lasts, and its end is told. A work that reports
-//! failures alone counts as recovered when it has not failed for a minute.
+//! A failure is told once when it begins, again at a bounded rate while it lasts, and its end is told. A work that
+//! reports failures alone counts as recovered when it has not failed for a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

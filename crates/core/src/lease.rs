@@ -62,7 +62,8 @@ impl LeaseToken {
 pub enum ReceiptRule {
     /// Any receipt the message ever had.
     Any,
-    /// Only its newest receipt, also after the lease it came from has ended. A send's receipt counts until the first lease.
+    /// Only its newest receipt, also after the lease it came from has ended. A send's receipt counts until the first
+    /// lease.
     Current,
     /// Only the receipt of a lease that still runs, its last instant included.
     Unexpired,

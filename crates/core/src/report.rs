@@ -1,7 +1,7 @@
 //! Work that is done beside requests: its kinds, and whom it tells how it went.
 //!
-//! Nobody waits for an answer of such work, so a failure of it must be made visible: whoever does it reports each success
-//! and each failure, and the program makes log lines, metrics and reasons in `/readyz` of that.
+//! Nobody waits for an answer of such work, so a failure of it must be made visible: whoever does it reports each
+//! success and each failure, and the program makes log lines, metrics and reasons in `/readyz` of that.
 
 use crate::Timestamp;
 
@@ -69,8 +69,8 @@ impl Work {
         }
     }
 
-    /// Whether it reports successes too. Work that reports failures alone counts as recovered when it has not failed for
-    /// a while.
+    /// Whether it reports successes too. Work that reports failures alone counts as recovered when it has not failed
+    /// for a while.
     pub fn tells_success(self) -> bool {
         !matches!(self, Self::Due | Self::Moves | Self::Push)
     }

@@ -53,8 +53,8 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// Makes a queue, unless its account has as many as it may: of those that are made at once, whoever makes them, none
-    /// gets past that.
+    /// Makes a queue, unless its account has as many as it may: of those that are made at once, whoever makes them,
+    /// none gets past that.
     pub async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, EngineError> {
         let key = create.key.clone();
         let command = Command::CreateQueue(create);
@@ -216,8 +216,8 @@ impl Engine {
         Settled { acked, released }
     }
 
-    /// Undoes leases whose messages reached nobody: no attempt is counted, and each is where it was before. Says how many
-    /// were undone; a lease that has ended or was changed is left as it is.
+    /// Undoes leases whose messages reached nobody: no attempt is counted, and each is where it was before. Says how
+    /// many were undone; a lease that has ended or was changed is left as it is.
     pub async fn give_back(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
         ask!(self, "give back", Command::Withdraw(withdraw), Outcome::Withdrawn(count) => count)
     }
@@ -396,8 +396,8 @@ impl Engine {
     }
 }
 
-/// Asks the store to refuse a lease over the limit, which tells a queue at its limit from an empty one. Returns what the
-/// asker wants to be answered then.
+/// Asks the store to refuse a lease over the limit, which tells a queue at its limit from an empty one. Returns what
+/// the asker wants to be answered then.
 fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
     std::mem::replace(&mut lease.over_limit, OverLimit::Refuse)
 }
@@ -413,7 +413,8 @@ enum Begun<'a> {
 }
 
 impl Engine {
-    /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so that no message slips by.
+    /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so
+    /// that no message slips by.
     fn begin_wait(
         &self,
         lease: Lease,

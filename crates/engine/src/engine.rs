@@ -96,8 +96,8 @@ impl Engine {
         self.snapshots.page(listing)
     }
 
-    /// Shows the queues of one region to `look`, sorted by name, until it breaks off. Nothing is copied, and a change of
-    /// any queue waits until it is over.
+    /// Shows the queues of one region to `look`, sorted by name, until it breaks off. Nothing is copied, and a change
+    /// of any queue waits until it is over.
     pub fn look_through(
         &self,
         account: AccountId,

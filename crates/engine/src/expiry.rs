@@ -1,4 +1,5 @@
-//! Holding expiry over the store: at a start, at a leap, and until it goes on. What the clocks mean is [`crate::leap`]'s.
+//! Holding expiry over the store: at a start, at a leap, and until it goes on. What the clocks mean is
+//! [`crate::leap`]'s.
 
 use std::time::Duration;
 

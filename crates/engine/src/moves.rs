@@ -123,8 +123,8 @@ impl Run {
         }
     }
 
-    /// Sets the instant of the next step, now that so many messages were moved in all: a step may move fewer than it was
-    /// asked to, when they are large.
+    /// Sets the instant of the next step, now that so many messages were moved in all: a step may move fewer than it
+    /// was asked to, when they are large.
     fn stepped(&mut self, moved: u64, now: Timestamp) {
         let Some(rate) = self.rate else { return };
         // Counted from the beginning, so that nothing is lost to rounding.

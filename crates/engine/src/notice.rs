@@ -27,7 +27,8 @@ pub enum Notice {
         /// How far.
         by: Duration,
     },
-    /// The store was closed for long, or the clock is wrong: no message expires until the clock has run evenly for a while.
+    /// The store was closed for long, or the clock is wrong: no message expires until the clock has run evenly for a
+    /// while.
     ExpiryWaits {
         /// How long, by the clock.
         by: Duration,

@@ -74,8 +74,8 @@ const BEHIND_WORTH_TELLING: Duration = Duration::from_millis(100);
 const LEAP_WORTH_TELLING: Duration = Duration::from_secs(1);
 
 impl EngineClock {
-    /// A clock that starts at the later of the system's time and `newest`, and tells leaps longer than `leap_max` unless
-    /// it is moved by hand.
+    /// A clock that starts at the later of the system's time and `newest`, and tells leaps longer than `leap_max`
+    /// unless it is moved by hand.
     pub fn new(
         source: Arc<dyn TimeSource>,
         (kind, leap_max): (ClockKind, Duration),

@@ -1,8 +1,8 @@
 //! The queue-trigger host: runs a project's functions for the messages of any Azure queue endpoint.
 //!
-//! [`Project`] is the folder, read and checked. [`run`] starts its handler (one process that answers HTTP) and a listener
-//! for each function: it receives messages for ten minutes, renews that while a run lasts, and deletes, releases or moves
-//! them away afterwards. It is a client like any other: it never sees an engine or a store.
+//! [`Project`] is the folder, read and checked. [`run`] starts its handler (one process that answers HTTP) and a
+//! listener for each function: it receives messages for ten minutes, renews that while a run lasts, and deletes,
+//! releases or moves them away afterwards. It is a client like any other: it never sees an engine or a store.
 
 mod back_off;
 mod clock;

@@ -106,8 +106,8 @@ async fn write(shared: &Shared, output: &Output, reply: &Reply, known: &BindingD
     Ok(())
 }
 
-/// Puts one message. While nobody is there nothing is put, so it can be tried again: a server that is just being started
-/// anew costs no try of the message that is worked on.
+/// Puts one message. While nobody is there nothing is put, so it can be tried again: a server that is just being
+/// started anew costs no try of the message that is worked on.
 async fn put(shared: &Shared, output: &Output, queue: &str, text: &str) -> Result<(), QueueError> {
     let begun = Instant::now();
     let mut pause = AGAIN_MIN;

@@ -27,8 +27,8 @@ pub trait Handler: Send + Sync + 'static {
     /// connection, so a large one belongs in a box.
     fn answer(&self, request: &Request) -> impl Future<Output = Reply> + Send;
 
-    /// Tells by its head alone who sent a request whose body is still on its way: how much of it is kept depends on that.
-    /// Asked for bodies that do not come at once. An open front-end believes everybody.
+    /// Tells by its head alone who sent a request whose body is still on its way: how much of it is kept depends on
+    /// that. Asked for bodies that do not come at once. An open front-end believes everybody.
     fn standing(&self, request: &Request) -> impl Future<Output = Standing> + Send {
         let _head = request;
         std::future::ready(Standing::Known)
@@ -84,8 +84,8 @@ impl<H: Handler> Listener<H> {
         Arc::new(Self { handler, guard, shared: shared.clone(), watch, today, crowded })
     }
 
-    /// Asks whose the body is that is about to be read, counts its share for them, and says how long it may be; or why it
-    /// stays unread.
+    /// Asks whose the body is that is about to be read, counts its share for them, and says how long it may be; or why
+    /// it stays unread.
     pub(crate) async fn expect(&self, request: &Request, share: &mut Share<'_>) -> Result<usize, Stopped> {
         let bytes_max = self.shared.limits.body_bytes_max;
         match self.handler.standing(request).await {

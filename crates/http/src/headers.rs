@@ -1,7 +1,7 @@
 //! Headers as the wire has them: lines of text, and where in it each name and value stands.
 //!
-//! A message has a dozen headers and is asked for a few of them, so nothing is hashed and nothing is copied out: a name is
-//! found by its length and its letters, whatever their case. Names keep the case they were sent in.
+//! A message has a dozen headers and is asked for a few of them, so nothing is hashed and nothing is copied out: a name
+//! is found by its length and its letters, whatever their case. Names keep the case they were sent in.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -16,8 +16,9 @@ pub struct Limits {
     /// All bodies that arrive in pieces and are being read or answered take at most so many bytes together; more are
     /// answered 503. Bodies that arrive at once are in their connection's read buffer and not counted.
     pub bodies_bytes_max: usize,
-    /// All replies that clients have not taken yet hold at most so many bytes together, and one reply more; those of one
-    /// connection at most an eighth of that. A request that makes a large reply waits for room, and is then answered 503.
+    /// All replies that clients have not taken yet hold at most so many bytes together, and one reply more; those of
+    /// one connection at most an eighth of that. A request that makes a large reply waits for room, and is then
+    /// answered 503.
     pub replies_bytes_max: usize,
     /// So many bytes may arrive behind a request that is being answered and are read, to notice when the client goes.
     pub pipelined_bytes_max: usize,

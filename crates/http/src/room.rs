@@ -1,8 +1,8 @@
 //! One bound for the bytes of all replies that clients have not taken yet, and a smaller one for each connection.
 //!
-//! A reply is counted from when it is made until the socket has its last byte. Whoever is about to make a large one asks
-//! for room first and waits for it, in the order of asking, so that nothing is leased for a reply that cannot be kept.
-//! While there is none, clients that take nothing are given up much sooner (`watch`).
+//! A reply is counted from when it is made until the socket has its last byte. Whoever is about to make a large one
+//! asks for room first and waits for it, in the order of asking, so that nothing is leased for a reply that cannot be
+//! kept. While there is none, clients that take nothing are given up much sooner (`watch`).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A disk whose syncs or reads take longer than the machine's, to measure what a slow one does to those who wait:
-//! `KEW_SLOW_SYNC_MS=3 kew serve`, `KEW_SLOW_READ_MS=5 kew serve`. They are no settings, since nobody wants them in earnest, and
-//! they are told as a warning.
+//! `KEW_SLOW_SYNC_MS=3 kew serve`, `KEW_SLOW_READ_MS=5 kew serve`. They are no settings, since nobody wants them in
+//! earnest, and they are told as a warning.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Messages that are brought one by one, because one of them may have failed all that were with it.
 //!
-//! It is remembered until they have been brought, and not over a restart: then they fail together once more, and are told
-//! apart after that.
+//! It is remembered until they have been brought, and not over a restart: then they fail together once more, and are
+//! told apart after that.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
 //! Since when messages wait for a batch: what the timer of a batch that is not full counts from.
 //!
-//! Counts say how many messages are eligible, and not since when. So each look notes how many more there are than at the
-//! look before; batches take the earliest first. What was there at the first look counts from then.
+//! Counts say how many messages are eligible, and not since when. So each look notes how many more there are than at
+//! the look before; batches take the earliest first. What was there at the first look counts from then.
 
 use std::collections::VecDeque;
 

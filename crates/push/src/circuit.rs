@@ -2,9 +2,9 @@
 //!
 //! A target that cannot be reached opens the circuit: nothing is leased for its consumer until a pause of real time is
 //! over. Then one batch tries again. Each further try that fails doubles the pause; the first that reaches the target
-//! closes the circuit. Batches that leave between two openings belong to one round, and only what a batch of the present
-//! round finds counts: of a hundred that fail together one opens the circuit, and a reply to a request that was made long
-//! ago says nothing of the present.
+//! closes the circuit. Batches that leave between two openings belong to one round, and only what a batch of the
+//! present round finds counts: of a hundred that fail together one opens the circuit, and a reply to a request that was
+//! made long ago says nothing of the present.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ impl Circuit {
         self.rests_until = None;
     }
 
-    /// A batch of this round did not reach the target. `chance` shortens the pause by up to a quarter, so that consumers
-    /// of one target do not all come back at once.
+    /// A batch of this round did not reach the target. `chance` shortens the pause by up to a quarter, so that
+    /// consumers of one target do not all come back at once.
     pub(crate) fn missed(&mut self, round: Round, now: Instant, chance: u64) -> Turn {
         if round != self.round {
             return Turn::None;

@@ -1,8 +1,8 @@
 //! How many batches of one consumer may be under way: between one and the most, by backlog and failures.
 //!
-//! Looked at after each finished batch. While a whole batch more is waiting, one more may be under way; when less waits,
-//! one less. When half of the latest invocations failed, half as many: what is failing is not helped by more of it.
-//! Retries that a handler asks for are no failures.
+//! Looked at after each finished batch. While a whole batch more is waiting, one more may be under way; when less
+//! waits, one less. When half of the latest invocations failed, half as many: what is failing is not helped by more of
+//! it. Retries that a handler asks for are no failures.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! The dispatcher: one lane for each queue that has a consumer to bring batches to.
 //!
 //! It starts by releasing what an earlier start has left leased, follows the queues' definitions, and ends by letting
-//! the batches under way finish. All lanes share the places for batches under way, and take them in turn: a queue with a
-//! long backlog cannot keep the others waiting for longer than one batch of each.
+//! the batches under way finish. All lanes share the places for batches under way, and take them in turn: a queue with
+//! a long backlog cannot keep the others waiting for longer than one batch of each.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The way of one queue to its consumer: it watches, decides when a batch leaves, and knows which are under way.
 //!
-//! A lane lives as long as its queue has a consumer that can be served, and reads what that is set to anew at each turn:
-//! a change takes effect with the next batch, without anybody telling it. It goes round in turns: whatever woke it is
-//! held as work until it has acted, so that the virtual clock stands still meanwhile.
+//! A lane lives as long as its queue has a consumer that can be served, and reads what that is set to anew at each
+//! turn: a change takes effect with the next batch, without anybody telling it. It goes round in turns: whatever woke
+//! it is held as work until it has acted, so that the virtual clock stands still meanwhile.
 
 use std::future::{Future, pending};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! [`consumer`] says what a consumer is and [`document`] how it is kept with its queue. [`Dispatcher`] has one lane for
 //! each queue with a consumer to push to: messages are leased durably first, brought to the target as a batch, and
 //! settled by the target's verdict ([`verdict`]). A target is an HTTP service, or a Worker in the real runtime
-//! ([`workers`]). While it cannot be reached its messages wait as if they had never been leased. The rules (when a batch
-//! leaves, how many may be under way, what becomes of each message) are pure functions in files of their own.
+//! ([`workers`]). While it cannot be reached its messages wait as if they had never been leased. The rules (when a
+//! batch leaves, how many may be under way, what becomes of each message) are pure functions in files of their own.
 
 mod alone;
 mod attempts;

@@ -1,5 +1,5 @@
-//! Web apps of listed origins (`[sqs] cors_origins`): what a browser asks before it lets a page ask, and what it lets the
-//! page see. Nothing here is reached while no origin is listed.
+//! Web apps of listed origins (`[sqs] cors_origins`): what a browser asks before it lets a page ask, and what it lets
+//! the page see. Nothing here is reached while no origin is listed.
 
 use bytes::Bytes;
 use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, listed_origin};

@@ -89,8 +89,8 @@ impl From<Code> for WireError {
     }
 }
 
-/// Writes the enum of codes with each one's status, its name in the JSON protocol, its name in the Query protocol and its
-/// usual text.
+/// Writes the enum of codes with each one's status, its name in the JSON protocol, its name in the Query protocol and
+/// its usual text.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident $status:literal $json:literal $query:literal $text:literal,)+) => {
         /// SQS's errors.

@@ -1,8 +1,8 @@
 //! The SQS front-end: their words in, one command of ours; our outcome, their words out.
 //!
 //! It speaks AWS JSON 1.0 and AWS Query. `route` tells which protocol and which [`Action`] a request means, `auth` who
-//! asks, `decode` turns a body of either protocol into the same checked request, `ops` holds one file per action, `encode`
-//! writes one description of a result in either protocol, [`error`] is where every refusal gets its SQS name.
+//! asks, `decode` turns a body of either protocol into the same checked request, `ops` holds one file per action,
+//! `encode` writes one description of a result in either protocol, [`error`] is where every refusal gets its SQS name.
 
 mod action;
 mod annotations;
@@ -278,7 +278,8 @@ impl Context<'_> {
         self.queue_at(Address::read(url))
     }
 
-    /// The queue at an address, if the caller may do there what is asked. In open mode every account means the caller's.
+    /// The queue at an address, if the caller may do there what is asked. In open mode every account means the
+    /// caller's.
     fn queue_at(&self, address: Address<'_>) -> Result<Arc<Queue>, WireError> {
         let account = match self.settings.auth {
             Auth::Open => self.caller.account,

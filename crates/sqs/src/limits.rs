@@ -62,7 +62,8 @@ pub(crate) const RECEIVE_BODY_BYTES: u64 = 8 << 20;
 pub(crate) const BATCH_BYTES: usize = 1_048_576;
 
 const ID_LENGTH: usize = 128;
-/// Parameters of one query string or form: a full batch of ten messages with ten attributes each has about five hundred.
+/// Parameters of one query string or form: a full batch of ten messages with ten attributes each has about five
+/// hundred.
 pub(crate) const PAIRS_MAX: usize = 2_048;
 
 const QUEUE_NAME_LENGTH: usize = 80;

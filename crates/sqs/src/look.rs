@@ -1,5 +1,5 @@
-//! `/_aws/sqs/messages`, on addresses that serve every dialect: the messages of a queue, shown without being received. It is
-//! the developer endpoint that a local emulator documents, for tests that wait for a message to arrive.
+//! `/_aws/sqs/messages`, on addresses that serve every dialect: the messages of a queue, shown without being received.
+//! It is the developer endpoint that a local emulator documents, for tests that wait for a message to arrive.
 //!
 //! Asked as ReceiveMessage is, in any protocol, or by a path that ends in region, account and name. Of its parameters
 //! `QueueUrl`, `ShowInvisible` and `ShowDelayed` count. What is shown has no receipt that could be used.
@@ -168,7 +168,8 @@ impl Gathered {
     }
 }
 
-/// About how many bytes a message takes in a reply, rather too many: an escape has up to six, and Base64 four for three.
+/// About how many bytes a message takes in a reply, rather too many: an escape has up to six, and Base64 four for
+/// three.
 fn bytes_shown(content: &Content) -> u64 {
     const ELEMENTS: u64 = 3 << 10;
     let shown = |bytes: &[u8], is_text: bool| -> u64 {

@@ -1,5 +1,5 @@
-//! GetCallerIdentity of the security token service: who the caller is. Command lines, Terraform and other tools ask it of
-//! the same endpoint before they do anything else. No other action of that service is served.
+//! GetCallerIdentity of the security token service: who the caller is. Command lines, Terraform and other tools ask it
+//! of the same endpoint before they do anything else. No other action of that service is served.
 
 use std::sync::LazyLock;
 

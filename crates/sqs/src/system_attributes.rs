@@ -134,8 +134,8 @@ fn value<'m>(
     }
 }
 
-/// Twenty digits from 1 to 9, which rise with the place: the place to the base of nine. Tools take long runs of zeros for a
-/// placeholder, and clients that read the text as a number find no leading zeros.
+/// Twenty digits from 1 to 9, which rise with the place: the place to the base of nine. Tools take long runs of zeros
+/// for a placeholder, and clients that read the text as a number find no leading zeros.
 pub(crate) fn sequence_number(sequence: Sequence) -> String {
     const DIGITS: usize = 20;
     let mut digits = [b'1'; DIGITS];

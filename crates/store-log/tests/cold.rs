@@ -1,5 +1,5 @@
-//! Messages that are not in memory: they are read away from the event loop and from the store's lock, and nobody waits for
-//! another one's reads.
+//! Messages that are not in memory: they are read away from the event loop and from the store's lock, and nobody waits
+//! for another one's reads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "small/mod.rs"]
@@ -27,7 +27,8 @@ const MESSAGES: u32 = 40;
 /// How long a test waits for the store's threads before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts reads of segments on the thread that counts as the event loop, and holds those of the others while it is told to.
+/// Counts reads of segments on the thread that counts as the event loop, and holds those of the others while it is told
+/// to.
 struct Reads {
     event_loop: std::thread::ThreadId,
     here: Mutex<u64>,

@@ -1,4 +1,5 @@
-//! What a store does for an event loop: the loop's thread makes no file, rolls no segment and waits for no other thread.
+//! What a store does for an event loop: the loop's thread makes no file, rolls no segment and waits for no other
+//! thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "small/mod.rs"]

@@ -24,8 +24,8 @@ pub use submission::{Freed, Gate, Rest, Submission, Wait};
 /// A step is applied in the order of calls. Its answer may be used once its [`Submission`] resolves: then everything
 /// it tells is as durable as it must be (sends, deletes and settings synced; leases written).
 pub trait Store: Send + Sync {
-    /// Applies one command, all of it or nothing. A lease that is refused because a message cannot be read sets that one
-    /// aside.
+    /// Applies one command, all of it or nothing. A lease that is refused because a message cannot be read sets that
+    /// one aside.
     fn step(&self, now: Timestamp, command: &Command) -> Submission;
 
     /// The next instant at which something becomes due by itself, or an earlier one.
@@ -45,8 +45,9 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// The same for an event loop, unless it takes longer: what waits for another thread, or for more than one write and,
-    /// with `may_sync`, one sync, is left for [`Store::commit`] on a thread that may wait. False when there is such.
+    /// The same for an event loop, unless it takes longer: what waits for another thread, or for more than one write
+    /// and, with `may_sync`, one sync, is left for [`Store::commit`] on a thread that may wait. False when there is
+    /// such.
     fn commit_at_once(&self, may_sync: bool) -> bool {
         let _is_all_the_same = may_sync;
         self.commit();

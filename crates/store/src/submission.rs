@@ -23,7 +23,8 @@ pub trait Gate: Send + Sync {
     }
 }
 
-/// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, nobody reads them any more.
+/// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, nobody reads them any
+/// more.
 pub trait Rest: Send {
     /// Ready once all is read. What was read is in the answer then; what cannot be read is taken out of it.
     fn poll_rest(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()>;
@@ -97,7 +98,8 @@ impl Submission {
         Self { freed: SmallVec::new(), result: None, wait: Wait::Remote(Box::pin(answer)) }
     }
 
-    /// A step that was put off: the refusal is told when `gate` has opened for `turn`, and by then the step may succeed.
+    /// A step that was put off: the refusal is told when `gate` has opened for `turn`, and by then the step may
+    /// succeed.
     pub fn put_off(error: StoreError, turn: u64, gate: Arc<dyn Gate>) -> Self {
         Self::new(Err(error), Wait::Again { turn, gate }, SmallVec::new())
     }
@@ -123,8 +125,8 @@ impl Submission {
         }
     }
 
-    /// What was done, where that is known before it is durable. Not to be told to anyone outside: a message that is still
-    /// being read has its place and its receipt, but neither name nor body.
+    /// What was done, where that is known before it is durable. Not to be told to anyone outside: a message that is
+    /// still being read has its place and its receipt, but neither name nor body.
     #[inline]
     pub fn peek(&self) -> Option<&Outcome> {
         self.result.as_ref()?.as_ref().ok()

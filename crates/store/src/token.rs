@@ -34,8 +34,8 @@ impl TokenKey {
         LeaseToken { queue, sequence, nonce, mac: self.mac(queue, sequence, nonce) }
     }
 
-    /// Whether a token is the very one that was sealed with this nonce and MAC: of a receipt that is kept, nothing has to
-    /// be worked out again.
+    /// Whether a token is the very one that was sealed with this nonce and MAC: of a receipt that is kept, nothing has
+    /// to be worked out again.
     pub fn is_same(token: &LeaseToken, kept: Sealed) -> bool {
         let mac = token.mac ^ kept.mac();
         (token.nonce ^ kept.nonce) | mac as u64 | (mac >> 64) as u64 == 0

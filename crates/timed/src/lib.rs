@@ -1,8 +1,8 @@
 //! Asserts in tests that a lock is held, and a task of the event loop is polled, for a short time only.
 //!
-//! What grows with the data must not run in one piece where others wait for it. A test that does so by accident fails here,
-//! and the text names what took too long. Counted is the CPU time of the thread itself, because a machine that runs
-//! something else meanwhile must fail no test; a wait for a disk under a lock is refused elsewhere (`store-log`'s
+//! What grows with the data must not run in one piece where others wait for it. A test that does so by accident fails
+//! here, and the text names what took too long. Counted is the CPU time of the thread itself, because a machine that
+//! runs something else meanwhile must fail no test; a wait for a disk under a lock is refused elsewhere (`store-log`'s
 //! writer). Without the feature `on`, which only tests have, all of it is nothing.
 
 #[cfg(feature = "on")]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The most CPU time of a stretch. A step of the release build may take 10 ms; the build of tests takes up to four times as
-/// long, and the slowest machines three times as long again.
+/// The most CPU time of a stretch. A step of the release build may take 10 ms; the build of tests takes up to four
+/// times as long, and the slowest machines three times as long again.
 const STRETCH_MAX: Duration = Duration::from_millis(120);
 
 /// A stretch of work during which others wait: from its beginning until it is dropped.

@@ -1,5 +1,5 @@
-//! The paths of one source file that can lead to another folder: those in a `use`, and those in the code that begin with
-//! `crate::` or `super::`.
+//! The paths of one source file that can lead to another folder: those in a `use`, and those in the code that begin
+//! with `crate::` or `super::`.
 
 use std::collections::BTreeSet;
 

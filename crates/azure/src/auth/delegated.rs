@@ -65,7 +65,8 @@ fn bounds<'a>(cx: &'a Context<'_>) -> Result<Bounds<'a>, WireError> {
     })
 }
 
-/// What is signed, as the vendor's clients write it for queues: the two lines about a named user are there in each version.
+/// What is signed, as the vendor's clients write it for queues: the two lines about a named user are there in each
+/// version.
 fn text(cx: &Context<'_>, queue: &str, bounds: Bounds<'_>, version: &str) -> String {
     let [sp, st, se, user, sip, spr] = ["sp", "st", "se", "sduoid", "sip", "spr"].map(|name| field(cx, name));
     let resource = format!("/queue/{}/{queue}", cx.account.name);

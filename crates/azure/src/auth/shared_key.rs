@@ -1,7 +1,8 @@
 //! SharedKey and SharedKeyLite: a request signed with a key of its account.
 //!
-//! Clients differ in three places: whether the Date line is signed beside `x-ms-date`, how header names with `-` and `_`
-//! are sorted, and how a secondary endpoint is named. The common reading is tried first, the others only when it fails.
+//! Clients differ in three places: whether the Date line is signed beside `x-ms-date`, how header names with `-` and
+//! `_` are sorted, and how a secondary endpoint is named. The common reading is tried first, the others only when it
+//! fails.
 
 use std::cmp::Ordering;
 

@@ -1,7 +1,7 @@
 //! Strict mode: what the vendor's own client signed is accepted, and nothing that was changed afterwards.
 //!
-//! The signatures were made by the Python client, version 12.18.1, with the well-known key, for the instant at which the
-//! clocks of these tests stand.
+//! The signatures were made by the Python client, version 12.18.1, with the well-known key, for the instant at which
+//! the clocks of these tests stand.
 
 use super::house::{Answer, DATE, House, strict};
 
@@ -246,7 +246,8 @@ async fn an_account_signature_reaches_as_far_as_it_says() {
     }
 }
 
-/// "Create a service SAS", table "Permissions for a queue": nothing there opens the queue itself, its policies or lists.
+/// "Create a service SAS", table "Permissions for a queue": nothing there opens the queue itself, its policies or
+/// lists.
 #[tokio::test]
 async fn a_queue_signature_reaches_its_queue_and_no_further() {
     let house = House::with(strict()).await;

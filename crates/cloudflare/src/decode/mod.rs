@@ -1,7 +1,7 @@
 //! Bodies: JSON whatever the Content-Type says, read into checked requests.
 //!
-//! Members are kept as slices of the body until it is known what they should be, so that each has its own error and nobody
-//! can make a small body large in memory. A member that is `null` is one that was left out.
+//! Members are kept as slices of the body until it is known what they should be, so that each has its own error and
+//! nobody can make a small body large in memory. A member that is `null` is one that was left out.
 
 mod bounded;
 pub(crate) mod consumer;

@@ -95,8 +95,8 @@ fn lease(json: &RawValue) -> Result<WireLease<'_>, WireError> {
     object(json.get().as_bytes())
 }
 
-/// A retry's delay. Consumers work it out as a power of the attempts, so what is beyond the bounds is taken to them, also
-/// where it is more than any float.
+/// A retry's delay. Consumers work it out as a power of the attempts, so what is beyond the bounds is taken to them,
+/// also where it is more than any float.
 fn retry_delay(json: &RawValue) -> Result<u32, WireError> {
     let is_number = json.get().starts_with(|first: char| first == '-' || first.is_ascii_digit());
     let seconds: Option<f64> = json.get().parse().ok().filter(|_| is_number);

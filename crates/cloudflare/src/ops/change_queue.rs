@@ -33,9 +33,9 @@ async fn change_queue(
     Ok(encode::result(&encode::queue::queue(&queue, &producers)))
 }
 
-/// A queue's new name, where it is another one. Workers are bound to the name they were deployed with, so it stays while
-/// there are any. Nor can it be the name of the queue that takes its dead letters, which is free where that queue has been
-/// deleted: messages would then fail round and round.
+/// A queue's new name, where it is another one. Workers are bound to the name they were deployed with, so it stays
+/// while there are any. Nor can it be the name of the queue that takes its dead letters, which is free where that queue
+/// has been deleted: messages would then fail round and round.
 fn renamed(queue: &Queue, name: Option<&str>, producers: &Producers) -> Result<Option<QueueKey>, WireError> {
     let Some(name) = name.filter(|name| *name != &*queue.key.name) else { return Ok(None) };
     producers.check_none_of(queue, "renamed")?;

@@ -1,4 +1,5 @@
-//! `POST` and `GET /queues/{id}/purge`: deletes all messages, delayed and leased ones too; says when that was done last.
+//! `POST` and `GET /queues/{id}/purge`: deletes all messages, delayed and leased ones too; says when that was done
+//! last.
 //!
 //! A purge is one step and over when it is answered.
 

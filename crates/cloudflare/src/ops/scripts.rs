@@ -5,8 +5,8 @@ use kew_push::{Consumer, Delivery, Push, Target};
 use crate::Context;
 use crate::error::{Code, WireError};
 
-/// Refuses a consumer whose Worker is not deployed, or takes no messages. A server that runs no Workers knows of none, and
-/// keeps such consumers for others.
+/// Refuses a consumer whose Worker is not deployed, or takes no messages. A server that runs no Workers knows of none,
+/// and keeps such consumers for others.
 pub(super) fn check_consumer(cx: &Context<'_>, consumer: &Consumer) -> Result<(), WireError> {
     let Delivery::Push(Push { target: Target::Worker { script }, .. }) = &consumer.delivery else {
         return Ok(());

@@ -1,8 +1,8 @@
 //! `POST /queues/{id}/consumers` and `PUT …/{consumer}`: gives a queue its consumer, which it has one of, or another in
 //! the place of what it was.
 //!
-//! Settings that are not given have their defaults, also when a consumer is written again: the last write wins, and there
-//! is no merge. What that means for messages that fail is in `failures`.
+//! Settings that are not given have their defaults, also when a consumer is written again: the last write wins, and
+//! there is no merge. What that means for messages that fail is in `failures`.
 
 use kew_core::{Policy, Queue};
 use kew_http::Reply;
@@ -38,8 +38,8 @@ pub(crate) async fn replace_consumer(cx: &Context<'_>) -> Result<Reply, WireErro
     .await
 }
 
-/// Writes what `next` makes of the queue as it is then. It is asked first, so that a dead-letter queue is not made for a
-/// consumer that will be refused.
+/// Writes what `next` makes of the queue as it is then. It is asked first, so that a dead-letter queue is not made for
+/// a consumer that will be refused.
 async fn write(
     cx: &Context<'_>,
     queue: &Queue,

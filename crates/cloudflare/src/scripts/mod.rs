@@ -2,8 +2,8 @@
 //!
 //! Uploading code is running code. So this part is off unless the server was told otherwise, wants a token even where
 //! everybody is let in, and answers only who is at this machine unless it was told to be exposed. [`call`] reads paths,
-//! [`asked`] bodies, [`upload`] what comes as a form, [`shown`] says what replies look like. What is asked of one Worker is in [`look`],
-//! [`versions`] and [`secrets`]; the work is `kew-push`'s.
+//! [`asked`] bodies, [`upload`] what comes as a form, [`shown`] says what replies look like. What is asked of one
+//! Worker is in [`look`], [`versions`] and [`secrets`]; the work is `kew-push`'s.
 
 mod asked;
 mod call;

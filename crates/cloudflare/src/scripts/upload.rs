@@ -79,8 +79,8 @@ struct Changes {
     bindings: Vec<Value>,
 }
 
-/// The secrets of a change of settings, which is what `wrangler secret bulk` sends. Nothing else can be changed so: what
-/// a Worker is bound to comes with its code.
+/// The secrets of a change of settings, which is what `wrangler secret bulk` sends. Nothing else can be changed so:
+/// what a Worker is bound to comes with its code.
 pub(super) fn read_secrets(request: &Request) -> Result<Vec<(String, String)>, WireError> {
     let boundary = multipart::boundary(request.header("content-type").unwrap_or_default())
         .ok_or_else(|| unfit("Settings are changed by multipart/form-data"))?;

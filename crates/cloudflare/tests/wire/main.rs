@@ -1,5 +1,5 @@
-//! Requests in; status, headers and bodies out. The engine below has a clock that stands and chance that counts, over each
-//! store (`house`).
+//! Requests in; status, headers and bodies out. The engine below has a clock that stands and chance that counts, over
+//! each store (`house`).
 
 mod binding;
 mod consumers;

@@ -51,8 +51,8 @@ async fn bodies_come_back_by_their_content_type() {
     }
 }
 
-// [seed] Delays: a message's own comes before the batch's, which comes before the queue's; zero is a delay of its own, and
-// a longer one than the queue's is honoured as it is.
+// [seed] Delays: a message's own comes before the batch's, which comes before the queue's; zero is a delay of its own,
+// and a longer one than the queue's is honoured as it is.
 #[tokio::test]
 async fn the_nearest_delay_counts_and_zero_is_one() {
     let house = House::open().await;

@@ -98,8 +98,8 @@ async fn put_replaces_and_patch_merges() {
     };
     assert_eq!(change("PATCH", json!({ "delivery_paused": true })).await, json!([5, 600, true]));
     assert_eq!(change("PATCH", json!({ "delivery_delay": 7 })).await, json!([7, 600, true]));
-    // [seed] A producer's `delivery_delay` in the configuration file delays every message: the command line of those days
-    // writes it so on deploy. It resets neither retention nor the pause.
+    // [seed] A producer's `delivery_delay` in the configuration file delays every message: the command line of those
+    // days writes it so on deploy. It resets neither retention nor the pause.
     assert_eq!(change("PUT", json!({ "delivery_delay": 60 })).await, json!([60, 600, true]));
     assert_eq!(change("PUT", json!({ "message_retention_period": 900 })).await, json!([0, 900, false]));
     assert_eq!(change("PUT", json!({})).await, json!([0, 345_600, false]));

@@ -53,7 +53,8 @@ async fn the_consumers_settings_are_what_a_pull_leaves_out() {
     assert_eq!(house.bodies(&queue).await, ["a", "b", "c"]);
 }
 
-// [seed] A retry without a delay takes the consumer's retry delay, zero is a delay of its own, and a longer one is honoured.
+// [seed] A retry without a delay takes the consumer's retry delay, zero is a delay of its own, and a longer one is
+// honoured.
 #[tokio::test]
 async fn a_retry_takes_its_own_delay_or_the_consumers() {
     let house = House::open().await;

@@ -1,5 +1,5 @@
-//! What Workers that run here mean for queues and their consumers. In the place of the runtime stands a script that says
-//! it listens, and of the code in its directory whether it handles queues.
+//! What Workers that run here mean for queues and their consumers. In the place of the runtime stands a script that
+//! says it listens, and of the code in its directory whether it handles queues.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -40,8 +40,8 @@ pub fn identity(kind: QueueKind, message: &NewMessage) -> Result<Option<Identity
     Ok(Some(Identity { group, id }))
 }
 
-/// The identity that a message would have had in a queue's other scope, while sends from before a change of settings may
-/// still count: an id that was used before keeps what it counted for then.
+/// The identity that a message would have had in a queue's other scope, while sends from before a change of settings
+/// may still count: an id that was used before keeps what it counted for then.
 ///
 /// So a send in a group repeats one from when ids counted for the whole queue, in whatever group that was; and after a
 /// change back, one of its own group.

@@ -1,7 +1,7 @@
 //! The host's time: the system's, or that of a Kew server whose clock tests can move.
 //!
-//! Everything the service's own time decides goes by it: pauses between polls, the renewal of leases, the dates in logs.
-//! What the machine's time decides does not: sockets, a handler's start, the limit of a run.
+//! Everything the service's own time decides goes by it: pauses between polls, the renewal of leases, the dates in
+//! logs. What the machine's time decides does not: sockets, a handler's start, the limit of a run.
 
 mod dial;
 mod follow;

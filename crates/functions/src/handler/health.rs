@@ -75,8 +75,8 @@ impl Handler {
         }
     }
 
-    /// Asks a function something. What a process that took too long still does would go on beside the next try, so it is
-    /// ended, and its other runs with it, as the vendor's host does.
+    /// Asks a function something. What a process that took too long still does would go on beside the next try, so it
+    /// is ended, and its other runs with it, as the vendor's host does.
     pub(crate) async fn ask(
         &self,
         function: &str,

@@ -1,5 +1,5 @@
-//! How long a handler that ends of its own will rests before it is started again: not at all, unless it does so over and
-//! over.
+//! How long a handler that ends of its own will rests before it is started again: not at all, unless it does so over
+//! and over.
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(300);
 /// However often a renewal fails, the next is no sooner.
 const RENEW_AGAIN_MIN: Duration = Duration::from_secs(60);
 
-/// An update without an answer is given up after this: there is time for another before the lease ends, so that one stuck
-/// connection does not cost it.
+/// An update without an answer is given up after this: there is time for another before the lease ends, so that one
+/// stuck connection does not cost it.
 const RENEWED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The first renewal of a message, on its way from the moment of its receipt.

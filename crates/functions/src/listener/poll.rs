@@ -130,8 +130,8 @@ impl Listener {
         }
     }
 
-    /// One poll; `None` when a wait was cut short by the end. `doing` is kept in `due` unless the server holds the poll:
-    /// then time may go on.
+    /// One poll; `None` when a wait was cut short by the end. `doing` is kept in `due` unless the server holds the
+    /// poll: then time may go on.
     async fn receive(
         &mut self,
         doing: Due,

@@ -84,8 +84,8 @@ impl Worker<'_> {
     }
 
     /// [seed] What becomes of the message after its run: deleted after success; after failure moved away on its last
-    /// try, else made visible again after `visibilityTimeout`; without a poison queue left as it is, which prevents a fast
-    /// endless loop.
+    /// try, else made visible again after `visibilityTimeout`; without a poison queue left as it is, which prevents a
+    /// fast endless loop.
     fn end(&self, succeeded: bool) -> Option<End<'_>> {
         if succeeded {
             return Some(End::Delete);

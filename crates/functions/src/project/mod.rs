@@ -50,8 +50,8 @@ pub struct Project {
 }
 
 impl Project {
-    /// Reads the project in `root` under these environment variables, for a machine with this number of processors. Where
-    /// `AzureWebJobsStorage` is not set, or means the development account, `storage` takes its place.
+    /// Reads the project in `root` under these environment variables, for a machine with this number of processors.
+    /// Where `AzureWebJobsStorage` is not set, or means the development account, `storage` takes its place.
     pub fn read(
         root: &Path,
         environment: &[(String, String)],

@@ -1,8 +1,8 @@
 //! Variables that stand above host.json: `AzureFunctionsJobHost__extensions__queues__batchSize` and so on.
 //!
-//! The vendor's host puts its environment behind the file in its configuration (`HostJsonFileConfigurationSource` before
-//! `AddEnvironmentVariables("AzureFunctionsJobHost__")`), so what comes later counts: names of any case, `__` between them,
-//! numbers for places in lists.
+//! The vendor's host puts its environment behind the file in its configuration (`HostJsonFileConfigurationSource`
+//! before `AddEnvironmentVariables("AzureFunctionsJobHost__")`), so what comes later counts: names of any case, `__`
+//! between them, numbers for places in lists.
 
 use serde_json::Value;
 

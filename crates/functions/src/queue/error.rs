@@ -35,7 +35,8 @@ pub(crate) enum Fault {
         /// What it said.
         told: String,
     },
-    /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are replaced.
+    /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are
+    /// replaced.
     NotLetIn(String),
     /// Nobody was there; nothing was asked.
     Unreached(String),

@@ -82,8 +82,9 @@ impl Queues {
         received(&id, queue, &answer, false)
     }
 
-    /// The same, held by the server until there are some or the wait is over; or given up when `stopped` returns: `None`
-    /// when the server had sent nothing by then. What it had sent is hidden from everybody else, so it is brought.
+    /// The same, held by the server until there are some or the wait is over; or given up when `stopped` returns:
+    /// `None` when the server had sent nothing by then. What it had sent is hidden from everybody else, so it is
+    /// brought.
     pub(crate) async fn receive_held(
         &self,
         account: &Account,

@@ -137,8 +137,8 @@ impl Client {
     }
 
     /// The same, until `unwanted` returns. Then the sending side of the connection is closed: a server that watches its
-    /// clients gives the request up, and what had left it by then, and is here within `grace`, is returned all the same.
-    /// `None` when there is no answer.
+    /// clients gives the request up, and what had left it by then, and is here within `grace`, is returned all the
+    /// same. `None` when there is no answer.
     pub async fn exchange_unless(
         &self,
         outgoing: Outgoing,

@@ -1,7 +1,8 @@
 //! A reply's body on HTTP/2, handed over a piece at a time.
 //!
-//! The next piece follows when the socket has the one before, and the end of the stream follows the last one. So however
-//! little of a stream its client lets through, the library holds one piece of it, and the stream can still be broken off.
+//! The next piece follows when the socket has the one before, and the end of the stream follows the last one. So
+//! however little of a stream its client lets through, the library holds one piece of it, and the stream can still be
+//! broken off.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -2,8 +2,9 @@
 //!
 //! One thread drives all connections, so that little is taken from the server under measurement. [`dialect`] says how a
 //! request looks, [`scenario`] which requests are made, [`tally`] whether a message was lost, doubled or disordered,
-//! [`figures`] what it took. The [`push`] scenario goes its own way: there the server comes to us. The floor ([`floor`]) is a bare server in this process; `--compare` runs it in turn with
-//! the target and tells the ratio, which is what can be compared between machines.
+//! [`figures`] what it took. The [`push`] scenario goes its own way: there the server comes to us. The floor
+//! ([`floor`]) is a bare server in this process; `--compare` runs it in turn with the target and tells the ratio, which
+//! is what can be compared between machines.
 
 mod azure;
 mod client;

@@ -67,8 +67,8 @@ pub struct BenchArgs {
     /// Leaves the queue and what is in it (scenario backlog)
     #[arg(long)]
     pub keep: bool,
-    /// Brings messages to a Worker in the server's runtime, not to a webhook (scenario push); the server must let Workers
-    /// reach this machine: [workers] outbound = "all"
+    /// Brings messages to a Worker in the server's runtime, not to a webhook (scenario push); the server must let
+    /// Workers reach this machine: [workers] outbound = "all"
     #[arg(long)]
     pub worker: bool,
     /// Prints one JSON object instead of a table

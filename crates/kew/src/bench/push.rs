@@ -1,9 +1,9 @@
 //! The push scenario: a backlog brought to a webhook of ours as fast as the server can, then messages one at a time.
 //! With `--worker` it is brought to a Worker of ours in the server's own runtime, which tells the webhook what came.
 //!
-//! Messages are stored while delivery is paused. The clock runs from when it goes on until the last message has arrived,
-//! each is verified to come once. Then each next message is sent when the one before has arrived, and what counts is the
-//! time from its send to our handler.
+//! Messages are stored while delivery is paused. The clock runs from when it goes on until the last message has
+//! arrived, each is verified to come once. Then each next message is sent when the one before has arrived, and what
+//! counts is the time from its send to our handler.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! A measurement from beginning to end: queues made, rounds run, what is left received, queues deleted, figures printed.
+//! A measurement from beginning to end: queues made, rounds run, what is left received, queues deleted, figures
+//! printed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -49,7 +49,8 @@ pub(super) struct StartArgs {
     #[arg(long, env = "KEW_ADMIN_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     admin_token: Option<String>,
 
-    /// Whether polls may wait at a Kew server until there are messages, or always pause in between as they must elsewhere
+    /// Whether polls may wait at a Kew server until there are messages, or always pause in between as they must
+    /// elsewhere
     #[arg(long, env = "KEW_FUNCTIONS_WAIT", value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     wait: String,
 

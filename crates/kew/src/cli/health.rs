@@ -23,7 +23,8 @@ pub(super) struct HealthArgs {
     #[arg(long, env = "KEW_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:9325")]
     admin: String,
 
-    /// Ask over TLS, and believe the certificates in this PEM file (such as ca.pem of `kew cert`) instead of the machine's
+    /// Ask over TLS, and believe the certificates in this PEM file (such as ca.pem of `kew cert`) instead of the
+    /// machine's
     #[arg(long, env = "KEW_HEALTH_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
 

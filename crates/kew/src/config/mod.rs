@@ -1,7 +1,8 @@
 //! The server's settings: a flag wins over its `KEW_*` variable, which wins over the file, which wins over the default.
 //!
 //! [`table`] lists every setting once. [`values`] lays the sources over each other and remembers where each value came
-//! from, [`variables`] refuses what only looks like one, [`Settings`] is what the rest of the program sees: every value checked and of its own type.
+//! from, [`variables`] refuses what only looks like one, [`Settings`] is what the rest of the program sees: every value
+//! checked and of its own type.
 
 mod accounts;
 mod args;

@@ -1,4 +1,5 @@
-//! `--print-config=strict`: a configuration of strict mode that is whole, with new secrets, and how clients are told them.
+//! `--print-config=strict`: a configuration of strict mode that is whole, with new secrets, and how clients are told
+//! them.
 //!
 //! The account is the one that open mode uses, so that its queues are there. docs/strict.md goes through it.
 

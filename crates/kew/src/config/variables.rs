@@ -1,7 +1,7 @@
 //! Variables that look like settings and are none: a slip of the pen is told instead of having no effect.
 //!
-//! Known are the settings' own, those of other commands and of tests, and what Kubernetes puts into every container of a
-//! namespace that has a service named `kew` or `kew-…`.
+//! Known are the settings' own, those of other commands and of tests, and what Kubernetes puts into every container of
+//! a namespace that has a service named `kew` or `kew-…`.
 
 use super::error::ConfigError;
 use super::table::{SETTINGS, Setting};
@@ -80,8 +80,8 @@ fn told(name: &str, known: &[String]) -> String {
     }
 }
 
-/// Whether Kubernetes has made it of a service: `KEW_SERVICE_HOST`, `KEW_PORT_9324_TCP` and such, and the same with more
-/// words of the service's name behind the first.
+/// Whether Kubernetes has made it of a service: `KEW_SERVICE_HOST`, `KEW_PORT_9324_TCP` and such, and the same with
+/// more words of the service's name behind the first.
 fn is_of_service(name: &str, value: &str) -> bool {
     let is_link = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     let words: Vec<&str> = name.split('_').skip(1).collect();

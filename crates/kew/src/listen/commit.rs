@@ -4,8 +4,8 @@
 //! the same for one request as for sixty, so it pays to let a pass's requests share one, and never to wait for requests
 //! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
 //! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
-//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does whatever
-//! takes longer than one sync: a new segment, or another thread's commit that has to end first.
+//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does
+//! whatever takes longer than one sync: a new segment, or another thread's commit that has to end first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -86,8 +86,8 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
-    /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for a
-    /// write only: whoever gets his now may come back with an ack that the same sync serves.
+    /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for
+    /// a write only: whoever gets his now may come back with an ack that the same sync serves.
     async fn gather(&self, target: u32) {
         let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
         while seen < target && empty_passes < EMPTY_PASSES_MAX {

@@ -1,6 +1,6 @@
 //! What somebody sees who opens the address of a listener: what this is, what is served there, and where the admin
-//! listener is. No vendor's client asks for the bare root with neither a query nor a header of its own, so no answer of a
-//! dialect is taken away.
+//! listener is. No vendor's client asks for the bare root with neither a query nor a header of its own, so no answer of
+//! a dialect is taken away.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! `kill -9` in the middle of each load: what was acknowledged is there after the restart, says the load's own verifier.
+//! `kill -9` in the middle of each load: what was acknowledged is there after the restart, says the load's own
+//! verifier.
 //!
 //! The middle is a moment of real time, since load is. A run has one kill; with `KEW_LONG=1` it is longer and has four.
 

@@ -54,8 +54,9 @@ fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-// LocalStack's documentation, "Simple Queue Service (SQS)", section "Developer endpoints": by QueueUrl or by path, in XML,
-// in JSON with `Accept: application/json`, or as the endpoint of a client that asks ReceiveMessage; nothing is consumed.
+// LocalStack's documentation, "Simple Queue Service (SQS)", section "Developer endpoints": by QueueUrl or by path, in
+// XML, in JSON with `Accept: application/json`, or as the endpoint of a client that asks ReceiveMessage; nothing is
+// consumed.
 #[test]
 fn messages_are_shown_at_the_emulators_developer_endpoint_and_stay_where_they_are() {
     let (_directory, kew, also) = with_also(&[]);

@@ -40,8 +40,8 @@ fn has(tool: &str) -> bool {
     found
 }
 
-/// What bash prints of these commands, which must all succeed. `kew` is this program, and nothing else is known of whoever
-/// runs the test.
+/// What bash prints of these commands, which must all succeed. `kew` is this program, and nothing else is known of
+/// whoever runs the test.
 fn pasted(directory: &Path, commands: &str) -> String {
     let programs =
         Path::new(env!("CARGO_BIN_EXE_kew")).parent().expect("it lies somewhere").display().to_string();

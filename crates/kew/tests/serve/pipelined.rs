@@ -1,5 +1,5 @@
-//! Pipelined requests: each gets its reply, in order, up to the one that ends the connection; and no reply on its way is
-//! lost to a reset, whatever the client still sends behind it.
+//! Pipelined requests: each gets its reply, in order, up to the one that ends the connection; and no reply on its way
+//! is lost to a reset, whatever the client still sends behind it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -141,8 +141,8 @@ fn play(kew: &Kew, seed: u64) -> u64 {
         let writing = scope.spawn(|| {
             // Behind the end of the connection nothing is taken any more.
             let _sent = writer.write_all(&burst.bytes);
-            // Behind a body that is too long its rest is waited for, some seconds, unless the client says that none comes. A
-            // server that has closed already has nothing to be told.
+            // Behind a body that is too long its rest is waited for, some seconds, unless the client says that none
+            // comes. A server that has closed already has nothing to be told.
             if matches!(burst.end, End::HalfClosed | End::TooLong) {
                 let told = writer.shutdown(Shutdown::Write);
                 assert!(

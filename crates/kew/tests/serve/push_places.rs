@@ -1,5 +1,5 @@
-//! Which webhooks are reached: certificates that verify and those that do not, and the private addresses of a server that
-//! many use.
+//! Which webhooks are reached: certificates that verify and those that do not, and the private addresses of a server
+//! that many use.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -201,8 +201,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a change to code, if every queue of it is still there: its start has taken a while. Otherwise what was started
-    /// for it ends.
+    /// Writes a change to code, if every queue of it is still there: its start has taken a while. Otherwise what was
+    /// started for it ends.
     async fn write(
         &self,
         changes: Changes,

@@ -1,7 +1,7 @@
 //! Cron expressions, as the vendor writes them: minute, hour, day of the month, month, day of the week; in UTC.
 //!
-//! Days of the week are 1 to 7 from Sunday on. `L` is a last day, `W` the weekday nearest to a day, `5#2` the second Thursday.
-//! Where both kinds of days are given, either is enough.
+//! Days of the week are 1 to 7 from Sunday on. `L` is a last day, `W` the weekday nearest to a day, `5#2` the second
+//! Thursday. Where both kinds of days are given, either is enough.
 
 use kew_core::Timestamp;
 use kew_http::date::{civil, days_in};

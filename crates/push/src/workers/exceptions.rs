@@ -1,7 +1,7 @@
 //! Exceptions that no handler caught, each said once.
 //!
-//! The runtime says most of them twice: how they were thrown, with the stack, and how they left its own code, with nothing
-//! that helps the author of a Worker.
+//! The runtime says most of them twice: how they were thrown, with the stack, and how they left its own code, with
+//! nothing that helps the author of a Worker.
 
 use std::collections::VecDeque;
 

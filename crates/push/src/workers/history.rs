@@ -1,7 +1,7 @@
 //! The versions of a Worker that are kept, and which of them ran when.
 //!
-//! Both are bounded. A version that is deployed is never forgotten; a deployment is remembered as long as its version is
-//! kept, so that whatever the history names can be deployed again.
+//! Both are bounded. A version that is deployed is never forgotten; a deployment is remembered as long as its version
+//! is kept, so that whatever the history names can be deployed again.
 
 use kew_core::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -125,8 +125,8 @@ impl Live {
         self.running.handles_queues.get().copied()
     }
 
-    /// Brings a batch to its handler. Nothing when it was not taken: the child takes no more batches, or is not there any
-    /// more, and the handler has not heard of it.
+    /// Brings a batch to its handler. Nothing when it was not taken: the child takes no more batches, or is not there
+    /// any more, and the handler has not heard of it.
     pub(super) async fn deliver(&self, batch: &Batch) -> Option<Delivered> {
         if self.child.has_ended() {
             return None;

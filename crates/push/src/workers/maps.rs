@@ -1,7 +1,7 @@
 //! Source maps that came with a Worker's code: places in what runs, said as places in what was written.
 //!
-//! A map is what somebody uploaded. What cannot be read of one counts for nothing, and there is a bound for what is kept of
-//! all of them.
+//! A map is what somebody uploaded. What cannot be read of one counts for nothing, and there is a bound for what is
+//! kept of all of them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

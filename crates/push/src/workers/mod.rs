@@ -1,8 +1,8 @@
 //! Workers: code that is uploaded, kept, and run in the real runtime as the target of batches.
 //!
-//! Each deployed Worker has one `workerd` process ([`child`]) with the user's code and a shim of ours in it; `live` brings
-//! batches to it, `keeper` keeps it running, `stored` keeps the code, `changes` says what a change does. [`Workers`] is
-//! what others see.
+//! Each deployed Worker has one `workerd` process ([`child`]) with the user's code and a shim of ours in it; `live`
+//! brings batches to it, `keeper` keeps it running, `stored` keeps the code, `changes` says what a change does.
+//! [`Workers`] is what others see.
 
 mod changes;
 mod child;
@@ -120,8 +120,8 @@ impl Workers {
         workers.values().filter(|worker| worker.account == account).map(|worker| worker.describe()).collect()
     }
 
-    /// The Workers of an account that publish, in order of names, each with the queues its code is bound to, in order and
-    /// each once: those that are deployed, and the one that is just being.
+    /// The Workers of an account that publish, in order of names, each with the queues its code is bound to, in order
+    /// and each once: those that are deployed, and the one that is just being.
     pub fn producers(&self, account: AccountId) -> Vec<(String, BTreeSet<String>)> {
         let workers = self.shared.workers.lock();
         let bound = workers.values().filter(|worker| worker.account == account);
@@ -134,8 +134,8 @@ impl Workers {
         all.into_iter().filter(|(_, queues)| !queues.is_empty()).collect()
     }
 
-    /// Keeps a version of a Worker; a Worker that is not there yet is made. Nothing is kept that does not start. What is
-    /// kept comes back.
+    /// Keeps a version of a Worker; a Worker that is not there yet is made. Nothing is kept that does not start. What
+    /// is kept comes back.
     pub async fn upload(
         &self,
         (account, name): (AccountId, &str),
@@ -203,8 +203,8 @@ impl Workers {
     }
 
     /// What a Worker and its runtime have said after the line of this number; where there is nothing yet, waits so long
-    /// for it. Without a number, only says which is the last. A Worker that is not there yet has said nothing, and is not
-    /// waited for.
+    /// for it. Without a number, only says which is the last. A Worker that is not there yet has said nothing, and is
+    /// not waited for.
     pub async fn log(
         &self,
         account: AccountId,
@@ -259,8 +259,8 @@ impl Workers {
         self.shared.changed.subscribe()
     }
 
-    /// Brings a batch to a Worker. One that went down, or was replaced, before it could take the batch costs it nothing: the
-    /// batch waits for the next.
+    /// Brings a batch to a Worker. One that went down, or was replaced, before it could take the batch costs it
+    /// nothing: the batch waits for the next.
     pub(crate) async fn deliver(&self, name: &str, batch: &Batch) -> Delivered {
         let mut changed = self.watch();
         let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));

@@ -1,8 +1,8 @@
 //! Cron triggers: the `scheduled` handlers of Workers, called at their minutes of engine time.
 //!
 //! One task looks at all Workers' expressions and sleeps until the next minute that any of them names. A jump of the
-//! virtual clock stops at each such minute until the handlers are done. Minutes that a leap of the clock, or a time without a
-//! server, went over are not made up for, but the one that was being waited for.
+//! virtual clock stops at each such minute until the handlers are done. Minutes that a leap of the clock, or a time
+//! without a server, went over are not made up for, but the one that was being waited for.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What a Worker is made of: modules, bindings and the runtime's settings, checked when it is handed in.
 //!
-//! Names come from users and go into file names, into the runtime's configuration and into our own wrapper, so each kind
-//! of name has a form that is safe in all of them.
+//! Names come from users and go into file names, into the runtime's configuration and into our own wrapper, so each
+//! kind of name has a form that is safe in all of them.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! How Workers are kept: documents of their account, in parts that fit.
 //!
-//! One document says what a Worker is (`workers`/name); its secrets and each version's code have owners of their own, so
-//! that they are read only when they are wanted. Everything of one change is written in one step.
+//! One document says what a Worker is (`workers`/name); its secrets and each version's code have owners of their own,
+//! so that they are read only when they are wanted. Everything of one change is written in one step.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kew_core::command::{Documents, PutDocuments};

@@ -203,7 +203,8 @@ pub fn calls(calls: Value) -> Value {
 }
 
 // Every order of calls that the runtime judges: (calls, seconds until it comes again, or done).
-// [seed] ack, retry, ackAll and retryAll: the first call of a message stands, and a single call before one of the batch.
+// [seed] ack, retry, ackAll and retryAll: the first call of a message stands, and a single call before one of the
+// batch.
 #[tokio::test]
 async fn verdicts_of_the_real_runtime_settle_each_message() {
     let Some(shop) = Shop::open().await else { return };

@@ -1,5 +1,5 @@
-//! What the runtime itself does with invocations, and what Kew makes of it: each row that its documentation or a look at it
-//! tells. Without the runtime these say so aloud and pass.
+//! What the runtime itself does with invocations, and what Kew makes of it: each row that its documentation or a look
+//! at it tells. Without the runtime these say so aloud and pass.
 
 use bytes::Bytes;
 use kew_push::workers::{Module, ModuleKind, Said, Script};

@@ -1,7 +1,8 @@
 //! The canonical form of a request: what a signature covers, hashed as it is written.
 //!
-//! Method, path (encoded once more, dot segments removed), query (decoded, encoded anew, sorted, without the signature),
-//! each signed header, the list of them, the hash of the body. Nothing is put together in memory but the query.
+//! Method, path (encoded once more, dot segments removed), query (decoded, encoded anew, sorted, without the
+//! signature), each signed header, the list of them, the hash of the body. Nothing is put together in memory but the
+//! query.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Signing keys: a secret narrowed to one day, one region and one service, remembered because making one takes four hashes.
+//! Signing keys: a secret narrowed to one day, one region and one service, remembered because making one takes four
+//! hashes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -52,8 +53,9 @@ struct Remembered {
     key: SigningKey,
 }
 
-/// Signing keys by access key, service, day and region, each in the one slot that its hash says; a newer one takes the place of
-/// an older. So memory is bounded whatever regions are asked for, and nothing has to be cleaned up after midnight.
+/// Signing keys by access key, service, day and region, each in the one slot that its hash says; a newer one takes the
+/// place of an older. So memory is bounded whatever regions are asked for, and nothing has to be cleaned up after
+/// midnight.
 pub(super) struct SigningKeys {
     hasher: RandomState,
     /// Guards the slots.

@@ -90,9 +90,9 @@ pub(super) fn verify(keys: &Keys, service: Service, request: &Request) -> Result
     Ok(Verified { principal: Arc::clone(&known.principal), region })
 }
 
-/// Whether the head of a request proves by itself who signed it: it does when it names the body's hash, or says that the
-/// body was left out. A head that names a known key and proves nothing may be genuine all the same; whatever else would
-/// be refused with any body is refused.
+/// Whether the head of a request proves by itself who signed it: it does when it names the body's hash, or says that
+/// the body was left out. A head that names a known key and proves nothing may be genuine all the same; whatever else
+/// would be refused with any body is refused.
 pub(super) fn is_proved_by_head(keys: &Keys, service: Service, request: &Request) -> Result<bool, WireError> {
     let query = request.uri.query().unwrap_or_default();
     let query = form::pairs(query.as_bytes(), limits::PAIRS_MAX)?;

@@ -1,5 +1,5 @@
-//! Results in JSON for clients of the Query protocol: the service names two lists otherwise there, and shows members that
-//! are absent as null.
+//! Results in JSON for clients of the Query protocol: the service names two lists otherwise there, and shows members
+//! that are absent as null.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! One description of a result, written in either protocol.
 //!
-//! A result says its members once ([`Shape::write`]); [`JsonWriter`] and [`XmlWriter`] know how each looks. A list or map
-//! without entries is absent, not empty, in both.
+//! A result says its members once ([`Shape::write`]); [`JsonWriter`] and [`XmlWriter`] know how each looks. A list or
+//! map without entries is absent, not empty, in both.
 
 use kew_http::{json, xml};
 

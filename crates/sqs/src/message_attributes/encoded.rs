@@ -1,8 +1,8 @@
 //! The one form of message attributes: what their MD5 is taken over, and what is stored.
 //!
 //! For each, in the order of names: name, type, a byte 1 (text) or 2 (binary), value; texts and bytes each behind their
-//! length in four bytes, high first. Because the stored bytes are the hashed ones, the hash of what a receive chooses is
-//! the hash of pieces of them.
+//! length in four bytes, high first. Because the stored bytes are the hashed ones, the hash of what a receive chooses
+//! is the hash of pieces of them.
 
 use md5::{Digest, Md5};
 

@@ -18,8 +18,8 @@ fn refusal(text: impl Into<std::borrow::Cow<'static, str>>) -> WireError {
     WireError::new(Code::InvalidParameterValue).saying(text)
 }
 
-/// Letters, digits, `_`, `-` and `.`, no period at either end, no reserved beginning. Accented Latin letters pass behind
-/// the first character: the service was recorded to take `attr.1øßä` and to refuse `öther`.
+/// Letters, digits, `_`, `-` and `.`, no period at either end, no reserved beginning. Accented Latin letters pass
+/// behind the first character: the service was recorded to take `attr.1øßä` and to refuse `öther`.
 pub(super) fn check_name(name: &str) -> Result<(), WireError> {
     if name.chars().count() > NAME_LENGTH {
         return Err(refusal(format!(

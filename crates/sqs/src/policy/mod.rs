@@ -1,8 +1,8 @@
 //! Queue policies: who else may use a queue, and who of its own account may not.
 //!
-//! `document` reads a policy and refuses what it cannot understand, `evaluate` asks it, `condition` and `facts` are what
-//! it may ask of a request. Policies are asked in strict mode only: in open mode everybody is the owner, and nobody has
-//! said who they are. A queue without a policy costs its owner nothing.
+//! `document` reads a policy and refuses what it cannot understand, `evaluate` asks it, `condition` and `facts` are
+//! what it may ask of a request. Policies are asked in strict mode only: in open mode everybody is the owner, and
+//! nobody has said who they are. A queue without a policy costs its owner nothing.
 
 mod condition;
 mod document;
@@ -76,8 +76,8 @@ impl Policies {
         }
     }
 
-    /// A queue's policy, read at most once a version. One that cannot be read allows nothing and denies nothing, so that
-    /// its owner can replace it.
+    /// A queue's policy, read at most once a version. One that cannot be read allows nothing and denies nothing, so
+    /// that its owner can replace it.
     fn of(&self, queue: &Queue) -> Option<Arc<Document>> {
         let text = documents::policy(queue)?;
         if let Some(read) = self.read.lock().get(&queue.id)

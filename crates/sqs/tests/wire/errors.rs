@@ -27,7 +27,8 @@ async fn values_out_of_range_are_refused_with_what_is_allowed() {
     }
 }
 
-// [rec] spec 5.8: an empty body; [rec] spec 1.1: MissingRequiredParameterException here, MissingParameter to Query clients.
+// [rec] spec 5.8: an empty body; [rec] spec 1.1: MissingRequiredParameterException here, MissingParameter to Query
+// clients.
 #[tokio::test]
 async fn missing_parameters_are_named() {
     let house = House::open().await;

@@ -182,7 +182,8 @@ async fn a_message_has_no_delay_of_its_own_and_zero_is_the_queues() {
 
 #[tokio::test]
 async fn a_repeat_is_accepted_with_the_first_ones_reply_and_not_delivered() {
-    // [seed] spec 8a: a producer may retry any number of times; [doc, rec] the window is five minutes from the first send, also after the message was deleted.
+    // [seed] spec 8a: a producer may retry any number of times; [doc, rec] the window is five minutes from the first
+    // send, also after the message was deleted.
     let house = with_queue(Policy::fifo()).await;
     let ids = json!({"MessageGroupId": "g", "MessageDeduplicationId": "1"});
     let first = house.send_to("orders", "a", ids.clone()).await;
@@ -219,8 +220,9 @@ async fn ids_reach_over_the_queue_or_over_one_group() {
 
 #[tokio::test]
 async fn ids_used_before_a_change_of_scope_reach_as_far_as_they_did() {
-    // [rec] issue 18 and spec 8a: a change holds for new sends, but the service was recorded to deduplicate over the queue
-    // an id that was used before the change to `messageGroup`. Nothing public says what becomes of ids on the way back: an id repeats in its own group.
+    // [rec] issue 18 and spec 8a: a change holds for new sends, but the service was recorded to deduplicate over the
+    // queue an id that was used before the change to `messageGroup`. Nothing public says what becomes of ids on the way
+    // back: an id repeats in its own group.
     let scope = DeduplicationScope::Queue;
     let house =
         with_queue(Policy { kind: QueueKind::Fifo { scope, by_content: false }, ..Policy::fifo() }).await;

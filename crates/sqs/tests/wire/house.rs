@@ -1,7 +1,8 @@
 //! A whole front-end on a socket, and a client that speaks bytes.
 //!
 //! The store below is the in-memory one, or with `KEW_TEST_STORE=log` the embedded one on a directory of its own. Time
-//! stands and is moved by hand ([`House::advance`]); chance counts. So every byte of a reply is known, over either store.
+//! stands and is moved by hand ([`House::advance`]); chance counts. So every byte of a reply is known, over either
+//! store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -70,7 +70,8 @@ async fn a_fifo_queue_at_its_limit_is_silent_also_to_short_polls() {
     assert_eq!(house.receive("orders", json!({})).await.bodies(), ["c"]);
 }
 
-// [seed] spec 7: about 120,000 on standard queues; [seed] spec 8a: 20,000 on FIFO ones, where today's service allows more.
+// [seed] spec 7: about 120,000 on standard queues; [seed] spec 8a: 20,000 on FIFO ones, where today's service allows
+// more.
 #[tokio::test]
 async fn the_limits_are_those_of_the_seeds_unless_configured() {
     for (policy, limit) in [(Policy::standard(), 120_000), (Policy::fifo(), 20_000)] {

@@ -1,5 +1,5 @@
-//! Request bytes in; exact status, headers and body out. The engine below has a clock that stands and chance that counts,
-//! so that every byte of a reply is known, over each store (`house`).
+//! Request bytes in; exact status, headers and body out. The engine below has a clock that stands and chance that
+//! counts, so that every byte of a reply is known, over each store (`house`).
 
 mod attributes;
 mod batches;

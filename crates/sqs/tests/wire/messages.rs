@@ -62,8 +62,8 @@ async fn bodies_come_back_byte_for_byte() {
     }
 }
 
-// [seed] spec 7: while the timeout runs no other consumer receives the message; it is set per receive, from 0 to 12 hours.
-// [rec] spec 2: a receipt handle is another one for every receive.
+// [seed] spec 7: while the timeout runs no other consumer receives the message; it is set per receive, from 0 to 12
+// hours. [rec] spec 2: a receipt handle is another one for every receive.
 #[tokio::test]
 async fn a_received_message_is_hidden_until_its_timeout_and_zero_hides_it_for_no_time() {
     let house = House::open().await;
@@ -178,8 +178,8 @@ async fn a_message_has_its_own_delay_also_none_or_the_queues() {
 
 #[tokio::test]
 async fn xml_carries_every_character_that_is_allowed() {
-    // [rec] spec 1.2: bodies with carriage returns and with a literal `&quot;` come back unchanged; [rec] an empty receive
-    // is an empty ReceiveMessageResult.
+    // [rec] spec 1.2: bodies with carriage returns and with a literal `&quot;` come back unchanged; [rec] an empty
+    // receive is an empty ReceiveMessageResult.
     let house = House::open().await;
     house.queue("orders", Policy::standard()).await;
     for (form, element) in [

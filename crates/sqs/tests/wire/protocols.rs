@@ -76,7 +76,8 @@ async fn json_may_be_posted_to_a_queues_path() {
 #[tokio::test]
 async fn a_queues_path_serves_only_what_is_about_a_queue() {
     let house = with_orders().await;
-    // [rec] spec 1.2: CreateQueue and ListQueues on a queue's path, and unknown actions anywhere; [rec] an empty Detail.
+    // [rec] spec 1.2: CreateQueue and ListQueues on a queue's path, and unknown actions anywhere; [rec] an empty
+    // Detail.
     for (path, action) in [
         ("/000000000000/orders", "CreateQueue"),
         ("/000000000000/orders", "ListQueues"),

@@ -1,4 +1,5 @@
-//! Generation files: what a checkpoint wrote of the store's slices, one file for each checkpoint, read and verified here.
+//! Generation files: what a checkpoint wrote of the store's slices, one file for each checkpoint, read and verified
+//! here.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What a store says durably of itself: its identity, what must exist, and the newest checkpoint.
 //!
-//! Decides which checkpoint counts and where replay starts from. A checkpoint is slices of bytes under keys; what a slice
-//! holds it does not know, nor that there are queues. First to read: `manifest.rs`, then `writer.rs`.
+//! Decides which checkpoint counts and where replay starts from. A checkpoint is slices of bytes under keys; what a
+//! slice holds it does not know, nor that there are queues. First to read: `manifest.rs`, then `writer.rs`.
 
 mod expected;
 mod generation;

@@ -30,7 +30,8 @@ struct OpenSlice {
     sum: u32,
 }
 
-/// A checkpoint being written, or only measured. Dropped before it is installed, it leaves a file that the next sweep removes.
+/// A checkpoint being written, or only measured. Dropped before it is installed, it leaves a file that the next sweep
+/// removes.
 pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     generation: u64,

@@ -1,9 +1,9 @@
 //! Open files of segments: at most so many at a time, however large the store.
 //!
-//! A segment's file is opened when somebody needs it and stays open until too many are: then the one that was used longest
-//! ago is closed. Never closed is a file that is kept, because it is being written or its name is about to go, and one
-//! whose writes are not all synced: the system tells an error of writing back to a file that is open. When the process
-//! has no descriptor left, files of segments make room for the one that is needed now.
+//! A segment's file is opened when somebody needs it and stays open until too many are: then the one that was used
+//! longest ago is closed. Never closed is a file that is kept, because it is being written or its name is about to go,
+//! and one whose writes are not all synced: the system tells an error of writing back to a file that is open. When the
+//! process has no descriptor left, files of segments make room for the one that is needed now.
 
 use std::io;
 use std::sync::Arc;

@@ -302,8 +302,8 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    /// Makes the segment. The old one is synced first: that a segment exists proves all before it durable. Any failure but
-    /// `NoSpace` stops the journal.
+    /// Makes the segment. The old one is synced first: that a segment exists proves all before it durable. Any failure
+    /// but `NoSpace` stops the journal.
     pub(crate) fn run(&mut self) -> Result<Arc<Segment>, LogError> {
         self.left.sync()?;
         let made = match self.spare.take() {

@@ -1,8 +1,9 @@
 //! Room for a checkpoint on a full disk: a file of zeros holds its place, and spare segments are given up when that is
 //! too little, but never for nothing. How much a checkpoint takes is said from above.
 //!
-//! What is given up is missed: without kept room sends are refused, without spares deletes are. So it goes only when the
-//! checkpoint then surely fits, and the caller writes it at once: whatever is free for longer is soon a spare again.
+//! What is given up is missed: without kept room sends are refused, without spares deletes are. So it goes only when
+//! the checkpoint then surely fits, and the caller writes it at once: whatever is free for longer is soon a spare
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! What a lease may rest on that is not durable yet: messages that entered their queue, and contents that were replaced,
-//! in batches that are not synced.
+//! What a lease may rest on that is not durable yet: messages that entered their queue, and contents that were
+//! replaced, in batches that are not synced.
 //!
 //! A lease of messages that were durable before tells nobody anything a power cut could take back, so its answer need
 //! not wait for the syncs of other people's sends.

@@ -69,8 +69,8 @@ impl Inner {
     }
 
     /// Writes the batch being filled. Answers that need no more leave; others when it is synced, or at once if nothing
-    /// that was written needs a sync. Nothing here waits for a sync, on this thread or another: a batch that needs a new
-    /// segment is left for the commit.
+    /// that was written needs a sync. Nothing here waits for a sync, on this thread or another: a batch that needs a
+    /// new segment is left for the commit.
     pub(crate) fn write(&self) -> Result<(), LogError> {
         let ledger = self.writer.lock();
         if !ledger.shelf.fits() {
@@ -94,8 +94,8 @@ impl Inner {
         result
     }
 
-    /// Writes the batch being filled, in a new segment if this one cannot hold it. Only who holds `committing` may, so that
-    /// no sync of the segment that is left runs on another thread. Steps go on while the new one is made.
+    /// Writes the batch being filled, in a new segment if this one cannot hold it. Only who holds `committing` may, so
+    /// that no sync of the segment that is left runs on another thread. Steps go on while the new one is made.
     fn write_behind_a_roll(&self) -> Result<(), LogError> {
         let mut ledger = self.writer.lock();
         if ledger.shelf.fits() {

@@ -1,5 +1,5 @@
-//! The gate answers wait at: it opens for batch after batch, in order, once when they are written and once when they are
-//! as durable as their answers promise.
+//! The gate answers wait at: it opens for batch after batch, in order, once when they are written and once when they
+//! are as durable as their answers promise.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};

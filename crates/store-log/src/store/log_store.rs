@@ -57,8 +57,8 @@ impl LogStore {
         Ok((Self { inner, threads: Mutex::new(threads) }, report))
     }
 
-    /// Opens a stopped store to look at it: everything is read and replayed, and nothing is written, not even what a start
-    /// would repair. Commands that change something are refused.
+    /// Opens a stopped store to look at it: everything is read and replayed, and nothing is written, not even what a
+    /// start would repair. Commands that change something are refused.
     pub fn look(
         disk: Arc<dyn Disk>,
         options: LogOptions,

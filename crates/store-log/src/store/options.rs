@@ -13,14 +13,14 @@ pub struct LogOptions {
     pub segments: SegmentOptions,
     /// Bytes of recent batches kept in memory: what was just sent is read from there.
     pub recent_bytes: usize,
-    /// The least bytes of journal between two checkpoints; more when the last one was large. Less than a segment, so that
-    /// each one that is full asks for a checkpoint: while one is in use the one before it comes back as a spare, and no
-    /// file of zeros has to be made for those that are freed two at a time and given back to the system.
+    /// The least bytes of journal between two checkpoints; more when the last one was large. Less than a segment, so
+    /// that each one that is full asks for a checkpoint: while one is in use the one before it comes back as a spare,
+    /// and no file of zeros has to be made for those that are freed two at a time and given back to the system.
     pub checkpoint_bytes: u64,
     /// Dead bytes beyond those of living messages that are left alone before survivors are copied together.
     pub slack_bytes: u64,
-    /// The pause before upkeep that failed is tried again by itself; it doubles from one failure to the next, up to 64 times
-    /// this.
+    /// The pause before upkeep that failed is tried again by itself; it doubles from one failure to the next, up to 64
+    /// times this.
     pub retry_after: Duration,
     /// Whether answers wait for the disk.
     pub durability: Durability,

@@ -48,8 +48,8 @@ impl Recent {
         }
     }
 
-    /// Memory that nobody reads any more, for the next batch to be filled in: fresh memory costs more than anything done
-    /// with it.
+    /// Memory that nobody reads any more, for the next batch to be filled in: fresh memory costs more than anything
+    /// done with it.
     pub(crate) fn take_spare(&mut self) -> Option<Vec<u8>> {
         self.spare.take()
     }

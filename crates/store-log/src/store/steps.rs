@@ -1,7 +1,7 @@
 //! A step: applied at once on the caller's thread, its records in the batch being filled, its answer at the gate.
 //!
-//! Here stands what a step waits for, and what becomes of one that finds no room: it is put off until a batch is written
-//! or a spare was made, or refused.
+//! Here stands what a step waits for, and what becomes of one that finds no room: it is put off until a batch is
+//! written or a spare was made, or refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,8 +117,8 @@ impl Inner {
         if self.options.drive == Drive::Loop { self.write() } else { self.commit() }
     }
 
-    /// A step found no room beside what is pending. What is pending is written, if it can be at once, and the step taken
-    /// again; otherwise it is put off.
+    /// A step found no room beside what is pending. What is pending is written, if it can be at once, and the step
+    /// taken again; otherwise it is put off.
     #[cold]
     fn make_way(
         self: &Arc<Self>,
@@ -139,8 +139,8 @@ impl Inner {
         again
     }
 
-    /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written, or
-    /// a spare was made. Where neither helps it is refused.
+    /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written,
+    /// or a spare was made. Where neither helps it is refused.
     #[cold]
     fn put_off(&self, ledger: Writing<'_>, freed: Freed) -> Submission {
         let shelf = &ledger.shelf;

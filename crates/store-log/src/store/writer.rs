@@ -1,5 +1,5 @@
-//! The lock that every step takes. Nothing is read from a segment while it is held: that would make everybody wait for the
-//! disk. In tests each such read fails.
+//! The lock that every step takes. Nothing is read from a segment while it is held: that would make everybody wait for
+//! the disk. In tests each such read fails.
 
 use std::ops::{Deref, DerefMut};
 

@@ -4,8 +4,8 @@
 //! disk. In tests each such read fails ([`may_wait_for_a_disk`]).
 //!
 //! In a program a [`Lock`] is a plain mutex. With the feature `planted` a test may run the store's threads under a
-//! [`Schedule`](schedule::Schedule): one of them runs at a time, and before each lock and each disk call the next one is
-//! chosen by seed. So one seed is one interleaving, and a lock must be a [`Lock`] if it is held during disk calls.
+//! [`Schedule`](schedule::Schedule): one of them runs at a time, and before each lock and each disk call the next one
+//! is chosen by seed. So one seed is one interleaving, and a lock must be a [`Lock`] if it is held during disk calls.
 
 #[cfg(feature = "planted")]
 pub mod schedule;
@@ -19,7 +19,8 @@ pub(crate) use parking_lot::Mutex as Lock;
 #[cfg(feature = "planted")]
 pub(crate) use schedule::Lock;
 
-/// A stretch of work during which others wait, asserted to be short. Under a schedule it isn't: taking turns costs time.
+/// A stretch of work during which others wait, asserted to be short. Under a schedule it isn't: taking turns costs
+/// time.
 pub(crate) fn stretch(what: &'static str) -> Option<Stretch> {
     #[cfg(feature = "planted")]
     if schedule::is_running() {

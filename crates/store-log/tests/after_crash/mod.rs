@@ -62,8 +62,8 @@ impl Reopened {
         Ok(Self { store: open(&disk, now)?, disk })
     }
 
-    /// It must be what it was after one of these batches. Answers its state then. A batch that found no room takes up what
-    /// is asked next, so one instant may have several states; those of the first one known count.
+    /// It must be what it was after one of these batches. Answers its state then. A batch that found no room takes up
+    /// what is asked next, so one instant may have several states; those of the first one known count.
     pub fn is_in(
         &self,
         batches: RangeInclusive<u64>,
@@ -111,8 +111,8 @@ impl Reopened {
     }
 }
 
-/// Opens a store as a program that is started again when it fails: an error of writing back that nobody was told is told
-/// to the next who opens the file, once.
+/// Opens a store as a program that is started again when it fails: an error of writing back that nobody was told is
+/// told to the next who opens the file, once.
 pub fn start(disk: &SimDisk, options: LogOptions, chance: u64, now: Timestamp) -> Result<LogStore, String> {
     let open = || LogStore::open(Arc::new(disk.clone()), options, Chance::at(chance), now);
     let opened = match open() {

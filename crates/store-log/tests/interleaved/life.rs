@@ -1,5 +1,5 @@
-//! One life of a store: its loop, its sync thread, its upkeep and a tool at work at the same time, turn by turn, and what
-//! it has answered by each point of its disk.
+//! One life of a store: its loop, its sync thread, its upkeep and a tool at work at the same time, turn by turn, and
+//! what it has answered by each point of its disk.
 
 use std::pin::Pin;
 use std::sync::Arc;

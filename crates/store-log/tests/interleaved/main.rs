@@ -1,6 +1,6 @@
-//! Histories of a store whose loop, sync thread, upkeep and tools take turns by seed at every disk call and lock, on a disk
-//! that lies, fails and loses its power; then the store is opened again and must be what it was after some batch: none
-//! older than what it had answered, none newer than what it was asked.
+//! Histories of a store whose loop, sync thread, upkeep and tools take turns by seed at every disk call and lock, on a
+//! disk that lies, fails and loses its power; then the store is opened again and must be what it was after some batch:
+//! none older than what it had answered, none newer than what it was asked.
 //!
 //! `KEW_INTERLEAVED` says how many histories run, `KEW_INTERLEAVED_SEED` runs one. The tests are tested: with a fault
 //! planted in the store (`kew_store_log::planted`) the same histories must find it.

@@ -1,6 +1,6 @@
-//! A real process with several threads on a real directory, killed with signal 9 at any moment, round after round on the
-//! same store. It tells through a pipe what was acknowledged, and beforehand what it is about to delete; after each kill
-//! the store is opened here and held against that.
+//! A real process with several threads on a real directory, killed with signal 9 at any moment, round after round on
+//! the same store. It tells through a pipe what was acknowledged, and beforehand what it is about to delete; after each
+//! kill the store is opened here and held against that.
 //!
 //! `KEW_KILLS` says how many rounds; the process is this very test program, started again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,8 +1,8 @@
 //! The behaviour every store must show.
 //!
-//! A back-end gives a [`Factory`] and adds one line, [`crate::contract_tests!`]: each contract then runs as a test of its
-//! own name. [`model`] compares a store with the reference model over random histories; [`mutants`] are planted bugs
-//! that show the histories would notice.
+//! A back-end gives a [`Factory`] and adds one line, [`crate::contract_tests!`]: each contract then runs as a test of
+//! its own name. [`model`] compares a store with the reference model over random histories; [`mutants`] are planted
+//! bugs that show the histories would notice.
 
 pub mod model;
 pub mod mutants;

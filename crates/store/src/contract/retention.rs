@@ -94,8 +94,8 @@ pub fn longer_retention_revives_nothing(factory: &dyn Factory) {
 /// What a store may clear away in one step.
 const SLICE: usize = 1_000;
 
-/// Of two halves of a queue sent a minute apart the first one dies, whatever was done with its messages, and stays dead when
-/// the retention is raised again, also after a restart at any of these moments.
+/// Of two halves of a queue sent a minute apart the first one dies, whatever was done with its messages, and stays dead
+/// when the retention is raised again, also after a restart at any of these moments.
 pub fn lowered_retention_ends_a_backlog_at_once_and_for_good(factory: &dyn Factory) {
     let keeping = |length| Policy { retention: seconds(length), ..Policy::standard() };
     for half in [SLICE - 1, SLICE, SLICE + 1, 2 * SLICE + 1] {
@@ -138,8 +138,9 @@ pub fn lowered_retention_ends_a_backlog_at_once_and_for_good(factory: &dyn Facto
     }
 }
 
-/// Of the first half of a FIFO queue some messages are leased, given back, deleted or hidden behind those; all of it dies.
-/// What is left comes in the order of each group, and the groups in the same turns whether or not the store was opened anew.
+/// Of the first half of a FIFO queue some messages are leased, given back, deleted or hidden behind those; all of it
+/// dies. What is left comes in the order of each group, and the groups in the same turns whether or not the store was
+/// opened anew.
 pub fn lowered_retention_leaves_groups_in_their_order_and_turns(factory: &dyn Factory) {
     let keeping = |length| Policy { retention: seconds(length), ..Policy::fifo() };
     let mut orders = Vec::new();

@@ -55,8 +55,8 @@ impl Ends {
         self.over > 0 && end <= self.over_through
     }
 
-    /// The messages whose leases end by `at`, if there are at most `max`. Otherwise all those leases count as over, and are
-    /// seen to in slices; and so while any others are.
+    /// The messages whose leases end by `at`, if there are at most `max`. Otherwise all those leases count as over, and
+    /// are seen to in slices; and so while any others are.
     pub(crate) fn end_by(&mut self, at: Timestamp, max: usize) -> Vec<Sequence> {
         if self.over == 0 {
             let due: Vec<Sequence> = self.alarms.due_by(at).take(max.saturating_add(1)).collect();

@@ -95,8 +95,8 @@ pub struct Lease {
     pub owner: Option<OwnerId>,
     /// The receive attempt it belongs to, while that may be repeated.
     pub attempt: Option<Text>,
-    /// The receipt it was taken with, if it was sealed since the start: who brings the very same needs no checking by the
-    /// key.
+    /// The receipt it was taken with, if it was sealed since the start: who brings the very same needs no checking by
+    /// the key.
     pub sealed: Option<Sealed>,
     /// What to restore if the lease is withdrawn; `None` once it was changed.
     pub before: Option<Before>,

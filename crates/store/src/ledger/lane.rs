@@ -177,8 +177,8 @@ impl Lane {
         by_age.min(by_own)
     }
 
-    /// Takes out every message that has expired at `now`, in no particular order. Blocks of which all have are taken out
-    /// as they are.
+    /// Takes out every message that has expired at `now`, in no particular order. Blocks of which all have are taken
+    /// out as they are.
     pub(crate) fn expire(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
         if self.next_expiry(retention) <= now {
             self.expire_front(now, retention, expired);
@@ -204,7 +204,8 @@ impl Lane {
         self.drop_empty_front();
     }
 
-    /// Takes out the first blocks while the time of all their messages is over. The last one is kept: it is being filled.
+    /// Takes out the first blocks while the time of all their messages is over. The last one is kept: it is being
+    /// filled.
     fn expire_front(&mut self, now: Timestamp, retention: Duration, expired: &mut Expired) {
         while self.blocks.len() > 1
             && self.blocks.front().is_some_and(|block| block.is_over(now, retention))
@@ -218,8 +219,8 @@ impl Lane {
         }
     }
 
-    /// How many blocks from the front are over, if they are many and each was sent after the one before: if one is over then,
-    /// all before it are. The last one is not among them.
+    /// How many blocks from the front are over, if they are many and each was sent after the one before: if one is over
+    /// then, all before it are. The last one is not among them.
     pub(crate) fn many_over(&self, now: Timestamp, retention: Duration) -> Option<usize> {
         if self.blocks.len() <= MANY_BLOCKS || matches!(self.plain, Plain::Not) {
             return None;
@@ -230,8 +231,8 @@ impl Lane {
         (over >= MANY_BLOCKS).then_some(over)
     }
 
-    /// Takes out most of those, without looking at each: what they hold is what the whole lane holds without the others, of
-    /// which there are mostly few. The bodies of the whole lane have so many bytes.
+    /// Takes out most of those, without looking at each: what they hold is what the whole lane holds without the
+    /// others, of which there are mostly few. The bodies of the whole lane have so many bytes.
     pub(crate) fn expire_many(
         &mut self,
         over: usize,

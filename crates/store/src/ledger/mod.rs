@@ -306,8 +306,8 @@ impl<S: Shelf> Ledger<S> {
         self.history.tally
     }
 
-    /// The newest of the shelf's marks that whoever is given this message learns of beside the message itself. On a FIFO
-    /// queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
+    /// The newest of the shelf's marks that whoever is given this message learns of beside the message itself. On a
+    /// FIFO queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
     pub fn mark_before(&self, queue: QueueId, sequence: Sequence) -> u64 {
         self.book(queue).map_or(0, |book| book.mark_before(sequence))
     }

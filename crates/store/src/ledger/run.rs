@@ -1,8 +1,8 @@
 //! Up to 64 messages of a FIFO queue in the order of sends, and their neighbours within their groups.
 //!
-//! The run being filled and the one that messages are leased from are open; the others are packed, as blocks of standard
-//! queues are, to some eight bytes a message. A neighbour is told by how many places in the order of sends it is away, so that a link stays true whatever
-//! becomes of the runs at its ends.
+//! The run being filled and the one that messages are leased from are open; the others are packed, as blocks of
+//! standard queues are, to some eight bytes a message. A neighbour is told by how many places in the order of sends it
+//! is away, so that a link stays true whatever becomes of the runs at its ends.
 
 use std::ops::Range;
 

@@ -49,8 +49,8 @@ impl Stored {
     }
 }
 
-/// What a message that came from there is deduplicated by. A dead letter is by its own name, so that nothing sent there can
-/// swallow it.
+/// What a message that came from there is deduplicated by. A dead letter is by its own name, so that nothing sent there
+/// can swallow it.
 #[inline]
 pub(super) fn deduplicated_by(
     id: MessageId,

@@ -164,8 +164,8 @@ fn see(ledger: &mut Ledger<Keeping>) -> Seen {
     }
 }
 
-/// The messages a queue offers, in order; of a FIFO queue group by group, in the order of their names: which group comes
-/// first may differ after a replay.
+/// The messages a queue offers, in order; of a FIFO queue group by group, in the order of their names: which group
+/// comes first may differ after a replay.
 fn offered_in_groups(book: &Book) -> Vec<Sequence> {
     let mut offered: Vec<Item> = book.ready_items().chain(book.offered()).collect();
     if book.queue.policy.kind.is_fifo() {

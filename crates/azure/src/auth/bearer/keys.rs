@@ -1,7 +1,7 @@
 //! The public keys of those who issue tokens: a JSON Web Key Set, exchanged as a whole when it changes.
 //!
-//! Only keys that cannot be mistaken for a shared secret are taken: RSA, the two elliptic curves and Ed25519. A key of a
-//! kind that is not known here is left out, and does not spoil the others.
+//! Only keys that cannot be mistaken for a shared secret are taken: RSA, the two elliptic curves and Ed25519. A key of
+//! a kind that is not known here is left out, and does not spoil the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

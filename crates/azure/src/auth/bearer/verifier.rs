@@ -62,8 +62,8 @@ impl Verifier {
 
     /// What a token says, once a key of the set has verified its signature.
     ///
-    /// What verifies is decided by the key, never by the token: a key takes the algorithms of its own kind only, and the
-    /// keys and addresses of keys that a token brings along are not looked at.
+    /// What verifies is decided by the key, never by the token: a key takes the algorithms of its own kind only, and
+    /// the keys and addresses of keys that a token brings along are not looked at.
     fn genuine(&self, token: &str) -> Result<Claims, WireError> {
         let malformed = || WireError::new(Code::InvalidAuthenticationInfo);
         if token.split('.').count() != 3 {

@@ -1,7 +1,7 @@
 //! From the tree of a form to the members it means, as the table says.
 //!
-//! Values are texts; only what is a number in JSON is read as one. A list or map without entries is absent. Half a pair,
-//! a name without a value or a value without a name, is an error: nothing that was said is dropped in silence.
+//! Values are texts; only what is a number in JSON is read as one. A list or map without entries is absent. Half a
+//! pair, a name without a value or a value without a name, is an error: nothing that was said is dropped in silence.
 
 use serde::{Serialize, Serializer};
 

@@ -1,8 +1,8 @@
 //! The Query protocol's forms, turned into the JSON object that means the same.
 //!
 //! So there is one way to decode a request. A form is flat: `MessageAttribute.1.Value.StringValue=x` names a place in a
-//! tree; [`table`] says which places are lists, maps, numbers or texts, and what the JSON protocol calls them; [`members`]
-//! reads them. Names the table does not know are ignored, as unknown members are.
+//! tree; [`table`] says which places are lists, maps, numbers or texts, and what the JSON protocol calls them;
+//! [`members`] reads them. Names the table does not know are ignored, as unknown members are.
 
 mod members;
 mod table;

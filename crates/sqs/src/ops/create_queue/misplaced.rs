@@ -1,5 +1,5 @@
-//! Queue attributes given beside `Attributes`, as a template of CloudFormation has them. Ignored in silence they would make
-//! a queue with other settings than the caller wrote, so they are refused by name.
+//! Queue attributes given beside `Attributes`, as a template of CloudFormation has them. Ignored in silence they would
+//! make a queue with other settings than the caller wrote, so they are refused by name.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -81,8 +81,8 @@ impl Contents {
         }
     }
 
-    /// Some of it reached the disk, all of it stays readable, none of it will be tried again. Whichever sync of a handle
-    /// ends first is told.
+    /// Some of it reached the disk, all of it stays readable, none of it will be tried again. Whichever sync of a
+    /// handle ends first is told.
     pub(super) fn fail_sync(&mut self, kind: io::ErrorKind, chance: &mut Chance) {
         let now = self.now.clone();
         self.settle(Found::Torn, chance);

@@ -163,8 +163,8 @@ impl Segments {
         disk.sync_dir(SEGMENTS_FOLDER).doing("syncing", SEGMENTS_FOLDER)
     }
 
-    /// Keeps the largest spares, up to the bound; answers their names. One whose bytes an earlier run could not write back
-    /// goes: its first sync would tell of that, and as a segment it would stop the journal.
+    /// Keeps the largest spares, up to the bound; answers their names. One whose bytes an earlier run could not write
+    /// back goes: its first sync would tell of that, and as a segment it would stop the journal.
     fn trim_spares(&self) -> Vec<String> {
         let mut table = self.shared.table.lock();
         table.spares.retain(|spare| spare.file.sync_data().is_ok());

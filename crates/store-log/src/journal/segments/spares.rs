@@ -183,8 +183,8 @@ impl Segments {
         }
     }
 
-    /// A spare becomes a segment: header written and synced, then its name, then the folder synced. It is not among those
-    /// in use before [`Segments::add`].
+    /// A spare becomes a segment: header written and synced, then its name, then the folder synced. It is not among
+    /// those in use before [`Segments::add`].
     pub(crate) fn name(
         &self,
         spare: Spare,

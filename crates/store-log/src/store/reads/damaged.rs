@@ -1,9 +1,9 @@
 //! Records that cannot be read: which are known, and where their bytes are kept for rescue.
 //!
-//! A record that does not verify concerns one message. It is told once, with file and offset. When its segment is about to
-//! be given back, its bytes as they were found go to a file of their own, and a mark takes its place: the message stays
-//! known and counted, and nothing else waits for it. Both the list and the files have bounds; past the second a damaged
-//! record stays where it is, and so does its segment.
+//! A record that does not verify concerns one message. It is told once, with file and offset. When its segment is about
+//! to be given back, its bytes as they were found go to a file of their own, and a mark takes its place: the message
+//! stays known and counted, and nothing else waits for it. Both the list and the files have bounds; past the second a
+//! damaged record stays where it is, and so does its segment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -1,9 +1,9 @@
 //! Reading messages that are not in memory, away from the store's lock and from the event loop.
 //!
 //! A step that hands messages out is applied at once, from what the ledger knows, and those that are not in memory are
-//! asked for here: their segments are kept, so that none is filled anew meanwhile, and a few threads read them, neighbours
-//! together. The answer waits for them as it waits for its sync. A step that needs a content to go on at all is put off
-//! until it was read. A store without threads reads on the caller's, also without the lock.
+//! asked for here: their segments are kept, so that none is filled anew meanwhile, and a few threads read them,
+//! neighbours together. The answer waits for them as it waits for its sync. A step that needs a content to go on at all
+//! is put off until it was read. A store without threads reads on the caller's, also without the lock.
 
 mod ahead;
 pub(super) mod cold;
@@ -184,8 +184,8 @@ impl Reads {
         self.enqueue(wanted, Vec::new(), None)
     }
 
-    /// Begins to read for a step that was put off, and keeps what it has by now; not when too much waits. The gate opens
-    /// when it may be taken again, or says what went wrong.
+    /// Begins to read for a step that was put off, and keeps what it has by now; not when too much waits. The gate
+    /// opens when it may be taken again, or says what went wrong.
     pub fn fetch(&self, wanted: Vec<Wanted>, at_hand: Vec<(u64, Read)>) -> Option<Arc<LogGate>> {
         let gate = Arc::new(LogGate::default());
         self.enqueue(wanted, at_hand, Some(Arc::clone(&gate)))?;
@@ -330,7 +330,8 @@ impl Reads {
     }
 }
 
-/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that nobody waits for ever.
+/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that nobody waits for
+/// ever.
 struct Answering<'a> {
     reads: &'a Reads,
     run: Run,

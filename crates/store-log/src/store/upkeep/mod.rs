@@ -233,7 +233,8 @@ impl Upkeep {
         let generations = match written {
             Ok(generations) => generations,
             Err(error) => {
-                // Its file takes space that is wanted elsewhere now. One that stays is removed after the next checkpoint.
+                // Its file takes space that is wanted elsewhere now. One that stays is removed after the next
+                // checkpoint.
                 let _abandoned = writer.abandon();
                 return Err(error);
             }

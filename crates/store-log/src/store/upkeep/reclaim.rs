@@ -154,8 +154,8 @@ impl Forwarding {
         Ok(())
     }
 
-    /// What is to be copied for the record that begins a range of addresses: the record, or a mark in its place when it is
-    /// damaged. `None` when it has to stay: the disk fails, which may end, or its bytes can be kept nowhere else.
+    /// What is to be copied for the record that begins a range of addresses: the record, or a mark in its place when it
+    /// is damaged. `None` when it has to stay: the disk fails, which may end, or its bytes can be kept nowhere else.
     fn read_or_quarantine(
         &mut self,
         inner: &Inner,
@@ -204,8 +204,8 @@ impl Forwarding {
     }
 }
 
-/// The bytes of a damaged record as they are found: as many as its length says, if that makes sense, else up to the next
-/// record that is needed.
+/// The bytes of a damaged record as they are found: as many as its length says, if that makes sense, else up to the
+/// next record that is needed.
 fn bytes_as_found(segment: &Segment, range: &Range<u64>) -> Result<Vec<u8>, LogError> {
     let offset = segment.offset_of(range.start);
     let most = range.end.saturating_sub(range.start);

@@ -83,7 +83,8 @@ impl Scrub {
         Self { inner, sums, pace, at, credit: 0, is_new: true, unsaved_for: Duration::ZERO, tries: 0 }
     }
 
-    /// Reads what has become due in the time that has passed since the last turn. Answers how long to wait for the next.
+    /// Reads what has become due in the time that has passed since the last turn. Answers how long to wait for the
+    /// next.
     pub fn turn(&mut self, passed: Duration, now: Timestamp) -> Duration {
         let total = self.inner.segments.sealed_bytes();
         if total == 0 {
@@ -154,7 +155,8 @@ impl Scrub {
         self.save();
     }
 
-    /// Verifies the frames of a piece at the beginning of a range. Answers where to go on, and how many bytes were read.
+    /// Verifies the frames of a piece at the beginning of a range. Answers where to go on, and how many bytes were
+    /// read.
     fn verify(
         &self,
         segment: &Segment,

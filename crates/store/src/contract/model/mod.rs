@@ -1,8 +1,8 @@
 //! Random histories: a store and the reference model are driven side by side and must say the same.
 //!
-//! A history is made up from a seed: 200 to 400 steps over a few queues, with jumps of the clock to the very instants at
-//! which something ends, receipts of every age, several steps per commit, and restarts. A difference is shrunk to the
-//! steps that matter and told with the seed. `KEW_MODEL_HISTORIES` says how many to run, `KEW_MODEL_SEED` runs one.
+//! A history is made up from a seed: 200 to 400 steps over a few queues, with jumps of the clock to the very instants
+//! at which something ends, receipts of every age, several steps per commit, and restarts. A difference is shrunk to
+//! the steps that matter and told with the seed. `KEW_MODEL_HISTORIES` says how many to run, `KEW_MODEL_SEED` runs one.
 
 #[cfg(test)]
 mod coverage;
@@ -46,8 +46,8 @@ pub fn histories_in_slices(factory: &dyn Factory) {
     }
 }
 
-/// The same for stores that see to leases that end together in slices smaller than the histories need. Of these histories
-/// no queue has a rule for messages that were tried too often: those depart in another order then.
+/// The same for stores that see to leases that end together in slices smaller than the histories need. Of these
+/// histories no queue has a rule for messages that were tried too often: those depart in another order then.
 pub fn histories_in_slices_of_leases(factory: &dyn Factory) {
     for seed in seeds() {
         if let Err(difference) = history(seed, &|_| Box::new(StoreSubject::in_slices_of_leases(factory))) {

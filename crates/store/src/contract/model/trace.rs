@@ -48,7 +48,8 @@ impl fmt::Debug for Step {
 const GENUINE: u128 = 1;
 const FORGED: u128 = 2;
 
-/// The place of the token that stands at `entry` of the outcome of step `number`. Queue and sequence are for the reader.
+/// The place of the token that stands at `entry` of the outcome of step `number`. Queue and sequence are for the
+/// reader.
 pub(super) fn place(number: u32, entry: usize, queue: QueueId, sequence: Sequence) -> LeaseToken {
     LeaseToken { queue, sequence, nonce: (u64::from(number) << 16) | entry as u64, mac: GENUINE }
 }

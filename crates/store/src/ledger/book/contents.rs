@@ -1,4 +1,5 @@
-//! What a queue holds, made when the first message comes. Most queues of a large store are idle, and take no room for it.
+//! What a queue holds, made when the first message comes. Most queues of a large store are idle, and take no room for
+//! it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;

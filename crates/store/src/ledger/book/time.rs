@@ -40,10 +40,10 @@ impl Book {
     }
 
     /// Does what happens here by itself at `at`. Nothing earlier is left to do.
-    /// At most so many messages depart; the others stay due. If more leases of a standard queue end than it may see to, all
-    /// of them are over and wait for [`Book::lapse_some`].
-    /// Of messages hidden for long, all whose delay is over by `now` are shown. What they do at `at` does not hang on it.
-    /// Messages at rest on a FIFO queue may expire through `settled`: all else that is due by then has been done.
+    /// At most so many messages depart; the others stay due. If more leases of a standard queue end than it may see to,
+    /// all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for long, all whose delay is over by
+    /// `now` are shown. What they do at `at` does not hang on it. Messages at rest on a FIFO queue may expire through
+    /// `settled`: all else that is due by then has been done.
     pub(crate) fn pass(
         &mut self,
         at: Timestamp,
@@ -112,8 +112,8 @@ impl Book {
         happened.freed |= added.messages > 0 && std::mem::take(&mut self.limited);
     }
 
-    /// The bytes of the bodies of a standard queue's backlog, where very many messages of it are over by `through` and few
-    /// stand elsewhere. It is not kept: every send and receive would pay for it.
+    /// The bytes of the bodies of a standard queue's backlog, where very many messages of it are over by `through` and
+    /// few stand elsewhere. It is not kept: every send and receive would pay for it.
     fn backlog_bytes(&self, through: Timestamp) -> Option<u64> {
         let held = &*self.held;
         let few = held.far.len() == 0 && held.entries.len() <= BESIDE_MAX;
@@ -191,8 +191,8 @@ impl Book {
         self.lapse(at, if is_over { vec![sequence] } else { Vec::new() })
     }
 
-    /// Leases that were over before `at` are seen to now. Messages whose own time is over by now expire, as they would have
-    /// done after their lease; those that were tried too often depart first.
+    /// Leases that were over before `at` are seen to now. Messages whose own time is over by now expire, as they would
+    /// have done after their lease; those that were tried too often depart first.
     fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Instant {
         let mut happened = Instant { freed: !ended.is_empty(), ..Instant::default() };
         let through = at.min(self.expiry_through);
@@ -231,7 +231,8 @@ impl Book {
         fifo.show_delayed(|sent_at| sent_at.plus(delay) <= at)
     }
 
-    /// The groups of messages shown just now enter the rotation in the order of sends, also among those of other messages.
+    /// The groups of messages shown just now enter the rotation in the order of sends, also among those of other
+    /// messages.
     fn show_before(&mut self, shown: &mut Option<Shown>, sequence: Sequence, max: &mut usize) {
         let Some(shown) = shown else { return };
         let Contents { fifo: Some(fifo), groups, .. } = &mut *self.held else { return };
@@ -288,7 +289,8 @@ impl Book {
         let delay = self.queue.policy.delay;
         let Some(fifo) = &mut self.held.fifo else { return };
         let shown_through = (now.0 >= millis(delay)).then(|| now.minus(delay));
-        // Each message that is hidden or has an entry, with its group, in the order of sends: that of the groups' turns.
+        // Each message that is hidden or has an entry, with its group, in the order of sends: that of the groups'
+        // turns.
         let (mut changed, mut shown) = fifo.redraw_delay(shown_through);
         let follows: Vec<Sequence> = self
             .held

@@ -1,9 +1,9 @@
 //! Messages at rest whose time is over, millions at once perhaps: seen off some at a time.
 //!
-//! When the retention of a queue is lowered, a hold of expiry ends or the clock leaps, most of a backlog expires at once.
-//! On a standard queue its blocks leave the order as they are, so from that instant on no read finds any of them; the
-//! figures follow by one subtraction a block. Only where messages have fairness groups, which count one less each, all are
-//! looked at, and so they are on FIFO queues, whose groups begin behind them.
+//! When the retention of a queue is lowered, a hold of expiry ends or the clock leaps, most of a backlog expires at
+//! once. On a standard queue its blocks leave the order as they are, so from that instant on no read finds any of them;
+//! the figures follow by one subtraction a block. Only where messages have fairness groups, which count one less each,
+//! all are looked at, and so they are on FIFO queues, whose groups begin behind them.
 //!
 //! What is left to do for each message (its place on the shelf is vacated, its end is put into the history, a group of
 //! which nothing is left is forgotten) is done in slices, a millisecond apart, whatever becomes of the queue meanwhile.
@@ -65,8 +65,8 @@ impl Expired {
         }
     }
 
-    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold so many
-    /// messages, whose bodies have so many bytes.
+    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold
+    /// so many messages, whose bodies have so many bytes.
     pub(crate) fn add_blocks(
         &mut self,
         blocks: Row<Block>,
@@ -101,8 +101,8 @@ impl Expired {
         self.blocks.push_back((Arc::new(block), retention));
     }
 
-    /// Takes every message that has expired at `now` out of a block in which others may stay. Those that expire with the
-    /// queue's retention go as they are where the time of all of them is over.
+    /// Takes every message that has expired at `now` out of a block in which others may stay. Those that expire with
+    /// the queue's retention go as they are where the time of all of them is over.
     pub(crate) fn take_from(&mut self, block: &mut Block, now: Timestamp, retention: Duration) {
         if block.is_over_by_queue(now, retention) {
             self.add_block(Arc::new(block.split_by_queue()), retention);

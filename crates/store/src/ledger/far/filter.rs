@@ -1,8 +1,8 @@
 //! Whether a message may be in a block, answered from a few bits.
 //!
 //! A receipt names a message by its sequence, and buckets are ordered by time: where delays differ, the sequences of
-//! each block reach over all sends, and any block may hold any message. So each has a filter of a byte for every message
-//! it has room for, which is wrong about one in thirty that are not there.
+//! each block reach over all sends, and any block may hold any message. So each has a filter of a byte for every
+//! message it has room for, which is wrong about one in thirty that are not there.
 
 use kew_core::Sequence;
 

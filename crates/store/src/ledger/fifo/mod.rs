@@ -1,9 +1,9 @@
 //! The order within and between the groups of a FIFO queue.
 //!
 //! Every message has a place in a [`Run`], in the order of sends, and knows its neighbours in its group. One that was
-//! never touched ("at rest") lives there alone, in about twenty bytes; all others have an entry elsewhere and only their
-//! stand here. The oldest at rest, from which messages expire, and the first whose delay is not over are at hand. Groups
-//! that offer something stand in the rotation.
+//! never touched ("at rest") lives there alone, in about twenty bytes; all others have an entry elsewhere and only
+//! their stand here. The oldest at rest, from which messages expire, and the first whose delay is not over are at hand.
+//! Groups that offer something stand in the rotation.
 
 mod expiring;
 mod rebuilt;

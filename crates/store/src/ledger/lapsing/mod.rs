@@ -1,11 +1,11 @@
-//! Leases of a standard queue that end together, a million at one instant perhaps: their messages are offered again some
-//! at a time.
+//! Leases of a standard queue that end together, a million at one instant perhaps: their messages are offered again
+//! some at a time.
 //!
-//! From that instant on all of them count as over: the figures follow by one subtraction, a receipt is judged by the time,
-//! and room for new leases is there. A step of due work makes a slice of the messages ready, the next one a millisecond
-//! later; a step that offers messages of the queue makes some ready first, and one that names messages sees to those. Equal
-//! instants have no promised order, so a receive in between is given what is ready by then. Slices leave no record, and
-//! replay sees to all leases where they end.
+//! From that instant on all of them count as over: the figures follow by one subtraction, a receipt is judged by the
+//! time, and room for new leases is there. A step of due work makes a slice of the messages ready, the next one a
+//! millisecond later; a step that offers messages of the queue makes some ready first, and one that names messages sees
+//! to those. Equal instants have no promised order, so a receive in between is given what is ready by then. Slices
+//! leave no record, and replay sees to all leases where they end.
 
 use kew_core::{Command, LeaseToken, QueueId, Sequence, Timestamp};
 

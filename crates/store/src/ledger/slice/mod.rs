@@ -1,8 +1,8 @@
 //! A queue's part of a checkpoint, and the parts that belong to no queue.
 //!
 //! A slice is everything the book knows of one queue at one moment. That moment is an image, taken under the writer's
-//! lock in a few looks and written without it. Two more kinds of slice exist: one for tasks, documents and counters, and
-//! one for each generation of deduplication ids. Those are read some at a time: what is read late does no harm.
+//! lock in a few looks and written without it. Two more kinds of slice exist: one for tasks, documents and counters,
+//! and one for each generation of deduplication ids. Those are read some at a time: what is read late does no harm.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, Range};
@@ -52,8 +52,8 @@ impl QueueImage {
     }
 }
 
-/// What belongs to no queue, to be written to a checkpoint. Documents are added to it some at a time: replay brings each
-/// to its newest state whenever it was read.
+/// What belongs to no queue, to be written to a checkpoint. Documents are added to it some at a time: replay brings
+/// each to its newest state whenever it was read.
 #[derive(Debug)]
 pub struct MetaImage {
     newest: Timestamp,
@@ -353,8 +353,8 @@ fn read_items(from: &mut Reader<'_>) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// Messages that [`write_items`] wrote, block by block: all of a large queue at once would take many times the room of what
-/// is made of them.
+/// Messages that [`write_items`] wrote, block by block: all of a large queue at once would take many times the room of
+/// what is made of them.
 struct Blocks<'a> {
     from: Reader<'a>,
     left: u64,

@@ -162,7 +162,8 @@ fn each_message_is_unpacked_once_when_a_queue_is_read() {
         let stored = busy.book.numbers().stored();
         let (_, unpacked, shown) = read_again(&mut busy.book);
         assert_eq!(shown, stored);
-        // The last block of a lane is looked at for the key that the next message must be above, the last run is opened.
+        // The last block of a lane is looked at for the key that the next message must be above, the last run is
+        // opened.
         assert!(unpacked <= stored + 600, "{unpacked} messages unpacked of {stored}");
     }
 }

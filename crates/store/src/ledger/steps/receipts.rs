@@ -112,8 +112,8 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Extended(results))
     }
 
-    /// The names of messages that get another content are taken over from the old one: all of those first, so that the step
-    /// is done whole or not at all.
+    /// The names of messages that get another content are taken over from the old one: all of those first, so that the
+    /// step is done whole or not at all.
     fn rewritten_at_hand(&mut self, now: Timestamp, command: &Extend) -> Result<(), StoreError> {
         let mut at_hand = Ok(());
         for entry in command.entries.iter().filter(|entry| entry.content.is_some()) {

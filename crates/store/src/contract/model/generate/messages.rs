@@ -16,7 +16,8 @@ impl Generator {
     pub(super) fn send(&mut self, run: &Run<'_>) -> Option<Command> {
         let queue = self.queue(run)?;
         let fifo = Self::is_fifo(run, queue);
-        // Enough to collide, not so many that every step looks at hundreds; of a crowd on a FIFO queue, several runs of 64.
+        // Enough to collide, not so many that every step looks at hundreds; of a crowd on a FIFO queue, several runs of
+        // 64.
         let crowd = self.crowded;
         let full = run.model.messages(queue).len() > if crowd { 160 } else { 40 };
         if full && self.random.chance(95) {

@@ -42,8 +42,8 @@ impl Fifo {
         mut gone: impl FnMut(Item),
     ) -> Vec<u32> {
         let mut losers = Losers::default();
-        // Behind a first message that dies before it ever shows there may be one that does: groups then enter the rotation in
-        // the order in which their first ones leave.
+        // Behind a first message that dies before it ever shows there may be one that does: groups then enter the
+        // rotation in the order in which their first ones leave.
         let some_enter = self.first_delayed.is_some_and(|(_, sent_at)| is_over(sent_at));
         loop {
             let key = self.resting.first().copied();

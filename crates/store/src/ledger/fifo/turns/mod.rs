@@ -1,9 +1,9 @@
 //! The rotation: groups that offer something, each in its turn.
 //!
-//! Where delays end together, a million perhaps, their messages are shown at once by moving a line, and their groups enter the
-//! rotation some at a time. Their turns come as if they had entered at that instant: groups that enter later wait in
-//! a row of their own, which is joined to the rotation when the last of them is in it. Only where the first of a group leaves
-//! before it had its turn may the group come later than it would have.
+//! Where delays end together, a million perhaps, their messages are shown at once by moving a line, and their groups
+//! enter the rotation some at a time. Their turns come as if they had entered at that instant: groups that enter later
+//! wait in a row of their own, which is joined to the rotation when the last of them is in it. Only where the first of
+//! a group leaves before it had its turn may the group come later than it would have.
 
 use kew_core::{Sequence, Timestamp};
 
@@ -65,8 +65,8 @@ impl Fifo {
         }
     }
 
-    /// The groups of those of these messages that stand before another one enter the rotation now, at most so many. Returns
-    /// how many messages it looked at.
+    /// The groups of those of these messages that stand before another one enter the rotation now, at most so many.
+    /// Returns how many messages it looked at.
     pub(crate) fn show_before(
         &mut self,
         groups: &mut Groups,
@@ -100,7 +100,8 @@ impl Fifo {
             && self.stand(sequence) == Some(Stand::Rest)
     }
 
-    /// Looks at so many messages that were shown, and puts their groups into the rotation. Returns how many it looked at.
+    /// Looks at so many messages that were shown, and puts their groups into the rotation. Returns how many it looked
+    /// at.
     pub(crate) fn show(&mut self, groups: &mut Groups, max: usize) -> usize {
         let mut left = max;
         while left > 0 && self.shows_left() {
@@ -123,8 +124,8 @@ impl Fifo {
         }
     }
 
-    /// The groups of at most so many messages at rest within these bounds enter a row. Returns how many there were, and the
-    /// next one.
+    /// The groups of at most so many messages at rest within these bounds enter a row. Returns how many there were, and
+    /// the next one.
     fn show_from(
         &mut self,
         groups: &mut Groups,
@@ -162,8 +163,8 @@ impl Fifo {
         }
     }
 
-    /// First and last group of one row: the first of all is the rotation, and each other one stands behind those that were
-    /// shown together.
+    /// First and last group of one row: the first of all is the rotation, and each other one stands behind those that
+    /// were shown together.
     fn row_mut(&mut self, row: usize) -> &mut (u32, u32) {
         match row.checked_sub(1) {
             Some(place) => &mut self.shown[place].behind,
@@ -193,8 +194,8 @@ impl Fifo {
         }
     }
 
-    /// Puts a group behind all others, as a checkpoint says; `None` when it has no message or has its turn already. What it
-    /// offers is not looked up: that took longer than all else when a queue of very many groups was opened.
+    /// Puts a group behind all others, as a checkpoint says; `None` when it has no message or has its turn already.
+    /// What it offers is not looked up: that took longer than all else when a queue of very many groups was opened.
     pub(crate) fn restore_turn(&mut self, groups: &mut Groups, group: u32) -> Option<()> {
         groups.get(group).filter(|group| group.turn.is_none() && group.ends.0 != NO_SEQUENCE)?;
         self.enter_now(groups, group);
