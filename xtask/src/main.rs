@@ -1,11 +1,12 @@
 //! The house's scripts: one command line for what a contributor, `make` and CI run.
 //!
 //! `layers` decides which crate may import which, `circles` looks for circles within each, `lines` bounds the length of
-//! lines of prose, `steps` lists what a check consists of, `run` times steps and sums up, `tools` what the machine must
-//! bring, `e2e` how the vendors' clients are run.
+//! lines of prose, `counts` counts what makes code hard to read, `steps` lists what a check consists of, `run` times
+//! steps and sums up, `tools` what the machine must bring, `e2e` how the vendors' clients are run.
 
 mod circles;
 mod compatibility;
+mod counts;
 mod e2e;
 mod guard;
 mod layers;
@@ -23,6 +24,7 @@ cargo xtask check         format, lints, layers, lines, tests with 200 model his
 cargo xtask compatibility  write docs/dialects/compatibility.md from the wire tests
 cargo xtask layers        compare who imports whom with the table in ARCHITECTURE.md; circles within crates
 cargo xtask lines         lines of prose have at most 120 characters
+cargo xtask counts [ROW]  what makes code hard to read, a row for each crate; every place of one row
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
@@ -51,6 +53,8 @@ fn run(arguments: &[&str]) -> Done {
         ["compatibility"] => compatibility::write(),
         ["layers"] => steps::layers(),
         ["lines"] => lines::compare(),
+        ["counts"] => counts::print(None),
+        ["counts", row] => counts::print(Some(row)),
         ["test"] => steps::test(),
         ["test-slow"] => steps::test_slow(),
         ["test-long"] => steps::test_long(),

@@ -8,7 +8,7 @@
 //! On the way modules are refused that are a file beside their folder.
 
 mod paths;
-mod words;
+pub mod words;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,11 @@ pub fn compare(metadata: &Value) -> Result<Findings, String> {
     let mut findings = judge(&found, KNOWN);
     findings.violations.extend(misplaced);
     Ok(findings)
+}
+
+/// How many imports of a crate lie on circles; `folder` is its `src`.
+pub fn count(folder: &Path) -> std::io::Result<usize> {
+    Ok(on_circles(&imports(&read(folder)?)).len())
 }
 
 /// A sentence for each module that is a file beside its folder.
