@@ -2,7 +2,8 @@
 //!
 //! `layers` decides which crate may import which, `circles` looks for circles within each, `lines` bounds the length of
 //! lines of prose, `counts` counts what makes code hard to read, `steps` lists what a check consists of, `run` times
-//! steps and sums up, `tools` what the machine must bring, `e2e` how the vendors' clients are run.
+//! steps and sums up, `programs` runs the tests, `repeat` runs them many times, `tools` what the machine must bring,
+//! `e2e` how the vendors' clients are run.
 
 mod circles;
 mod compatibility;
@@ -11,6 +12,8 @@ mod e2e;
 mod guard;
 mod layers;
 mod lines;
+mod programs;
+mod repeat;
 mod run;
 mod steps;
 mod tools;
@@ -28,6 +31,7 @@ cargo xtask counts [ROW]  what makes code hard to read, a row for each crate; ev
 cargo xtask test          check with 2 000 model histories, a crash at every point, 20 kills, all clients
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
+cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names
 cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
 cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios";
@@ -58,6 +62,7 @@ fn run(arguments: &[&str]) -> Done {
         ["test"] => steps::test(),
         ["test-slow"] => steps::test_slow(),
         ["test-long"] => steps::test_long(),
+        ["repeat", rest @ ..] => repeat::command(rest),
         ["e2e", clients @ ..] => e2e::run(clients),
         ["guard", rest @ ..] => guard::run(rest),
         ["bench", rest @ ..] => steps::bench(rest),

@@ -54,7 +54,7 @@ impl Step {
 }
 
 /// Minutes and seconds.
-fn shown(took: Duration) -> String {
+pub fn shown(took: Duration) -> String {
     let seconds = took.as_secs();
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
 }

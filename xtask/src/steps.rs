@@ -6,9 +6,10 @@
 //! or larger.
 
 use crate::run::{Run, cargo, step};
-use crate::{Done, circles, compatibility, e2e, guard, layers, lines, tools};
+use crate::{Done, circles, compatibility, e2e, guard, layers, lines, programs, repeat, tools};
 use std::env;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 type Counts = &'static [(&'static str, &'static str)];
 
@@ -31,11 +32,15 @@ const LONG: Counts = &[
     ("KEW_LONG", "1"),
 ];
 
+/// How long one test program may take; the longest takes four minutes on two cores.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+const LONG_LIMIT: Duration = Duration::from_secs(12 * 3_600);
+
 /// Format, lints, layers, then every test with small counts.
 pub fn check() -> Done {
     let mut run = Run::begin();
     house(&mut run);
-    tests(&mut run, CHECK, false);
+    tests(&mut run, CHECK, false, LIMIT);
     run.conclude()
 }
 
@@ -43,7 +48,7 @@ pub fn check() -> Done {
 pub fn test() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, TEST);
+    everything(&mut run, TEST, LIMIT);
     run.conclude()
 }
 
@@ -51,16 +56,17 @@ pub fn test() -> Done {
 pub fn test_long() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, LONG);
+    everything(&mut run, LONG, LONG_LIMIT);
+    run.step("every test 50 times", || repeat::command(&["50"]));
     run.step("bench of the engine", || bench(&["engine"]));
     run.step("the budget table", || bench(&[]));
     run.conclude()
 }
 
-fn everything(run: &mut Run, counts: Counts) {
+fn everything(run: &mut Run, counts: Counts, limit: Duration) {
     let browser = tools::browser();
     house(run);
-    tests(run, counts, browser);
+    tests(run, counts, browser, limit);
     run.step("wire tests over the embedded store", wire_tests_over_the_log);
     run.step("guard of hot paths", || guard::run(&[]));
     run.step("the vendors' clients", || e2e::run(&[]));
@@ -145,7 +151,7 @@ fn house(run: &mut Run) {
 
 /// Examples in documents come first, so that a run ends with the tests themselves. With a browser, none of its tests
 /// may be left out.
-fn tests(run: &mut Run, counts: Counts, browser: bool) {
+fn tests(run: &mut Run, counts: Counts, browser: bool, limit: Duration) {
     run.step("examples in documents", || {
         step("examples in documents", &mut cargo(&["test", "--workspace", "--doc", "--quiet"]))
     });
@@ -153,9 +159,10 @@ fn tests(run: &mut Run, counts: Counts, browser: bool) {
         let counts: Vec<(&str, String)> =
             counts.iter().map(|&(name, value)| (name, chosen(name, value))).collect();
         let shown: Vec<String> = counts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut command = cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
-        command.envs(counts).envs(browser.then_some(("KEW_CHROMIUM_NEEDED", "1")));
-        step(&format!("tests with {}", shown.join(" ")), &mut command)
+        println!("\n== tests with {}", shown.join(" "));
+        let browser = browser.then(|| ("KEW_CHROMIUM_NEEDED", "1".to_owned()));
+        let variables = counts.into_iter().chain(browser).map(|(name, value)| (name.to_owned(), value));
+        programs::run_all(&variables.collect(), limit)
     });
 }
 

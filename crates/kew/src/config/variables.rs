@@ -22,13 +22,14 @@ const OF_COMMANDS: [&str; 9] = [
 ];
 
 /// Those of docs/testing.md and of the plays there. A server that a test starts has them from the test.
-const OF_TESTS: [&str; 21] = [
+const OF_TESTS: [&str; 22] = [
     "KEW_MODEL_HISTORIES",
     "KEW_MODEL_SEED",
     "KEW_CRASH",
     "KEW_CRASH_SEED",
     "KEW_INTERLEAVED",
     "KEW_INTERLEAVED_SEED",
+    "KEW_SEEDS_AFTER",
     "KEW_KILLS",
     "KEW_PIPELINED",
     "KEW_UNREAD",

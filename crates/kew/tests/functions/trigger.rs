@@ -222,7 +222,8 @@ fn a_message_is_kept_hidden_for_as_long_as_its_run_lasts() {
     recorder.has_seen("Delete", 1);
     let (updates, deletes) = (recorder.seen("Update"), recorder.seen("Delete"));
     let began = host.began()[0];
-    let at: Vec<u64> = updates.iter().map(|update| (update.at - began) / 1_000).collect();
+    // To the nearest second: the line that says when the run began is written a little later on a busy machine.
+    let at: Vec<u64> = updates.iter().map(|update| (update.at - began + 500) / 1_000).collect();
     assert_eq!(at, [300, 600], "five minutes and ten");
     let shown: Vec<String> = updates.iter().filter_map(|update| update.query("popreceipt")).collect();
     assert_eq!(shown, [given, updates[0].receipt.clone()]);

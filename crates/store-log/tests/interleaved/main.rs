@@ -35,7 +35,10 @@ fn threads_that_take_turns_and_crash_keep_what_was_answered() {
     let begun = Instant::now();
     let seeds = match number("KEW_INTERLEAVED_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 1..number("KEW_INTERLEAVED").unwrap_or(HISTORIES) + 1,
+        None => {
+            let first = number("KEW_SEEDS_AFTER").unwrap_or(0) + 1;
+            first..first + number("KEW_INTERLEAVED").unwrap_or(HISTORIES)
+        }
     };
     let next = AtomicU64::new(seeds.start);
     let mut all = Lived::default();

@@ -64,7 +64,10 @@ pub fn seeds() -> std::ops::RangeInclusive<u64> {
     };
     match number("KEW_MODEL_SEED") {
         Some(seed) => seed..=seed,
-        None => 1..=number("KEW_MODEL_HISTORIES").unwrap_or(HISTORIES),
+        None => {
+            let after = number("KEW_SEEDS_AFTER").unwrap_or(0);
+            after + 1..=after + number("KEW_MODEL_HISTORIES").unwrap_or(HISTORIES)
+        }
     }
 }
 

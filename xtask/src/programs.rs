@@ -1,0 +1,196 @@
+//! The test programs of the workspace: built by cargo, run one by one, each with a time limit.
+//!
+//! `cargo test` waits for a program that hangs without end. Here it is killed at its limit, with the programs it has
+//! started, and the others still run.
+
+use crate::Done;
+use crate::run::{cargo, shown};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a running program is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// One program with the tests of a library, a binary or a file of `tests/`.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// The package and the target: `kew-store-log tests/model`, `kew-core lib`.
+    pub name: String,
+    path: PathBuf,
+    /// The package's folder, where its tests run.
+    folder: PathBuf,
+}
+
+/// Builds every test program of the workspace.
+pub fn build() -> Result<Vec<Program>, String> {
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+    let output = cargo(&words)
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests do not build".to_owned());
+    }
+    let mut programs: Vec<Program> =
+        String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect();
+    programs.sort();
+    if programs.is_empty() { Err("cargo named no test program".to_owned()) } else { Ok(programs) }
+}
+
+/// Builds every test program and runs each once, with its output shown. One that fails does not end the run.
+pub fn run_all(variables: &BTreeMap<String, String>, limit: Duration) -> Done {
+    let mut failed = Vec::new();
+    let mut took = Vec::new();
+    for program in build()? {
+        println!("\n-- {}", program.name);
+        let begun = Instant::now();
+        failed.extend(program.run(variables, limit, None).err());
+        took.push((begun.elapsed(), program.name));
+    }
+    took.sort_by(|one, other| other.cmp(one));
+    println!("\n-- the ten programs that took longest, of {}", took.len());
+    took.iter().take(10).for_each(|(took, name)| println!("{:>12}  {name}", shown(*took)));
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// The test program that a line of cargo's messages names, if it names one.
+fn program(line: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let path = PathBuf::from(message["executable"].as_str().filter(|_| is_test)?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let (kind, target) = (message["target"]["kind"][0].as_str()?, message["target"]["name"].as_str()?);
+    let name = match kind {
+        "test" => format!("{package} tests/{target}"),
+        kind => format!("{package} {kind}"),
+    };
+    Some(Program { name, path, folder })
+}
+
+impl Program {
+    /// Runs its tests. Killed at its limit, it has failed. With a file the output goes there, else it is shown.
+    pub fn run(&self, variables: &BTreeMap<String, String>, limit: Duration, output: Option<&File>) -> Done {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).envs(variables).stdin(Stdio::null());
+        if let Some(file) = output {
+            let copy = || file.try_clone().map_err(|error| format!("cannot write the output: {error}"));
+            command.stdout(copy()?).stderr(copy()?);
+        }
+        let status = within(&mut command, limit)?;
+        match status {
+            None => Err(format!("{}: killed after {}, it hangs", self.name, shown(limit))),
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("{}: {status}", self.name)),
+        }
+    }
+}
+
+/// Runs a command to its end, or kills it and what it has started at the limit: then there is no status.
+fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>, String> {
+    let begun = Instant::now();
+    let mut child = command.spawn().map_err(|error| format!("cannot start a test program: {error}"))?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| format!("cannot wait: {error}"))? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= limit {
+            kill_family(&mut child);
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Kills a program and those it has started, the youngest first, so that none is left with an open output.
+fn kill_family(child: &mut Child) {
+    let mut family = vec![child.id()];
+    let parents = parents();
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id));
+        next += 1;
+    }
+    for id in family.iter().skip(1).rev() {
+        let mut kill = Command::new("sh");
+        // One that has ended meanwhile cannot be killed.
+        let _ended = kill.args(["-c", &format!("kill -9 {id}")]).stderr(Stdio::null()).status();
+    }
+    let _ended = child.kill();
+    let _status = child.wait();
+}
+
+/// Every process of the machine with the one that has started it, as far as the system shows them.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let of = |id: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The program's name stands in brackets and may hold anything; state and parent follow.
+        let (_, after) = stat.rsplit_once(')')?;
+        Some((id, after.split_whitespace().nth(1)?.parse().ok()?))
+    };
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_the_messages_of_cargo() {
+        let line = |test: bool, kind: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/house/crates/core/Cargo.toml",
+                "target":{{"kind":["{kind}"],"name":"laws"}},"profile":{{"test":{test}}},"executable":"/t/laws-1"}}"#
+            )
+            .replace('\n', "")
+        };
+        let found = |name: &str| {
+            let name = name.to_owned();
+            Some(Program { name, path: "/t/laws-1".into(), folder: "/house/crates/core".into() })
+        };
+        assert_eq!(program(&line(true, "test")), found("core tests/laws"));
+        assert_eq!(program(&line(true, "lib")), found("core lib"));
+        assert_eq!(program(&line(false, "bin")), None);
+        assert_eq!(program("Compiling kew-core"), None);
+    }
+
+    #[test]
+    fn program_that_hangs_is_killed_at_its_limit_with_those_it_started() {
+        let file = std::env::temp_dir().join(format!("kew-hangs-{}", std::process::id()));
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let begun = Instant::now();
+        let ended = within(Command::new("sh").args(["-c", &script]), Duration::from_millis(500));
+        assert_eq!(ended, Ok(None));
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        let started = std::fs::read_to_string(&file).expect("the script wrote a process number");
+        let started: u32 = started.trim().parse().expect("a process number");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // Killed, it is gone, or waits for whoever inherited it.
+        while parents().iter().any(|(id, _)| *id == started) && !is_dead(started) {
+            assert!(Instant::now() < deadline, "{started} goes on");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        std::fs::remove_file(file).expect("the file is there");
+    }
+
+    fn is_dead(id: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, after)| after.trim_start().starts_with('Z'))
+    }
+
+    #[test]
+    fn program_that_ends_in_time_is_judged_by_its_status() {
+        let ended = |script: &str| {
+            let status = within(Command::new("sh").args(["-c", script]), Duration::from_secs(60));
+            status.map(|status| status.and_then(|status| status.code()))
+        };
+        assert_eq!(ended("exit 0"), Ok(Some(0)));
+        assert_eq!(ended("exit 7"), Ok(Some(7)));
+    }
+}
