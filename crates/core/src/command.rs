@@ -24,7 +24,7 @@ pub enum Command {
     Send(Send),
     /// Claims messages.
     Lease(Lease),
-    /// Undoes leases whose messages reached nobody: their taker went away, or could bring them nowhere.
+    /// Undoes leases whose messages were never delivered: the receiver went away, or its target could not be reached.
     Withdraw(Withdraw),
     /// Deletes messages by their receipts, each for itself.
     Ack(Ack),
@@ -118,7 +118,7 @@ pub struct Send {
 pub enum FirstReceipts {
     /// It does.
     Told,
-    /// Nobody will use them.
+    /// They are not used.
     Untold,
 }
 
@@ -136,9 +136,9 @@ pub enum OverLimit {
 pub struct Lease {
     /// From which queue.
     pub queue: QueueId,
-    /// At most so many messages.
+    /// Maximum number of messages.
     pub max: u32,
-    /// At most so many bytes of bodies; the first message always fits.
+    /// Maximum bytes of bodies, all messages together; the first message always fits.
     pub body_bytes_max: u64,
     /// On which terms.
     pub terms: LeaseTerms,
@@ -148,7 +148,7 @@ pub struct Lease {
     pub attempt: Option<Text>,
     /// Who keeps the lease without an end; `None` is a lease that ends by itself.
     pub owner: Option<OwnerId>,
-    /// At most so many leases in the queue at once.
+    /// Maximum number of leases in the queue at once.
     pub in_flight_max: u32,
     /// What to do beyond that.
     pub over_limit: OverLimit,
@@ -256,11 +256,11 @@ pub struct Peek {
     pub queue: QueueId,
     /// Which messages.
     pub view: View,
-    /// Leave out so many first.
+    /// Number of messages to skip first.
     pub skip: u64,
-    /// At most so many.
+    /// Maximum number of messages.
     pub max: u32,
-    /// At most so many bytes of bodies; the first message always fits.
+    /// Maximum bytes of bodies, all messages together; the first message always fits.
     pub body_bytes_max: u64,
 }
 
@@ -289,7 +289,7 @@ pub struct StartMove {
     pub destination: Option<QueueKey>,
     /// Messages a second; `None` is as fast as possible.
     pub rate_max: Option<u32>,
-    /// Refuse when so many tasks run on queues of the same account.
+    /// Refuse when this number of tasks runs on queues of the same account.
     pub running_max: u32,
 }
 
@@ -298,7 +298,7 @@ pub struct StartMove {
 pub struct ContinueMove {
     /// Which task.
     pub task: TaskId,
-    /// At most so many messages in this step.
+    /// Maximum number of messages in this step.
     pub max: u32,
 }
 

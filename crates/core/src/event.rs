@@ -1,4 +1,4 @@
-//! What happened to a message, for whoever asks "why was this redelivered?".
+//! What happened to a message: answers "why was this redelivered?".
 //!
 //! Events are of one size and kept in a ring: the history is best effort, newest first to stay.
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::{DeduplicationId, GroupId, MessageId, QueueId, QueueKey, Return, Sequence, Timestamp};
 use std::time::Duration;
 
-/// How a body is to be read by whoever receives it.
+/// How a receiver has to decode a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ContentType {
     /// Plain text.
@@ -36,7 +36,7 @@ pub enum Expiry {
     /// With the queue's retention, whatever it is when it matters.
     #[default]
     ByQueue,
-    /// So many whole seconds after it was sent, whatever the queue says. Below `u32::MAX`.
+    /// This number of whole seconds after it was sent, whatever the queue's delay is. Below `u32::MAX`.
     After {
         /// The message's own time to live.
         seconds: u32,

@@ -14,7 +14,7 @@ use crate::{
 pub enum Outcome {
     /// The queue as it is now (create, update).
     Queue(Arc<Queue>),
-    /// The queue and its messages are gone; so many there were.
+    /// The queue and its messages are deleted.
     QueueDeleted {
         /// Messages that went with it.
         messages: u64,
@@ -23,7 +23,7 @@ pub enum Outcome {
     Sent(Vec<Sent>),
     /// The messages claimed; maybe none.
     Leased(Vec<Leased>),
-    /// So many leases were undone.
+    /// Number of leases that were undone.
     Withdrawn(u32),
     /// One entry per receipt.
     Acked(Vec<Result<(), RuleError>>),
@@ -35,7 +35,7 @@ pub enum Outcome {
     Peeked(Vec<(Message, LeaseToken)>),
     /// The name of the message a receipt is of.
     Identified(MessageId),
-    /// So many messages were deleted.
+    /// Number of messages that were deleted.
     Purged(u64),
     /// The figures.
     Counts(Counts),
@@ -68,7 +68,7 @@ pub struct Sent {
     pub visible_at: Timestamp,
     /// When it dies.
     pub expires_at: Option<Timestamp>,
-    /// Its first receipt, where that was to be told.
+    /// Its first receipt, where the send asked for it.
     pub token: Option<LeaseToken>,
     /// Whether the same send was accepted before, so that this one adds nothing.
     pub duplicate: bool,

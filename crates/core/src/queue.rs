@@ -154,7 +154,7 @@ pub struct Queue {
     pub modified_at: Timestamp,
 }
 
-/// A queue told from others by its full name, for sets in which it is looked up by that: no name is kept twice.
+/// A queue compared by its full name, for sets in which it is looked up by that name: no name is stored twice.
 #[derive(Clone, Debug)]
 pub struct ByName(pub Arc<Queue>);
 

@@ -1,7 +1,7 @@
 //! Work that is done beside requests: its kinds, and whom it tells how it went.
 //!
-//! Nobody waits for an answer of such work, so a failure of it must be made visible: whoever does it reports each
-//! success and each failure, and the program makes log lines, metrics and reasons in `/readyz` of that.
+//! No request waits for an answer of such work, so its failures must be made visible: the code that does it reports
+//! each success and each failure, and the program makes log lines, metrics and reasons in `/readyz` of the reports.
 
 use crate::Timestamp;
 
@@ -76,7 +76,7 @@ impl Work {
     }
 }
 
-/// Is told how work beside requests went. Called in passing, so it must not block.
+/// Receives the results of work beside requests. Called by that work itself, so it must not block.
 pub trait Reports: Send + Sync {
     /// It was done.
     fn succeeded(&self, work: Work);
@@ -84,10 +84,10 @@ pub trait Reports: Send + Sync {
     /// It could not be done.
     fn failed(&self, work: Work, cause: &str);
 
-    /// A stored record cannot be read: its file, where in it, and what is wrong. Told once for each record.
+    /// A stored record cannot be read: its file, where in it, and what is wrong. Called once for each record.
     fn damaged(&self, file: &str, offset: u64, what: &str);
 
-    /// So many stored bytes were looked at for damage.
+    /// This number of stored bytes was read to look for damage.
     fn scrubbed(&self, bytes: u64);
 
     /// All that is stored was looked at for damage; the last of it at this instant of the system clock.

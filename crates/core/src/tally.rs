@@ -35,7 +35,7 @@ impl Tally {
             EventKind::Expired => self.expired += 1,
             EventKind::DeadLettered { .. } => self.dead_lettered += 1,
             EventKind::Dropped => self.dropped += 1,
-            // A send may be a move, a lapse may be a message's last: whoever decides that counts them.
+            // A send may be a move, a lapse may be a message's last: the step that decides that counts them.
             EventKind::Sent { .. }
             | EventKind::Lapsed
             | EventKind::Extended { .. }

@@ -52,7 +52,7 @@ pub struct MoveTask {
     pub state: TaskState,
     /// Messages moved so far.
     pub moved: u64,
-    /// Visible messages when it began: it moves at most so many.
+    /// Visible messages when it began: the maximum number of messages it moves.
     pub to_move: u64,
     /// When it began.
     pub started_at: Timestamp,

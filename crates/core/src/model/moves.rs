@@ -170,7 +170,7 @@ impl Model {
         let too_many = finished.count().saturating_sub(FINISHED_KEPT);
         for _ in 0..too_many {
             let oldest = self.tasks.iter().position(|task| task.state != TaskState::Running);
-            self.tasks.remove(oldest.expect("there are finished tasks"));
+            self.tasks.remove(oldest.expect("finished tasks are over the maximum, so one exists"));
         }
     }
 
