@@ -89,7 +89,7 @@ impl Engine {
         loop {
             match self.turn() {
                 Turn::Idle if self.work.is_idle() => return Ok(()),
-                // Whoever was woken acts now, and may make more due at this very instant.
+                // Woken tasks run now, and may make more due at this very instant.
                 Turn::Idle => self.settle().await,
                 // Due work comes in slices: requests of others have their turn between them.
                 Turn::Rang | Turn::Did(None) => tokio::task::yield_now().await,
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Waits until nobody has anything left to do at this instant, within bounds.
+    /// Waits until no work is left at this instant, for a bounded number of rounds.
     async fn settle(&self) {
         let mut quiet = 0;
         for round in 0..ROUNDS_MAX {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Counts the work under way.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// On the system clock nobody asks, so nobody counts.
+    /// False on the system clock, where the count is not used.
     counted: bool,
     under_way: Arc<AtomicUsize>,
 }

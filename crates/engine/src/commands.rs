@@ -53,8 +53,8 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// Makes a queue, unless its account has as many as it may: of those that are made at once, whoever makes them,
-    /// none gets past that.
+    /// Makes a queue, unless its account has the maximum number of queues. Queues that are made at the same time, in
+    /// any dialect, do not exceed it.
     pub async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, EngineError> {
         let key = create.key.clone();
         let command = Command::CreateQueue(create);
@@ -216,8 +216,8 @@ impl Engine {
         Settled { acked, released }
     }
 
-    /// Undoes leases whose messages reached nobody: no attempt is counted, and each is where it was before. Says how
-    /// many were undone; a lease that has ended or was changed is left as it is.
+    /// Undoes leases whose messages were never delivered: no attempt is counted, and each is where it was before. Says
+    /// how many were undone; a lease that has ended or was changed is left as it is.
     pub async fn give_back(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
         ask!(self, "give back", Command::Withdraw(withdraw), Outcome::Withdrawn(count) => count)
     }
@@ -406,7 +406,7 @@ fn refuse_over_limit(lease: &mut Lease) -> OverLimit {
 enum Begun<'a> {
     /// It got something, or may get no seat while its answer is on its way.
     Claimed(Submission, Held),
-    /// There is nothing, and nobody waits any more.
+    /// No message was found, and the wait is over.
     Over,
     /// It waits.
     Waiting(Seat<'a>),
@@ -414,7 +414,7 @@ enum Begun<'a> {
 
 impl Engine {
     /// The one attempt at once (which is refused over the limit) and, if it finds nothing, a seat in the same pass, so
-    /// that no message slips by.
+    /// that no message is missed.
     fn begin_wait(
         &self,
         lease: Lease,
@@ -494,7 +494,7 @@ impl Engine {
         if fifo { Abandon::Keep } else { Abandon::Withdraw }
     }
 
-    /// What a receive is told whose queue may be at its limit.
+    /// The answer of a receive whose queue may be at its limit.
     fn limited(
         &self,
         over_limit: OverLimit,

@@ -1,6 +1,6 @@
-//! A lease on its way to whoever asked: taken, and not yet as durable as its answer promises.
+//! A lease before its answer: taken, and not yet as durable as the answer promises.
 //!
-//! If the asker goes away before that, the lease is withdrawn; afterwards it stays until it ends.
+//! If the receiver goes away before that, the lease is withdrawn; afterwards it stays until it ends.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -40,7 +40,7 @@ pub struct Engine {
     pub(crate) started_moves: Mutex<Vec<Arc<MoveTask>>>,
     /// Rings for the mover when there are some, or when it should stop.
     pub(crate) moves_bell: Notify,
-    /// One permit: whoever moves the virtual clock does so alone.
+    /// One permit: one task at a time moves the virtual clock.
     pub(crate) moving_time: Semaphore,
     pub(crate) work: Work,
     pub(crate) stats: Stats,
@@ -127,7 +127,7 @@ impl Engine {
         self.clock.now()
     }
 
-    /// The clock, for whoever stamps requests.
+    /// The clock, for stamping requests.
     pub fn clock(&self) -> &Arc<EngineClock> {
         &self.clock
     }
@@ -168,7 +168,7 @@ impl Engine {
         self.store.commit()
     }
 
-    /// Ends all waits with an empty answer, lets nobody wait any more, and ends the timers and the mover.
+    /// Ends all waits with an empty answer, refuses new ones, and ends the timers and the mover.
     pub fn shutdown(&self) {
         {
             let mut pass = self.pass();
@@ -193,7 +193,7 @@ impl Engine {
     /// Shows the queues as the store has them.
     pub(crate) async fn load_queues(&self) -> Result<(), EngineError> {
         let submission = self.submit(&Command::Queues);
-        // Nobody else may be there yet to drive a store that commits on its caller's thread.
+        // No event loop may run yet that drives a store which commits on its caller's thread.
         self.commit();
         match submission.await? {
             Outcome::Queues(queues) => queues.iter().for_each(|queue| self.snapshots.put(queue)),

@@ -1,7 +1,7 @@
 //! What follows from a leap of the clock: expiry is held, and nothing else.
 //!
-//! A leap is a forward jump of the system clock past the clock that nobody sets by more than `clock_leap_max`. Engine
-//! time goes along, so leases and delays end. Expiry is held through the true present, as the steady clock tells it, by
+//! A leap is a forward jump of the system clock past the steady clock by more than `clock_leap_max`. Engine
+//! time goes along, so leases and delays end. Expiry is held through the true present, as the steady clock shows it, by
 //! a step that is taken before any other sees the new time. It stays held until a person confirms the time, or until
 //! the clock comes back. A clock that comes back leaves engine time ahead, since that never runs back: until the two
 //! meet, expiry follows the system clock and not the engine's.

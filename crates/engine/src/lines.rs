@@ -13,7 +13,7 @@ use crate::agenda::Ticket;
 use crate::busy::Busy;
 use crate::room::Held;
 
-/// What a waiting receive is told.
+/// What is sent to a waiting receive.
 #[derive(Debug)]
 pub(crate) enum Call {
     /// A lease was taken for it, or is being tried.

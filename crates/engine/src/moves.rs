@@ -21,7 +21,7 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 const LATENESS_MADE_GOOD: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Drives the move tasks until [`Engine::shutdown`]. Whoever builds the engine spawns it once and joins it.
+    /// Drives the move tasks until [`Engine::shutdown`]. The builder of the engine spawns it once and joins it.
     pub async fn run_moves(&self) {
         let mut runs = Runs::new();
         let mut resumed = false;
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// Sets the instant of the next step, now that so many messages were moved in all: a step may move fewer than it
+    /// Sets the instant of the next step, after `moved` messages in all: a step may move fewer than it
     /// was asked to, when they are large.
     fn stepped(&mut self, moved: u64, now: Timestamp) {
         let Some(rate) = self.rate else { return };

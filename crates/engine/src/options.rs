@@ -16,15 +16,15 @@ pub struct Options {
     pub clock_leap_max: Duration,
     /// How long the system clock runs evenly before a longer gap since the last stop is believed.
     pub clock_settle: Duration,
-    /// At most so many receives wait at once.
+    /// Maximum number of receives that wait at once.
     pub waiters_max: u32,
-    /// At most so many receives wait on one queue.
+    /// Maximum number of receives that wait on one queue.
     pub waiters_per_queue_max: u32,
-    /// An account has at most so many queues, in all its regions together.
+    /// Maximum number of queues of an account, in all its regions together.
     pub queues_max: u32,
-    /// A move task moves at most so many messages in one step.
+    /// Maximum number of messages that a move task moves in one step.
     pub move_batch: u32,
-    /// Who is told what an operator should know; called in passing, so it must not block.
+    /// Receives what an operator should know; runs on the request path, so it must not block.
     pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
 }
 

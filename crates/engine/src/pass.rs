@@ -1,9 +1,10 @@
 //! One pass: a step, what it means for those who wait, and when the timers must look next.
 //!
 //! The pass is one lock around the store's step and everything that follows from it. So a receive that finds nothing
-//! stands in line before the next message can come; whoever frees messages serves the lines at once; and a newcomer
-//! never overtakes. The work list is a loop: serving one queue may free another, and nothing calls back into itself.
-//! Order of locks: the pass, then any one of the store's, the clock's or the snapshots'; none of those calls back.
+//! stands in line before the next message can come; a step that frees messages serves the lines at once; and a new
+//! receive never overtakes. The work list is a loop: serving one queue may free another, and nothing calls back into
+//! itself. Order of locks: the pass, then any one of the store's, the clock's or the snapshots'; none of those calls
+//! back.
 
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl Engine {
         self.serve(&mut pass, queue);
     }
 
-    /// Undoes a lease nobody waits for any more, if it is not committed, and serves the next in line.
+    /// Undoes a lease whose receive went away, if it is not committed, and serves the next in line.
     pub(crate) fn withdraw(&self, queue: QueueId, submission: Submission) {
         let tokens = answers::uncommitted(submission);
         if !tokens.is_empty() {
@@ -156,7 +157,7 @@ impl Engine {
     /// Ends one wait, whose entry was taken out of the line.
     pub(crate) fn end_wait(&self, pass: &mut Pass, ticket: Ticket, waiter: Waiter) {
         pass.agenda.cancel(waiter.deadline, ticket);
-        // Nobody listens when the receive is just going away.
+        // The receive may just be going away and listen no more.
         drop(waiter.answer.send(Call::Ended(self.work.begin())));
     }
 
@@ -200,7 +201,7 @@ impl Engine {
         self.end_line(pass, queue);
     }
 
-    /// Leases on behalf of those in line, until nothing is left or nobody waits.
+    /// Leases on behalf of those in line, until no message is left or no receive waits.
     fn serve_all(&self, pass: &mut Pass, as_of: Timestamp, now: Timestamp, mut freed: Freed) {
         let mut next = 0;
         while let Some(queue) = freed.get(next).copied() {
@@ -272,7 +273,7 @@ impl Engine {
         match waiter.answer.send(call) {
             Ok(()) => self.stats.served_waiters.add(1),
             Err(Call::Claimed { submission, .. }) => {
-                // It went away in this very moment, so nobody ever heard of the lease: undone, committed or not.
+                // It went away in this very moment, so the lease was never answered: undone, committed or not.
                 let tokens = answers::receipts(&submission);
                 if !tokens.is_empty() {
                     self.stats.withdrawn_leases.add(tokens.len() as u64);
@@ -334,7 +335,7 @@ impl Effect {
         }
     }
 
-    /// Whether others are told of it, beside those who wait for messages.
+    /// Whether it also wakes the watches, beside the receives that wait for messages.
     #[inline]
     fn concerns_queues(self) -> bool {
         matches!(self, Self::Settings | Self::Deletes(_) | Self::StartsMove)

@@ -1,7 +1,7 @@
 //! The bytes of messages that are leased and not yet answered, counted against their asker's room.
 //!
 //! A lease takes its messages in one step and answers when that is durable. In between their bodies are in memory, so
-//! they are counted from the step on; with the answer whoever asked counts the reply that is made of them.
+//! they are counted from the step on; with the answer the caller counts the reply that is made of them.
 
 use std::sync::Arc;
 

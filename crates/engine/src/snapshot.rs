@@ -42,7 +42,7 @@ pub struct Listing<'a> {
     pub prefix: &'a str,
     /// Only names behind this one: the last of the page before.
     pub after: Option<&'a str>,
-    /// At most so many.
+    /// Maximum number of queues.
     pub max: u32,
 }
 
@@ -244,7 +244,7 @@ fn sends_to(queue: &Queue, key: &QueueKey) -> bool {
 /// Taken from the middle of the hash: the table itself uses its two ends.
 fn shard_of<T>(shards: &[Shard<T>], hash: u64) -> &Shard<T> {
     let place = (hash >> 32) & (SHARDS - 1);
-    shards.get(place as usize).expect("there are SHARDS shards, and the place is below that")
+    shards.get(place as usize).expect("the place of a shard is below SHARDS")
 }
 
 #[cfg(test)]

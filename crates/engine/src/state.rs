@@ -14,7 +14,7 @@ pub(crate) struct Pass {
     pub(crate) waiters: Waiters,
     pub(crate) agenda: Agenda,
     pub(crate) watches: Watches,
-    /// Nobody may wait any more.
+    /// New waits are refused.
     pub(crate) closed: bool,
     /// The instant the timers will look at next.
     pub(crate) armed: Timestamp,

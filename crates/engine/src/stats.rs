@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Stats {
     /// Receives that were answered without a message.
     pub empty_receives: Counter,
-    /// Receives that were answered, counted on a virtual clock only: its followers are told of answers.
+    /// Receives that were answered, counted on a virtual clock only: its followers see this count.
     pub answered_receives: Counter,
     /// Receives that wait now.
     pub waiting_receives: Counter,

@@ -22,7 +22,7 @@ pub trait TimeSource: Send + Sync {
     /// What the system clock shows.
     fn system(&self) -> Timestamp;
 
-    /// Time since some beginning, on a clock that nobody sets: it tells a leap from time that passed.
+    /// Time since some beginning, on a clock that cannot be set: it distinguishes a leap from time that passed.
     fn steady(&self) -> Duration;
 }
 
@@ -70,7 +70,7 @@ const OUT_OF_STEP: u64 = u64::MAX;
 
 /// Being behind by less than this is met in silence.
 const BEHIND_WORTH_TELLING: Duration = Duration::from_millis(100);
-/// A leap shorter than this is lateness of whoever watches.
+/// A leap shorter than this is lateness of the timer that looks.
 const LEAP_WORTH_TELLING: Duration = Duration::from_secs(1);
 
 impl EngineClock {
@@ -111,7 +111,7 @@ impl EngineClock {
         self.read(|dial| Look { system: dial.system, steady: dial.steady, now: dial.now() })
     }
 
-    /// Whether there was a leap that the store does not know of. Nobody who has seen the time after it misses it.
+    /// Whether there was a leap that the store does not know of. Every thread that has seen the time after it sees it.
     #[inline]
     pub(crate) fn has_leapt(&self) -> bool {
         self.leapt.load(Ordering::Acquire) != NO_LEAP
@@ -251,9 +251,9 @@ struct Dial {
     system: Timestamp,
     /// The steady clock's reading with it.
     steady: Duration,
-    /// A longer leap is told; none on a clock that is moved by hand.
+    /// A longer leap is reported; none on a clock that is moved by hand.
     leap_max: Option<Duration>,
-    /// The instant that a leap began at, until it is told.
+    /// The instant that a leap began at, until it is reported.
     leapt: Option<Timestamp>,
     /// The system's time, held back where it ran back.
     paced: Timestamp,
@@ -313,7 +313,7 @@ impl Dial {
         if is_plain && self.newest == self.system { self.system.0 } else { OUT_OF_STEP }
     }
 
-    /// Time that nobody holds any more goes on from where it stands.
+    /// Time that is no longer held goes on from where it stands.
     fn let_go(&mut self) {
         if self.frozen || self.holds > 0 {
             return;
@@ -358,7 +358,7 @@ impl Dial {
             self.paced = system;
             return news;
         };
-        // By the clock that nobody sets: when the system's leaps ahead, it makes up for what it was behind, and the
+        // By the steady clock: when the system's leaps ahead, it makes up for what it was behind, and the
         // days by which it was wrong are no time that passed. They would end every lease and every retention.
         // Counted from where it began, so that many readings a millisecond lose nothing to rounding.
         let passed = millis(self.steady.saturating_sub(slew.steady));

@@ -36,7 +36,7 @@ pub(crate) enum Turn {
 }
 
 impl Engine {
-    /// Does what becomes due until [`Engine::shutdown`]. Whoever builds the engine spawns it once and joins it.
+    /// Does what becomes due until [`Engine::shutdown`]. The builder of the engine spawns it once and joins it.
     pub async fn run_timers(&self) {
         while !self.is_shut_down() {
             let rest = match self.do_everything_due().await {

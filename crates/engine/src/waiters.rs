@@ -1,8 +1,8 @@
 //! Receives that wait: one line per queue, served in order of arrival.
 //!
 //! A waiting receive has a [`Seat`] from its first attempt to its answer. While it waits its entry stands in the line;
-//! whoever takes a lease on its behalf takes the entry out and hands over the store's answer, still on its way. A seat
-//! that is given up takes its entry along, and withdraws a lease that was handed over but not committed: a receive
+//! the step that takes a lease on its behalf takes the entry out and hands over the store's answer, still on its way. A
+//! seat that is given up takes its entry along, and withdraws a lease that was handed over but not committed: a receive
 //! that went away consumes nothing.
 
 use std::sync::Arc;

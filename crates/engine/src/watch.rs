@@ -1,7 +1,7 @@
-//! Watches: whoever leases by itself is rung when messages may have become available, or when a queue was changed.
+//! Watches: they ring when messages may have become available, or when a queue was changed.
 //!
-//! A waiting receive is one lease for one asker; a watch is for those who decide for themselves when to lease. A ring
-//! counts as work until it is answered, so that the virtual clock waits for what comes of it.
+//! A waiting receive is one lease for one asker; a watch is for callers that decide for themselves when to lease. A
+//! ring counts as work until it is answered, so that the virtual clock waits for what comes of it.
 
 use std::fmt;
 use std::sync::Arc;

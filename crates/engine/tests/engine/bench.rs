@@ -298,14 +298,14 @@ impl Bench {
         set(&mut message);
         let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Told };
         let sent = self.committed(self.engine.send(send)).await.expect("the send is fine");
-        sent.into_iter().next().expect("one was sent")
+        sent.into_iter().next().expect("a send of one message has one answer")
     }
 
     pub async fn ack(&self, leased: &Leased) -> Result<(), RuleError> {
         let queue = leased.message.queue;
         let ack = Ack { queue, receipt: ReceiptRule::Any, tokens: vec![leased.token] };
         let acked = self.committed(self.engine.ack(ack)).await.expect("the queue is there");
-        acked.into_iter().next().expect("one was asked")
+        acked.into_iter().next().expect("an ack of one receipt has one answer")
     }
 
     pub async fn release(&self, leased: &Leased, delay: Duration) {

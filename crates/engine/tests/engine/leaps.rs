@@ -24,7 +24,10 @@ struct Machine {
 
 impl Machine {
     fn set_ahead(&self, by: Duration) {
-        self.off_millis.store(i64::try_from(by.as_millis()).expect("it is short"), Ordering::Relaxed);
+        self.off_millis.store(
+            i64::try_from(by.as_millis()).expect("the leap fits into milliseconds of 64 bits"),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -74,7 +77,7 @@ impl Place {
         let entropy = Arc::new(Counting(AtomicU64::new(1 << 40)));
         let engine =
             Engine::start(Arc::clone(&self.store) as _, Arc::clone(&self.machine) as _, entropy, options);
-        let engine = engine.await.expect("it starts");
+        let engine = engine.await.expect("the engine starts");
         let timers = Arc::clone(&engine);
         tokio::spawn(async move { timers.run_timers().await });
         engine
@@ -88,18 +91,18 @@ impl Place {
 async fn queue(engine: &Engine, retention: Duration) -> QueueId {
     let policy = Policy { retention, ..Policy::standard() };
     let create = CreateQueue { key: key("q"), policy, documents: Vec::new() };
-    engine.create_queue(create).await.expect("it is new").id
+    engine.create_queue(create).await.expect("the queue is new").id
 }
 
 async fn send(engine: &Engine, queue: QueueId, delay: Option<Duration>) {
     let message = NewMessage { delay, ..NewMessage::text(engine.message_id(), "a") };
     let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Untold };
-    engine.send(send).await.expect("it is fine");
+    engine.send(send).await.expect("the send is valid");
 }
 
 /// Ready, leased, delayed.
 async fn figures(engine: &Engine, queue: QueueId) -> (u64, u64, u64) {
-    let counts = engine.counts(queue).await.expect("it is there");
+    let counts = engine.counts(queue).await.expect("the queue exists");
     (counts.visible, counts.in_flight, counts.delayed)
 }
 
@@ -124,7 +127,7 @@ async fn a_leap_ends_leases_and_delays_and_holds_expiry_until_somebody_confirms_
     assert_eq!(figures(&engine, queue).await, (3, 0, 0), "the very first step after it");
     assert_eq!(engine.now(), START.plus(30 * DAY), "it counts as time that passed");
     assert!(place.has_told(|notice| *notice == Notice::ExpiryHeld { by: 30 * DAY }));
-    let held = engine.held_expiry().expect("it is held");
+    let held = engine.held_expiry().expect("expiry is held");
     assert_eq!((held.through, held.settles_in), (START, None));
     tokio::time::sleep(DAY).await;
     assert_eq!(figures(&engine, queue).await, (3, 0, 0), "for as long as nobody says anything");

@@ -29,12 +29,12 @@ fn start(source: QueueId, rate_max: Option<u32>) -> StartMove {
 
 async fn moved(bench: &Bench) -> u64 {
     let tasks = bench.engine.list_moves(ListMoves { source: None }).await.expect("tasks are listed");
-    tasks.first().expect("one was started").moved
+    tasks.first().expect("a move task was started").moved
 }
 
 async fn state(bench: &Bench) -> TaskState {
     let tasks = bench.engine.list_moves(ListMoves { source: None }).await.expect("tasks are listed");
-    tasks.first().expect("one was started").state
+    tasks.first().expect("a move task was started").state
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn unthrottled_task_moves_everything_in_batches() {
     let bench = Bench::new().await;
     let (source, target) = filled(&bench, 250).await;
     let driver = drive(&bench);
-    bench.engine.start_move(start(source, None)).await.expect("it starts");
+    bench.engine.start_move(start(source, None)).await.expect("the move task starts");
     rest().await;
     assert_eq!(state(&bench).await, TaskState::Completed);
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(250));
@@ -58,7 +58,7 @@ async fn throttled_task_keeps_to_its_rate() {
     let (source, _) = filled(&bench, 100).await;
     let _driver = drive(&bench);
     rest().await;
-    bench.engine.start_move(start(source, Some(20))).await.expect("it starts");
+    bench.engine.start_move(start(source, Some(20))).await.expect("the move task starts");
     for second in 1..=4 {
         bench.advance(Duration::from_millis(999)).await;
         assert_eq!(moved(&bench).await, second * 20, "in second {second}");
@@ -76,11 +76,11 @@ async fn cancelled_task_moves_no_more_and_keeps_what_it_moved() {
     let (source, target) = filled(&bench, 100).await;
     let _driver = drive(&bench);
     rest().await;
-    let task = bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    let task = bench.engine.start_move(start(source, Some(10))).await.expect("the move task starts");
     let again = bench.engine.start_move(start(source, None)).await;
     assert_eq!(again, Err(EngineError::TaskRunning));
     bench.advance(Duration::from_millis(2_950)).await;
-    let cancelled = bench.engine.cancel_move(task.id).await.expect("it runs");
+    let cancelled = bench.engine.cancel_move(task.id).await.expect("the move task runs");
     assert_eq!((cancelled.state, cancelled.moved), (TaskState::Cancelled, 30));
     bench.advance(seconds(60)).await;
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(30));
@@ -94,7 +94,7 @@ async fn task_goes_on_after_a_restart() {
     let (source, target) = filled(&bench, 50).await;
     let driver = drive(&bench);
     rest().await;
-    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    bench.engine.start_move(start(source, Some(10))).await.expect("the move task starts");
     bench.advance(Duration::from_millis(1_950)).await;
     assert_eq!(moved(&bench).await, 20);
     bench.engine.shutdown();
@@ -114,7 +114,7 @@ async fn moved_messages_wake_those_who_wait_at_the_destination() {
     let (source, target) = filled(&bench, 2).await;
     let _driver = drive(&bench);
     let waiting = [bench.wait(target, seconds(20)).await, bench.wait(target, seconds(20)).await];
-    bench.engine.start_move(start(source, None)).await.expect("it starts");
+    bench.engine.start_move(start(source, None)).await.expect("the move task starts");
     let [first, second] = waiting;
     assert_eq!(bodies(first).await, ["0"]);
     assert_eq!(bodies(second).await, ["1"]);
@@ -127,10 +127,10 @@ async fn task_whose_source_is_deleted_ends_as_failed() {
     let (source, _) = filled(&bench, 50).await;
     let _driver = drive(&bench);
     rest().await;
-    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
+    bench.engine.start_move(start(source, Some(10))).await.expect("the move task starts");
     bench.advance(seconds(1)).await;
     let delete = kew_core::command::DeleteQueue { queue: source, if_version: None };
-    bench.engine.delete_queue(delete).await.expect("it is there");
+    bench.engine.delete_queue(delete).await.expect("the queue exists");
     bench.advance(seconds(1)).await;
     assert_eq!(state(&bench).await, TaskState::Failed(kew_core::TaskFailure::SourceMissing));
     bench.engine.shutdown();
@@ -146,8 +146,8 @@ async fn two_tasks_run_side_by_side() {
     }
     let _driver = drive(&bench);
     rest().await;
-    bench.engine.start_move(start(source, Some(10))).await.expect("it starts");
-    bench.engine.start_move(start(other, Some(10))).await.expect("it starts");
+    bench.engine.start_move(start(source, Some(10))).await.expect("the move task starts");
+    bench.engine.start_move(start(other, Some(10))).await.expect("the move task starts");
     bench.advance(Duration::from_millis(999)).await;
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(20));
     bench.advance(seconds(2)).await;

@@ -18,15 +18,19 @@ async fn queues_show_what_was_last_written_without_a_store_call() {
     let made = bench.queue_with("q", Policy::standard()).await;
     let policy = Policy { delay: seconds(3), ..Policy::standard() };
     let changed = UpdateQueue { policy: Some(policy), ..change(made.id) };
-    bench.engine.update_queue(changed).await.expect("it is there");
+    bench.engine.update_queue(changed).await.expect("the queue exists");
     let before = bench.store.step_count();
-    let shown = bench.engine.queue(name("q")).expect("it is shown");
+    let shown = bench.engine.queue(name("q")).expect("the snapshot holds the queue");
     assert_eq!((shown.version, shown.policy.delay), (2, seconds(3)));
     assert_eq!(bench.engine.queue_by_id(made.id), Some(shown));
     assert_eq!(bench.engine.queue(&key("q")), bench.engine.queue(name("q")));
     assert_eq!(bench.engine.queue(name("other")), None);
     assert_eq!(bench.store.step_count(), before);
-    bench.engine.delete_queue(DeleteQueue { queue: made.id, if_version: None }).await.expect("it is there");
+    bench
+        .engine
+        .delete_queue(DeleteQueue { queue: made.id, if_version: None })
+        .await
+        .expect("the queue exists");
     assert_eq!(bench.engine.queue(name("q")), None);
     assert_eq!(bench.engine.queue_by_id(made.id), None);
     assert_eq!(bench.engine.queue_count(), 0);
@@ -53,11 +57,15 @@ async fn of_queues_that_are_made_at_once_in_any_region_none_gets_past_what_an_ac
     let made = [made.0, made.1, made.2, made.3];
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 3);
     assert_eq!(made[3], Err(EngineError::TooManyQueues { max: 3 }));
-    let first = made[0].clone().expect("it is one of three");
+    let first = made[0].clone().expect("the first of three queues was made");
     assert_eq!(make(0, "r", "a").await, Err(EngineError::QueueExists(first.clone())), "it is no new one");
     make(1, "r", "a").await.expect("another account has its own bound");
-    bench.engine.delete_queue(DeleteQueue { queue: first.id, if_version: None }).await.expect("it is there");
-    make(0, "u", "a").await.expect("there is room again");
+    bench
+        .engine
+        .delete_queue(DeleteQueue { queue: first.id, if_version: None })
+        .await
+        .expect("the queue exists");
+    make(0, "u", "a").await.expect("a deleted queue no longer counts");
 }
 
 #[tokio::test]
@@ -76,7 +84,7 @@ async fn rules_of_other_queues_follow_a_rename() {
     bench.engine.update_queue(renamed).await.expect("the name is free");
     assert_eq!(bench.engine.queue(name("dead")), None);
     assert_eq!(bench.engine.queue(name("buried")).map(|queue| queue.id), Some(dead));
-    let shown = bench.engine.queue_by_id(source.id).expect("it is shown");
+    let shown = bench.engine.queue_by_id(source.id).expect("the snapshot holds the queue");
     assert_eq!(
         shown.policy.dead_letters.as_deref().map(|rule| &rule.then),
         Some(&DeadLetterAction::MoveTo(key("buried")))

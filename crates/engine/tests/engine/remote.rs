@@ -16,7 +16,7 @@ async fn through<T: std::marker::Send + 'static>(
     let task = tokio::spawn(command);
     rest().await;
     let freed = store.answer_late();
-    (task.await.expect("it ran"), freed)
+    (task.await.expect("the task ran to its end"), freed)
 }
 
 async fn bench() -> (Arc<HandStore>, Bench) {
@@ -27,13 +27,13 @@ async fn bench() -> (Arc<HandStore>, Bench) {
     });
     rest().await;
     store.answer_late();
-    (store, starting.await.expect("it started"))
+    (store, starting.await.expect("the engine's start ran to its end"))
 }
 
 async fn queue(store: &HandStore, engine: &Arc<Engine>) -> QueueId {
     let engine = Arc::clone(engine);
     let create = CreateQueue { key: key("q"), policy: Policy::standard(), documents: Vec::new() };
-    through(store, async move { engine.create_queue(create).await }).await.0.expect("it is new").id
+    through(store, async move { engine.create_queue(create).await }).await.0.expect("the queue is new").id
 }
 
 async fn send(store: &HandStore, engine: &Arc<Engine>, queue: QueueId, body: &'static str) {
@@ -45,7 +45,7 @@ async fn send(store: &HandStore, engine: &Arc<Engine>, queue: QueueId, body: &'s
             async move { task.send(Send { queue, messages, receipts: FirstReceipts::Told }).await },
         )
         .await;
-    sent.expect("it is fine");
+    sent.expect("the send is valid");
     freed.into_iter().for_each(|queue| engine.wake(queue));
 }
 
@@ -84,7 +84,7 @@ async fn news_that_come_during_a_try_are_not_lost() {
     rest().await;
     // The try is answered empty, the message comes, and the news of it arrive before the receive has read its answer.
     store.answer_late().into_iter().for_each(|queue| bench.engine.wake(queue));
-    assert_eq!(sending.await.expect("it ran"), Ok(1));
+    assert_eq!(sending.await.expect("the task ran to its end"), Ok(1));
     for _ in 0..4 {
         rest().await;
         store.answer_late();

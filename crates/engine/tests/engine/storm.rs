@@ -1,5 +1,5 @@
 //! Many senders and receivers at once on several threads, receivers going away at any moment: no message is lost,
-//! none is acknowledged twice, and nobody blocks anybody.
+//! none is acknowledged twice, and no client blocks another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ async fn storm(answers: Answers) -> Bench {
     let senders: Vec<_> =
         (0..SENDERS).map(|_| tokio::spawn(send_all(Arc::clone(&bench.engine), queue))).collect();
     for sender in senders {
-        sender.await.expect("it sent everything");
+        sender.await.expect("a sender ran to its end");
     }
     while done.lock().len() < SENDERS * MESSAGES_EACH {
         if bench.engine.stats().waiting_receives.value() == RECEIVERS as u64 {
@@ -96,7 +96,7 @@ async fn storm(answers: Answers) -> Bench {
     assert_eq!(bench.engine.counts(queue).await.map(|counts| counts.stored()), Ok(0));
     bench.engine.shutdown();
     for receiver in receivers {
-        receiver.await.expect("it ends with the engine");
+        receiver.await.expect("a receiver ends with the engine");
     }
     // Last of all: a receive may still be telling the store of a lease it was too late with.
     committer.abort();

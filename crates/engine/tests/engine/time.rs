@@ -17,7 +17,7 @@ fn note(bench: &Bench, diary: &Diary, queue: kew_core::QueueId, wait: Duration, 
     let (engine, diary, lease) = (Arc::clone(&bench.engine), Arc::clone(diary), bench.lease_of(queue));
     let name = name.to_owned();
     tokio::spawn(async move {
-        let leases = engine.lease_waiting(lease, wait).await.expect("it is answered");
+        let leases = engine.lease_waiting(lease, wait).await.expect("the receive is answered");
         let found = leases.first().map_or("nothing".to_owned(), body);
         diary.lock().push(((engine.now().0 - START.0) / 1_000, format!("{name}: {found}")));
     });
@@ -52,8 +52,8 @@ async fn whoever_is_woken_does_its_work_before_time_goes_on() {
         for _ in 0..50 {
             let mut lease = kew_core::command::Lease::of(queue, 1, engine.now());
             lease.terms.length = Some(seconds(10));
-            let leases = engine.lease_waiting(lease, seconds(1_000)).await.expect("it is answered");
-            let leased = leases.first().expect("there is one").clone();
+            let leases = engine.lease_waiting(lease, seconds(1_000)).await.expect("the receive is answered");
+            let leased = leases.first().expect("a lease holds a message").clone();
             engine.sleep(seconds(9)).await;
             let receipt = kew_core::ReceiptRule::Unexpired;
             let ack = kew_core::command::Ack { queue, receipt, tokens: vec![leased.token] };
@@ -65,7 +65,7 @@ async fn whoever_is_woken_does_its_work_before_time_goes_on() {
         bench.send_with(queue, &format!("{number}"), |message| message.delay = Some(seconds(number))).await;
     }
     bench.advance(seconds(3_600)).await;
-    worker.await.expect("it did all its work");
+    worker.await.expect("the worker ran to its end");
     let expected: Vec<(u64, String)> = (0..50).map(|number| (9 * (number + 1), number.to_string())).collect();
     assert_eq!(*diary.lock(), expected);
 }
@@ -205,7 +205,7 @@ async fn timers_on_the_system_clock_keep_every_instant() {
         policy: kew_core::Policy::standard(),
         documents: Vec::new(),
     };
-    let queue = engine.create_queue(create).await.expect("it is new").id;
+    let queue = engine.create_queue(create).await.expect("the queue is new").id;
     let lease = |now| kew_core::command::Lease::of(queue, 1, now);
     assert_eq!(engine.lease_waiting(lease(engine.now()), seconds(20)).await, Ok(Vec::new()));
     assert_eq!(engine.now(), START.plus(seconds(20)));
@@ -218,8 +218,9 @@ async fn timers_on_the_system_clock_keep_every_instant() {
             receipts: kew_core::command::FirstReceipts::Told,
         })
         .await
-        .expect("it is fine");
-    let leases = engine.lease_waiting(lease(engine.now()), seconds(20)).await.expect("it is answered");
+        .expect("the send is valid");
+    let leases =
+        engine.lease_waiting(lease(engine.now()), seconds(20)).await.expect("the receive is answered");
     assert_eq!(leases.len(), 1);
     assert_eq!(engine.now(), START.plus(seconds(27)));
     engine.sleep(Duration::from_millis(1)).await;
@@ -239,7 +240,7 @@ async fn leap_of_the_system_clock_counts_as_passed_time() {
     let sleeper = tokio::spawn(async move { sleeper.sleep(seconds(3_600)).await });
     rest().await;
     source.1.store(7_200_000, Ordering::Relaxed);
-    sleeper.await.expect("it wakes");
+    sleeper.await.expect("a sleeper ran to its end");
     assert!(engine.now() <= START.plus(seconds(7_202)), "noticed within a second or so");
     assert_eq!(
         *notices.lock(),
@@ -256,7 +257,7 @@ async fn failing_due_work_is_reported_and_tried_again_later() {
         policy: kew_core::Policy::standard(),
         documents: Vec::new(),
     };
-    let queue = engine.create_queue(create).await.expect("it is new").id;
+    let queue = engine.create_queue(create).await.expect("the queue is new").id;
     let mut message = kew_core::NewMessage::text(engine.message_id(), "a");
     message.delay = Some(seconds(5));
     engine
@@ -266,7 +267,7 @@ async fn failing_due_work_is_reported_and_tried_again_later() {
             receipts: kew_core::command::FirstReceipts::Told,
         })
         .await
-        .expect("it is fine");
+        .expect("the send is valid");
     store.fails.store(true, Ordering::Relaxed);
     tokio::time::sleep(seconds(8)).await;
     assert!((1..=5).contains(&notices.lock().len()), "told about once a second: {:?}", notices.lock());

@@ -77,7 +77,7 @@ async fn waiting_receive_that_goes_away_consumes_nothing() {
     rest().await;
     assert_eq!(bench.engine.stats().waiting_receives.value(), 1);
     bench.send(queue, "a").await;
-    let leases = second.await.expect("it ran").expect("it was answered");
+    let leases = second.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1]);
 }
 
@@ -94,8 +94,8 @@ async fn receive_gone_before_its_lease_is_committed_passes_the_message_on() {
     rest().await;
     assert_eq!(bench.engine.stats().withdrawn_leases.value(), 1);
     bench.engine.commit();
-    sending.await.expect("it ran");
-    let leases = second.await.expect("it ran").expect("it was answered");
+    sending.await.expect("the task ran to its end");
+    let leases = second.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1]);
 }
 
@@ -111,8 +111,8 @@ async fn receive_gone_before_it_heard_of_its_uncommitted_lease_passes_the_messag
     first.abort();
     rest().await;
     bench.engine.commit();
-    sending.await.expect("it ran");
-    let leases = second.await.expect("it ran").expect("it was answered");
+    sending.await.expect("the task ran to its end");
+    let leases = second.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1]);
 }
 
@@ -126,7 +126,7 @@ async fn lease_that_was_committed_stays_until_it_ends() {
     bench.engine.commit();
     first.abort();
     rest().await;
-    sending.await.expect("it ran");
+    sending.await.expect("the task ran to its end");
     assert_eq!(bench.engine.stats().withdrawn_leases.value(), 0);
     assert_eq!(bench.lease(queue).await, None);
     bench.advance(seconds(30)).await;
@@ -165,7 +165,7 @@ async fn fifo_lease_with_an_attempt_id_is_kept_for_the_repeat() {
     assert_eq!(bench.engine.stats().withdrawn_leases.value(), 0);
     let repeat = bench.wait_with(attempt(), seconds(20)).await;
     bench.engine.commit();
-    let leases = repeat.await.expect("it ran").expect("it was answered");
+    let leases = repeat.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1]);
 }
 
@@ -194,7 +194,7 @@ async fn message_that_comes_at_the_last_instant_is_still_received() {
 
 #[tokio::test]
 async fn message_that_came_after_the_deadline_is_left_for_the_next() {
-    // No timers run, so the wait of the first is over without anyone having told it.
+    // No timers run, so the wait of the first is over although it was not woken.
     let bench = Bench::new().await;
     let queue = bench.queue("q").await;
     let first = bench.wait(queue, seconds(20)).await;
@@ -228,8 +228,8 @@ async fn lapse_and_release_wake_a_waiting_receive() {
     assert_eq!(bodies(waiting).await, [""; 0]);
     let waiting = bench.wait(queue, seconds(20)).await;
     bench.advance(seconds(10)).await;
-    let leases = waiting.await.expect("it ran").expect("it was answered");
-    let leased = leases.first().expect("its lease had lapsed");
+    let leases = waiting.await.expect("the task ran to its end").expect("the receive was answered");
+    let leased = leases.first().expect("a lapsed message is leased again");
     assert_eq!(leased.until, START.plus(seconds(60)), "taken at the very instant");
     let waiting = bench.wait(queue, seconds(20)).await;
     bench.release(leased, Duration::ZERO).await;
@@ -250,14 +250,14 @@ async fn dead_letter_wakes_a_receive_that_waits_on_its_target() {
         bench.queue_with("q", Policy { dead_letters: Some(rule.into()), ..Policy::standard() }).await.id;
     bench.send(source, "a").await;
     bench.send(source, "b").await;
-    let released = bench.lease(source).await.expect("it was sent");
-    let _lapsing = bench.lease(source).await.expect("it was sent");
+    let released = bench.lease(source).await.expect("a sent message is visible");
+    let _lapsing = bench.lease(source).await.expect("a sent message is visible");
     let waiting = [bench.wait(dead, seconds(60)).await, bench.wait(dead, seconds(60)).await];
     bench.release(&released, Duration::ZERO).await;
     let [first, second] = waiting;
-    let leases = first.await.expect("it ran").expect("it was answered");
+    let leases = first.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(body).collect::<Vec<_>>(), ["a"]);
-    bench.ack(&leases[0]).await.expect("it is leased");
+    bench.ack(&leases[0]).await.expect("the message is leased");
     bench.advance(seconds(31)).await;
     assert_eq!(bodies(second).await, ["b"]);
 }
@@ -274,10 +274,10 @@ async fn ack_of_a_groups_head_wakes_a_receive_that_waits_for_the_group() {
             })
             .await;
     }
-    let head = bench.lease(queue).await.expect("it was sent");
+    let head = bench.lease(queue).await.expect("a sent message is visible");
     let waiting = bench.wait(queue, seconds(20)).await;
     assert!(!waiting.is_finished(), "the group is locked");
-    bench.ack(&head).await.expect("it is leased");
+    bench.ack(&head).await.expect("the message is leased");
     assert_eq!(bodies(waiting).await, ["b"]);
 }
 
@@ -294,8 +294,8 @@ async fn waiting_receive_finds_nothing_over_the_in_flight_limit_until_an_ack() {
     let first = bench.wait_with(limited(), seconds(60)).await;
     let second = bench.wait_with(limited(), seconds(60)).await;
     assert!(!first.is_finished() && !second.is_finished());
-    bench.ack(&held[0]).await.expect("it is leased");
-    let leases = first.await.expect("it ran").expect("it was answered");
+    bench.ack(&held[0]).await.expect("the message is leased");
+    let leases = first.await.expect("the task ran to its end").expect("the receive was answered");
     assert_eq!(leases.iter().map(body).collect::<Vec<_>>(), ["b"]);
     assert!(!second.is_finished(), "the limit is reached again");
     // A lease that ends makes room too, and so does its message, which goes first.
@@ -342,7 +342,7 @@ async fn cap_of_a_lease_counts_from_the_arrival_of_the_waiting_receive() {
     let waiting = bench.wait_with(Lease { terms, ..bench.lease_of(queue) }, seconds(20)).await;
     bench.advance(seconds(10)).await;
     bench.send(queue, "a").await;
-    let leases = waiting.await.expect("it ran").expect("it was answered");
+    let leases = waiting.await.expect("the task ran to its end").expect("the receive was answered");
     let extend = |length| Extend {
         queue,
         receipt: ReceiptRule::Any,
@@ -362,7 +362,7 @@ async fn deleting_a_queue_ends_its_waits() {
     let (queue, other) = (bench.queue("q").await, bench.queue("other").await);
     let waiting = bench.wait(queue, seconds(20)).await;
     let elsewhere = bench.wait(other, seconds(20)).await;
-    bench.engine.delete_queue(DeleteQueue { queue, if_version: None }).await.expect("it is there");
+    bench.engine.delete_queue(DeleteQueue { queue, if_version: None }).await.expect("the queue exists");
     assert_eq!(bodies(waiting).await, [""; 0]);
     assert!(!elsewhere.is_finished());
     let again = bench.engine.lease_waiting(bench.lease_of(queue), seconds(20)).await;
@@ -422,8 +422,8 @@ async fn ten_thousand_idle_waits_cost_no_store_calls() {
     bench.advance(seconds(3_599)).await;
     assert_eq!(bench.store.step_count(), before);
     bench.send(busy, "a").await;
-    let leased = bench.lease(busy).await.expect("it was sent");
-    bench.ack(&leased).await.expect("it is leased");
+    let leased = bench.lease(busy).await.expect("a sent message is visible");
+    bench.ack(&leased).await.expect("the message is leased");
     assert_eq!(bench.store.step_count(), before + 3, "traffic next door does not stir them");
     bench.advance(seconds(1)).await;
     assert!(waiting.iter().all(tokio::task::JoinHandle::is_finished));
@@ -436,7 +436,7 @@ async fn refusal_of_the_store_reaches_those_who_wait() {
     let waiting = bench.wait(queue, seconds(20)).await;
     bench.store.fails.store(true, std::sync::atomic::Ordering::Relaxed);
     bench.engine.wake(queue);
-    let answer = waiting.await.expect("it ran");
+    let answer = waiting.await.expect("the task ran to its end");
     assert_eq!(answer, Err(EngineError::FailStopped { cause: "told to".to_owned() }));
 }
 
