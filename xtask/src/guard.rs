@@ -1,7 +1,7 @@
 //! The guard of hot paths: instructions of each, counted under valgrind, against the counts the repository expects.
 //!
 //! Wall times and CPU times move with the machine's mood; instructions hardly do. `bench/guard.txt` holds what each hot
-//! path may take. More than the tolerance above that fails; less is told, so that the count is lowered with the change.
+//! path may take. More than the tolerance above that fails; less is printed, so that the count is lowered with the change.
 
 use crate::Done;
 use crate::run::{cargo, step};
@@ -165,7 +165,7 @@ fn build() -> Result<PathBuf, String> {
 fn names(program: &Path) -> Result<Vec<String>, String> {
     let said = Command::new(program).arg("--guard-list").output();
     let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
-    // It is told where usage is told.
+    // The list is on standard error, as usage is.
     Ok(String::from_utf8_lossy(&said.stderr).lines().map(str::to_owned).collect())
 }
 
@@ -242,7 +242,8 @@ mod tests {
     #[test]
     fn the_repository_expects_something_of_every_part() {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(EXPECTED));
-        let expected = Expected::read(&text.expect("it is there")).expect("it reads");
+        let expected =
+            Expected::read(&text.expect("the file of counts exists")).expect("the file of counts is valid");
         assert!(expected.tolerance > 0.0 && expected.tolerance <= 10.0);
         for part in ["engine", "sqs-json", "sqs-signed", "azure", "cloudflare"] {
             assert!(expected.counts.iter().any(|count| count.name.starts_with(part)), "{part}");

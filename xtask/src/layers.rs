@@ -1,4 +1,4 @@
-//! Who may import whom: the walls between the rooms, checked against what the manifests say.
+//! Imports between crates: a table of those that are allowed, compared with the manifests.
 //!
 //! Cargo refuses circles by itself; this refuses every edge the table does not name. The table is the one
 //! ARCHITECTURE.md explains. A new crate has no row and fails until someone decides where it stands.
@@ -49,7 +49,7 @@ const ROOMS: &[Room] = &[
     room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
     room("kew-functions", &["kew-azure", "kew-http", "kew-core"]),
     room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
-    // The program puts everything together, the next three drive it from outside, scripts know nobody.
+    // The program puts everything together, the next three drive it from outside, scripts import no crate.
     open_room("kew"),
     open_room("kew-sim"),
     open_room("kew-e2e"),

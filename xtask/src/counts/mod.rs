@@ -171,7 +171,7 @@ mod tests {
                 "enum Twice {} struct Once; fn f() { x.expect(\"index knows the message\") }",
             ),
             ("crates/core/src/trial.rs", "struct Once;"),
-            ("crates/core/tests/t.rs", "struct Once; // whoever\n"),
+            ("crates/core/tests/t.rs", "// whoever\nstruct Once;"),
         ]);
         let rows = count(&files);
         assert_eq!(rows["docs"], Counts { words: [1, 0, 1, 0], ..Counts::default() });

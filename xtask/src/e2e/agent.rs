@@ -1,7 +1,7 @@
-//! A client in a process of its own: it is told calls, one JSON object a line, makes them with the vendor's SDK and
-//! tells what the SDK gave back.
+//! A client in a process of its own: it reads calls, one JSON object a line, makes them with the vendor's SDK and
+//! prints what the SDK returned.
 //!
-//! Told: `{"id", "endpoint", "region", "key", "secret", "action", "input"}`. Answered, in any order:
+//! Call: `{"id", "endpoint", "region", "key", "secret", "action", "input"}`. Answers, in any order:
 //! `{"id", "output": {…}}`, or `{"id", "error": {"class", "code", "message"}}` with the SDK's own error class, or
 //! `{"id", "broken": "…"}` when the client failed in a way no service error explains.
 
@@ -40,7 +40,7 @@ impl Agent {
         let calls = child.stdin.take();
         let output = child.stdout.take().ok_or("the client has no standard output")?;
         let (sender, answers) = channel();
-        // Ends with the client's output, so nobody has to join it.
+        // Ends with the client's output, so it need not be joined.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let answer = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "said": line }));
@@ -101,7 +101,7 @@ fn read(answer: &Value) -> Result<Answer, String> {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // A client ends when nothing more can be told; one that does not is ended.
+        // A client ends when its input ends; one that does not is ended.
         self.calls = None;
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) {

@@ -194,7 +194,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The value as JSON, cut where nobody would read on.
+/// The value as JSON, cut to 300 characters.
 pub fn short(value: &Value) -> String {
     const ENOUGH: usize = 300;
     let text = value.to_string();

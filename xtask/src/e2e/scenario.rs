@@ -27,7 +27,7 @@ pub struct Scenario {
 
 #[derive(Debug)]
 pub struct Step {
-    /// Line of the file, for whoever reads a failure.
+    /// Line of the file, for the report of a failure.
     pub line: usize,
     pub what: What,
 }
@@ -53,7 +53,7 @@ pub enum What {
     Waiting {
         label: String,
     },
-    /// Engine time goes on by so many milliseconds.
+    /// Engine time goes on by this number of milliseconds.
     Clock {
         advance_ms: u64,
     },

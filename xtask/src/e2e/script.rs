@@ -1,4 +1,4 @@
-//! A library that cannot be told single calls: a script of its own plays the scenarios of its chapter and says, one
+//! A library that cannot make single calls on request: a script of its own plays the scenarios of its chapter and says, one
 //! line each, `PASS name` or `FAIL name: reason`. It may ask for `CLOCK milliseconds` or `CRASH` and waits for a
 //! line that tells it is done.
 
@@ -33,7 +33,7 @@ pub fn play(
     let mut input = child.stdin.take().ok_or("the script has no standard input")?;
     let output = child.stdout.take().ok_or("the script has no standard output")?;
     let (sender, said) = channel();
-    // Ends with the script's output, so nobody has to join it.
+    // Ends with the script's output, so it need not be joined.
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
