@@ -1,7 +1,8 @@
 //! The guard of hot paths: instructions of each, counted under valgrind, against the counts the repository expects.
 //!
 //! Wall times and CPU times move with the machine's mood; instructions hardly do. `bench/guard.txt` holds what each hot
-//! path may take. More than the tolerance above that fails; less is printed, so that the count is lowered with the change.
+//! path may take. More than the tolerance above that fails; less is printed, so that the count is lowered with the
+//! change.
 
 use crate::Done;
 use crate::run::{cargo, step};

@@ -1,5 +1,5 @@
-//! A library that cannot make single calls on request: a script of its own plays the scenarios of its chapter and says, one
-//! line each, `PASS name` or `FAIL name: reason`. It may ask for `CLOCK milliseconds` or `CRASH` and waits for a
+//! A library that cannot make single calls on request: a script of its own plays the scenarios of its chapter and says,
+//! one line each, `PASS name` or `FAIL name: reason`. It may ask for `CLOCK milliseconds` or `CRASH` and waits for a
 //! line that tells it is done.
 
 use super::scenario::Chapter;
