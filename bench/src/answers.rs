@@ -8,6 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use kew_engine::Engine;
+
 /// The futures of one kind in one pass.
 pub struct Answers<F: Future> {
     places: Vec<Place<F>>,
@@ -43,14 +45,9 @@ impl<F: Future> Answers<F> {
         self.used += 1;
     }
 
-    /// The answers, in order; everything asked has been committed, or is being committed by the store's upkeep, which
-    /// takes along what it finds when it makes a checkpoint.
-    pub fn take(&mut self) -> impl Iterator<Item = F::Output> + '_ {
-        self.take_with(|| {})
-    }
-
-    /// The same for steps that may be put off until there is room: `commit` commits what was taken again.
-    pub fn take_with(&mut self, commit: impl Fn()) -> impl Iterator<Item = F::Output> {
+    /// The answers, in order, after everything asked was committed once. A step that found no room in the journal was put
+    /// off and is taken again while this waits, so the engine commits until every answer is there.
+    pub fn take(&mut self, engine: &Engine) -> impl Iterator<Item = F::Output> {
         let used = std::mem::take(&mut self.used);
         self.places[..used].iter_mut().map(move |place| {
             loop {
@@ -59,7 +56,7 @@ impl<F: Future> Answers<F> {
                 }
                 place.poll();
                 if place.output.is_none() {
-                    commit();
+                    engine.commit();
                     std::thread::yield_now();
                 }
             }

@@ -132,5 +132,5 @@ fn plain_pass<F: Future>(
         answers.ask(future);
     }
     engine.commit();
-    outputs.extend(answers.take());
+    outputs.extend(answers.take(engine));
 }

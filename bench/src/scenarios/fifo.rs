@@ -63,19 +63,19 @@ pub fn run(context: &Context) {
     let (mut leases, mut acks) = (Answers::new(), Answers::new());
     leases.ask(engine.lease(Lease::of(queue, 1, engine.now())));
     engine.commit();
-    let locked = leases.take().next().expect("one was asked").expect("the lease is fine");
+    let locked = leases.take(engine).next().expect("one was asked").expect("the lease is fine");
     assert_eq!(locked.len(), 1);
     let mut times = Vec::new();
     for _ in 0..context.scaled(RECEIVES, 100) {
         let begun = Instant::now();
         leases.ask(engine.lease(Lease::of(queue, 1, engine.now())));
         engine.commit();
-        let found = leases.take().next().expect("one was asked").expect("the lease is fine");
+        let found = leases.take(engine).next().expect("one was asked").expect("the lease is fine");
         times.push(begun.elapsed().as_secs_f64() * 1e6);
         assert_ne!(found[0].message.group, locked[0].message.group);
         acks.ask(engine.ack(Ack { queue, receipt: ReceiptRule::Any, tokens: vec![found[0].token] }));
         engine.commit();
-        acks.take().for_each(|acked| assert_eq!(acked.expect("the ack is fine"), [Ok(())]));
+        acks.take(engine).for_each(|acked| assert_eq!(acked.expect("the ack is fine"), [Ok(())]));
     }
     let middle = median(times);
     report.wall(

@@ -124,8 +124,13 @@ async fn wake_one(rig: &Rig, queue: QueueId) -> (f64, usize) {
     assert!(matches!(polled, Poll::Pending), "a send waits for its sync");
     // The end of the loop's pass: the waiting receive has been told, takes its answer, and both are committed.
     tokio::task::yield_now().await;
-    rig.engine.commit();
-    send.await.expect("the send is fine");
+    // Committed again when it was put off for lack of room.
+    let sent = std::future::poll_fn(|context| {
+        rig.engine.commit();
+        context.waker().wake_by_ref();
+        send.as_mut().poll(context)
+    });
+    sent.await.expect("the send is fine");
     while answered.get().is_none() {
         tokio::task::yield_now().await;
     }
@@ -135,6 +140,6 @@ async fn wake_one(rig: &Rig, queue: QueueId) -> (f64, usize) {
     let mut acks = Answers::new();
     acks.ask(rig.engine.ack(Ack { queue, receipt: ReceiptRule::Any, tokens: vec![leased[0].token] }));
     rig.engine.commit();
-    acks.take().for_each(|acked| drop(acked.expect("the ack is fine")));
+    acks.take(&rig.engine).for_each(|acked| drop(acked.expect("the ack is fine")));
     (took, wrote)
 }
