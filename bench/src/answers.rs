@@ -45,8 +45,8 @@ impl<F: Future> Answers<F> {
         self.used += 1;
     }
 
-    /// The answers, in order, after everything asked was committed once. A step that found no room in the journal was put
-    /// off and is taken again while this waits, so the engine commits until every answer is there.
+    /// The answers, in order, after everything asked was committed once. A step that found no room in the journal was
+    /// put off and is taken again while this waits, so the engine commits until every answer is there.
     pub fn take(&mut self, engine: &Engine) -> impl Iterator<Item = F::Output> {
         let used = std::mem::take(&mut self.used);
         self.places[..used].iter_mut().map(move |place| {

@@ -171,7 +171,7 @@ mod tests {
         let started = std::fs::read_to_string(&file).expect("the script wrote a process number");
         let started: u32 = started.trim().parse().expect("a process number");
         let deadline = Instant::now() + Duration::from_secs(60);
-        // Killed, it is gone, or waits for whoever inherited it.
+        // Killed, it is gone, or its new parent has yet to ask for its status.
         while parents().iter().any(|(id, _)| *id == started) && !is_dead(started) {
             assert!(Instant::now() < deadline, "{started} goes on");
             std::thread::sleep(LOOK_EVERY);
