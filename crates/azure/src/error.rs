@@ -238,41 +238,45 @@ impl Code {
 impl From<EngineError> for WireError {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::QueueNotFound => Code::QueueNotFound.into(),
-            EngineError::QueueExists(_) => Code::QueueAlreadyExists.into(),
-            EngineError::MessageNotFound | EngineError::TokenOfOtherQueue => Code::MessageNotFound.into(),
-            EngineError::TokenForged | EngineError::TokenStale | EngineError::LeaseEnded => {
-                Code::PopReceiptMismatch.into()
-            }
-            EngineError::LeaseTooLong { cap } => {
-                let max = i64::try_from(cap.as_secs()).unwrap_or(i64::MAX);
-                Self::out_of_range("visibilitytimeout", "", 0, max)
-            }
-            EngineError::DocumentTooLarge { .. } => Code::MetadataTooLarge.into(),
-            EngineError::GroupMissing
-            | EngineError::DeduplicationMissing
-            | EngineError::DeduplicationNotAllowed
-            | EngineError::DelayNotAllowed
-            | EngineError::KindChange => Self::new(Code::InvalidInput).because(error),
+            EngineError::Rule(rule) => rule.into(),
             EngineError::TooManyQueues { .. } => Self::new(Code::ServerBusy).saying(error.to_string()),
-            EngineError::TooManyInFlight
-            | EngineError::VersionChanged
-            | EngineError::Overloaded { .. }
+            EngineError::Overloaded { .. }
             | EngineError::NoSpace
             | EngineError::FailStopped { .. }
             | EngineError::Unavailable { .. } => Self::new(Code::ServerBusy).because(error),
-            EngineError::TaskNotFound
-            | EngineError::TaskRunning
-            | EngineError::TooManyTasks
-            | EngineError::Damaged { .. }
-            | EngineError::ClockNotVirtual => Self::new(Code::InternalError).because(error),
+            EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
+                Self::new(Code::InternalError).because(error)
+            }
         }
     }
 }
 
 impl From<RuleError> for WireError {
     fn from(error: RuleError) -> Self {
-        EngineError::from(error).into()
+        match error {
+            RuleError::QueueNotFound => Code::QueueNotFound.into(),
+            RuleError::QueueExists(_) => Code::QueueAlreadyExists.into(),
+            RuleError::MessageNotFound | RuleError::TokenOfOtherQueue => Code::MessageNotFound.into(),
+            RuleError::TokenForged | RuleError::TokenStale | RuleError::LeaseEnded => {
+                Code::PopReceiptMismatch.into()
+            }
+            RuleError::LeaseTooLong { cap } => {
+                let max = i64::try_from(cap.as_secs()).unwrap_or(i64::MAX);
+                Self::out_of_range("visibilitytimeout", "", 0, max)
+            }
+            RuleError::DocumentTooLarge { .. } => Code::MetadataTooLarge.into(),
+            RuleError::GroupMissing
+            | RuleError::DeduplicationMissing
+            | RuleError::DeduplicationNotAllowed
+            | RuleError::DelayNotAllowed
+            | RuleError::KindChange => Self::new(Code::InvalidInput).because(error),
+            RuleError::TooManyInFlight | RuleError::VersionChanged => {
+                Self::new(Code::ServerBusy).because(error)
+            }
+            RuleError::TaskNotFound | RuleError::TaskRunning | RuleError::TooManyTasks => {
+                Self::new(Code::InternalError).because(error)
+            }
+        }
     }
 }
 

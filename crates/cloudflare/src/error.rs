@@ -195,43 +195,47 @@ impl Code {
 impl From<EngineError> for WireError {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::QueueNotFound => Code::QueueNotFound.into(),
-            EngineError::QueueExists(_) => Code::QueueExists.into(),
-            // Leases and references are judged one by one and end in warnings; a whole request that fails by one
-            // had none to name.
-            EngineError::TokenForged
-            | EngineError::TokenOfOtherQueue
-            | EngineError::MessageNotFound
-            | EngineError::TokenStale
-            | EngineError::LeaseEnded
-            | EngineError::LeaseTooLong { .. } => Self::new(Code::Schema).saying(error.to_string()),
-            // Queues of groups have names that no request of this service can say.
-            EngineError::GroupMissing
-            | EngineError::DeduplicationMissing
-            | EngineError::DeduplicationNotAllowed
-            | EngineError::DelayNotAllowed => Self::new(Code::InvalidMetadata).saying(error.to_string()),
-            EngineError::DocumentTooLarge { .. } | EngineError::KindChange => {
-                Self::new(Code::InvalidQueueSettings).saying(error.to_string())
-            }
+            EngineError::Rule(rule) => rule.into(),
             EngineError::TooManyQueues { .. } => Self::new(Code::Overloaded).saying(error.to_string()),
             EngineError::NoSpace => Self::new(Code::NoSpace).because(error),
-            EngineError::TooManyInFlight
-            | EngineError::VersionChanged
-            | EngineError::Overloaded { .. }
+            EngineError::Overloaded { .. }
             | EngineError::FailStopped { .. }
             | EngineError::Unavailable { .. } => Self::new(Code::Overloaded).because(error),
-            EngineError::TaskNotFound
-            | EngineError::TaskRunning
-            | EngineError::TooManyTasks
-            | EngineError::Damaged { .. }
-            | EngineError::ClockNotVirtual => Self::new(Code::Internal).because(error),
+            EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
+                Self::new(Code::Internal).because(error)
+            }
         }
     }
 }
 
 impl From<RuleError> for WireError {
     fn from(error: RuleError) -> Self {
-        EngineError::from(error).into()
+        match error {
+            RuleError::QueueNotFound => Code::QueueNotFound.into(),
+            RuleError::QueueExists(_) => Code::QueueExists.into(),
+            // Leases and references are judged one by one and end in warnings; a whole request that fails by one
+            // had none to name.
+            RuleError::TokenForged
+            | RuleError::TokenOfOtherQueue
+            | RuleError::MessageNotFound
+            | RuleError::TokenStale
+            | RuleError::LeaseEnded
+            | RuleError::LeaseTooLong { .. } => Self::new(Code::Schema).saying(error.to_string()),
+            // Queues of groups have names that no request of this service can say.
+            RuleError::GroupMissing
+            | RuleError::DeduplicationMissing
+            | RuleError::DeduplicationNotAllowed
+            | RuleError::DelayNotAllowed => Self::new(Code::InvalidMetadata).saying(error.to_string()),
+            RuleError::DocumentTooLarge { .. } | RuleError::KindChange => {
+                Self::new(Code::InvalidQueueSettings).saying(error.to_string())
+            }
+            RuleError::TooManyInFlight | RuleError::VersionChanged => {
+                Self::new(Code::Overloaded).because(error)
+            }
+            RuleError::TaskNotFound | RuleError::TaskRunning | RuleError::TooManyTasks => {
+                Self::new(Code::Internal).because(error)
+            }
+        }
     }
 }
 
@@ -287,7 +291,7 @@ mod tests {
             (EngineError::Overloaded { what: "it" }, 10_250, 429),
             (EngineError::FailStopped { cause: cause() }, 10_250, 429),
             (EngineError::Unavailable { cause: cause() }, 10_250, 429),
-            (EngineError::VersionChanged, 10_250, 429),
+            (RuleError::VersionChanged.into(), 10_250, 429),
             (EngineError::Damaged { what: cause() }, 15_000, 500),
         ] {
             let told = WireError::from(error);
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_not_there_has_two_names() {
-        let error = WireError::from(EngineError::QueueNotFound);
+        let error = WireError::from(RuleError::QueueNotFound);
         assert_eq!(error.code().number(), 11_000);
         assert_eq!(error.about_messages().code().number(), 10_104);
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kew_core::command::UpdateQueue;
-use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, Timestamp};
+use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, RuleError, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
 use kew_http::{Handler, Refusal, Reply, Request, RequestId, Standing};
 
@@ -249,7 +249,7 @@ impl Context<'_> {
             let if_version = Some(queue.version);
             let update = UpdateQueue { queue: id, if_version, policy, documents, rename };
             match self.engine.update_queue(update).await {
-                Err(EngineError::VersionChanged) if crossed < CROSSINGS_MAX => crossed += 1,
+                Err(EngineError::Rule(RuleError::VersionChanged)) if crossed < CROSSINGS_MAX => crossed += 1,
                 answer => return Ok(answer?),
             }
         }

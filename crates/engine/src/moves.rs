@@ -11,7 +11,7 @@ use crate::notice::Notice;
 use crate::timers::either;
 use crate::{Engine, EngineError};
 use kew_core::command::{ContinueMove, ListMoves};
-use kew_core::{Command, MoveTask, Outcome, TaskId, TaskState, Timestamp};
+use kew_core::{Command, MoveTask, Outcome, RuleError, TaskId, TaskState, Timestamp};
 
 /// Steps a second of a throttled task that is fast enough for them.
 const STEPS_PER_SECOND: u32 = 10;
@@ -85,7 +85,7 @@ impl Engine {
                 run.stepped(task.moved, self.now());
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
-            Ok(Outcome::Move(_)) | Err(EngineError::TaskNotFound) => drop(runs.remove(&id)),
+            Ok(Outcome::Move(_)) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
             Ok(other) => unexpected("continue move", &other),
             Err(error) => {
                 run.next_at = self.now().plus(REST_AFTER_FAILURE);

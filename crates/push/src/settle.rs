@@ -10,7 +10,7 @@ use std::time::Duration;
 use kew_core::command::{Ack, Release, Withdraw};
 use kew_core::outcome::Leased;
 use kew_core::rules::redrive;
-use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueKey, ReceiptRule};
+use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueKey, ReceiptRule, RuleError};
 use kew_engine::{Engine, EngineError};
 
 use crate::batch::Batch;
@@ -131,7 +131,7 @@ async fn persist(engine: &Engine, step: Option<Step>) -> Result<Vec<bool>, Engin
     for _ in 1..TRIES {
         match step.take(engine).await {
             Err(EngineError::Unavailable { .. } | EngineError::Overloaded { .. } | EngineError::NoSpace) => {}
-            Err(EngineError::QueueNotFound) => return Ok(Vec::new()),
+            Err(EngineError::Rule(RuleError::QueueNotFound)) => return Ok(Vec::new()),
             settled => return settled,
         }
         tokio::time::sleep(rest).await;

@@ -350,36 +350,8 @@ impl From<FormError> for WireError {
 
 impl From<EngineError> for WireError {
     fn from(error: EngineError) -> Self {
-        let invalid = |text: &'static str| Self::new(Code::InvalidParameterValue).saying(text);
         match error {
-            EngineError::QueueNotFound => Code::QueueDoesNotExist.into(),
-            EngineError::QueueExists(_) => Code::QueueNameExists.into(),
-            EngineError::VersionChanged => Self::new(Code::ServiceUnavailable).because(error),
-            EngineError::TokenForged | EngineError::TokenOfOtherQueue => Code::ReceiptHandleIsInvalid.into(),
-            EngineError::MessageNotFound => {
-                invalid("Message does not exist or is not available for visibility timeout change.")
-            }
-            EngineError::TokenStale | EngineError::LeaseEnded => invalid("The receipt handle has expired."),
-            EngineError::LeaseTooLong { .. } => {
-                invalid("Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
-            }
-            EngineError::TooManyInFlight => Code::OverLimit.into(),
-            EngineError::GroupMissing => Self::missing("MessageGroupId"),
-            EngineError::DeduplicationMissing => invalid(
-                "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
-            ),
-            EngineError::DeduplicationNotAllowed | EngineError::DelayNotAllowed => {
-                invalid("The request include parameter that is not valid for this queue type.")
-            }
-            EngineError::DocumentTooLarge { .. } | EngineError::KindChange => {
-                Code::InvalidAttributeValue.into()
-            }
-            EngineError::TaskNotFound => Self::new(Code::ResourceNotFound).saying("Task does not exist."),
-            EngineError::TaskRunning => invalid(
-                "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
-            ),
-            EngineError::TooManyTasks => Self::new(Code::OverLimit)
-                .saying("An account can have at most 100 active message movement tasks."),
+            EngineError::Rule(rule) => rule.into(),
             EngineError::TooManyQueues { .. } => Self::new(Code::OverLimit).saying(error.to_string()),
             EngineError::Overloaded { .. } => Self::new(Code::RequestThrottled).because(error),
             EngineError::NoSpace | EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => {
@@ -394,6 +366,34 @@ impl From<EngineError> for WireError {
 
 impl From<RuleError> for WireError {
     fn from(error: RuleError) -> Self {
-        EngineError::from(error).into()
+        let invalid = |text: &'static str| Self::new(Code::InvalidParameterValue).saying(text);
+        match error {
+            RuleError::QueueNotFound => Code::QueueDoesNotExist.into(),
+            RuleError::QueueExists(_) => Code::QueueNameExists.into(),
+            RuleError::VersionChanged => Self::new(Code::ServiceUnavailable).because(error),
+            RuleError::TokenForged | RuleError::TokenOfOtherQueue => Code::ReceiptHandleIsInvalid.into(),
+            RuleError::MessageNotFound => {
+                invalid("Message does not exist or is not available for visibility timeout change.")
+            }
+            RuleError::TokenStale | RuleError::LeaseEnded => invalid("The receipt handle has expired."),
+            RuleError::LeaseTooLong { .. } => {
+                invalid("Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
+            }
+            RuleError::TooManyInFlight => Code::OverLimit.into(),
+            RuleError::GroupMissing => Self::missing("MessageGroupId"),
+            RuleError::DeduplicationMissing => invalid(
+                "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+            ),
+            RuleError::DeduplicationNotAllowed | RuleError::DelayNotAllowed => {
+                invalid("The request include parameter that is not valid for this queue type.")
+            }
+            RuleError::DocumentTooLarge { .. } | RuleError::KindChange => Code::InvalidAttributeValue.into(),
+            RuleError::TaskNotFound => Self::new(Code::ResourceNotFound).saying("Task does not exist."),
+            RuleError::TaskRunning => invalid(
+                "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+            ),
+            RuleError::TooManyTasks => Self::new(Code::OverLimit)
+                .saying("An account can have at most 100 active message movement tasks."),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kew_core::command::{Ack, Extend, Extension, Identify, Peek, View};
 use kew_core::outcome::Extended;
-use kew_core::{LeaseToken, Queue, ReceiptRule, WhenFree};
+use kew_core::{LeaseToken, Queue, ReceiptRule, RuleError, WhenFree};
 use kew_engine::EngineError;
 use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
 
@@ -73,7 +73,9 @@ async fn check_id(cx: &Context<'_>, queue: &Queue, token: LeaseToken) -> Result<
         Ok(id) if id.to_string().eq_ignore_ascii_case(named) => Ok(()),
         // The receipt's own message is gone: of the named one, nothing is known but that this is not its receipt.
         Ok(_)
-        | Err(EngineError::MessageNotFound | EngineError::TokenForged | EngineError::TokenOfOtherQueue) => {
+        | Err(EngineError::Rule(
+            RuleError::MessageNotFound | RuleError::TokenForged | RuleError::TokenOfOtherQueue,
+        )) => {
             let code = if is_there(cx, queue, named).await? {
                 Code::PopReceiptMismatch
             } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
-use kew_core::{Policy, Queue};
+use kew_core::{Policy, Queue, RuleError};
 use kew_engine::EngineError;
 use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode};
 
@@ -25,7 +25,7 @@ pub(crate) async fn create(cx: &Context<'_>) -> Result<Reply, WireError> {
     let create = CreateQueue { key: cx.queue_key()?, policy: Policy::standard(), documents };
     match cx.engine.create_queue(create).await {
         Ok(_) => Ok(encode::empty(StatusCode::CREATED)),
-        Err(EngineError::QueueExists(queue)) => existing(&queue, &metadata),
+        Err(EngineError::Rule(RuleError::QueueExists(queue))) => existing(&queue, &metadata),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,7 +1,7 @@
 //! What a consumer's settings make of messages that fail: the queue's dead-letter rule, and the queue it names.
 
 use kew_core::command::CreateQueue;
-use kew_core::{DeadLetterRule, Policy, Queue, QueueKey};
+use kew_core::{DeadLetterRule, Policy, Queue, QueueKey, RuleError};
 use kew_engine::EngineError;
 use kew_push::Consumer;
 use kew_push::consumer::rule_without_consumer;
@@ -41,7 +41,7 @@ pub(super) async fn make_dead_letter_queue(
     };
     match cx.engine.create_queue(create).await {
         // Somebody else may have made it meanwhile.
-        Ok(_) | Err(EngineError::QueueExists(_)) => Ok(()),
+        Ok(_) | Err(EngineError::Rule(RuleError::QueueExists(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{ListMoves, StartMove};
-use kew_core::{QueueId, TaskState};
+use kew_core::{QueueId, RuleError, TaskState};
 use kew_engine::{EngineError, Options};
 use tokio::task::JoinHandle;
 
@@ -78,13 +78,13 @@ async fn cancelled_task_moves_no_more_and_keeps_what_it_moved() {
     rest().await;
     let task = bench.engine.start_move(start(source, Some(10))).await.expect("the move task starts");
     let again = bench.engine.start_move(start(source, None)).await;
-    assert_eq!(again, Err(EngineError::TaskRunning));
+    assert_eq!(again, Err(EngineError::Rule(RuleError::TaskRunning)));
     bench.advance(Duration::from_millis(2_950)).await;
     let cancelled = bench.engine.cancel_move(task.id).await.expect("the move task runs");
     assert_eq!((cancelled.state, cancelled.moved), (TaskState::Cancelled, 30));
     bench.advance(seconds(60)).await;
     assert_eq!(bench.engine.counts(target).await.map(|counts| counts.visible), Ok(30));
-    assert_eq!(bench.engine.cancel_move(task.id).await, Err(EngineError::TaskNotFound));
+    assert_eq!(bench.engine.cancel_move(task.id).await, Err(EngineError::Rule(RuleError::TaskNotFound)));
     bench.engine.shutdown();
 }
 

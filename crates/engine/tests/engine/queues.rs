@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::{CreateQueue, DeleteQueue, UpdateQueue};
-use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy, QueueKey};
+use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy, QueueKey, RuleError};
 use kew_engine::{EngineError, Listing, Options};
 
 use crate::bench::{Bench, key, name, seconds};
@@ -41,9 +41,12 @@ async fn queue_whose_name_is_taken_is_refused_with_the_one_that_has_it() {
     let bench = Bench::new().await;
     let made = bench.queue_with("q", Policy::standard()).await;
     let create = CreateQueue { key: key("q"), policy: Policy::standard(), documents: Vec::new() };
-    assert_eq!(bench.engine.create_queue(create).await, Err(EngineError::QueueExists(made.clone())));
+    assert_eq!(
+        bench.engine.create_queue(create).await,
+        Err(EngineError::Rule(RuleError::QueueExists(made.clone())))
+    );
     let stale = UpdateQueue { if_version: Some(7), ..change(made.id) };
-    assert_eq!(bench.engine.update_queue(stale).await, Err(EngineError::VersionChanged));
+    assert_eq!(bench.engine.update_queue(stale).await, Err(EngineError::Rule(RuleError::VersionChanged)));
 }
 
 #[tokio::test]
@@ -58,7 +61,11 @@ async fn of_queues_that_are_made_at_once_in_any_region_none_gets_past_what_an_ac
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 3);
     assert_eq!(made[3], Err(EngineError::TooManyQueues { max: 3 }));
     let first = made[0].clone().expect("the first of three queues was made");
-    assert_eq!(make(0, "r", "a").await, Err(EngineError::QueueExists(first.clone())), "it is no new one");
+    assert_eq!(
+        make(0, "r", "a").await,
+        Err(EngineError::Rule(RuleError::QueueExists(first.clone()))),
+        "it is no new one"
+    );
     make(1, "r", "a").await.expect("another account has its own bound");
     bench
         .engine

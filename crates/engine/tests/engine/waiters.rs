@@ -290,7 +290,11 @@ async fn waiting_receive_finds_nothing_over_the_in_flight_limit_until_an_ack() {
     }
     let limited = || Lease { in_flight_max: 1, over_limit: OverLimit::Refuse, ..bench.lease_of(queue) };
     let held = bench.engine.lease(limited()).await.expect("the limit is not reached");
-    assert_eq!(bench.engine.lease(limited()).await, Err(EngineError::TooManyInFlight), "it does not wait");
+    assert_eq!(
+        bench.engine.lease(limited()).await,
+        Err(EngineError::Rule(RuleError::TooManyInFlight)),
+        "it does not wait"
+    );
     let first = bench.wait_with(limited(), seconds(60)).await;
     let second = bench.wait_with(limited(), seconds(60)).await;
     assert!(!first.is_finished() && !second.is_finished());
@@ -366,7 +370,7 @@ async fn deleting_a_queue_ends_its_waits() {
     assert_eq!(bodies(waiting).await, [""; 0]);
     assert!(!elsewhere.is_finished());
     let again = bench.engine.lease_waiting(bench.lease_of(queue), seconds(20)).await;
-    assert_eq!(again, Err(EngineError::QueueNotFound));
+    assert_eq!(again, Err(EngineError::Rule(RuleError::QueueNotFound)));
 }
 
 #[tokio::test]

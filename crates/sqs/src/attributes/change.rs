@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::UpdateQueue;
-use kew_core::{Policy, Queue};
+use kew_core::{Policy, Queue, RuleError};
 use kew_engine::EngineError;
 
 use crate::documents::Write;
@@ -37,11 +37,11 @@ pub(crate) async fn change(
             UpdateQueue { queue: seen.id, if_version: Some(seen.version), policy, documents, rename: None };
         match cx.engine.update_queue(update).await {
             Ok(_) => return Ok(()),
-            Err(EngineError::VersionChanged) => {
+            Err(EngineError::Rule(RuleError::VersionChanged)) => {
                 seen = cx.engine.queue_by_id(seen.id).ok_or(Code::QueueDoesNotExist)?;
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Err(EngineError::VersionChanged.into())
+    Err(RuleError::VersionChanged.into())
 }

@@ -1,5 +1,6 @@
 //! DeleteQueue: everything in it goes, waiting receives end, and its name is held for a while.
 
+use kew_core::RuleError;
 use kew_core::command::DeleteQueue;
 use kew_engine::EngineError;
 use kew_http::Reply;
@@ -25,7 +26,7 @@ pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     match cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await {
         Ok(_messages) => {}
         // Somebody else deleted it a moment ago: the name is held all the same.
-        Err(error @ EngineError::QueueNotFound) => return Err(error.into()),
+        Err(error @ EngineError::Rule(RuleError::QueueNotFound)) => return Err(error.into()),
         Err(error) => {
             names.forget(&queue.key);
             return Err(error.into());

@@ -1,7 +1,7 @@
 //! CreateQueue: makes a queue, or finds the one of this name when nothing that is given says otherwise.
 
 use kew_core::command::CreateQueue;
-use kew_core::{Policy, Queue, QueueKey};
+use kew_core::{Policy, Queue, QueueKey, RuleError};
 use kew_engine::EngineError;
 use kew_http::Reply;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub(crate) async fn create_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     }
     // Asked of the store even when the queue is there: it tells of a queue once that is durable.
     let queue = match cx.engine.create_queue(command(key, draft, fifo, writes)).await {
-        Err(EngineError::QueueExists(queue)) => {
+        Err(EngineError::Rule(RuleError::QueueExists(queue))) => {
             check_same(&queue, &settings)?;
             queue
         }
