@@ -206,7 +206,16 @@ fn needs(command: &Command) -> Option<u64> {
         | Command::Queues
         | Command::Documents(_)
         | Command::History(_) => return None,
-        _ => 1,
+        Command::CreateQueue(_)
+        | Command::UpdateQueue(_)
+        | Command::DeleteQueue(_)
+        | Command::Send(_)
+        | Command::ReleaseOwners(_)
+        | Command::Purge(_)
+        | Command::StartMove(_)
+        | Command::CancelMove(_)
+        | Command::HoldExpiry(_)
+        | Command::PutDocuments(_) => 1,
     };
     Some(entries * ENTRY_BYTES)
 }
