@@ -58,7 +58,7 @@ const PLAIN: Operation = Operation {
 };
 
 /// All of them, in the order they are measured.
-pub const ALL: [Operation; 12] = [
+pub const ALL: [Operation; 13] = [
     Operation {
         name: "redrive-100",
         says: "redrive of 100 messages of 1 MiB",
@@ -137,14 +137,16 @@ pub const ALL: [Operation; 12] = [
         name: "retention",
         says: "retention lowered over",
         part: 1,
-        prepare: |setting| {
-            let other = filled(setting, "other", setting.plan.size, "")?;
-            setting.advance(Duration::from_secs(120)).map(|()| other)
-        },
-        perform: |setting, other| {
-            let attributes = json!({ "MessageRetentionPeriod": "60" });
-            ask(setting, "SetQueueAttributes", &json!({ "QueueUrl": other.url, "Attributes": attributes }))
-        },
+        prepare: |setting| aged(setting, "other"),
+        perform: lower_retention,
+        ..PLAIN
+    },
+    Operation {
+        name: "retention-fifo",
+        says: "retention lowered over all of a FIFO queue of",
+        part: 1,
+        prepare: |setting| aged(setting, "other.fifo"),
+        perform: lower_retention,
         ..PLAIN
     },
     Operation {
@@ -269,6 +271,17 @@ fn large_messages(setting: &Setting<'_>, count: u64) -> Result<Prepared, Fault> 
     let send = json!({ "QueueUrl": dead.url, "MessageBody": "l".repeat(LARGE_BYTES) }).to_string();
     (0..count).try_for_each(|_| client.sqs("SendMessage", &send).map(drop))?;
     Ok(dead)
+}
+
+/// A queue whose messages were all sent two minutes ago or earlier.
+fn aged(setting: &Setting<'_>, name: &str) -> Result<Prepared, Fault> {
+    let other = filled(setting, name, setting.plan.size, "")?;
+    setting.advance(Duration::from_secs(120)).map(|()| other)
+}
+
+fn lower_retention(setting: &Setting<'_>, other: &Prepared) -> Result<(), Fault> {
+    let attributes = json!({ "MessageRetentionPeriod": "60" });
+    ask(setting, "SetQueueAttributes", &json!({ "QueueUrl": other.url, "Attributes": attributes }))
 }
 
 fn redrive(setting: &Setting<'_>, dead: &Prepared) -> Result<(), Fault> {

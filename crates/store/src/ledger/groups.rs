@@ -58,10 +58,14 @@ pub(crate) struct Groups {
 impl Groups {
     /// The slot of the group of this name, made when there is none.
     pub(crate) fn slot(&mut self, group: &GroupId) -> u32 {
-        if let Some(slot) = self.find(group) {
+        self.slot_of(group.0.as_str())
+    }
+
+    /// The same by name.
+    pub(crate) fn slot_of(&mut self, name: &str) -> u32 {
+        if let Some(slot) = self.find_by(name) {
             return slot;
         }
-        let name = group.0.as_str();
         let hash = self.hasher.hash_one(name);
         let slot = self.slots.insert(Some(Group::named(name)));
         self.index(hash, slot);
@@ -70,7 +74,10 @@ impl Groups {
 
     /// The slot of the group of this name, if there is one.
     pub(crate) fn find(&self, group: &GroupId) -> Option<u32> {
-        let name = group.0.as_str();
+        self.find_by(group.0.as_str())
+    }
+
+    fn find_by(&self, name: &str) -> Option<u32> {
         let named =
             |slot: &u32| self.slots.get(*slot).and_then(Option::as_ref).is_some_and(|g| *g.name == *name);
         self.by_name.find(self.hasher.hash_one(name), named).copied()

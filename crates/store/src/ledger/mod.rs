@@ -385,6 +385,9 @@ impl<S: Shelf> Ledger<S> {
             let groups = losers.chain(happened.expired.iter().map(|(_, item)| item.group));
             groups.for_each(|group| book.note_left_at(group, mark));
         }
+        if let Some(groups) = happened.groups_left.take() {
+            self.leavings.put(Box::new(groups.into_pieces().map(|()| None)));
+        }
         self.departures_left -= happened.departing.len().min(self.departures_left);
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);

@@ -263,6 +263,8 @@ impl Run {
 
     /// The messages at rest, in order.
     pub(super) fn rest_items(&self) -> impl Iterator<Item = Item> + '_ {
+        #[cfg(test)]
+        looked_at::add(self.live());
         self.items().enumerate().filter(|(place, _)| self.rest >> place & 1 == 1).map(|(_, item)| item)
     }
 
@@ -302,4 +304,21 @@ impl Run {
 /// What an allocator gives for so many bytes, about: the next multiple of sixteen, or of an eighth of what is asked.
 pub(super) fn given_for(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(16))
+}
+
+/// How many messages of runs this thread has looked at, for tests of what one step does.
+#[cfg(test)]
+pub(super) mod looked_at {
+    use std::cell::Cell;
+
+    thread_local!(static MESSAGES: Cell<usize> = const { Cell::new(0) });
+
+    pub(super) fn add(messages: usize) {
+        MESSAGES.set(MESSAGES.get() + messages);
+    }
+
+    /// The number since it was last asked for.
+    pub(crate) fn take() -> usize {
+        MESSAGES.take()
+    }
 }

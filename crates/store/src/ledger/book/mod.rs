@@ -18,7 +18,7 @@ use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp
 
 use super::expired::Expired;
 use super::fifo::Fifo;
-use super::groups::Group;
+use super::groups::{Group, Groups};
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
 use contents::{Contents, Held};
 pub(crate) use image::Image;
@@ -57,6 +57,8 @@ pub(crate) struct Instant {
     pub expired_at_rest: Expired,
     /// FIFO: the groups of those.
     pub losers: Vec<u32>,
+    /// FIFO: the groups as they were when everything at rest expired, to be given back in slices.
+    pub groups_left: Option<Groups>,
     /// Messages whose lease ended by itself, with its end.
     pub lapsed: Vec<(Timestamp, Sequence)>,
     /// How many of those were leased as often as allowed and are not offered again.

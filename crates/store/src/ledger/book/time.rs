@@ -9,7 +9,8 @@ use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
 use super::{Book, Instant, SHOWN_AMONG_OTHERS, held_until};
-use crate::ledger::fifo::{End, Shown};
+use crate::ledger::fifo::{End, Fifo, Shown, Stand};
+use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
 /// Messages outside of a backlog that are looked at one by one before much of it expires at once.
@@ -132,6 +133,11 @@ impl Book {
         if !oldest.is_some_and(|(_, sent_at)| is_over(sent_at)) {
             return;
         }
+        happened.freed = true;
+        let is_whole = self.held.fifo.as_ref().is_some_and(|fifo| fifo.is_over_at_rest(is_over));
+        if is_whole && self.expire_order(happened) {
+            return;
+        }
         let Contents { fifo: Some(fifo), groups, stored, body_bytes, .. } = &mut *self.held else {
             return;
         };
@@ -144,7 +150,42 @@ impl Book {
             fifo.regroup(groups, *slot, End::Back);
         }
         happened.losers = losers;
-        happened.freed = true;
+    }
+
+    /// Every message at rest on a FIFO queue is over. If the others are few and none of them may be offered, the order
+    /// and the groups leave as they are, and new ones are made of those others: no group of theirs has a turn.
+    fn expire_order(&mut self, happened: &mut Instant) -> bool {
+        let retention = self.retention();
+        let held = &mut *self.held;
+        let is_offered = |entry: &Entry| matches!(entry.hold, Hold::Ready);
+        if held.entries.len() > BESIDE_MAX || held.entries.values().any(is_offered) {
+            return false;
+        }
+        let mut others: Vec<Sequence> = held.entries.values().map(|entry| entry.item.sequence).collect();
+        others.sort_unstable();
+        let (mut order, mut groups, mut others_bytes) = (Box::<Fifo>::default(), Groups::default(), 0);
+        for sequence in &others {
+            let Some(entry) = held.entries.get_mut(sequence) else { continue };
+            others_bytes += u64::from(entry.item.body_bytes);
+            let Some(before) = held.groups.get(entry.item.group.wrapping_sub(1)) else { continue };
+            let slot = groups.slot_of(&before.name);
+            if let Some(group) = groups.get_mut(slot) {
+                group.messages += 1;
+                group.left_at = before.left_at;
+            }
+            entry.item.group = slot + 1;
+            groups.count_lease(slot + 1, i32::from(matches!(entry.hold, Hold::Leased(_))));
+            order.push(&mut groups, &entry.item, Stand::Held);
+        }
+        // Most of them have lost some; of the others the mark says more than it must.
+        happened.losers = groups.iter().map(|(slot, _)| slot).collect();
+        happened.groups_left = Some(std::mem::replace(&mut held.groups, groups));
+        let gone = (held.stored - others.len() as u64, held.body_bytes - others_bytes);
+        if let Some(order) = held.fifo.replace(order) {
+            happened.expired_at_rest.add_order(order, retention, gone);
+        }
+        (held.stored, held.body_bytes) = (others.len() as u64, others_bytes);
+        true
     }
 
     /// A message that expired is seen off: its group is forgotten if nothing is in it.

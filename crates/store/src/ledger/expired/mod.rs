@@ -3,7 +3,8 @@
 //! When the retention of a queue is lowered, a hold of expiry ends or the clock leaps, most of a backlog expires at
 //! once. On a standard queue its blocks leave the order as they are, so from that instant on no read finds any of them;
 //! the figures follow by one subtraction a block. Only where messages have fairness groups, which count one less each,
-//! all are looked at, and so they are on FIFO queues, whose groups begin behind them.
+//! all are looked at. On a FIFO queue the whole order leaves when all at rest are over and few others are there; else
+//! all that expire are looked at, for their groups begin behind them.
 //!
 //! What is left to do for each message (its place on the shelf is vacated, its end is put into the history, a group of
 //! which nothing is left is forgotten) is done in slices, a millisecond apart, whatever becomes of the queue meanwhile.
@@ -17,6 +18,7 @@ use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
 
 use super::Ledger;
 use super::block::Block;
+use super::fifo::Fifo;
 use super::item::Item;
 use super::row::Row;
 use super::shelf::Shelf;
@@ -31,6 +33,8 @@ pub(crate) struct Expired {
     blocks: VecDeque<(Arc<Block>, Duration)>,
     /// Many blocks at once, the same.
     rows: VecDeque<(Row<Block>, Duration)>,
+    /// Orders of FIFO queues of which every message at rest expired, the same.
+    orders: VecDeque<(Box<Fifo>, Duration)>,
     /// How many messages there are in all of these.
     len: u64,
     /// What is left of the first block.
@@ -75,6 +79,13 @@ impl Expired {
     ) {
         self.count(live as u64, body_bytes);
         self.rows.push_back((blocks, retention));
+    }
+
+    /// Adds the order of a FIFO queue of which every message at rest expired under this retention: this number of them,
+    /// whose bodies have this number of bytes.
+    pub(crate) fn add_order(&mut self, order: Box<Fifo>, retention: Duration, (messages, bytes): (u64, u64)) {
+        self.count(messages, bytes);
+        self.orders.push_back((order, retention));
     }
 
     fn count(&mut self, messages: u64, body_bytes: u64) {
@@ -131,10 +142,25 @@ impl Expired {
                 self.len -= 1;
                 return Some((item, item.expires_at(self.first_kept)));
             }
-            let (block, retention) = self.blocks.pop_front().or_else(|| self.next_of_rows())?;
-            self.first = block.live_items().map(|(_, item)| item).collect::<Vec<_>>().into_iter();
+            let block = self.blocks.pop_front().or_else(|| self.next_of_rows());
+            let live = |block: &Block| block.live_items().map(|(_, item)| item).collect::<Vec<_>>();
+            let next = block.map(|(block, retention)| (live(&block), retention));
+            let (items, retention) = next.or_else(|| self.next_of_orders())?;
+            self.first = items.into_iter();
             self.first_kept = retention;
         }
+    }
+
+    fn next_of_orders(&mut self) -> Option<(Vec<Item>, Duration)> {
+        while let Some((order, retention)) = self.orders.front_mut() {
+            if let Some(mut items) = order.take_run() {
+                // The group has been put away with the others: its slot may be another one's by now.
+                items.iter_mut().for_each(|item| item.group = 0);
+                return Some((items, *retention));
+            }
+            self.orders.pop_front();
+        }
+        None
     }
 
     fn next_of_rows(&mut self) -> Option<(Arc<Block>, Duration)> {
@@ -153,10 +179,12 @@ impl Expired {
         let first = first.map(|item| item.expires_at(self.first_kept));
         let behind = || {
             let one = |block: &Block, kept: Duration| Some(block.get(sequence)?.expires_at(kept));
+            let expiry = |order: &Fifo, kept: Duration| Some(order.find_rest(sequence)?.expires_at(kept));
             let alone = self.blocks.iter().find_map(|(block, kept)| one(block, *kept));
             let many =
                 || self.rows.iter().find_map(|(row, kept)| row.iter().find_map(|block| one(block, *kept)));
-            alone.or_else(many)
+            let in_order = || self.orders.iter().find_map(|(order, kept)| expiry(order, *kept));
+            alone.or_else(many).or_else(in_order)
         };
         first.or_else(behind)
     }
@@ -168,6 +196,7 @@ impl Expired {
         } else {
             self.blocks.extend(later.blocks);
             self.rows.extend(later.rows);
+            self.orders.extend(later.orders);
             self.len += later.len;
         }
     }
@@ -180,6 +209,7 @@ impl Expired {
             .iter()
             .map(|(row, _)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
         blocks.sum::<usize>()
+            + self.orders.iter().map(|(order, _)| order.heap_bytes()).sum::<usize>()
             + rows.sum::<usize>()
             + self.blocks.capacity() * size_of::<(Arc<Block>, Duration)>()
             + self.first.len() * size_of::<Item>()

@@ -2,19 +2,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{
-    CreateQueue, DeleteQueue, FirstReceipts, History, Lease, Peek, Purge, Send, UpdateQueue, View,
+    Ack, CreateQueue, DeleteQueue, FirstReceipts, History, Lease, Peek, Purge, Send, UpdateQueue, View,
+    Withdraw,
 };
+use kew_core::outcome::Leased;
 use kew_core::{
     AccountId, Command, Counts, DeduplicationId, EventKind, Expiry, GroupId, LeaseTerms, MessageId,
-    NewMessage, Outcome, Policy, QueueId, QueueKey, Sequence, Text, Timestamp,
+    NewMessage, Outcome, Policy, QueueId, QueueKey, ReceiptRule, Sequence, Text, Timestamp,
 };
 
 use crate::contract::model::SeededEntropy;
+use crate::ledger::run::looked_at;
 use crate::ledger::{Bounds, Ledger};
 use crate::memory::MemoryShelf;
 use crate::token::TokenKey;
 
 const SLICE: u64 = 10;
+/// Messages of one run of a FIFO queue.
+const RUN: usize = 64;
 /// Hidden messages that a queue keeps at hand.
 const AT_HAND: u64 = 1_024;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -103,6 +108,26 @@ impl Scene {
         };
         let send = Send { queue: self.queue, messages: vec![message], receipts: FirstReceipts::Told };
         self.step(sent_at(number), &Command::Send(send));
+    }
+
+    /// Sends a message of a FIFO queue, made another one by `change`.
+    fn send_at(&mut self, at: Timestamp, change: impl Fn(NewMessage) -> NewMessage) {
+        self.sent += 1;
+        let number = self.sent;
+        let message = NewMessage::text(MessageId::from_chance(u128::from(number) << 64), "later".to_owned());
+        let group = Some(GroupId(Text::from("g1")));
+        let deduplication = Some(DeduplicationId(Text::from(format!("later {number}"))));
+        let messages = vec![change(NewMessage { group, deduplication, ..message })];
+        let send = Send { queue: self.queue, messages, receipts: FirstReceipts::Told };
+        self.step(at, &Command::Send(send));
+    }
+
+    fn leased(&mut self, at: Timestamp, max: u32) -> Vec<Leased> {
+        let terms = LeaseTerms { length: Some(DAY), ..LeaseTerms::default() };
+        match self.step(at, &Command::Lease(Lease { terms, ..Lease::of(self.queue, max, at) })) {
+            Outcome::Leased(leased) => leased,
+            other => panic!("a lease is expected: {other:?}"),
+        }
     }
 
     fn keep_for(&mut self, at: Timestamp, retention: Duration) {
@@ -323,5 +348,78 @@ fn figures_are_exact_where_very_many_messages_are_over_at_once_and_others_are_le
         let at = scene.see_all_off(at);
         let stored = scene.counts(at).stored();
         assert_eq!((scene.kept(), scene.ledger.tally().expired), (stored, all - stored));
+    }
+}
+
+#[test]
+fn a_fifo_queue_of_which_all_is_over_is_cleared_away_without_a_look_at_each() {
+    let mut scene = Scene::with(Kind::Fifo, 20_000);
+    let at = over(20_000);
+    looked_at::take();
+    scene.keep_for(at, HOUR);
+    assert_eq!(scene.counts(at).stored(), 0);
+    assert!(looked_at::take() <= RUN, "the step looks at the messages of its slice");
+    assert_eq!(scene.ledger.tally().expired, 20_000);
+    assert_eq!(scene.last_of(at, 20_000), Some((over(20_000), EventKind::Expired)));
+    scene.send_at(at, |message| message);
+    assert_eq!(scene.peeked(at, View::Ready), [Sequence(20_001)], "its group begins anew");
+    looked_at::take();
+    let at = scene.see_all_off(at);
+    assert!(looked_at::take() <= 20_000, "each is looked at once, in all slices together");
+    assert_eq!((scene.kept(), scene.counts(at).visible), (1, 1));
+}
+
+#[test]
+fn messages_beside_those_that_are_over_stay_in_their_groups_and_in_order() {
+    let mut scene = Scene::of(Policy::fifo());
+    let kept = |message: NewMessage| NewMessage {
+        group: Some(GroupId(Text::from("kept"))),
+        expiry: Expiry::Never,
+        ..message
+    };
+    scene.send_at(NOW, kept);
+    scene.send_at(NOW, kept);
+    let leased = scene.leased(NOW, 10);
+    (0..2_000).for_each(|_| scene.send(Kind::Fifo));
+    let at = over(scene.sent);
+    looked_at::take();
+    scene.keep_for(at, HOUR);
+    let counts = scene.counts(at);
+    assert!(looked_at::take() <= RUN, "the step looks at the messages of its slice");
+    assert_eq!((counts.stored(), counts.in_flight, counts.body_bytes), (2, 2, 10));
+    scene.send_at(at, kept);
+    scene.send_at(at, |message| message);
+    let sequences =
+        |leased: Vec<Leased>| -> Vec<u64> { leased.iter().map(|leased| leased.message.sequence.0).collect() };
+    assert_eq!(sequences(scene.leased(at, 10)), [2_004], "the group that is locked is passed over");
+    for (leased, next) in leased.iter().zip([&[][..], &[2_003]]) {
+        let tokens = vec![leased.token];
+        let ack = Command::Ack(Ack { queue: scene.queue, receipt: ReceiptRule::Current, tokens });
+        assert_eq!(scene.step(at, &ack), Outcome::Acked(vec![Ok(())]));
+        assert_eq!(sequences(scene.leased(at, 10)), next, "a group waits for all that are leased of it");
+    }
+    let at = scene.see_all_off(at);
+    assert_eq!((scene.kept(), scene.counts(at).in_flight), (2, 2));
+}
+
+#[test]
+fn one_message_that_is_not_over_or_may_be_offered_keeps_the_order_in_place() {
+    for (dead, returned) in [(899, false), (900, true)] {
+        let mut scene = Scene::with(Kind::Fifo, 900);
+        if returned {
+            // Back from its lease, it has a turn among the groups.
+            let leased = scene.leased(sent_at(900), 1);
+            let tokens = leased.iter().map(|leased| leased.token).collect();
+            let back = Command::Withdraw(Withdraw { queue: scene.queue, tokens });
+            scene.step(sent_at(900), &back);
+        }
+        let at = over(dead);
+        scene.keep_for(at, HOUR);
+        assert_eq!(scene.counts(at).stored(), 900 - dead);
+        let offered = scene.leased(at, 10);
+        assert!(offered.iter().all(|leased| leased.message.sequence == Sequence(900)));
+        assert_eq!(offered.len() as u64, 900 - dead);
+        scene.see_all_off(at);
+        assert_eq!(scene.kept(), 900 - dead);
     }
 }

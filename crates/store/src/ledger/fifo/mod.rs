@@ -60,6 +60,8 @@ pub(crate) struct Fifo {
     far: BTreeMap<(Sequence, Side), Sequence>,
     /// The oldest message at rest.
     oldest: Next,
+    /// None at rest was sent later.
+    newest_sent: Timestamp,
     /// The first message at rest whose delay is not over.
     first_delayed: Next,
     /// Messages at rest from there on.
@@ -79,6 +81,7 @@ impl Default for Fifo {
             filling: Run::default(),
             far: BTreeMap::new(),
             oldest: None,
+            newest_sent: Timestamp::ZERO,
             first_delayed: None,
             delayed: 0,
             turns: (NIL, NIL),
@@ -105,6 +108,7 @@ impl Fifo {
         self.push(groups, item, Stand::Rest);
         let here = Some((item.sequence, item.sent_at));
         self.oldest = self.oldest.or(here);
+        self.newest_sent = self.newest_sent.max(item.sent_at);
         if delayed {
             self.delayed += 1;
             self.first_delayed = self.first_delayed.or(here);

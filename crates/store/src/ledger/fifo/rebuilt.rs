@@ -35,6 +35,7 @@ impl Rebuilt {
         self.push(groups, item, Stand::Rest)?;
         let here = Some((item.sequence, item.sent_at));
         self.fifo.oldest = self.fifo.oldest.or(here);
+        self.fifo.newest_sent = self.fifo.newest_sent.max(item.sent_at);
         if delayed {
             self.fifo.delayed += 1;
             self.fifo.first_delayed = self.fifo.first_delayed.or(here);

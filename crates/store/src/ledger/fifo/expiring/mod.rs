@@ -1,7 +1,10 @@
 //! Messages at rest on a FIFO queue that expire, millions at once perhaps when its retention is lowered.
 //!
-//! They are the oldest ones at rest. A run of which all messages are over, each the first of its group by then, is
+//! When all at rest are over, the order leaves as it is: see [`Fifo::is_over_at_rest`] and [`Fifo::take_run`]. Else
+//! they are the oldest ones at rest. A run of which all messages are over, each the first of its group by then, is
 //! dropped as a whole: its groups begin behind it. All others are taken out one by one.
+
+use std::sync::Arc;
 
 use kew_core::{Sequence, Timestamp};
 
@@ -11,6 +14,9 @@ use super::{End, Fifo, Side};
 
 #[cfg(test)]
 mod tests;
+
+/// A run has 64 messages, and each of them at most two neighbours that are far away.
+const FAR_PER_RUN: usize = 128;
 
 /// The slots of groups that lost messages, each once, in the order in which they lost the first.
 #[derive(Default)]
@@ -33,6 +39,26 @@ impl Losers {
 }
 
 impl Fifo {
+    /// Whether `is_over` says of every message at rest, by when it was sent, that its time is over.
+    pub(crate) fn is_over_at_rest(&self, is_over: impl Fn(Timestamp) -> bool) -> bool {
+        self.oldest.is_some() && is_over(self.newest_sent)
+    }
+
+    /// Takes the next run out of an order that has left its queue: its messages at rest, perhaps none.
+    pub(crate) fn take_run(&mut self) -> Option<Vec<Item>> {
+        let run = match self.full.pop_first() {
+            Some((_, run)) => run,
+            None if self.filling.live() > 0 => Arc::new(std::mem::take(&mut self.filling)),
+            None => return None,
+        };
+        // What is kept beside the runs goes with them, a part each time.
+        self.resting.pop_first();
+        for _ in 0..FAR_PER_RUN {
+            self.far.pop_first();
+        }
+        Some(run.rest_items().collect())
+    }
+
     /// Takes out the oldest messages at rest for which `is_over` says so, by when they were sent, up to the first for
     /// which it does not. Answers the groups that lost some; what they offer now is not looked up.
     pub(crate) fn expire_rest(
