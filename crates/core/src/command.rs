@@ -5,68 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::event::Tag;
-use crate::rules::retention::ExpiryHold;
 use crate::{
     AccountId, Content, DocumentKey, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId, QueueKey,
     ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
 };
 
-/// One atomic step. Everything in it happens, or nothing.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// Makes a queue; refused with the one that has the name already.
-    CreateQueue(CreateQueue),
-    /// Changes a queue's settings, documents or name.
-    UpdateQueue(UpdateQueue),
-    /// Deletes a queue and everything in it.
-    DeleteQueue(DeleteQueue),
-    /// Adds messages, in order, all or none.
-    Send(Send),
-    /// Claims messages.
-    Lease(Lease),
-    /// Undoes leases whose messages were never delivered: the receiver went away, or its target could not be reached.
-    Withdraw(Withdraw),
-    /// Deletes messages by their receipts, each for itself.
-    Ack(Ack),
-    /// Gives leases another end, each for itself.
-    Extend(Extend),
-    /// Gives leases up, each for itself.
-    Release(Release),
-    /// Releases every endless lease of owners other than this one.
-    ReleaseOwners(ReleaseOwners),
-    /// Shows messages without touching them.
-    Peek(Peek),
-    /// Says which message a receipt is of.
-    Identify(Identify),
-    /// Deletes everything in a queue, and its deduplication ids.
-    Purge(Purge),
-    /// Counts a queue's messages.
-    Counts(QueueId),
-    /// Starts emptying a queue.
-    StartMove(StartMove),
-    /// Moves the next messages of a running task.
-    ContinueMove(ContinueMove),
-    /// Stops a task.
-    CancelMove(TaskId),
-    /// Lists tasks, newest first.
-    ListMoves(ListMoves),
-    /// Moves messages a person chose.
-    MoveChosen(MoveChosen),
-    /// Holds expiry, moves an earlier hold, or lifts it.
-    HoldExpiry(Option<ExpiryHold>),
-    /// Does what has become due.
-    Due,
-    /// Lists all queues.
-    Queues,
-    /// Writes an account's documents.
-    PutDocuments(PutDocuments),
-    /// Reads an account's documents of one owner.
-    Documents(Documents),
-    /// What happened to one message.
-    History(History),
-}
-
-/// See [`Command::CreateQueue`].
+/// See [`crate::Command::CreateQueue`].
 #[derive(Clone, Debug)]
 pub struct CreateQueue {
     /// Its name.
@@ -77,7 +21,7 @@ pub struct CreateQueue {
     pub documents: Vec<(DocumentKey, Bytes)>,
 }
 
-/// See [`Command::UpdateQueue`].
+/// See [`crate::Command::UpdateQueue`].
 #[derive(Clone, Debug)]
 pub struct UpdateQueue {
     /// Which queue.
@@ -92,7 +36,7 @@ pub struct UpdateQueue {
     pub rename: Option<QueueKey>,
 }
 
-/// See [`Command::DeleteQueue`].
+/// See [`crate::Command::DeleteQueue`].
 #[derive(Clone, Debug)]
 pub struct DeleteQueue {
     /// Which queue.
@@ -101,7 +45,7 @@ pub struct DeleteQueue {
     pub if_version: Option<u64>,
 }
 
-/// See [`Command::Send`].
+/// See [`crate::Command::Send`].
 #[derive(Clone, Debug)]
 pub struct Send {
     /// To which queue.
@@ -131,7 +75,7 @@ pub enum OverLimit {
     FindNothing,
 }
 
-/// See [`Command::Lease`].
+/// See [`crate::Command::Lease`].
 #[derive(Clone, Debug)]
 pub struct Lease {
     /// From which queue.
@@ -174,7 +118,7 @@ impl Lease {
     }
 }
 
-/// See [`Command::Withdraw`].
+/// See [`crate::Command::Withdraw`].
 #[derive(Clone, Debug)]
 pub struct Withdraw {
     /// In which queue.
@@ -183,7 +127,7 @@ pub struct Withdraw {
     pub tokens: Vec<LeaseToken>,
 }
 
-/// See [`Command::Ack`].
+/// See [`crate::Command::Ack`].
 #[derive(Clone, Debug)]
 pub struct Ack {
     /// In which queue.
@@ -194,7 +138,7 @@ pub struct Ack {
     pub tokens: Vec<LeaseToken>,
 }
 
-/// See [`Command::Extend`].
+/// See [`crate::Command::Extend`].
 #[derive(Clone, Debug)]
 pub struct Extend {
     /// In which queue.
@@ -220,7 +164,7 @@ pub struct Extension {
     pub content: Option<Content>,
 }
 
-/// See [`Command::Release`].
+/// See [`crate::Command::Release`].
 #[derive(Clone, Debug)]
 pub struct Release {
     /// In which queue.
@@ -231,7 +175,7 @@ pub struct Release {
     pub entries: Vec<(LeaseToken, Duration)>,
 }
 
-/// See [`Command::ReleaseOwners`].
+/// See [`crate::Command::ReleaseOwners`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseOwners {
     /// The owner that lives.
@@ -249,7 +193,7 @@ pub enum View {
     Leased,
 }
 
-/// See [`Command::Peek`].
+/// See [`crate::Command::Peek`].
 #[derive(Clone, Debug)]
 pub struct Peek {
     /// In which queue.
@@ -264,7 +208,7 @@ pub struct Peek {
     pub body_bytes_max: u64,
 }
 
-/// See [`Command::Identify`].
+/// See [`crate::Command::Identify`].
 #[derive(Clone, Copy, Debug)]
 pub struct Identify {
     /// In which queue.
@@ -273,14 +217,14 @@ pub struct Identify {
     pub token: LeaseToken,
 }
 
-/// See [`Command::Purge`].
+/// See [`crate::Command::Purge`].
 #[derive(Clone, Copy, Debug)]
 pub struct Purge {
     /// Which queue.
     pub queue: QueueId,
 }
 
-/// See [`Command::StartMove`].
+/// See [`crate::Command::StartMove`].
 #[derive(Clone, Debug)]
 pub struct StartMove {
     /// The queue to empty.
@@ -293,7 +237,7 @@ pub struct StartMove {
     pub running_max: u32,
 }
 
-/// See [`Command::ContinueMove`].
+/// See [`crate::Command::ContinueMove`].
 #[derive(Clone, Copy, Debug)]
 pub struct ContinueMove {
     /// Which task.
@@ -302,14 +246,14 @@ pub struct ContinueMove {
     pub max: u32,
 }
 
-/// See [`Command::ListMoves`].
+/// See [`crate::Command::ListMoves`].
 #[derive(Clone, Copy, Debug)]
 pub struct ListMoves {
     /// Of this queue only.
     pub source: Option<QueueId>,
 }
 
-/// See [`Command::MoveChosen`].
+/// See [`crate::Command::MoveChosen`].
 #[derive(Clone, Debug)]
 pub struct MoveChosen {
     /// The queue they are in.
@@ -320,7 +264,7 @@ pub struct MoveChosen {
     pub tokens: Vec<LeaseToken>,
 }
 
-/// See [`Command::PutDocuments`].
+/// See [`crate::Command::PutDocuments`].
 #[derive(Clone, Debug)]
 pub struct PutDocuments {
     /// Whose documents.
@@ -329,7 +273,7 @@ pub struct PutDocuments {
     pub documents: Vec<(DocumentKey, Option<Bytes>)>,
 }
 
-/// See [`Command::Documents`].
+/// See [`crate::Command::Documents`].
 #[derive(Clone, Debug)]
 pub struct Documents {
     /// Whose documents.
@@ -338,7 +282,7 @@ pub struct Documents {
     pub owner: std::sync::Arc<str>,
 }
 
-/// See [`Command::History`].
+/// See [`crate::Command::History`].
 #[derive(Clone, Copy, Debug)]
 pub struct History {
     /// In which queue.

@@ -17,11 +17,11 @@ pub mod queue;
 pub mod report;
 pub mod room;
 pub mod rules;
+pub mod table;
 pub mod tally;
 pub mod task;
 pub mod time;
 
-pub use command::Command;
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use id::{
@@ -29,13 +29,13 @@ pub use id::{
 };
 pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};
-pub use outcome::Outcome;
 pub use queue::{
     ByName, Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy,
     Queue, QueueKind,
 };
 pub use report::{Reports, Work};
 pub use room::Room;
+pub use table::{Ask, Command, Outcome, ask};
 pub use tally::Tally;
 pub use task::{MoveTask, TaskFailure, TaskState};
 pub use time::{Clock, Entropy, Timestamp};

@@ -1,59 +1,6 @@
 //! What a store answers: one outcome per command, with one entry per entry asked.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
-use crate::{
-    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, RuleError, Sequence,
-    Timestamp,
-};
-
-/// The answer to a [`crate::Command`] of the same place.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Outcome {
-    /// The queue as it is now (create, update).
-    Queue(Arc<Queue>),
-    /// The queue and its messages are deleted.
-    QueueDeleted {
-        /// Messages that went with it.
-        messages: u64,
-    },
-    /// One entry per message sent.
-    Sent(Vec<Sent>),
-    /// The messages claimed; maybe none.
-    Leased(Vec<Leased>),
-    /// Number of leases that were undone.
-    Withdrawn(u32),
-    /// One entry per receipt.
-    Acked(Vec<Result<(), RuleError>>),
-    /// One entry per extension.
-    Extended(Vec<Result<Extended, RuleError>>),
-    /// One entry per release: when the message shows again.
-    Released(Vec<Result<Timestamp, RuleError>>),
-    /// The messages seen, each with a receipt that [`crate::ReceiptRule::Any`] accepts.
-    Peeked(Vec<(Message, LeaseToken)>),
-    /// The name of the message a receipt is of.
-    Identified(MessageId),
-    /// Number of messages that were deleted.
-    Purged(u64),
-    /// The figures.
-    Counts(Counts),
-    /// The task as it is now (start, continue, cancel).
-    Move(Arc<MoveTask>),
-    /// Tasks, newest first.
-    Moves(Vec<Arc<MoveTask>>),
-    /// One entry per message chosen.
-    MovedChosen(Vec<Result<Sequence, RuleError>>),
-    /// All queues.
-    Queues(Vec<Arc<Queue>>),
-    /// An account's documents.
-    Documents(Vec<(DocumentKey, Bytes)>),
-    /// What happened, oldest first.
-    History(Vec<Event>),
-    /// Done; nothing to say.
-    Done,
-}
+use crate::{LeaseToken, Message, MessageId, Sequence, Timestamp};
 
 /// One message accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -7,8 +7,6 @@ use std::task::{Context, Poll, Waker};
 use kew_core::{LeaseToken, Outcome};
 use kew_store::{StoreError, Submission};
 
-use crate::error::unexpected;
-
 /// What is known of a lease right after its step.
 pub(crate) enum Found {
     /// It has messages.
@@ -25,8 +23,7 @@ pub(crate) enum Found {
 pub(crate) fn look(mut submission: Submission) -> Found {
     match submission.peek() {
         Some(Outcome::Leased(leases)) if leases.is_empty() => return Found::Nothing,
-        Some(Outcome::Leased(_)) => return Found::Leases(submission),
-        Some(other) => unexpected("lease", other),
+        Some(_) => return Found::Leases(submission),
         None => {}
     }
     match poll_once(&mut submission) {

@@ -4,6 +4,7 @@
 //! committed; dropping any other leaves the step done and its answer unheard.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,8 +17,8 @@ use kew_core::command::{
 };
 use kew_core::outcome::{Extended, Leased, Sent};
 use kew_core::{
-    Command, Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Outcome, Queue, QueueId,
-    Room, RuleError, Sequence, TaskId, Timestamp,
+    Ask, Command, Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Outcome, Queue,
+    QueueId, Room, RuleError, Sequence, TaskId, Timestamp, ask,
 };
 use kew_store::{StoreError, Submission};
 use tokio::sync::oneshot;
@@ -25,7 +26,6 @@ use tokio::sync::oneshot;
 use crate::agenda::Alarm;
 use crate::busy::Busy;
 use crate::commit::{Abandon, Committing, Found, look};
-use crate::engine::unexpected;
 use crate::pass::Pass;
 use crate::room::{self, Held};
 use crate::waiters::{Call, Seat, Waiter};
@@ -38,18 +38,6 @@ pub struct Settled {
     pub acked: Result<Vec<Result<(), RuleError>>, EngineError>,
     /// Of those whose messages were to be given up: when each shows again.
     pub released: Result<Vec<Result<Timestamp, RuleError>>, EngineError>,
-}
-
-/// Awaits a command's answer and takes the one kind of outcome it has.
-macro_rules! ask {
-    ($engine:expr, $name:literal, $command:expr, $pattern:pat => $value:expr) => {{
-        // The command ends with this statement: only what was asked is kept while the answer is on its way.
-        let asked = $engine.ask($command);
-        match asked.await? {
-            $pattern => Ok::<_, EngineError>($value),
-            other => unexpected($name, &other),
-        }
-    }};
 }
 
 impl Engine {
@@ -67,16 +55,13 @@ impl Engine {
             }
             self.ask_in(&mut pass, command)
         };
-        match asked.await? {
-            Outcome::Queue(queue) => Ok(queue),
-            other => unexpected("create queue", &other),
-        }
+        Ok(ask::CreateQueue::answer(asked.await?))
     }
 
     /// Changes a queue's settings, documents or name.
     pub async fn update_queue(&self, update: UpdateQueue) -> Result<Arc<Queue>, EngineError> {
         let renamed = update.rename.as_ref().and_then(|_| self.queue_by_id(update.queue));
-        let queue = ask!(self, "update queue", Command::UpdateQueue(update), Outcome::Queue(queue) => queue)?;
+        let queue = self.answer::<ask::UpdateQueue>(update).await?;
         if renamed.is_some_and(|before| before.key != queue.key && self.snapshots.names(&before.key)) {
             // A store that answers from elsewhere: other queues' rules have followed the name there.
             self.load_queues().await?;
@@ -87,16 +72,14 @@ impl Engine {
     /// Deletes a queue and says how many messages went with it. Its waits end empty.
     pub async fn delete_queue(&self, delete: DeleteQueue) -> Result<u64, EngineError> {
         let queue = delete.queue;
-        let messages = ask!(
-            self, "delete queue", Command::DeleteQueue(delete), Outcome::QueueDeleted { messages } => messages
-        )?;
+        let messages = self.answer::<ask::DeleteQueue>(delete).await?;
         self.queue_is_gone(&mut self.pass(), queue);
         Ok(messages)
     }
 
     /// Adds messages, all or none.
     pub async fn send(&self, send: Send) -> Result<Vec<Sent>, EngineError> {
-        ask!(self, "send", Command::Send(send), Outcome::Sent(sent) => sent)
+        self.answer::<ask::Send>(send).await
     }
 
     /// Claims what is there now, maybe nothing.
@@ -181,17 +164,17 @@ impl Engine {
 
     /// Deletes messages by their receipts, each for itself.
     pub async fn ack(&self, ack: Ack) -> Result<Vec<Result<(), RuleError>>, EngineError> {
-        ask!(self, "ack", Command::Ack(ack), Outcome::Acked(acked) => acked)
+        self.answer::<ask::Ack>(ack).await
     }
 
     /// Gives leases another end, each for itself.
     pub async fn extend(&self, extend: Extend) -> Result<Vec<Result<Extended, RuleError>>, EngineError> {
-        ask!(self, "extend", Command::Extend(extend), Outcome::Extended(extended) => extended)
+        self.answer::<ask::Extend>(extend).await
     }
 
     /// Gives leases up, each for itself; says when each message shows again.
     pub async fn release(&self, release: Release) -> Result<Vec<Result<Timestamp, RuleError>>, EngineError> {
-        ask!(self, "release", Command::Release(release), Outcome::Released(released) => released)
+        self.answer::<ask::Release>(release).await
     }
 
     /// Deletes some messages and gives others up: both steps are handed over before either is awaited, so that they
@@ -200,17 +183,11 @@ impl Engine {
         let acked = (!ack.tokens.is_empty()).then(|| self.ask(Command::Ack(ack)));
         let released = (!release.entries.is_empty()).then(|| self.ask(Command::Release(release)));
         let acked = match acked {
-            Some(acked) => acked.await.map(|outcome| match outcome {
-                Outcome::Acked(acked) => acked,
-                other => unexpected("ack", &other),
-            }),
+            Some(acked) => acked.await.map(ask::Ack::answer),
             None => Ok(Vec::new()),
         };
         let released = match released {
-            Some(released) => released.await.map(|outcome| match outcome {
-                Outcome::Released(released) => released,
-                other => unexpected("release", &other),
-            }),
+            Some(released) => released.await.map(ask::Release::answer),
             None => Ok(Vec::new()),
         };
         Settled { acked, released }
@@ -219,32 +196,32 @@ impl Engine {
     /// Undoes leases whose messages were never delivered: no attempt is counted, and each is where it was before. Says
     /// how many were undone; a lease that has ended or was changed is left as it is.
     pub async fn give_back(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
-        ask!(self, "give back", Command::Withdraw(withdraw), Outcome::Withdrawn(count) => count)
+        self.answer::<ask::Withdraw>(withdraw).await
     }
 
     /// Releases every endless lease of owners other than this one.
     pub async fn release_owners(&self, release: ReleaseOwners) -> Result<(), EngineError> {
-        ask!(self, "release owners", Command::ReleaseOwners(release), Outcome::Done => ())
+        self.answer::<ask::ReleaseOwners>(release).await
     }
 
     /// Shows messages without touching them.
     pub async fn peek(&self, peek: Peek) -> Result<Vec<(Message, LeaseToken)>, EngineError> {
-        ask!(self, "peek", Command::Peek(peek), Outcome::Peeked(messages) => messages)
+        self.answer::<ask::Peek>(peek).await
     }
 
     /// Says which message a receipt is of, whatever the receipt may still do.
     pub async fn identify(&self, identify: Identify) -> Result<MessageId, EngineError> {
-        ask!(self, "identify", Command::Identify(identify), Outcome::Identified(id) => id)
+        self.answer::<ask::Identify>(identify).await
     }
 
     /// Deletes everything in a queue and says how many messages that were.
     pub async fn purge(&self, purge: Purge) -> Result<u64, EngineError> {
-        ask!(self, "purge", Command::Purge(purge), Outcome::Purged(messages) => messages)
+        self.answer::<ask::Purge>(purge).await
     }
 
     /// Counts a queue's messages.
     pub async fn counts(&self, queue: QueueId) -> Result<Counts, EngineError> {
-        ask!(self, "counts", Command::Counts(queue), Outcome::Counts(counts) => counts)
+        self.answer::<ask::Counts>(queue).await
     }
 
     /// Counts a queue's messages as they are, durable or not: for figures that must not wait for a disk.
@@ -253,25 +230,22 @@ impl Engine {
         if let Some(Outcome::Counts(counts)) = submission.peek() {
             return Ok(*counts);
         }
-        match submission.await? {
-            Outcome::Counts(counts) => Ok(counts),
-            other => unexpected("counts", &other),
-        }
+        Ok(ask::Counts::answer(submission.await?))
     }
 
     /// Starts emptying a queue; the driver goes on by itself.
     pub async fn start_move(&self, start: StartMove) -> Result<Arc<MoveTask>, EngineError> {
-        ask!(self, "start move", Command::StartMove(start), Outcome::Move(task) => task)
+        self.answer::<ask::StartMove>(start).await
     }
 
     /// Stops a move task; what was moved stays moved.
     pub async fn cancel_move(&self, task: TaskId) -> Result<Arc<MoveTask>, EngineError> {
-        ask!(self, "cancel move", Command::CancelMove(task), Outcome::Move(task) => task)
+        self.answer::<ask::CancelMove>(task).await
     }
 
     /// Lists move tasks, newest first.
     pub async fn list_moves(&self, list: ListMoves) -> Result<Vec<Arc<MoveTask>>, EngineError> {
-        ask!(self, "list moves", Command::ListMoves(list), Outcome::Moves(tasks) => tasks)
+        self.answer::<ask::ListMoves>(list).await
     }
 
     /// Moves messages a person chose, each for itself; says which message each became.
@@ -279,23 +253,29 @@ impl Engine {
         &self,
         chosen: MoveChosen,
     ) -> Result<Vec<Result<Sequence, RuleError>>, EngineError> {
-        ask!(self, "move chosen", Command::MoveChosen(chosen), Outcome::MovedChosen(moved) => moved)
+        self.answer::<ask::MoveChosen>(chosen).await
     }
 
     /// Reads an account's documents of one owner.
     pub async fn documents(&self, documents: Documents) -> Result<Vec<(DocumentKey, Bytes)>, EngineError> {
-        ask!(self, "documents", Command::Documents(documents), Outcome::Documents(found) => found)
+        self.answer::<ask::Documents>(documents).await
     }
 
     /// Writes or removes an account's documents.
     pub async fn put_documents(&self, documents: PutDocuments) -> Result<(), EngineError> {
-        ask!(self, "put documents", Command::PutDocuments(documents), Outcome::Done => ())
+        self.answer::<ask::PutDocuments>(documents).await
     }
 
     /// What happened to one message, oldest first, as far as it is remembered.
     pub async fn history(&self, queue: QueueId, sequence: Sequence) -> Result<Vec<Event>, EngineError> {
         let history = History { queue, sequence };
-        ask!(self, "history", Command::History(history), Outcome::History(events) => events)
+        self.answer::<ask::History>(history).await
+    }
+
+    /// Takes a command's step; what is answered is the command's own kind of answer.
+    #[inline(always)]
+    pub(crate) fn answer<A: Ask>(&self, input: A::Input) -> Answering<'_, A> {
+        Answering { asked: self.ask(A::command(input)), command: PhantomData }
     }
 
     /// Takes a step; what is answered is its outcome. A step that the store put off is taken again by itself.
@@ -354,6 +334,21 @@ impl Asked<'_> {
             self.again = Some(again);
         }
         true
+    }
+}
+
+/// A step on its way, whose outcome becomes the answer of its command.
+pub(crate) struct Answering<'a, A> {
+    asked: Asked<'a>,
+    command: PhantomData<fn() -> A>,
+}
+
+impl<A: Ask> Future for Answering<'_, A> {
+    type Output = Result<A::Answer, EngineError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.asked).poll(cx).map_ok(A::answer)
     }
 }
 

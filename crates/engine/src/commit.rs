@@ -7,14 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use kew_core::outcome::Leased;
-use kew_core::{Outcome, QueueId};
+use kew_core::{Ask, QueueId, ask};
 use kew_store::{StoreError, Submission};
 
 pub(crate) use crate::answers::{Found, look};
 
 use crate::Engine;
 use crate::busy::Busy;
-use crate::error::unexpected;
 
 /// A lease being committed. Dropping it withdraws what is not.
 pub(crate) struct Committing<'a> {
@@ -48,10 +47,7 @@ impl Future for Committing<'_> {
             // Those that could not be read are back, now or at an instant that the timers do not know of.
             self.engine.wake(self.queue);
         }
-        Poll::Ready(answer.map(|outcome| match outcome {
-            Outcome::Leased(leases) => leases,
-            other => unexpected("lease", &other),
-        }))
+        Poll::Ready(answer.map(ask::Lease::answer))
     }
 }
 

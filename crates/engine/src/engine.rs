@@ -5,15 +5,13 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use kew_core::{
-    AccountId, Clock, Command, Entropy, MessageId, MoveTask, Outcome, OwnerId, Queue, QueueId, QueueKey,
-    Tally, Timestamp,
+    AccountId, Ask, Clock, Command, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId, QueueKey, Tally,
+    Timestamp, ask,
 };
 use kew_store::Store;
 use kew_timed::Stretch;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
-
-pub(crate) use crate::error::unexpected;
 
 use crate::EngineError;
 use crate::busy::{Busy, Work};
@@ -195,10 +193,7 @@ impl Engine {
         let submission = self.submit(&Command::Queues);
         // No event loop may run yet that drives a store which commits on its caller's thread.
         self.commit();
-        match submission.await? {
-            Outcome::Queues(queues) => queues.iter().for_each(|queue| self.snapshots.put(queue)),
-            other => unexpected("queues", &other),
-        }
+        ask::Queues::answer(submission.await?).iter().for_each(|queue| self.snapshots.put(queue));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! What the laws refuse is their own [`RuleError`], for a whole command as for one entry of a batch: a front-end turns
 //! it into its own words in one exhaustive match. The other variants are conditions of the store and of the engine.
 
-use kew_core::{Outcome, RuleError};
+use kew_core::RuleError;
 use kew_store::StoreError;
 use thiserror::Error;
 
@@ -62,9 +62,4 @@ impl From<StoreError> for EngineError {
             StoreError::Damaged { what } => Self::Damaged { what },
         }
     }
-}
-
-/// A store answers every command with its own kind of outcome; another kind is a bug in it.
-pub(crate) fn unexpected(command: &str, outcome: &Outcome) -> ! {
-    unreachable!("the store answered {command} with {outcome:?}")
 }

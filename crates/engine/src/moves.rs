@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::unexpected;
 use crate::notice::Notice;
 use crate::timers::either;
 use crate::{Engine, EngineError};
 use kew_core::command::{ContinueMove, ListMoves};
-use kew_core::{Command, MoveTask, Outcome, RuleError, TaskId, TaskState, Timestamp};
+use kew_core::{MoveTask, RuleError, TaskId, TaskState, Timestamp, ask};
 
 /// Steps a second of a throttled task that is fast enough for them.
 const STEPS_PER_SECOND: u32 = 10;
@@ -79,14 +78,13 @@ impl Engine {
     /// Takes a task's next step.
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
         let Some(run) = runs.get_mut(&id) else { return };
-        let command = Command::ContinueMove(ContinueMove { task: id, max: run.step });
-        match self.ask(command).await {
-            Ok(Outcome::Move(task)) if task.state == TaskState::Running => {
+        let next = ContinueMove { task: id, max: run.step };
+        match self.answer::<ask::ContinueMove>(next).await {
+            Ok(task) if task.state == TaskState::Running => {
                 run.stepped(task.moved, self.now());
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
-            Ok(Outcome::Move(_)) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
-            Ok(other) => unexpected("continue move", &other),
+            Ok(_) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
             Err(error) => {
                 run.next_at = self.now().plus(REST_AFTER_FAILURE);
                 (self.options.notices)(Notice::MoveFailed(id, error));

@@ -79,7 +79,7 @@ impl Model {
         let index = self.index(delete.queue)?;
         check_version(&self.queues[index], delete.if_version)?;
         let queue = self.queues.remove(index);
-        Ok(Outcome::QueueDeleted { messages: queue.messages.len() as u64 })
+        Ok(Outcome::QueueDeleted(queue.messages.len() as u64))
     }
 
     pub(super) fn purge(&mut self, now: Timestamp, purge: Purge) -> Result<Outcome, RuleError> {

@@ -220,7 +220,7 @@ impl Waits {
             | Outcome::Extended(_)
             | Outcome::Released(_)
             | Outcome::Queue(_)
-            | Outcome::QueueDeleted { .. }
+            | Outcome::QueueDeleted(_)
             | Outcome::Purged(_)
             | Outcome::Move(_)
             | Outcome::MovedChosen(_) => Self::ForSync,

@@ -188,34 +188,8 @@ fn brings_messages(command: &Command) -> bool {
     )
 }
 
-/// What a command's records take at most, bodies aside: those ask for room themselves. `None` for one that only looks.
+/// Maximum number of bytes of a command's records, bodies aside: those ask for room themselves. `None` for one that is
+/// taken without room.
 fn needs(command: &Command) -> Option<u64> {
-    let entries = match command {
-        Command::Lease(lease) => u64::from(lease.max),
-        Command::Ack(ack) => ack.tokens.len() as u64,
-        Command::Withdraw(withdraw) => withdraw.tokens.len() as u64,
-        Command::Extend(extend) => extend.entries.len() as u64,
-        Command::Release(release) => release.entries.len() as u64,
-        Command::MoveChosen(chosen) => chosen.tokens.len() as u64,
-        Command::ContinueMove(next) => u64::from(next.max),
-        Command::Peek(_)
-        | Command::Identify(_)
-        | Command::Counts(_)
-        | Command::ListMoves(_)
-        | Command::Due
-        | Command::Queues
-        | Command::Documents(_)
-        | Command::History(_) => return None,
-        Command::CreateQueue(_)
-        | Command::UpdateQueue(_)
-        | Command::DeleteQueue(_)
-        | Command::Send(_)
-        | Command::ReleaseOwners(_)
-        | Command::Purge(_)
-        | Command::StartMove(_)
-        | Command::CancelMove(_)
-        | Command::HoldExpiry(_)
-        | Command::PutDocuments(_) => 1,
-    };
-    Some(entries * ENTRY_BYTES)
+    command.entries_max().map(|entries| entries * ENTRY_BYTES)
 }

@@ -84,7 +84,7 @@ pub fn text_of(store: &LogStore) -> Result<Arc<str>, String> {
 /// Whether an answer promised something that no power cut may take back.
 pub fn is_promise(command: &Command, outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Queue(_) | Outcome::QueueDeleted { .. } | Outcome::Purged(_) => true,
+        Outcome::Queue(_) | Outcome::QueueDeleted(_) | Outcome::Purged(_) => true,
         Outcome::Sent(sent) => sent.iter().any(|sent| !sent.duplicate),
         Outcome::Acked(acked) => acked.iter().any(Result::is_ok),
         Outcome::MovedChosen(moved) => moved.iter().any(Result::is_ok),

@@ -138,7 +138,7 @@ pub fn deleted_queue_takes_all_its_messages_and_its_name_along(factory: &dyn Fac
     stage.send_text(queue, &["leased", "ready"]);
     stage.lease(queue, 1);
     let deleted = stage.step(Command::DeleteQueue(DeleteQueue { queue, if_version: Some(1) }));
-    assert_eq!(deleted, Outcome::QueueDeleted { messages: 3 });
+    assert_eq!(deleted, Outcome::QueueDeleted(3));
     assert!(stage.queues().is_empty());
     let again = stage.named("orders", Policy::standard());
     assert_eq!(stage.figures(again), (0, 0, 0));

@@ -266,7 +266,7 @@ fn a_purge_or_deletion_between_slices_leaves_nothing_due_and_nothing_kept() {
         let mut at = over(600);
         scene.keep_for(at, HOUR);
         match scene.step(at, &empty(scene.queue)) {
-            Outcome::Purged(messages) | Outcome::QueueDeleted { messages } => assert_eq!(messages, 100),
+            Outcome::Purged(messages) | Outcome::QueueDeleted(messages) => assert_eq!(messages, 100),
             other => panic!("a number is expected: {other:?}"),
         }
         assert_eq!(scene.last_of(at, 600), Some((over(600), EventKind::Expired)), "it is not purged");

@@ -124,7 +124,7 @@ impl<S: Shelf> Ledger<S> {
         let queue = self.checked_version(command.queue, command.if_version)?.id;
         let messages = self.book(queue)?.stored();
         self.enact(now, &Change::QueueDeleted(queue));
-        Ok(Outcome::QueueDeleted { messages })
+        Ok(Outcome::QueueDeleted(messages))
     }
 
     fn checked_version(&self, queue: QueueId, if_version: Option<u64>) -> Result<Arc<Queue>, RuleError> {

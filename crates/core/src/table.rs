@@ -1,0 +1,206 @@
+//! The table of all commands: for each its input, its answer, and what room its records need.
+//!
+//! To add a command, add its input to [`crate::command`], a row here, and, where no answer fits, a row of `answers`.
+//! The compiler then names each match that has to know it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::command::{
+    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease, ListMoves,
+    MoveChosen, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue, Withdraw,
+};
+use crate::outcome::{Extended, Leased, Sent};
+use crate::rules::retention::ExpiryHold;
+use crate::{
+    Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, QueueId, RuleError,
+    Sequence, TaskId, Timestamp,
+};
+
+/// A command whose input and answer have their own types. The types that implement it are in [`ask`].
+pub trait Ask {
+    /// What it is given.
+    type Input;
+    /// What it answers.
+    type Answer;
+
+    /// The step to take.
+    fn command(input: Self::Input) -> Command;
+
+    /// The answer of that step.
+    ///
+    /// # Panics
+    ///
+    /// If the outcome is another command's.
+    fn answer(outcome: Outcome) -> Self::Answer;
+}
+
+#[cold]
+fn mismatch(command: &str, outcome: &Outcome) -> ! {
+    unreachable!("a store answers each command with its own kind of outcome: {command} got {outcome:?}")
+}
+
+macro_rules! table {
+    (
+        answers { $($(#[$about:meta])* $answer:ident $(($content:ty))?;)* }
+        commands {
+            $($(#[$what:meta])* $name:ident $(($it:ident: $input:ty))? => $reply:ident $(($value:ty))?, $($room:ident)+ $(($entries:expr))?;)*
+        }
+    ) => {
+        /// One atomic step. Everything in it happens, or nothing.
+        #[derive(Clone, Debug)]
+        pub enum Command {
+            $($(#[$what])* $name $(($input))?,)*
+        }
+
+        /// The answer to a [`Command`] of the same row.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Outcome {
+            $($(#[$about])* $answer $(($content))?,)*
+        }
+
+        impl Command {
+            /// Maximum number of journal entries of its records, bodies aside: the room it needs. Its answer waits
+            /// also for what was recorded before it. `None` for one that needs no room: its answer waits only if it
+            /// recorded something.
+            #[inline]
+            #[allow(unused_variables, reason = "most rows need the same room whatever their input")]
+            pub fn entries_max(&self) -> Option<u64> {
+                match self {
+                    $(Self::$name $(($it))? => table!(@room $($room)+ $(($entries))?),)*
+                }
+            }
+        }
+
+        /// One type for each command, by its name.
+        pub mod ask {
+            $(
+                $(#[$what])*
+                #[derive(Clone, Copy, Debug)]
+                pub struct $name;
+            )*
+        }
+
+        $(
+            #[allow(unused_parens, unused_variables, reason = "some commands have no input, some no answer")]
+            impl Ask for ask::$name {
+                type Input = ($($input)?);
+                type Answer = ($($value)?);
+
+                #[inline(always)]
+                fn command(input: Self::Input) -> Command {
+                    Command::$name $((table!(@same input $input)))?
+                }
+
+                #[inline(always)]
+                fn answer(outcome: Outcome) -> Self::Answer {
+                    match outcome {
+                        Outcome::$reply $((table!(@same value $value)))? => { $(table!(@same value $value))? }
+                        other => mismatch(stringify!($name), &other),
+                    }
+                }
+            }
+        )*
+    };
+    (@room looks) => { None };
+    (@room writes ($entries:expr)) => { Some($entries) };
+    (@same $name:ident $type:ty) => { $name };
+}
+
+table! {
+    answers {
+        /// The queue as it is now (create, update).
+        Queue(Arc<Queue>);
+        /// The queue and its messages are deleted: the number of messages.
+        QueueDeleted(u64);
+        /// One entry per message sent.
+        Sent(Vec<Sent>);
+        /// The messages claimed; maybe none.
+        Leased(Vec<Leased>);
+        /// Number of leases that were undone.
+        Withdrawn(u32);
+        /// One entry per receipt.
+        Acked(Vec<Result<(), RuleError>>);
+        /// One entry per extension.
+        Extended(Vec<Result<Extended, RuleError>>);
+        /// One entry per release: when the message shows again.
+        Released(Vec<Result<Timestamp, RuleError>>);
+        /// The messages seen, each with a receipt that [`crate::ReceiptRule::Any`] accepts.
+        Peeked(Vec<(Message, LeaseToken)>);
+        /// The name of the message a receipt is of.
+        Identified(MessageId);
+        /// Number of messages that were deleted.
+        Purged(u64);
+        /// The figures.
+        Counts(Counts);
+        /// The task as it is now (start, continue, cancel).
+        Move(Arc<MoveTask>);
+        /// Tasks, newest first.
+        Moves(Vec<Arc<MoveTask>>);
+        /// One entry per message chosen.
+        MovedChosen(Vec<Result<Sequence, RuleError>>);
+        /// All queues.
+        Queues(Vec<Arc<Queue>>);
+        /// An account's documents.
+        Documents(Vec<(DocumentKey, Bytes)>);
+        /// What happened, oldest first.
+        History(Vec<Event>);
+        /// Done; nothing to say.
+        Done;
+    }
+
+    commands {
+        /// Makes a queue; refused with the one that has the name already.
+        CreateQueue(create: CreateQueue) => Queue(Arc<Queue>), writes (1);
+        /// Changes a queue's settings, documents or name.
+        UpdateQueue(update: UpdateQueue) => Queue(Arc<Queue>), writes (1);
+        /// Deletes a queue and everything in it.
+        DeleteQueue(delete: DeleteQueue) => QueueDeleted(u64), writes (1);
+        /// Adds messages, in order, all or none.
+        Send(send: Send) => Sent(Vec<Sent>), writes (1);
+        /// Claims messages.
+        Lease(lease: Lease) => Leased(Vec<Leased>), writes (u64::from(lease.max));
+        /// Undoes leases whose messages were never delivered: the receiver went away, or its target could not be
+        /// reached.
+        Withdraw(withdraw: Withdraw) => Withdrawn(u32), writes (withdraw.tokens.len() as u64);
+        /// Deletes messages by their receipts, each for itself.
+        Ack(ack: Ack) => Acked(Vec<Result<(), RuleError>>), writes (ack.tokens.len() as u64);
+        /// Gives leases another end, each for itself.
+        Extend(extend: Extend) => Extended(Vec<Result<Extended, RuleError>>), writes (extend.entries.len() as u64);
+        /// Gives leases up, each for itself.
+        Release(release: Release) => Released(Vec<Result<Timestamp, RuleError>>), writes (release.entries.len() as u64);
+        /// Releases every endless lease of owners other than this one.
+        ReleaseOwners(release: ReleaseOwners) => Done, writes (1);
+        /// Shows messages without touching them.
+        Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks;
+        /// Says which message a receipt is of.
+        Identify(identify: Identify) => Identified(MessageId), looks;
+        /// Deletes everything in a queue, and its deduplication ids.
+        Purge(purge: Purge) => Purged(u64), writes (1);
+        /// Counts a queue's messages.
+        Counts(queue: QueueId) => Counts(Counts), looks;
+        /// Starts emptying a queue.
+        StartMove(start: StartMove) => Move(Arc<MoveTask>), writes (1);
+        /// Moves the next messages of a running task.
+        ContinueMove(next: ContinueMove) => Move(Arc<MoveTask>), writes (u64::from(next.max));
+        /// Stops a task.
+        CancelMove(task: TaskId) => Move(Arc<MoveTask>), writes (1);
+        /// Lists tasks, newest first.
+        ListMoves(list: ListMoves) => Moves(Vec<Arc<MoveTask>>), looks;
+        /// Moves messages a person chose.
+        MoveChosen(chosen: MoveChosen) => MovedChosen(Vec<Result<Sequence, RuleError>>), writes (chosen.tokens.len() as u64);
+        /// Holds expiry, moves an earlier hold, or lifts it.
+        HoldExpiry(hold: Option<ExpiryHold>) => Done, writes (1);
+        /// Does what has become due.
+        Due => Done, looks;
+        /// Lists all queues.
+        Queues => Queues(Vec<Arc<Queue>>), looks;
+        /// Writes an account's documents.
+        PutDocuments(documents: PutDocuments) => Done, writes (1);
+        /// Reads an account's documents of one owner.
+        Documents(documents: Documents) => Documents(Vec<(DocumentKey, Bytes)>), looks;
+        /// What happened to one message.
+        History(history: History) => History(Vec<Event>), looks;
+    }
+}
