@@ -56,12 +56,19 @@ impl<F: Future> Answers<F> {
                 }
                 place.poll();
                 if place.output.is_none() {
-                    engine.commit();
-                    std::thread::yield_now();
+                    commit_again(engine);
                 }
             }
         })
     }
+}
+
+/// Seldom: kept out of what the guard counts.
+#[cold]
+#[inline(never)]
+fn commit_again(engine: &Engine) {
+    engine.commit();
+    std::thread::yield_now();
 }
 
 impl<F: Future> Place<F> {

@@ -139,8 +139,11 @@ impl Rig {
             syncs.count(&self.store, || engine.commit());
             sends.take(engine).for_each(|sent| assert_eq!(sent.expect("the send is fine").len(), 1));
             // One beside a send that was put off may have found nothing.
-            let found = leases.take(engine).flat_map(|found| found.expect("the lease is fine"));
-            leased.extend(found.map(|leased| leased.token));
+            for found in leases.take(engine) {
+                if let [first] = &found.expect("the lease is fine")[..] {
+                    leased.push(first.token);
+                }
+            }
             acks.take(engine).for_each(|acked| assert_eq!(acked.expect("the ack is fine"), [Ok(())]));
         }
         syncs
