@@ -100,14 +100,16 @@ impl Fields<'_> {
     /// Bytes as they are.
     #[inline]
     pub fn bytes<const N: usize>(&mut self, bytes: [u8; N]) {
-        self.room[self.used..self.used + N].copy_from_slice(&bytes);
+        let room = self.room[self.used..].first_chunk_mut();
+        *room.expect("the fields of one record fit into their room") = bytes;
         self.used += N;
     }
 
     /// A byte.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
-        self.bytes([byte]);
+        self.room[self.used] = byte;
+        self.used += 1;
     }
 
     /// The first `length` of some bytes.
