@@ -2,50 +2,19 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-const ACCOUNT = "00000000000000000000000000000000";
-const BASE = `${process.env.KEW_CLOUDFLARE}/client/v4`;
-const NEW = fileURLToPath(new URL("node_modules/wrangler/bin/wrangler.js", import.meta.url));
-const home = mkdtempSync(join(tmpdir(), "kew-deploy-"));
-const env = {
-  PATH: process.env.PATH,
-  HOME: home,
-  CI: "1",
-  NO_COLOR: "1",
-  WRANGLER_SEND_METRICS: "false",
-  CLOUDFLARE_API_BASE_URL: BASE,
-  CLOUDFLARE_API_TOKEN: "any",
-  CLOUDFLARE_ACCOUNT_ID: ACCOUNT,
-};
+import { NEW, api, env, home, peek, play, queue, runs, until, wrangler } from "./wrangler.mjs";
+
 const told = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function clock(seconds) {
   console.log(`CLOCK ${seconds * 1000}`);
   await told.next();
-}
-
-/** Exit code and everything that was printed. */
-function wrangler(program, cwd, words, input) {
-  return new Promise((resolve) => {
-    const options = { cwd, env, timeout: 120_000 };
-    const child = execFile(process.execPath, [program, ...words], options, (error, out, errors) =>
-      resolve({ code: error ? (error.code ?? 1) : 0, text: out + errors }),
-    );
-    child.stdin.end(input ?? "");
-  });
-}
-
-async function runs(program, cwd, words, input) {
-  const { code, text } = await wrangler(program, cwd, words, input);
-  assert.equal(code, 0, text);
-  return text;
 }
 
 /** What a command prints to its standard output alone. */
@@ -55,14 +24,6 @@ async function printed(program, cwd, words) {
       error ? reject(new Error(out + errors)) : resolve(out),
     ),
   );
-}
-
-async function api(method, path, body) {
-  const headers = { authorization: "Bearer any" };
-  const answer = await fetch(`${BASE}/accounts/${ACCOUNT}${path}`, { method, headers, body: body && JSON.stringify(body) });
-  const reply = await answer.json();
-  assert.ok(reply.success, JSON.stringify(reply));
-  return reply.result;
 }
 
 /** Status and body of a POST to the server under another host's name. */
@@ -75,23 +36,12 @@ function visit(host, body) {
   });
 }
 
-const queue = async (name) => (await api("POST", "/queues", { queue_name: name })).queue_id;
 const shown = (id) => api("GET", `/queues/${id}`);
 const send = (id, body, further) => api("POST", `/queues/${id}/messages`, { body, content_type: "json", ...further });
 
 /** What lies in a queue; nothing is taken. */
 async function lies(id) {
-  const { messages } = await api("POST", `/queues/${id}/messages/peek`, { batch_size: 100 });
-  return messages.map((message) => JSON.parse(Buffer.from(message.body, "base64").toString()));
-}
-
-async function until(what, is) {
-  for (let tries = 0; tries < 400; tries += 1) {
-    const found = await is();
-    if (found) return found;
-    await sleep(50);
-  }
-  assert.fail(`waited in vain for ${what}`);
+  return (await peek(id)).map((message) => JSON.parse(Buffer.from(message.body, "base64").toString()));
 }
 
 const SHOUT = `export const shout = (text: string): string => text.toUpperCase();\n`;
@@ -371,14 +321,4 @@ max_retries = 0
 };
 
 // One after the other: they share a clock.
-for (const [name, play] of Object.entries(scenarios)) {
-  try {
-    await play();
-    console.log(`PASS ${name}`);
-  } catch (error) {
-    console.error(error);
-    console.log(`FAIL ${name}: ${String(error.message).replaceAll("\n", " ").slice(0, 500)}`);
-  }
-}
-rmSync(home, { recursive: true, force: true });
-process.exit(0);
+await play(scenarios);

@@ -210,6 +210,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["deploy_play.mjs"],
     },
     Client {
+        name: "wrangler-dev",
+        what: "wrangler dev, producers that reach a running Kew",
+        classes: false,
+        kit: Kit::Cloudflare,
+        arguments: &["dev_play.mjs"],
+    },
+    Client {
         name: "dialects",
         what: "boto3, azure-storage-queue and cloudflare for Python on one queue",
         classes: false,
