@@ -6,7 +6,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { NEW, env, home, peek, play, queue, until } from "./wrangler.mjs";
+import { NEW, api, env, home, peek, play, queue, until } from "./wrangler.mjs";
 
 const EXAMPLE = fileURLToPath(new URL("../../examples/wrangler-dev", import.meta.url));
 const CODE = `
@@ -24,6 +24,7 @@ const ways = {
     return { backlogCount, backlogBytes, isDate: oldestMessageTimestamp instanceof Date };
   },
   tooLate: (queue) => queue.send("never", { delaySeconds: 86_401 }),
+  noBytes: (queue) => queue.send("abc", { contentType: "bytes" }),
   instance: (queue) => queue.send(new Order()),
   v8: (queue) => queue.send(new Map(), { contentType: "v8" }),
 };
@@ -52,12 +53,17 @@ function project(name, address) {
 function ways(name, queues, address = process.env.KEW_CLOUDFLARE) {
   const directory = project(name, address);
   const services = Object.entries(queues).map(([binding, of]) =>
-    `[[services]]\nbinding = "${binding}"\nservice = "kew-queues"\nentrypoint = "Queue"\nprops = { queue = "${of}" }\n`,
+    `[[env.dev.services]]
+binding = "${binding}"
+service = "kew-queues"
+entrypoint = "Queue"
+props = { queue = "${of}" }
+`,
   );
   mkdirSync(join(directory, "ways"));
   writeFileSync(join(directory, "ways/index.js"), CODE);
   const config = `name = "ways"\nmain = "index.js"\ncompatibility_date = "2026-04-01"\n\n[env.dev]\n\n`;
-  writeFileSync(join(directory, "ways/wrangler.toml"), config + services.join("\n").replaceAll("[[services]]", "[[env.dev.services]]"));
+  writeFileSync(join(directory, "ways/wrangler.toml"), config + services.join("\n"));
   return directory;
 }
 
@@ -114,6 +120,8 @@ const scenarios = {
     const json = Buffer.from('{"a":1}').toString("base64");
     assert.deepEqual(found, [["json", json], ["text", "text"], ["bytes", "AH//"]], "the fourth is delayed");
     assert.deepEqual((await peek(two)).map(body), ['"seen"']);
+    const delayed = async (id) => (await api("GET", `/queues/${id}/metrics`)).delayed_count;
+    assert.deepEqual([await delayed(one), await delayed(two)], [1, 1]);
   },
 
   async a_send_that_kew_cannot_take_rejects_and_says_why() {
@@ -122,8 +130,13 @@ const scenarios = {
       const says = async (path) => (await ask(address, path)).error;
       assert.match(await says("tooLate/REFUSED"), /delay_seconds.*\(\d+\)/);
       assert.match(await says("v8/REFUSED"), /"json", "text" or "bytes"/);
+      assert.match(await says("noBytes/REFUSED"), /is an ArrayBuffer or a view of one/);
       assert.match(await says("instance/REFUSED"), /Could not serialize object of type "Order"/);
       assert.match(await says("later/NOWHERE"), /has no queue "nowhere": make it/);
+    });
+    const other = `${process.env.KEW_CLOUDFLARE}/elsewhere`;
+    await dev(ways("other", { OTHER: "refused" }, other), "ways", async (address) => {
+      assert.match((await ask(address, "later/OTHER")).error, /\/elsewhere/);
     });
     await dev(ways("nobody", { GONE: "refused" }, "http://127.0.0.1:1"), "ways", async (address) => {
       assert.match((await ask(address, "later/GONE")).error, /Kew does not answer at http:\/\/127\.0\.0\.1:1/);

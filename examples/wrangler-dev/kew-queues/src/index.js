@@ -48,7 +48,10 @@ export class Queue extends WorkerEntrypoint {
     } catch (error) {
       throw new Error(`Kew does not answer at ${KEW_URL}: ${error.message}`);
     }
-    const reply = await response.json();
+    const reply = await response.json().catch(() => undefined);
+    if (reply?.errors === undefined) {
+      throw new Error(`What answers at ${KEW_URL} is not Kew's Cloudflare API (status ${response.status})`);
+    }
     if (!reply.success) {
       throw new Error(reply.errors.map(({ code, message }) => `${message} (${code})`).join("; "));
     }
@@ -74,7 +77,11 @@ function delay({ delaySeconds } = {}) {
 }
 
 function base64(body) {
-  const bytes = ArrayBuffer.isView(body) ? new Uint8Array(body.buffer, body.byteOffset, body.byteLength) : new Uint8Array(body);
+  const isView = ArrayBuffer.isView(body);
+  if (!isView && !(body instanceof ArrayBuffer)) {
+    throw new TypeError('a body of contentType "bytes" is an ArrayBuffer or a view of one');
+  }
+  const bytes = isView ? new Uint8Array(body.buffer, body.byteOffset, body.byteLength) : new Uint8Array(body);
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
