@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-export const ACCOUNT = "00000000000000000000000000000000";
+const ACCOUNT = "00000000000000000000000000000000";
 const BASE = `${process.env.KEW_CLOUDFLARE}/client/v4`;
 export const NEW = fileURLToPath(new URL("node_modules/wrangler/bin/wrangler.js", import.meta.url));
 export const home = mkdtempSync(join(tmpdir(), "kew-wrangler-"));

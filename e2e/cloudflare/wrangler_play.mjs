@@ -1,36 +1,12 @@
 // wrangler: every `queues` command there is, what it prints, and what it did according to the API.
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { rmSync } from "node:fs";
 
-const ACCOUNT = "00000000000000000000000000000000";
-const BASE = `${process.env.KEW_CLOUDFLARE}/client/v4`;
-const WRANGLER = fileURLToPath(new URL("node_modules/wrangler/bin/wrangler.js", import.meta.url));
-const home = mkdtempSync(join(tmpdir(), "kew-wrangler-"));
-const env = {
-  PATH: process.env.PATH,
-  HOME: home,
-  CI: "1",
-  NO_COLOR: "1",
-  WRANGLER_SEND_METRICS: "false",
-  CLOUDFLARE_API_BASE_URL: BASE,
-  CLOUDFLARE_API_TOKEN: "any",
-  CLOUDFLARE_ACCOUNT_ID: ACCOUNT,
-};
+import { NEW, api as call, home, wrangler as run } from "./wrangler.mjs";
 
-/** Exit code and everything that was printed. */
-function wrangler(...words) {
-  return new Promise((resolve) => {
-    const options = { cwd: home, env, timeout: 60_000 };
-    execFile(process.execPath, [WRANGLER, "queues", ...words], options, (error, out, errors) =>
-      resolve({ code: error ? (error.code ?? 1) : 0, text: out + errors }),
-    );
-  });
-}
+/** Exit code of a command for queues, and everything that was printed. */
+const wrangler = (...words) => run(NEW, home, ["queues", ...words]);
 
 async function prints(words, ...expected) {
   const { code, text } = await wrangler(...words);
@@ -44,12 +20,8 @@ async function fails(words, expected) {
   assert.ok(text.includes(expected), `no "${expected}" in ${text}`);
 }
 
-/** A call of the API. */
-async function api(path, body) {
-  const method = body ? "POST" : "GET";
-  const answer = await fetch(`${BASE}/accounts/${ACCOUNT}/queues${path}`, { method, body: body && JSON.stringify(body) });
-  return (await answer.json()).result;
-}
+/** A call of the API of queues. */
+const api = (path, body) => call(body ? "POST" : "GET", `/queues${path}`, body);
 
 async function shown(name) {
   return (await api(`?name=${name}`))[0];
