@@ -38,17 +38,22 @@ const ROOMS: &[Room] = &[
     room("kew-core", &[]).outside(Outside::Only(&["bytes", "thiserror"])),
     room("kew-store", &["kew-core"]).outside(Outside::NoHttp),
     room("kew-store-log", &["kew-store", "kew-core", "kew-timed"]).outside(Outside::NoHttp),
-    room("kew-store-pg", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
-    room("kew-engine", &["kew-store", "kew-core", "kew-timed"]).outside(Outside::NoHttp),
-    room("kew-http", &["kew-core", "kew-timed"]),
-    // Its wire tests run over each store that ships: what the spec calls recorded must hold on the one people use.
-    room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
-    room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
+    room("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"]).outside(Outside::NoHttp),
+    room("kew-engine", &["kew-store", "kew-core", "kew-timed"])
+        .tests_also(&["kew-testing"])
+        .outside(Outside::NoHttp),
+    room("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
+    // Its wire tests run over each store that ships, which `kew-testing` opens: what the spec calls recorded must hold
+    // on the one people use.
+    room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
+    room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
     room("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"])
-        .tests_also(&["kew-store", "kew-store-log"]),
-    room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-store-log"]),
-    room("kew-functions", &["kew-azure", "kew-http", "kew-core"]),
-    room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store"]),
+        .tests_also(&["kew-store", "kew-testing"]),
+    room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
+    room("kew-functions", &["kew-azure", "kew-http", "kew-core"]).tests_also(&["kew-testing"]),
+    room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
+    // Only dev-dependencies of others name it.
+    room("kew-testing", &["kew-http", "kew-engine", "kew-store", "kew-store-log", "kew-core"]),
     // The program puts everything together, the next three drive it from outside, scripts import no crate.
     open_room("kew"),
     open_room("kew-sim"),
@@ -211,10 +216,10 @@ mod tests {
 
     #[test]
     fn a_dialect_reaches_a_store_in_its_tests_only() {
-        let crates = ["kew-sqs", "kew-store", "kew-store-log"];
-        for store in ["kew-store", "kew-store-log"] {
-            assert_eq!(violations(&crates, &[(store, Some("dev"))]), Vec::<String>::new());
-            assert_eq!(violations(&crates, &[(store, None)]).len(), 1);
+        let crates = ["kew-sqs", "kew-store", "kew-testing"];
+        for part in ["kew-store", "kew-testing"] {
+            assert_eq!(violations(&crates, &[(part, Some("dev"))]), Vec::<String>::new());
+            assert_eq!(violations(&crates, &[(part, None)]).len(), 1);
         }
         let crates = ["kew-azure", "kew-store-log"];
         assert_eq!(violations(&crates, &[("kew-store-log", Some("dev"))]).len(), 1);

@@ -83,7 +83,7 @@ impl WireError {
         self
     }
 
-    /// Its status: who is asked for other credentials is told so by it, since clients sign in again on nothing else.
+    /// Its status: 401 asks for other credentials, since clients sign in again on nothing else.
     pub fn status(&self) -> StatusCode {
         if self.challenge.is_some() { StatusCode::UNAUTHORIZED } else { self.code.status() }
     }
@@ -216,7 +216,7 @@ codes! {
     QueueAlreadyExists 409 "The specified queue already exists.",
     /// The queue is on its way out.
     QueueBeingDeleted 409 "The specified queue is being deleted.",
-    /// Nobody says how long the body is.
+    /// No header says how long the body is.
     MissingContentLengthHeader 411 "Content-Length HTTP header is missing",
     /// Too large.
     RequestBodyTooLarge 413 "The request body is too large and exceeds the maximum permissible limit.",

@@ -52,7 +52,7 @@ pub struct Account {
 pub enum Trust {
     /// Everybody.
     Open,
-    /// Whoever signs with a key of the account.
+    /// Clients that sign with a key of the account.
     Strict,
 }
 
@@ -77,11 +77,11 @@ pub struct Settings {
     pub skew: Duration,
     /// The machine's time, which clients date their requests by.
     pub machine: Arc<dyn Clock>,
-    /// At most so many messages of a queue are in flight.
+    /// Maximum messages in flight of a queue.
     pub in_flight_max: u32,
     /// How long a deleted queue stays in the way of a new one of its name.
     pub queue_deletion_delay: Duration,
-    /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
+    /// Reports the causes of internal errors. Runs on the request path, must not block.
     pub failures: Arc<Failures>,
 }
 
@@ -123,7 +123,7 @@ impl Settings {
 
     /// Who may reach an address that also serves this front-end: also who asks by an account's host. That is
     /// `<account>.queue.<host>` where `<host>` itself may be asked for, or a name below a parent that is listed.
-    /// Whoever owns any other domain may have pointed such a name here for a web page of theirs.
+    /// The owner of any other domain may have pointed such a name here for a web page of theirs.
     pub fn hosts(&self, guard: Guard) -> Guard {
         let names: Arc<[Arc<str>]> = self.accounts.iter().map(|account| Arc::clone(&account.name)).collect();
         let (accounts, parents) = (Arc::clone(&names), Arc::clone(&self.host_parents));
@@ -193,7 +193,7 @@ impl Azure {
         }
     }
 
-    /// The account a request is for, as far as that can be told.
+    /// The account a request is for, as far as it is known.
     fn account_of(&self, request: &Request) -> Option<&Account> {
         let target = Target::read(request, self.settings.host_style).ok()?;
         self.settings.account(&target.account)
@@ -252,7 +252,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Refuses whoever may not ask this.
+    /// Refuses callers without the permission for this.
     async fn admit(&self) -> Result<(), WireError> {
         cors::admit(self).await?;
         if self.operation == Operation::Preflight {

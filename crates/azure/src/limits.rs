@@ -133,7 +133,7 @@ mod tests {
     fn ranges_hold_at_their_edges() {
         for (text, legal) in [("0", false), ("1", true), ("32", true), ("33", false), ("-1", false)] {
             let query = format!("numofmessages={text}");
-            let params = Params::read(&query).expect("it is read");
+            let params = Params::read(&query).expect("a query within the bounds is read");
             assert_eq!(NUM_OF_MESSAGES.read(&params).is_ok(), legal, "{text}");
         }
     }
@@ -149,7 +149,7 @@ mod tests {
             ("messagettl=-2", None),
             ("messagettl=x", None),
         ] {
-            let params = Params::read(query).expect("it is read");
+            let params = Params::read(query).expect("a query within the bounds is read");
             assert_eq!(time_to_live(&params).ok(), expected, "{query}");
         }
     }

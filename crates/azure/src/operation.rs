@@ -150,7 +150,7 @@ fn of_messages(method: &Method, params: &Params<'_>) -> Result<Operation, WireEr
     }
 }
 
-/// A get hides what it returns, so nobody who may have meant a peek gets one.
+/// A get hides what it returns, so a request that may have meant a peek is none.
 fn of_get(params: &Params<'_>) -> Result<Operation, WireError> {
     match params.text("peekonly") {
         None => Ok(Operation::GetMessages),
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     fn operation(method: &str, place: &Place<'_>, query: &str) -> Result<Operation, Code> {
-        let method = method.parse().expect("it is a method");
-        let params = Params::read(query).expect("it is read");
+        let method = method.parse().expect("the methods of this table are valid");
+        let params = Params::read(query).expect("a query within the bounds is read");
         Operation::of(&method, place, &params).map_err(|error| error.code())
     }
 

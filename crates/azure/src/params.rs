@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn names_have_no_case_and_values_are_decoded() {
-        let params = Params::read("PeekOnly=TRUE&popreceipt=a%2Bb%3D&x&comp=").expect("it is read");
+        let params = Params::read("PeekOnly=TRUE&popreceipt=a%2Bb%3D&x&comp=")
+            .expect("a query within the bounds is read");
         assert_eq!(params.text("peekonly"), Some("TRUE"));
         assert_eq!(params.text("popreceipt"), Some("a+b="));
         assert_eq!((params.text("comp"), params.filled("comp")), (Some(""), None));
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused() {
-        let params = Params::read("a=1&b=-7&c=x&d=").expect("it is read");
+        let params = Params::read("a=1&b=-7&c=x&d=").expect("a query within the bounds is read");
         assert_eq!(params.integer("a"), Ok(Some(1)));
         assert_eq!(params.integer("b"), Ok(Some(-7)));
         assert_eq!(params.integer("e"), Ok(None));

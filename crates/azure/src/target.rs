@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_secondary_endpoint_is_the_same_account() {
-        let target = Target::parts(Style::Path, "acc-secondary".into(), "").expect("it is read");
+        let target = Target::parts(Style::Path, "acc-secondary".into(), "")
+            .expect("the parts of an account's target are valid");
         assert_eq!((target.account.as_ref(), target.is_secondary), ("acc", true));
     }
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_an_account_is_told_only_where_the_account_and_the_service_stand_before_it() {
+    fn the_host_of_an_account_is_known_only_behind_the_account_and_the_service() {
         let accounts = ["devstoreaccount1".into()];
         for (host, inner) in [
             ("devstoreaccount1.queue.localhost", Some("localhost")),

@@ -66,11 +66,11 @@ impl Permissions {
 pub enum Trust {
     /// Everybody.
     Open,
-    /// Whoever has a token of the account.
+    /// Clients with a token of the account.
     Strict,
 }
 
-/// Whoever asks.
+/// Every client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) account: AccountId,
@@ -122,7 +122,8 @@ pub(crate) fn check_script<'a>(
     Ok(Caller { account: found.id, name: &found.name })
 }
 
-/// Who publishes through a binding: a Worker that this server runs, for the account it says, or whoever may publish.
+/// Who publishes through a binding: a Worker that this server runs, for the account it says, or any client that may
+/// publish.
 pub(crate) fn check_binding<'a>(settings: &'a Settings, request: &Request) -> Result<Caller<'a>, WireError> {
     if settings.trust == Trust::Open {
         return Ok(DEFAULT);

@@ -45,7 +45,7 @@ impl WireError {
         self
     }
 
-    /// The same as requests about messages are told it: the service has two names for a queue that is not there.
+    /// The same error in replies to requests about messages: the service has two names for a queue that is not there.
     pub(crate) fn about_messages(mut self) -> Self {
         if self.code == Code::QueueNotFound {
             self.code = Code::NoSuchQueue;
@@ -122,9 +122,9 @@ codes! {
     ServiceNotFound 10090 404 "workers.api.error.service_not_found",
     /// There is no such version.
     VersionNotFound 10222 404 "workers.api.error.version_not_found",
-    /// Workers are not run, or not for whoever asks.
+    /// Workers are not run, or not for this client.
     WorkersRefused 10023 403 "This server runs no Workers: start it with --workers on",
-    /// Nobody who may do this asks.
+    /// The caller has no permission for this.
     Authentication 10000 403 "Authentication error",
     /// A consumer without a type.
     ConsumerTypeMissing 10026 400 "The consumer needs a type: worker, http_pull or http_push",
@@ -170,7 +170,7 @@ codes! {
     InvalidConsumerSettings 100127 400 "Invalid consumer settings",
     /// A queue's settings.
     InvalidQueueSettings 100128 400 "Invalid queue settings",
-    /// Nobody may pull from the queue.
+    /// The queue has no pull consumer.
     PullNotEnabled 0 405 "messages cannot be pulled unless http_pull mode is enabled",
     /// Delivery is paused.
     DeliveryPaused 0 409 "queue_delivery_paused",

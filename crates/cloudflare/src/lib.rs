@@ -58,9 +58,9 @@ pub struct Settings {
     pub inner_token: Option<Arc<str>>,
     /// What runs Workers, if anything does.
     pub scripts: Scripts,
-    /// At most so many messages of a queue are in flight.
+    /// Maximum messages in flight of a queue.
     pub in_flight_max: u32,
-    /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
+    /// Reports the causes of internal errors. Runs on the request path, must not block.
     pub failures: Arc<Failures>,
 }
 

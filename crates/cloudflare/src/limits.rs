@@ -23,7 +23,7 @@ pub(crate) const BATCH_BYTES: usize = 256_000;
 pub(crate) const PULL_MESSAGES: Limit = kew_push::limits::PULL_BATCH_SIZE;
 /// How long a pulled message is leased, in milliseconds: up to 12 hours.
 pub(crate) const VISIBILITY_TIMEOUT: Limit = kew_push::limits::VISIBILITY_TIMEOUT_MILLIS;
-/// The longest a lease may be stretched, whoever stretches it.
+/// The longest a lease may be stretched, by whichever request.
 pub(crate) const LEASE_CAP: Duration = Duration::from_secs(43_200);
 /// Bytes of bodies in one reply; the first message always fits.
 pub(crate) const REPLY_BODY_BYTES: u64 = 8 << 20;

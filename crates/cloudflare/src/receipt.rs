@@ -1,7 +1,7 @@
 //! Lease ids and references: the bytes of a token as text.
 //!
 //! A lease id is the token in the same Base64 as in every dialect. A reference, which a peek gives, is written another
-//! way, so that whoever only looked at a message cannot pass for its consumer.
+//! way, so that a client that only looked at a message cannot pass for its consumer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

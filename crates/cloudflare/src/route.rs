@@ -175,7 +175,7 @@ impl<'a> Route<'a> {
         let parts: Vec<&str> = rest.split('/').skip(1).take(PARTS_MAX).collect();
         let bare = |operation, account| Ok(Self { operation, account, queue: "", consumer: "" });
         match (verb.as_str(), &*parts) {
-            // Whoever names no account has forgotten to set it.
+            // A request without an account comes from a client whose account is not set.
             (_, ["accounts", "", ..]) => Err(nowhere(rest)),
             ("GET", ["user"]) => bare(Operation::User, None),
             ("GET", ["user", "tokens", "verify"]) => bare(Operation::VerifyToken, None),
@@ -219,7 +219,7 @@ impl<'a> Route<'a> {
 /// More parts than any path has.
 const PARTS_MAX: usize = 12;
 
-/// The error of a path that leads nowhere, which is told without what every path begins with.
+/// The error of a path that leads nowhere, shown without the prefix of all paths.
 pub(crate) fn nowhere(path: &str) -> WireError {
     let path = path.strip_prefix(BASE).unwrap_or(path);
     let path: String = if path.is_empty() { "/".to_owned() } else { path.chars().take(500).collect() };
@@ -244,7 +244,7 @@ mod tests {
     const QUEUES: &str = "/client/v4/accounts/a/queues";
 
     fn operation(verb: &str, path: &str) -> Result<Operation, Code> {
-        let verb = verb.parse().expect("it is a verb");
+        let verb = verb.parse().expect("the method of a route is valid");
         Route::of(&verb, path).map(|route| route.operation).map_err(|error| error.code())
     }
 
@@ -285,7 +285,7 @@ mod tests {
     fn ids_are_thirty_two_hex_digits_or_no_queue_has_them() {
         let id = |text: &str| {
             let path = format!("{QUEUES}/{text}");
-            let route = Route::of(&Method::GET, &path).expect("it is a route");
+            let route = Route::of(&Method::GET, &path).expect("the path of a route is known");
             route.queue_id().map_err(|error| error.code())
         };
         assert_eq!(id(&queue_id(QueueId(77))), Ok(Some(QueueId(77))));

@@ -1,4 +1,4 @@
-//! Who may use the admin API: whoever has the token, where there is one; and changes come as JSON, which a form on a
+//! Who may use the admin API: clients with the token, where one is set; and changes come as JSON, which a form on a
 //! web page cannot send.
 
 use crate::Settings;

@@ -1,4 +1,4 @@
-//! What the program has told: whether it is starting, serving or stopping, and with which engine.
+//! The program's state: whether it is waiting, starting, serving or stopping, and with which engine.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::sources::{LatestPushes, OpenCircuits, PushAttempts, StoreBytes};
 /// Where the program tells what there is to show.
 #[derive(Default)]
 pub struct Board {
-    /// Guards the phase; read for each request, written three times in a server's life.
+    /// Guards the phase; read for each request, written some times in a server's life.
     phase: RwLock<Phase>,
 }
 
@@ -21,6 +21,8 @@ pub(crate) enum Phase {
     /// The store is being opened.
     #[default]
     Starting,
+    /// The store cannot be opened yet, for this reason: another node owns it, or its database does not answer.
+    Waiting(Arc<str>),
     /// Requests are served.
     Serving(Arc<Running>),
     /// No new requests are taken.
@@ -47,6 +49,16 @@ impl Board {
     /// Requests are served from now on.
     pub fn serving(&self, running: Running) {
         *self.phase.write() = Phase::Serving(Arc::new(running));
+    }
+
+    /// The store cannot be opened yet, and why.
+    pub fn waiting(&self, why: &str) {
+        *self.phase.write() = Phase::Waiting(why.into());
+    }
+
+    /// The store can be opened now.
+    pub fn starting(&self) {
+        *self.phase.write() = Phase::Starting;
     }
 
     /// The end has begun.

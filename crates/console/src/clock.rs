@@ -21,7 +21,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OWN_STOPS_WITHIN: Duration = Duration::from_secs(5);
 /// and after this for nothing at all.
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
-/// So often followers are told of answers at one stop.
+/// Maximum rounds of news to followers at one stop.
 const ANSWERS_AT_A_STOP: u32 = 100;
 /// Bytes of a follower's name.
 const NAME_BYTES_MAX: usize = 64;
@@ -31,7 +31,7 @@ const NAME_BYTES_MAX: usize = 64;
 enum Asked {
     Advance(Duration),
     Freeze(bool),
-    /// To be told of the next change: by whom, which change was the last heard of, when something is due.
+    /// Waits for the next change: who follows, which change was the last heard of, when something is due.
     Follow {
         id: String,
         heard: u64,
@@ -105,7 +105,7 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
     let mut left = by;
     let begun = Instant::now();
     let held = running.engine.hold_time();
-    // Whoever is at work finishes first, and says what is due next.
+    // Followers at work finish first, and say what is due next.
     followers.tell(true).await;
     loop {
         let now = running.engine.clock_state().now;
@@ -130,8 +130,8 @@ async fn advance(running: &Running, followers: &Followers, by: Duration) -> Resu
     Ok(state)
 }
 
-/// Tells the followers of a stop. A poll that one of them sends again may be answered at once: that is told too, before
-/// time goes on.
+/// Tells the followers of a stop. A poll that one of them sends again may be answered at once: followers get that news
+/// too, before time goes on.
 async fn tell(running: &Running, followers: &Followers, mut before: u64) -> Result<(), String> {
     for _again in 0..ANSWERS_AT_A_STOP {
         let now = answers(&running.engine);
@@ -207,7 +207,7 @@ fn shown(state: ClockState) -> Reply {
     Reply::new(StatusCode::OK, JSON, body.to_string())
 }
 
-/// What a follower is told: for it the clock also stands between the stops of a jump.
+/// The news for a follower: for it the clock also stands between the stops of a jump.
 fn told(state: ClockState, news: News) -> Reply {
     let body = json!({
         "now_ms": state.now.0,

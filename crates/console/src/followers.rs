@@ -1,4 +1,4 @@
-//! Programs that follow the virtual clock: each change is told to them at once, and a jump stops wherever one of them
+//! Programs that follow the virtual clock: each change is sent to them at once, and a jump stops wherever one of them
 //! has something due, until it says that this has been done.
 //!
 //! A follower asks again and again: which change it heard of last, and when something is due next. Having heard of a
@@ -19,16 +19,16 @@ const AGAIN_WITHIN: Duration = Duration::from_millis(500);
 const DONE_WITHIN: Duration = Duration::from_secs(5);
 /// An answer is held at most so long.
 const HELD_MAX: Duration = Duration::from_secs(2);
-/// At most so many follow one clock.
+/// Maximum followers of one clock.
 const FOLLOWERS_MAX: usize = 1_000;
 
 /// Those who follow a clock.
 pub(crate) struct Followers {
     /// Guards what is known of them.
     book: Mutex<Book>,
-    /// Told at each change of the clock, and whenever a follower asks or goes.
+    /// Notified at each change of the clock, and whenever a follower asks or goes.
     news: Notify,
-    /// Held by whoever moves the clock: one at a time.
+    /// Held while the clock moves: one move at a time.
     moving: tokio::sync::Mutex<()>,
 }
 
@@ -88,7 +88,7 @@ impl Followers {
         Some(News { change, answered })
     }
 
-    /// Whoever moves the clock holds this meanwhile.
+    /// Held while the clock moves.
     pub(crate) async fn begin(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.moving.lock().await
     }
@@ -178,16 +178,21 @@ mod tests {
     use std::sync::Arc;
 
     #[tokio::test]
-    async fn a_change_is_told_at_once_and_waited_for_until_it_was_heard() {
+    async fn a_change_is_sent_to_followers_at_once_and_awaits_their_answers() {
         let followers = Arc::new(Followers::default());
-        let first = followers.hear("a", 0, Some(Timestamp(5))).await.expect("there is room").change;
+        let first = followers
+            .hear("a", 0, Some(Timestamp(5)))
+            .await
+            .expect("the first follower finds a free place")
+            .change;
         assert_eq!(followers.first_due(|| Timestamp::NEVER), Some(Timestamp(5)));
         assert_eq!(followers.first_due(|| Timestamp(4)), Some(Timestamp(4)));
         let telling = tokio::spawn({
             let followers = Arc::clone(&followers);
             async move { followers.tell(true).await }
         });
-        let second = followers.hear("a", first, Some(Timestamp(7))).await.expect("there is room");
+        let second =
+            followers.hear("a", first, Some(Timestamp(7))).await.expect("a known follower keeps its place");
         assert_eq!(second, News { change: first + 1, answered: true });
         let second = second.change;
         assert!(!telling.is_finished(), "it has not been said that everything due is done");
@@ -195,7 +200,7 @@ mod tests {
             let followers = Arc::clone(&followers);
             async move { followers.hear("a", second, Some(Timestamp(9))).await }
         });
-        telling.await.expect("it ends");
+        telling.await.expect("the task that sends the news does not panic");
         assert_eq!(followers.first_due(|| Timestamp::NEVER), Some(Timestamp(9)));
         held.abort();
     }

@@ -15,6 +15,7 @@ pub(crate) fn live() -> Reply {
 pub(crate) fn ready(board: &Board, upkeep: &UpkeepReport) -> Reply {
     let why_not = match board.phase() {
         Phase::Starting => "starting: the store is being opened".to_owned(),
+        Phase::Waiting(why) => why.to_string(),
         Phase::Stopping => "stopping".to_owned(),
         Phase::Serving(running) => match running.engine.health() {
             Ok(()) => return Reply::text(StatusCode::OK, &ready_but(&reasons(&running, upkeep))),

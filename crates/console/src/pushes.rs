@@ -144,7 +144,7 @@ mod tests {
             ("outcome=ok&consumer=c1", [true, false, true]),
             ("consumer=c2", [false, false, false]),
         ] {
-            let wanted = Wanted::read(query).expect("it is fine");
+            let wanted = Wanted::read(query).expect("the queries of this table are valid");
             let all = [attempt("a", "ok"), attempt("a", "failed"), attempt("b", "ok")];
             assert_eq!(all.each_ref().map(|attempt| wanted.has(attempt)), expected, "{query}");
         }
@@ -171,7 +171,11 @@ mod tests {
         });
         assert_eq!(shown_circuit(&open), expected);
         for (query, expected) in [("queue=a&outcome=ok", true), ("queue=b", false), ("consumer=c2", false)] {
-            assert_eq!(Wanted::read(query).expect("it is fine").has_circuit(&open), expected, "{query}");
+            assert_eq!(
+                Wanted::read(query).expect("the queries of this table are valid").has_circuit(&open),
+                expected,
+                "{query}"
+            );
         }
     }
 

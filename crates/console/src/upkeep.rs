@@ -1,6 +1,6 @@
 //! How the work beside requests goes: what fails, since when and why, for log lines, metrics and `/readyz`.
 //!
-//! A failure is told once when it begins, again at a bounded rate while it lasts, and its end is told. A work that
+//! A failure is reported when it begins, again at a bounded rate while it lasts, and when it ends. A work that
 //! reports failures alone counts as recovered when it has not failed for a minute.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use parking_lot::Mutex;
 
 /// A failure that lasts so long is a reason in the body of `/readyz`.
 const LASTING: Duration = Duration::from_secs(60);
-/// While a failure lasts, it is told again after so long.
-const TOLD_AGAIN: Duration = Duration::from_secs(600);
-/// Work that fails and succeeds in turns is told of at most once in so long.
-const TOLD_ANEW: Duration = Duration::from_secs(60);
+/// Time between two reports of a failure that lasts.
+const REPORT_AGAIN_AFTER: Duration = Duration::from_secs(600);
+/// Time between two reports of work that fails and succeeds in turns.
+const REPORT_ANEW_AFTER: Duration = Duration::from_secs(60);
 /// Work that reports no success has recovered when it has not failed for so long.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What an operator is told of work beside requests.
+/// A report to the operator about work beside requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UpkeepNews {
     /// It fails.
@@ -53,7 +53,7 @@ pub enum UpkeepNews {
     },
 }
 
-/// Collects how work goes. Whoever does the work is given it as [`Reports`].
+/// Collects how work goes. The workers get it as [`Reports`].
 pub struct UpkeepReport {
     source: Arc<dyn TimeSource>,
     tell: Box<dyn Fn(UpkeepNews) + Send + Sync>,
@@ -70,7 +70,7 @@ pub struct UpkeepReport {
 struct Known {
     failures: u64,
     failing: Option<Failing>,
-    /// When a failure was told of last.
+    /// When a failure was last reported.
     told_at: Option<Duration>,
     /// Failures since then.
     untold: u64,
@@ -155,7 +155,7 @@ impl Reports for UpkeepReport {
     fn failed(&self, work: Work, cause: &str) {
         let now = self.source.steady();
         let news = self.known.lock().entry(work).or_default().fails(work, cause, now);
-        // Told outside the lock: the log may block.
+        // Reported outside the lock: the log may block.
         news.into_iter().for_each(&self.tell);
     }
 
@@ -174,7 +174,7 @@ impl Reports for UpkeepReport {
 }
 
 impl Known {
-    /// Notes a failure, and says what is to be told: the end of one that lapsed, and this one.
+    /// Notes a failure, and returns what is to be reported: the end of one that lapsed, and this one.
     fn fails(&mut self, work: Work, cause: &str, now: Duration) -> Vec<UpkeepNews> {
         let mut news = Vec::new();
         if self.failing_at(work, now).is_none()
@@ -192,7 +192,7 @@ impl Known {
         });
         failing.latest = now;
         cause.clone_into(&mut failing.cause);
-        let rest = if failing.is_told { TOLD_AGAIN } else { TOLD_ANEW };
+        let rest = if failing.is_told { REPORT_AGAIN_AFTER } else { REPORT_ANEW_AFTER };
         if self.told_at.is_none_or(|told| now.saturating_sub(told) >= rest) {
             failing.is_told = true;
             self.told_at = Some(now);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_told_when_it_begins_at_times_while_it_lasts_and_when_it_ends() {
+    fn failure_is_reported_when_it_begins_at_times_while_it_lasts_and_when_it_ends() {
         let bench = bench();
         bench.at(0).succeeded(Work::Checkpoint);
         assert_eq!(bench.told(), [], "nothing failed");

@@ -6,12 +6,13 @@ use std::time::Duration;
 use kew_console::{Board, Console, InFlightLimits, Running, Settings, UpkeepReport};
 use kew_core::command::CreateQueue;
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
-use kew_core::{AccountId, Command, Entropy, Policy, QueueKey, Reports, Timestamp, Work};
+use kew_core::{AccountId, Command, Policy, QueueKey, Reports, Timestamp, Work};
 use kew_engine::{Engine, Options, TimeSource};
 use kew_http::{
     Guard, Handler, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId, StatusCode,
 };
 use kew_store::{MemoryStore, Store, StoreError, Submission};
+use kew_testing::{CountingEntropy, FixedClock};
 
 /// A store that can be held up, and that can have failed.
 struct Troubled {
@@ -23,8 +24,8 @@ struct Troubled {
 
 impl Store for Troubled {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        let _held: Option<MutexGuard<'_, ()>> =
-            matches!(command, Command::Counts(_)).then(|| self.held.lock().expect("nobody panics"));
+        let _held: Option<MutexGuard<'_, ()>> = matches!(command, Command::Counts(_))
+            .then(|| self.held.lock().expect("no test thread panics while it holds the store"));
         self.store.step(now, command)
     }
 
@@ -41,49 +42,29 @@ impl Store for Troubled {
     }
 
     fn health(&self) -> Result<(), StoreError> {
-        match *self.failed.lock().expect("nobody panics") {
+        match *self.failed.lock().expect("no test thread panics while it holds the failure") {
             true => Err(StoreError::FailStopped { cause: "the disk is gone".into() }),
             false => Ok(()),
         }
     }
 }
 
-struct Same;
-
-impl TimeSource for Same {
-    fn system(&self) -> Timestamp {
-        Timestamp(1_000)
-    }
-
-    fn steady(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-impl Entropy for Same {
-    fn bits(&self) -> u64 {
-        1
-    }
-
-    fn wide_bits(&self) -> u128 {
-        1
-    }
-}
-
 async fn console(store: &Arc<Troubled>) -> (Arc<Console>, Arc<Board>) {
-    console_with(store, Arc::new(UpkeepReport::new(Arc::new(Same), drop))).await
+    console_with(store, Arc::new(UpkeepReport::new(Arc::new(FixedClock), drop))).await
 }
 
 async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<Console>, Arc<Board>) {
     let store = Arc::clone(store) as Arc<dyn Store>;
-    let engine = Engine::start(store, Arc::new(Same), Arc::new(Same), Options::default()).await;
-    let engine = engine.expect("it starts");
+    let engine =
+        Engine::start(store, Arc::new(FixedClock), Arc::new(CountingEntropy::default()), Options::default())
+            .await;
+    let engine = engine.expect("an engine starts over the test's store");
     let create = CreateQueue {
         key: QueueKey::new(AccountId(0), "us-east-1", "orders"),
         policy: Policy::standard(),
         documents: Default::default(),
     };
-    engine.create_queue(create).await.expect("it is made");
+    engine.create_queue(create).await.expect("the queue's name is free");
     let board = Arc::new(Board::default());
     let settings = Settings {
         token: None,
@@ -124,7 +105,7 @@ async fn ask_with(
     headers.insert(kew_http::header::HOST, HeaderValue::from_static("localhost"));
     let request = Request {
         method,
-        uri: path.parse().expect("it is a path"),
+        uri: path.parse().expect("the path is a URI"),
         headers,
         body: Default::default(),
         id: RequestId::from_chance(0),
@@ -138,19 +119,19 @@ async fn ask_with(
 
 fn store() -> Arc<Troubled> {
     Arc::new(Troubled {
-        store: MemoryStore::new(Arc::new(Same)),
+        store: MemoryStore::new(Arc::new(CountingEntropy::default())),
         held: Mutex::new(()),
         failed: Mutex::new(false),
     })
 }
 
-// One thread for all tasks, as the program has it: whoever blocks it blocks everything.
+// One thread for all tasks, as the program has it: a task that blocks it blocks all others.
 #[tokio::test]
 #[expect(clippy::await_holding_lock, reason = "for so long the store hangs, on another thread")]
 async fn a_store_that_hangs_makes_no_health_check_late() {
     let store = store();
     let (console, _board) = console(&store).await;
-    let held = store.held.lock().expect("nobody panics");
+    let held = store.held.lock().expect("no test thread panics while it holds the store");
     let scraping = Arc::clone(&console);
     let scrape = tokio::spawn(async move { ask(&scraping, "/metrics").await });
     tokio::task::yield_now().await;
@@ -158,7 +139,7 @@ async fn a_store_that_hangs_makes_no_health_check_late() {
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::OK);
     assert!(!scrape.is_finished());
     drop(held);
-    assert_eq!(scrape.await.expect("it ends").status, StatusCode::OK);
+    assert_eq!(scrape.await.expect("the scrape does not panic").status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -166,7 +147,7 @@ async fn a_server_that_failed_or_stops_is_not_ready_and_says_why() {
     let store = store();
     let (console, board) = console(&store).await;
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::OK);
-    *store.failed.lock().expect("nobody panics") = true;
+    *store.failed.lock().expect("no test thread panics while it holds the failure") = true;
     let reply = ask(&console, "/readyz").await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(reply.body, "not ready: the store stopped: the disk is gone\n");
@@ -185,7 +166,7 @@ impl TimeSource for Steady {
     }
 
     fn steady(&self) -> Duration {
-        *self.0.lock().expect("nobody panics")
+        *self.0.lock().expect("no test thread panics while it holds the clock")
     }
 }
 
@@ -199,7 +180,7 @@ async fn upkeep_that_fails_shows_in_the_metrics_at_once_and_in_readyz_when_it_la
     upkeep.scrubbed(77);
     upkeep.scrub_ended(Timestamp(1_700_000_000_999));
     let metrics = ask(&console, "/metrics").await.body;
-    let metrics = String::from_utf8(metrics.to_vec()).expect("it is text");
+    let metrics = String::from_utf8(metrics.to_vec()).expect("metrics are UTF-8");
     for line in [
         "kew_upkeep_failures_total{work=\"checkpoint\"} 1\n",
         "kew_upkeep_failing{work=\"checkpoint\"} 1\n",
@@ -210,7 +191,7 @@ async fn upkeep_that_fails_shows_in_the_metrics_at_once_and_in_readyz_when_it_la
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
     assert_eq!(ask(&console, "/readyz").await.body, "ready\n");
-    *clock.0.lock().expect("nobody panics") = Duration::from_secs(90);
+    *clock.0.lock().expect("no test thread panics while it holds the clock") = Duration::from_secs(90);
     let reply = ask(&console, "/readyz").await;
     assert_eq!(reply.status, StatusCode::OK, "requests are served");
     assert_eq!(reply.body, "ready\ncheckpoint has failed for 90 seconds: no space left\n");
@@ -219,7 +200,7 @@ async fn upkeep_that_fails_shows_in_the_metrics_at_once_and_in_readyz_when_it_la
 }
 
 #[tokio::test]
-async fn expiry_that_a_leap_holds_is_told_until_somebody_confirms_the_clock() {
+async fn expiry_that_a_leap_holds_is_reported_until_the_clock_is_confirmed() {
     let store = store();
     let hold = ExpiryHold { through: Timestamp(500), until: HoldEnd::Confirmed };
     drop(store.store.step(Timestamp(600), &Command::HoldExpiry(Some(hold))));

@@ -30,7 +30,7 @@ pub struct HostOptions {
     pub entropy: Arc<dyn Entropy>,
     /// Where lines go.
     pub log: Arc<Sink>,
-    /// How long runs may take to end after the host was told to stop.
+    /// How long runs may take to end after the host began to stop.
     pub drain_within: Duration,
     /// Whether a Kew server is asked to hold polls until there are messages.
     pub waits: bool,
@@ -52,7 +52,7 @@ pub enum HostError {
     Abandoned,
 }
 
-/// Runs the functions of a project until `stop` returns. `ready` is told when the handler answers for the first time.
+/// Runs the functions of a project until `stop` returns. `ready` is called when the handler answers for the first time.
 pub async fn run(
     project: Project,
     options: HostOptions,
@@ -126,7 +126,7 @@ async fn watch(
     log: &Log,
 ) -> Result<(), HostError> {
     if !shared.handler.answers().await {
-        // Whoever watches the handler says so.
+        // The watch of the handler reports it.
         return std::future::pending().await;
     }
     ready();

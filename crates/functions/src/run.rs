@@ -1,4 +1,4 @@
-//! One run of a function: the handler is asked, its log told, its outputs written.
+//! One run of a function: the handler is called, its log lines printed, its outputs written.
 
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ async fn write(shared: &Shared, output: &Output, reply: &Reply, known: &BindingD
     Ok(())
 }
 
-/// Puts one message. While nobody is there nothing is put, so it can be tried again: a server that is just being
-/// started anew costs no try of the message that is worked on.
+/// Puts one message. While the server is not reached nothing is put, so it can be tried again: a server that is just
+/// being started anew costs no try of the message that is worked on.
 async fn put(shared: &Shared, output: &Output, queue: &str, text: &str) -> Result<(), QueueError> {
     let begun = Instant::now();
     let mut pause = AGAIN_MIN;
@@ -115,7 +115,7 @@ async fn put(shared: &Shared, output: &Output, queue: &str, text: &str) -> Resul
         let put = shared.queues.put(&output.account, queue, text).await;
         match put {
             Err(QueueError { fault: Fault::Unreached(_), .. }) if begun.elapsed() < REACHED_WITHIN => {
-                // Real time: nobody is there.
+                // Real time: the server is not reached.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(AGAIN_MAX);
             }

@@ -1,4 +1,4 @@
-//! The end: told once, heard everywhere.
+//! The stop of the host: begun once, seen by all its tasks.
 
 use tokio::sync::watch;
 
@@ -26,7 +26,7 @@ impl Stopped {
         *self.0.borrow()
     }
 
-    /// Returns when the end was told, or when nobody can tell it any more.
+    /// Returns when the stop has begun, or when nothing can begin it any more.
     pub(crate) async fn wait(&self) {
         let mut receiver = self.0.clone();
         let _gone = receiver.wait_for(|told| *told).await;

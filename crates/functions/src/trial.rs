@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_azure::client::{Credential, Endpoint};
-use kew_core::{Clock, Entropy, Timestamp};
+use kew_core::{Clock, Timestamp};
+use kew_testing::CountingEntropy;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,7 +38,7 @@ pub(crate) struct Asked {
     pub(crate) text: String,
 }
 
-/// What is told when a client says that it sends nothing more.
+/// The event when a client closes its half of a connection.
 pub(crate) const HUNG_UP: &str = "(nothing more is sent)";
 
 /// A service that listens.
@@ -55,7 +56,7 @@ impl Service {
     /// The same, at a port that somebody knows already.
     pub(crate) async fn acting_at(port: u16, acts: impl FnMut(&str) -> Act + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
-        let port = listener.local_addr().expect("it is bound").port();
+        let port = listener.local_addr().expect("a bound socket has an address").port();
         let (tells, asked) = mpsc::unbounded_channel();
         let acts = Arc::new(Mutex::new(acts));
         tokio::spawn(async move {
@@ -70,7 +71,7 @@ impl Service {
     /// The next request that begins like this.
     pub(crate) async fn next(&mut self, beginning: &str) -> Asked {
         loop {
-            let asked = self.asked.recv().await.expect("it serves");
+            let asked = self.asked.recv().await.expect("the service outlives its test");
             if asked.text.starts_with(beginning) {
                 return asked;
             }
@@ -86,7 +87,7 @@ impl Service {
     pub(crate) fn function(&self, token: Option<Token>) -> Arc<Function> {
         let credential = if token.is_some() { Credential::Token } else { Credential::Key(b"key".to_vec()) };
         let endpoint = Endpoint::new(&format!("http://127.0.0.1:{}/acc", self.port), "acc", credential);
-        let account = Account::new(endpoint.expect("it is an address"), "Setting".into(), token);
+        let account = Account::new(endpoint.expect("the endpoint is a URL"), "Setting".into(), token);
         let (name, queue, poison) = ("item".into(), "q".into(), Some("q-poison".into()));
         let trigger = Trigger { name, queue, poison, account, data_type: DataType::Text, encoding: None };
         Arc::new(Function { name: "fn".into(), trigger, outputs: Vec::new() })
@@ -98,7 +99,7 @@ impl Service {
         let told = Arc::clone(&lines);
         let clock = HostClock::system(Arc::new(Passing(Instant::now())));
         let shared = Shared {
-            queues: Queues::new(Arc::new(Count::default()), Arc::new(Passing(Instant::now()))),
+            queues: Queues::new(Arc::new(CountingEntropy::default()), Arc::new(Passing(Instant::now()))),
             handler: Handler::at(self.port),
             settings: QueueSettings {
                 batch_size: 16,
@@ -110,7 +111,7 @@ impl Service {
             },
             run_within: None,
             clock: clock.clone(),
-            entropy: Arc::new(Count::default()),
+            entropy: Arc::new(CountingEntropy::default()),
             log: Log { sink: Arc::new(move |_, _, line, _| told.lock().push(line.to_owned())), clock },
             wakes: Wakes::default(),
             waits: true,
@@ -123,7 +124,7 @@ impl Service {
 pub(crate) fn account(port: u16, token: Option<Token>) -> Arc<Account> {
     let credential = if token.is_some() { Credential::Token } else { Credential::Key(b"key".to_vec()) };
     let endpoint = Endpoint::new(&format!("http://127.0.0.1:{port}/acc"), "acc", credential);
-    Account::new(endpoint.expect("it is an address"), "Setting".into(), token)
+    Account::new(endpoint.expect("the endpoint is a URL"), "Setting".into(), token)
 }
 
 async fn serve(
@@ -135,12 +136,12 @@ async fn serve(
     while let Some(text) = request(&mut stream, &mut bytes).await {
         let act = acts(&text);
         // The test may be over.
-        let _told = tells.send(Asked { at: Instant::now(), text });
+        let _sent = tells.send(Asked { at: Instant::now(), text });
         let answer = match act {
             Act::Answer(answer) => answer,
             Act::AnswerAtTheEnd(answer) => {
                 let text = request(&mut stream, &mut bytes).await.unwrap_or_else(|| HUNG_UP.to_owned());
-                let _told = tells.send(Asked { at: Instant::now(), text });
+                let _sent = tells.send(Asked { at: Instant::now(), text });
                 answer
             }
             Act::AnswerAfter(pause, answer) => {
@@ -199,15 +200,5 @@ struct Passing(Instant);
 impl Clock for Passing {
     fn now(&self) -> Timestamp {
         Timestamp(1_893_456_000_000).plus(self.0.elapsed())
-    }
-}
-
-/// Chance that can be relied on.
-#[derive(Default)]
-struct Count(std::sync::atomic::AtomicU64);
-
-impl Entropy for Count {
-    fn bits(&self) -> u64 {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 }

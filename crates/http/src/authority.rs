@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_ports_are_told_apart() {
+    fn hosts_and_ports_are_distinguished() {
         for (text, host, port) in [
             ("localhost", "localhost", None),
             ("LocalHost:9324", "LocalHost", Some(9324)),

@@ -20,7 +20,7 @@ impl<'a, 'b> Gathered<'a, 'b> {
         Self { bytes_max, share, bytes: BytesMut::new() }
     }
 
-    /// Makes room for so many bytes that are announced. More than a few are believed when they come.
+    /// Reserves memory for an announced length in bytes; of a long body only for the beginning.
     pub(crate) fn expect(&mut self, bytes: u64) {
         let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.bytes.reserve(expected.min(EXPECTED_MAX).min(self.bytes_max));
@@ -42,7 +42,7 @@ impl<'a, 'b> Gathered<'a, 'b> {
         if self.share.grow(bytes) { Ok(()) } else { Err(Refusal::BodiesTooLarge) }
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Refuses this number of further bytes when they exceed the bound.
     pub(crate) fn check(&mut self, bytes: usize) -> Result<(), Refusal> {
         if self.bytes.len().saturating_add(bytes) > self.bytes_max {
             return Err(Refusal::BodyTooLarge { bytes_max: self.bytes_max });

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 const TEXT: &str = "the server has as many connections as it may have: try again later\n";
-/// So many at once are told; more are just closed.
+/// Maximum connections that get the refusal at once; others are closed without it.
 const AT_ONCE_MAX: usize = 64;
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// Those who are being told.
+/// The connections that are getting the refusal.
 #[derive(Clone, Default)]
 pub(crate) struct Crowded {
     at_once: Arc<AtomicUsize>,

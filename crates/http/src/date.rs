@@ -146,7 +146,7 @@ pub fn days_in(year: u64, month: u64) -> u64 {
     }
 }
 
-/// The date so many days after the first of 1970. Years are counted from March, so that a leap day is a year's last.
+/// The date this number of days after 1970-01-01. Years are counted from March, so that a leap day is a year's last.
 pub fn civil(days: u64) -> (u64, u64, u64) {
     let from_march_0 = days.saturating_add(719_468);
     let era = from_march_0 / 146_097;
@@ -189,7 +189,7 @@ impl Reading<'_> {
         self.0.is_empty().then_some(())
     }
 
-    /// So many digits; at most four are asked for.
+    /// A number with this many digits, four at most.
     fn digits(&mut self, count: usize) -> Option<u64> {
         let (digits, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

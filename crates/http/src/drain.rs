@@ -1,4 +1,4 @@
-//! The end of all connections: told to each of them once, and awaited.
+//! The end of all connections: each is notified once, and awaited.
 //!
 //! A connection takes a [`Place`] and looks at it whenever it is polled anyway, which costs one load; it is woken for
 //! the end through the waker it left there.
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn places_are_bounded_and_used_again() {
         let drain = Drain::default();
-        let first = drain.enter(2).expect("there is room");
-        let _second = drain.enter(2).expect("there is room");
+        let first = drain.enter(2).expect("an open drain has places");
+        let _second = drain.enter(2).expect("an open drain has places");
         assert!(drain.enter(2).is_none());
         drop(first);
         assert!(drain.enter(2).is_some());
@@ -151,9 +151,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everyone_is_told_once_and_awaited() {
+    async fn every_connection_is_notified_once_and_awaited() {
         let drain = Drain::default();
-        let mut place = drain.enter(1).expect("there is room");
+        let mut place = drain.enter(1).expect("an open drain has places");
         let connection =
             tokio::spawn(poll_fn(
                 move |cx| {
@@ -164,7 +164,7 @@ mod tests {
         let mut closed = Box::pin(drain.closed());
         assert!(!is_ready(&mut closed));
         drain.close();
-        connection.await.expect("it ends by itself");
+        connection.await.expect("the connection's task does not panic");
         closed.await;
     }
 

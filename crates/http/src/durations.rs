@@ -86,7 +86,7 @@ mod tests {
     use http::StatusCode;
 
     fn reply(status: u16, operation: Option<&'static str>) -> Reply {
-        let status = StatusCode::from_u16(status).expect("it is one");
+        let status = StatusCode::from_u16(status).expect("the status is between 100 and 999");
         Reply { operation, ..Reply::text(status, "") }
     }
 

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_plus_sign_may_stand_for_itself() {
-        let pairs = pairs_with(b"sig=a+b%2B", Plus::Plus, 1).expect("it is well formed");
+        let pairs = pairs_with(b"sig=a+b%2B", Plus::Plus, 1).expect("the form is well formed");
         assert_eq!(first(&pairs, "sig"), Some("a+b+"));
         assert_eq!(first(&pairs, "si"), None);
     }
@@ -114,7 +114,7 @@ mod tests {
             let mut text = form_urlencoded::Serializer::new(String::new());
             text.extend_pairs(&pairs);
             let text = text.finish();
-            let read = super::pairs(text.as_bytes(), 5).expect("it is well formed");
+            let read = super::pairs(text.as_bytes(), 5).expect("the form has at most five pairs");
             let read: Vec<_> = read.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
             prop_assert_eq!(read, pairs);
         }

@@ -18,7 +18,7 @@ use crate::standing::{Standing, Stopped};
 use crate::today::Today;
 use crate::watch::Watch;
 
-/// A body of a sender of whom nothing is known takes at most so many bytes.
+/// Maximum bytes of a body from an unknown sender.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;
 
 /// A front-end: one request in, one reply out.

@@ -29,7 +29,7 @@ pub fn push_string(json: &mut Vec<u8>, text: &str) {
     json.push(b'"');
 }
 
-/// So many bytes are looked at together: most hold nothing to escape.
+/// Bytes that are checked together: most hold nothing to escape.
 const PIECE: usize = 64;
 
 /// Looks at every byte, so that a compiler turns it into wide compares.
@@ -110,7 +110,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_text_reads_back_as_itself(text in "\\PC*|[\\x00-\\x7f]*") {
-            let read: String = serde_json::from_slice(&written(&text)).expect("it is JSON");
+            let read: String = serde_json::from_slice(&written(&text)).expect("an escaped text is a JSON string");
             prop_assert_eq!(read, text);
         }
     }

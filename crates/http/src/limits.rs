@@ -5,24 +5,24 @@ use std::time::Duration;
 /// How much a client may ask of a connection, and all clients of the server; and how long it may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// At most so many connections at once, over all listeners; more are answered 503 and closed.
+    /// Maximum connections at once, over all listeners; more are answered 503 and closed.
     pub connections_max: usize,
-    /// A request's line and headers take at most so many bytes together; more are answered 431.
+    /// Maximum bytes of a request's line and headers together; more are answered 431.
     pub head_bytes_max: usize,
-    /// A request has at most so many headers; more are answered 431. Above 100 they cost an allocation each request.
+    /// Maximum headers of a request; more are answered 431. Above 100 they cost an allocation each request.
     pub headers_max: usize,
-    /// A request's body takes at most so many bytes; more are answered 413.
+    /// Maximum bytes of a request's body; more are answered 413.
     pub body_bytes_max: usize,
-    /// All bodies that arrive in pieces and are being read or answered take at most so many bytes together; more are
+    /// Maximum bytes of all bodies together that arrive in pieces and are being read or answered; more are
     /// answered 503. Bodies that arrive at once are in their connection's read buffer and not counted.
     pub bodies_bytes_max: usize,
-    /// All replies that clients have not taken yet hold at most so many bytes together, and one reply more; those of
+    /// Maximum bytes of all replies together that clients have not taken yet, and one reply more; those of
     /// one connection at most an eighth of that. A request that makes a large reply waits for room, and is then
     /// answered 503.
     pub replies_bytes_max: usize,
-    /// So many bytes may arrive behind a request that is being answered and are read, to notice when the client goes.
+    /// Maximum bytes that are read behind a request that is being answered, to notice when the client goes.
     pub pipelined_bytes_max: usize,
-    /// At most so many requests at once on one HTTP/2 connection.
+    /// Maximum requests at once on one HTTP/2 connection.
     pub streams_max: u32,
     /// A TLS handshake takes at most so long.
     pub handshake_within: Duration,
@@ -30,7 +30,7 @@ pub struct Limits {
     pub head_within: Duration,
     /// A body takes at most so long.
     pub body_within: Duration,
-    /// A body brings at least so many bytes a second, looked at over [`Limits::body_pace_over`].
+    /// Minimum pace of a body in bytes per second, measured over [`Limits::body_pace_over`].
     pub body_bytes_per_second: u32,
     /// How long a body's pace is looked at before it is judged.
     pub body_pace_over: Duration,
@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// So many headers are read without an allocation.
+/// Maximum headers that are read without an allocation.
 pub(crate) const HEADERS_USUAL: usize = 100;
 
 impl Limits {

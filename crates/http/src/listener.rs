@@ -92,7 +92,7 @@ impl<H: Handler> Listener<H> {
         let shaken = poll_fn(|cx| {
             if place.is_closing(cx) { Poll::Ready(None) } else { shaking.as_mut().poll(cx).map(Some) }
         });
-        // A handshake that fails has told its client why.
+        // A handshake that fails has sent its client the alert.
         let Some(Ok(Ok(stream))) = shaken.await else { return };
         drop(shaking);
         let speaks = match stream.get_ref().1.alpn_protocol() {

@@ -1,4 +1,4 @@
-//! What a connection is doing, told by those who do it and read by those who watch it.
+//! What a connection is doing, reported by the code that does it, read by the code that watches it.
 //!
 //! Telling costs a few plain writes and no look at the clock; time is the watch's business.
 
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_follow_what_is_told() {
+    fn phases_follow_the_signals() {
         let pulse = Pulse::default();
         assert_eq!(pulse.signs().phase, Phase::Head, "a new connection owes a head");
         pulse.received(10);

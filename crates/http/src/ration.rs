@@ -41,7 +41,7 @@ pub(crate) enum Sender {
 }
 
 impl Sender {
-    /// Whoever sends from this address and names a known key. Of IPv6 the network counts: its addresses cost nothing.
+    /// Senders at this address that name a known key. Of IPv6 the network counts: its addresses cost nothing.
     pub(crate) fn claimed(address: IpAddr) -> Self {
         Self::Claimed(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -81,7 +81,7 @@ impl Share<'_> {
         self.sender = sender;
     }
 
-    /// Takes so many bytes more, unless that is too much.
+    /// Takes this number of bytes more, unless that is too much.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         let fits = take(&self.held.all, bytes) <= self.bytes_max;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn at(address: &str) -> Sender {
-        Sender::claimed(address.parse().expect("it is an address"))
+        Sender::claimed(address.parse().expect("the address is an IP address"))
     }
 
     #[test]

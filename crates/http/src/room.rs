@@ -1,8 +1,8 @@
 //! One bound for the bytes of all replies that clients have not taken yet, and a smaller one for each connection.
 //!
-//! A reply is counted from when it is made until the socket has its last byte. Whoever is about to make a large one
-//! asks for room first and waits for it, in the order of asking, so that nothing is leased for a reply that cannot be
-//! kept. While there is none, clients that take nothing are given up much sooner (`watch`).
+//! A reply is counted from when it is made until the socket has its last byte. A request that is about to make a large
+//! one asks for room first and waits for it, in the order of asking, so that nothing is leased for a reply that cannot
+//! be kept. While there is none, clients that take nothing are given up much sooner (`watch`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Own {
 }
 
 impl Replies {
-    /// At most so many bytes of replies are kept, and one more reply.
+    /// Maximum bytes of replies that are kept, and one more reply.
     pub fn new(bytes_max: usize) -> Self {
         let (held, refused) = (AtomicUsize::new(0), AtomicU64::new(0));
         Self(Arc::new(All { bytes_max, held, refused, freed: Notify::new() }))
@@ -79,8 +79,8 @@ impl Room {
         }
     }
 
-    /// Waits until there is room, and keeps so many bytes of it until what is returned is dropped: for a reply whose
-    /// length shows only when it is made.
+    /// Waits until there is room, and keeps this number of bytes of it until what is returned is dropped: for a reply
+    /// whose length shows only when it is made.
     pub async fn keep(&self, bytes: usize) -> Result<Kept, Refusal> {
         self.free().await?;
         Ok(self.take(bytes))
@@ -94,7 +94,7 @@ impl Room {
         Kept { room: self.clone(), bytes }
     }
 
-    /// The same for whoever hands messages out.
+    /// The same for a request that hands messages out.
     pub fn for_leases(&self) -> Option<Arc<dyn kew_core::Room>> {
         self.0.clone().map(|own| own as Arc<dyn kew_core::Room>)
     }
@@ -182,8 +182,10 @@ mod tests {
 
     fn is_free(room: &Room) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("it is built");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime of one thread is built");
         let _entered = runtime.enter();
         pin!(room.free()).poll(&mut cx).is_ready()
     }
@@ -219,7 +221,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         drop(taken);
         for wait in waits {
-            assert_eq!(wait.await.expect("it ends"), (Ok(()), Ok(())));
+            assert_eq!(wait.await.expect("a waiting task does not panic"), (Ok(()), Ok(())));
         }
         let _taken = full.take(100);
         assert_eq!(waiting.free().await, Err(Refusal::RepliesTooLarge));
@@ -230,8 +232,8 @@ mod tests {
     async fn what_is_kept_for_a_reply_counts_until_it_is_made() {
         let replies = Replies::new(80);
         let room = replies.of_connection();
-        let kept = room.keep(10).await.expect("there is room");
-        assert!(room.for_leases().expect("it is bounded").is_full());
+        let kept = room.keep(10).await.expect("ten bytes fit into the room");
+        assert!(room.for_leases().expect("the room for leases is bounded").is_full());
         drop(kept);
         assert_eq!(replies.held(), 0);
     }

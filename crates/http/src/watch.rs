@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::pulse::{Overdue, Phase, Pulse, Signs};
 use crate::room::Replies;
 
-/// So many connections are looked at in one go, so that other tasks of the event loop do not wait long.
+/// Maximum connections that are checked in one step, so that other tasks of the event loop do not wait long.
 const AT_ONCE: usize = 1_024;
 
 /// A client that gives up more requests than that between two looks asks for work and not for answers.
@@ -183,7 +183,7 @@ impl Seen {
         self.marked_at = now;
     }
 
-    /// What does not end when it is told to is told once more after the same time.
+    /// A connection that does not end when it is signalled is signalled once more after the same time.
     fn raise(&mut self, phase: Phase, now: Instant) -> Overdue {
         self.overdue = match (phase, self.overdue) {
             (Phase::Body, _) => Overdue::Body,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_connection_is_kept_long_and_then_told_twice() {
+    fn an_idle_connection_is_kept_long_and_then_signalled_twice() {
         let house = House::new();
         let watched = house.watch.over(Pulse::of_request());
         watched.pulse.end();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_nobody_takes_is_given_up_soon_while_there_is_no_room_for_others() {
+    fn a_reply_that_is_not_taken_is_given_up_soon_while_others_lack_room() {
         let house = House::new();
         let _kept = house.watch.replies.of_connection().take(80);
         let watched = house.watch.over(Pulse::of_request());

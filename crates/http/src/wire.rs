@@ -1,6 +1,6 @@
-//! The bytes of one connection: counted, and read ahead of whoever wants them.
+//! The bytes of one connection: counted, and read ahead of the code that wants them.
 //!
-//! A socket tells the connection's [`Pulse`] what moves. What was read and belongs to nobody yet is kept here, in
+//! A socket tells the connection's [`Pulse`] what moves. What was read and was not taken yet is kept here, in
 //! memory of its own that is as large as it has to be: a connection without a request keeps none.
 
 use std::future::{Future, poll_fn};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::pulse::Pulse;
 
-/// So much is read at once. It lies on the stack, so that nobody who waits keeps room for it.
+/// Bytes of one read. The space lies on the stack, so that waiting connections keep none.
 const AT_ONCE: usize = 16 << 10;
 
 /// A socket, and what was read of it ahead.
@@ -34,7 +34,7 @@ impl<S> Wire<S> {
         &self.pulse
     }
 
-    /// What was read and belongs to nobody yet.
+    /// What was read and not taken yet.
     pub(crate) fn ahead(&mut self) -> &mut BytesMut {
         &mut self.ahead
     }
@@ -44,7 +44,7 @@ impl<S> Wire<S> {
         self.ahead = BytesMut::from(&self.ahead[..]);
     }
 
-    /// The next so many bytes, not copied, if they are all there.
+    /// The next bytes, this many, without a copy, if all of them were read.
     pub(crate) fn take_ahead(&mut self, bytes: usize) -> Option<Bytes> {
         match self.ahead.len() {
             there if there == bytes => Some(std::mem::take(&mut self.ahead).freeze()),
@@ -55,8 +55,8 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> Wire<S> {
-    /// Reads ahead what there is, at most so many bytes; tells how many, and none at the end. Nothing ahead takes no
-    /// memory while more is awaited.
+    /// Reads ahead what there is, at most `bytes_max` bytes; returns their number, which is zero at the end. Nothing
+    /// ahead takes no memory while more is awaited.
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>, bytes_max: usize) -> Poll<io::Result<usize>> {
         if self.ahead.is_empty() {
             self.ahead = BytesMut::new();
@@ -70,7 +70,8 @@ impl<S: AsyncRead + Unpin> Wire<S> {
         Poll::Ready(Ok(buf.filled().len()))
     }
 
-    /// Reads past what is ahead, which must be nothing, to the end of `into`: at most so many bytes, which are some.
+    /// Reads past what is ahead, which must be nothing, to the end of `into`: at most this number of bytes, which is
+    /// above zero.
     pub(crate) fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,25 +186,27 @@ mod tests {
     #[tokio::test]
     async fn what_is_ahead_is_taken_and_read_before_what_follows() {
         let (mut client, mut wire) = wire(1 << 10);
-        client.write_all(b"0123456789").await.expect("there is room");
+        client.write_all(b"0123456789").await.expect("the stream has space for ten bytes");
         for (bytes_max, expected) in [(3, 3), (1, 1), (100, 6)] {
             let read = poll_fn(|cx| wire.poll_ahead(cx, bytes_max)).await;
-            assert_eq!(read.expect("it is there"), expected);
+            assert_eq!(read.expect("the bytes that were written are readable"), expected);
         }
         assert_eq!(wire.take_ahead(11), None);
         assert_eq!(wire.take_ahead(2).as_deref(), Some(&b"01"[..]));
-        client.write_all(b"abc").await.expect("there is room");
+        client.write_all(b"abc").await.expect("the stream has space for three bytes");
         drop(client);
         let mut rest = Vec::new();
-        wire.read_to_end(&mut rest).await.expect("it is there");
+        wire.read_to_end(&mut rest).await.expect("the rest of the stream is readable");
         assert_eq!(rest, b"23456789abc");
     }
 
     #[tokio::test]
     async fn what_was_taken_leaves_no_memory_behind() {
         let (mut client, mut wire) = wire(1 << 10);
-        client.write_all(&[b'x'; 1 << 10]).await.expect("there is room");
-        poll_fn(|cx| wire.poll_ahead(cx, usize::MAX)).await.expect("it is there");
+        client.write_all(&[b'x'; 1 << 10]).await.expect("the stream has space for one kibibyte");
+        poll_fn(|cx| wire.poll_ahead(cx, usize::MAX))
+            .await
+            .expect("the bytes that were written are readable");
         wire.ahead().advance(1_000);
         wire.set_apart();
         assert_eq!((wire.ahead().len(), wire.ahead().capacity()), (24, 24));
@@ -220,24 +223,30 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_read_into_its_own_memory_and_no_further() {
         let (mut client, mut wire) = wire(1 << 10);
-        client.write_all(b"bodynext").await.expect("there is room");
+        client.write_all(b"bodynext").await.expect("the stream has space for eight bytes");
         let mut body = BytesMut::from(&b"a "[..]);
         let read = poll_fn(|cx| wire.poll_into(cx, &mut body, 4)).await;
-        assert_eq!((read.expect("it is there"), &body[..]), (4, &b"a body"[..]));
-        assert_eq!(poll_fn(|cx| wire.poll_ahead(cx, 9)).await.expect("it is there"), 4);
+        assert_eq!((read.expect("the bytes that were written are readable"), &body[..]), (4, &b"a body"[..]));
+        assert_eq!(
+            poll_fn(|cx| wire.poll_ahead(cx, 9)).await.expect("the bytes behind the body are readable"),
+            4
+        );
         drop(client);
-        assert_eq!(poll_fn(|cx| wire.poll_into(cx, &mut body, 4)).await.expect("it has ended"), 0);
+        assert_eq!(
+            poll_fn(|cx| wire.poll_into(cx, &mut body, 4)).await.expect("a closed stream reads zero bytes"),
+            0
+        );
     }
 
     #[tokio::test]
-    async fn what_is_sent_is_sent_whole_and_told() {
+    async fn a_reply_is_sent_whole_and_its_end_is_reported() {
         let (mut client, mut wire) = wire(3);
         let pulse = Arc::clone(&wire.pulse);
         pulse.begin();
         pulse.end();
         let mut got = [0; 10];
         let (sent, read) = tokio::join!(wire.send(b"01234", b"56789"), client.read_exact(&mut got));
-        sent.and(read.map(|_| ())).expect("it goes through");
+        sent.and(read.map(|_| ())).expect("both parts of the reply reach the client");
         assert_eq!(&got, b"0123456789");
         assert_eq!(pulse.signs().phase, crate::pulse::Phase::Idle);
         drop(client);

@@ -1,14 +1,14 @@
 //! Messages that are brought one by one, because one of them may have failed all that were with it.
 //!
 //! It is remembered until they have been brought, and not over a restart: then they fail together once more, and are
-//! told apart after that.
+//! tried apart after that.
 
 use std::collections::HashSet;
 
 use kew_core::MessageId;
 use kew_core::outcome::Leased;
 
-/// The most that are remembered; past it all are forgotten, and told apart again.
+/// Maximum messages that are remembered; past it all are forgotten, and tried apart again.
 const REMEMBERED: usize = 10_000;
 
 /// Messages of one queue that are brought alone.

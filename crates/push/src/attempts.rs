@@ -13,7 +13,8 @@ use crate::verdict::Ending;
 
 /// Attempts that are remembered of one consumer: a busy one leaves those of the others alone.
 const REMEMBERED: usize = 64;
-/// Consumers whose attempts are remembered; past them those of whoever was silent longest are forgotten.
+/// Consumers whose attempts are remembered; past them the consumer without an attempt for the longest time is
+/// forgotten.
 const CONSUMERS_MAX: usize = 256;
 
 /// One batch brought to a target.
@@ -107,7 +108,7 @@ impl Attempts {
 }
 
 impl Latest {
-    /// Forgets whoever was silent longest.
+    /// Forgets the consumer without an attempt for the longest time.
     fn forget_one(&mut self) {
         let newest = |ring: &VecDeque<(u64, Arc<Attempt>)>| ring.back().map_or(0, |(number, _)| *number);
         let silent = self.rings.iter().min_by_key(|(_, ring)| newest(ring)).map(|(consumer, _)| *consumer);
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn consumers_are_bounded_and_who_was_silent_longest_is_forgotten() {
         let attempts = Attempts::default();
-        let most = u32::try_from(CONSUMERS_MAX).expect("it is small");
+        let most = u32::try_from(CONSUMERS_MAX).expect("the maximum of consumers fits into 32 bits");
         for consumer in 0..most {
             attempts.note(attempt(u64::from(consumer), consumer, Ending::Returned));
         }

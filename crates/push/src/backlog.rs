@@ -29,7 +29,7 @@ impl Backlog {
         self.looks.front().map(|(at, _)| *at)
     }
 
-    /// So many are eligible now.
+    /// Takes the number of messages that are eligible now.
     pub(crate) fn seen(&mut self, now: Timestamp, eligible: u64) {
         if eligible < self.eligible {
             // Somebody else took or deleted them, and who takes begins with the first.
@@ -47,7 +47,7 @@ impl Backlog {
         }
     }
 
-    /// So many of them were leased.
+    /// Takes the number of eligible messages that were leased.
     pub(crate) fn took(&mut self, mut taken: u64) {
         self.eligible = self.eligible.saturating_sub(taken);
         while let Some((_, count)) = self.looks.front_mut() {

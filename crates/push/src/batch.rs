@@ -1,4 +1,4 @@
-//! A batch on its way: messages that were leased together, and what its target is told beside them.
+//! A batch on its way: messages that were leased together, and what its target gets beside them.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Batch {
         hex_text(&self.id)
     }
 
-    /// What its target is told of the queue.
+    /// What its target gets to know of the queue.
     pub(crate) fn metadata(&self) -> Metadata {
         let counts = &self.counts;
         let metrics = Metrics {
@@ -43,7 +43,7 @@ impl Batch {
     }
 }
 
-/// What is told beside the messages, by its names on the wire.
+/// What is sent beside the messages, by its names on the wire.
 #[derive(Serialize)]
 pub(crate) struct Metadata {
     metrics: Metrics,

@@ -189,7 +189,7 @@ mod tests {
         for chance in (0..10_000).chain([u64::MAX]) {
             let mut circuit = Circuit::default();
             circuit.missed(circuit.round(), now, chance);
-            let pause = pause(&circuit, now).expect("it rests");
+            let pause = pause(&circuit, now).expect("an open circuit has a pause");
             assert!((PAUSE_MIN * 3 / 4..=PAUSE_MIN).contains(&pause), "{pause:?} for {chance}");
         }
     }

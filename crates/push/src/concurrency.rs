@@ -32,7 +32,7 @@ impl Concurrency {
         self.allowed.clamp(1, max.max(1))
     }
 
-    /// One has ended, and so many messages wait for batches of this size.
+    /// A batch has ended, and `eligible` messages wait for batches of this size.
     pub(crate) fn finished(&mut self, ending: Ending, eligible: u64, batch_size: u32, max: u32) {
         self.endings.push_back(ending);
         if self.endings.len() > REMEMBERED {

@@ -1,7 +1,7 @@
 //! Who consumes a queue, and how: a typed consumer whose settings are within their bounds.
 //!
 //! How it is kept with its queue is said in [`crate::document`]. A consumer also says which dead-letter rule its queue
-//! gets, because a queue has one rule whoever writes it ([`Consumer::dead_letter_rule`], [`rule_without_consumer`]).
+//! gets, because a queue has one rule over all dialects ([`Consumer::dead_letter_rule`], [`rule_without_consumer`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{WebhookUrl, limits};
 /// Marks the dead-letter rules that consumers write.
 pub const RULES_ARE_WRITTEN_BY: &str = "push";
 
-/// Sixteen bytes that name a consumer, made by whoever adds it.
+/// Sixteen bytes that name a consumer, made by the front-end that adds it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub [u8; 16]);
 

@@ -6,7 +6,7 @@ use kew_core::MessageId;
 
 use crate::verdict::{Ending, Report};
 
-/// The most that is told of what went wrong.
+/// Maximum bytes of the text about a failure.
 const ERROR_CHARS_MAX: usize = 500;
 
 /// What came of bringing a batch somewhere.

@@ -197,9 +197,9 @@ mod tests {
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
     fn all_kinds() -> Vec<Consumer> {
-        let id = ConsumerId::parse(ID).expect("it is an id");
+        let id = ConsumerId::parse(ID).expect("the id has 32 hexadecimal digits");
         let webhook = Target::Webhook {
-            url: WebhookUrl::parse("http://127.0.0.1:1/hook").expect("it is an address"),
+            url: WebhookUrl::parse("http://127.0.0.1:1/hook").expect("a loopback address is a webhook's URL"),
             secret: Some(Secret("word".into())),
             timeout: Duration::from_millis(1_500),
         };
@@ -236,7 +236,7 @@ mod tests {
         let json = format!(r#"{{"consumers":[{unknown},{known},7],"version":2}}"#);
         let found = read(json.as_bytes());
         let worker = Push::to(Target::Worker { script: "a".into() });
-        let id = ConsumerId::parse(ID).expect("it is an id");
+        let id = ConsumerId::parse(ID).expect("the id has 32 hexadecimal digits");
         assert_eq!(found, [Consumer::of(id, Timestamp(1), Delivery::Push(worker))]);
     }
 
@@ -248,7 +248,7 @@ mod tests {
         let json = format!(
             r#"{{"consumers":[{{"id":"{ID}","created_ms":1,"type":"http_pull","batch_size":-4,"max_retries":999}}]}}"#
         );
-        let id = ConsumerId::parse(ID).expect("it is an id");
+        let id = ConsumerId::parse(ID).expect("the id has 32 hexadecimal digits");
         assert_eq!(read(json.as_bytes()), [Consumer::of(id, Timestamp(1), Delivery::Pull(Pull::default()))]);
     }
 }

@@ -298,7 +298,7 @@ impl Lane {
         finished.busy
     }
 
-    /// Whether the target was reached opens its circuit or closes it, and is told where that is news.
+    /// Whether the target was reached opens its circuit or closes it, and a change is reported.
     fn learn(&mut self, finished: &Finished) {
         let round = finished.round;
         self.trying &= round != self.circuit.round();

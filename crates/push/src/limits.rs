@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A setting's bounds and what it is when nobody sets it.
+/// A setting's bounds and its default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// Its name, with its unit.

@@ -3,7 +3,8 @@
 //! A message that was given up too often leaves for the dead-letter queue, or for nowhere: the engine decides that by
 //! the queue's rule, in the same step. A message that is gone by now (purged, expired, deleted with its queue) needs no
 //! verdict.
-//! A batch that reached nobody is given back: its messages are where they were before, and no attempt is counted.
+//! A batch that did not reach its target is given back: its messages are where they were before, and no attempt is
+//! counted.
 
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
     }
 }
 
-/// Gives back a batch that reached nobody.
+/// Gives back a batch that did not reach its target.
 pub(crate) async fn give_back(engine: &Engine, batch: &Batch) -> Result<(), EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();

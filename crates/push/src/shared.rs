@@ -28,7 +28,7 @@ pub struct Settings {
     pub clock: Arc<dyn Clock>,
     /// The machine's chance.
     pub entropy: Arc<dyn Entropy>,
-    /// Who is told what an operator should know; called in passing, so it must not block.
+    /// Reports to the operator. Runs between deliveries, must not block.
     pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
 }
 
@@ -51,7 +51,7 @@ impl Shared {
         place.expect("the places are never closed")
     }
 
-    /// A place that nobody waits for, if there is one.
+    /// A place that no lane waits for, if there is one.
     pub(crate) fn free_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }

@@ -20,7 +20,7 @@ pub struct Report {
     pub ack_all: bool,
     /// Whether the batch is to be delivered again as a whole, and with which delay if it has one.
     pub retry_all: Option<Option<Duration>>,
-    /// What takes the place of the consumer's retry delay for messages that nobody spoke of.
+    /// What takes the place of the consumer's retry delay for messages without a verdict of their own.
     pub implicit_delay: Option<Duration>,
 }
 
@@ -80,7 +80,7 @@ pub fn judge(report: &Report, id: &MessageId, retry_delay: Duration) -> Verdict 
     }
 }
 
-/// A delay as a target wrote it: whole seconds within what a delay may be. There is nobody to refuse it to, and a
+/// A delay as a target wrote it: whole seconds within what a delay may be. A reply cannot be refused, and a
 /// back-off that grows past the longest delay means the longest.
 pub fn clamped_delay(seconds: f64) -> Duration {
     let longest = f64::from(RETRY_DELAY_SECONDS.max);

@@ -150,7 +150,7 @@ mod tests {
     fn a_plain_message_takes_eighteen_bytes() {
         let content = content(Notes { body_hash: [7; 16], ..Notes::default() }.write());
         assert_eq!(content.annotations.len(), 18);
-        let read = read(&content).expect("they are ours");
+        let read = read(&content).expect("notes that SQS wrote are read as its own");
         assert_eq!((read.body_hash, read.sender(), read.trace_header()), ([7; 16], None, None));
         assert!(read.attributes().is_none());
     }
@@ -168,7 +168,7 @@ mod tests {
                     attributes: has(4).then_some((&encoded, [9; 16])),
                 };
                 let content = content(notes.write());
-                let read = read(&content).expect("they are ours");
+                let read = read(&content).expect("notes that SQS wrote are read as its own");
                 assert_eq!((read.sender(), read.trace_header()), (notes.sender, notes.trace_header));
                 let found = read.attributes().map(|(attributes, hash)| (attributes.count(), hash));
                 assert_eq!(found, has(4).then_some((1, [9; 16])));

@@ -1,4 +1,4 @@
-//! Batches: what a request of up to ten entries must be as a whole, and how each entry's fate is told.
+//! Batches: what a request of up to ten entries must be as a whole, and how the reply reports each entry.
 
 use crate::decode::Bounded;
 use crate::encode::{Name, Shape, Writer};

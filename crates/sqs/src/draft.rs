@@ -38,7 +38,7 @@ pub(crate) enum Company {
     Batch,
 }
 
-/// A message that may be sent, and what its sender is told then.
+/// A message that may be sent, and what the reply to its sender says.
 pub(crate) struct Checked {
     pub(crate) message: NewMessage,
     pub(crate) hashes: Hashes,
@@ -163,7 +163,7 @@ fn trace_of_request<'r>(cx: &Context<'r>) -> Option<&'r str> {
     (1..=TRACE_HEADER_BYTES).contains(&trace.len()).then_some(trace)
 }
 
-/// A body's SHA-256 in hex digits, by which repeats are told where the queue says so.
+/// A body's SHA-256 in hex digits, the deduplication id where the queue uses bodies for it.
 fn content_hash(body: &str) -> DeduplicationId {
     let mut text = Vec::with_capacity(64);
     hex::push(&mut text, &Sha256::digest(body.as_bytes()));
@@ -184,7 +184,7 @@ pub(crate) fn text(cx: &Context<'_>, text: Text<'_>) -> CoreText {
     CoreText::from_utf8(bytes(cx, text)).unwrap_or_default()
 }
 
-/// What the sender of a message is told.
+/// What the reply to the sender of a message says.
 pub(crate) struct Accepted {
     sent: Sent,
     hashes: Hashes,

@@ -8,7 +8,7 @@ use kew_engine::EngineError;
 use kew_http::Refusal;
 use kew_http::form::FormError;
 
-/// Texts quote what was sent, and that may be megabytes: so much of it is told.
+/// Texts quote what was sent, and that may be megabytes: this many bytes of it are repeated.
 const MESSAGE_BYTES: usize = 4_096;
 
 /// A request that was not done.
@@ -197,7 +197,7 @@ codes! {
     IncompleteSignature 400
         "com.amazon.coral.service#IncompleteSignatureException" "IncompleteSignature"
         "The request signature is incomplete.",
-    /// Nobody has this access key.
+    /// No user has this access key.
     InvalidClientTokenId 403
         "com.amazon.coral.service#UnrecognizedClientException" "InvalidClientTokenId"
         "The security token included in the request is invalid.",

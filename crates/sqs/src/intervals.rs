@@ -9,7 +9,7 @@ use std::time::Duration;
 use kew_core::Timestamp;
 use parking_lot::Mutex;
 
-/// At most so many are remembered; beyond that the oldest is forgotten.
+/// Maximum entries that are remembered; beyond it the oldest is forgotten.
 const REMEMBERED_MAX: usize = 100_000;
 
 /// Instants at which something was done last, for as long as that matters.

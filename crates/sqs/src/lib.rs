@@ -73,11 +73,11 @@ pub struct Settings {
     pub name_hold: Duration,
     /// How long a queue is not purged again; zero is not at all.
     pub purge_interval: Duration,
-    /// At most so many messages of a standard queue are in flight.
+    /// Maximum messages in flight of a standard queue.
     pub standard_in_flight_limit: u32,
     /// The same for FIFO queues.
     pub fifo_in_flight_limit: u32,
-    /// Who is told the cause of a failure that is ours; called in passing, so it must not block.
+    /// Reports the causes of internal errors. Runs on the request path, must not block.
     pub failures: Arc<Failures>,
 }
 
@@ -92,7 +92,7 @@ pub enum UrlStyle {
 }
 
 impl UrlStyle {
-    /// Who may reach a front-end whose URLs look like this: also whoever asks by the host in one of them.
+    /// Who may reach a front-end whose URLs look like this: also clients that use the host of such a URL.
     pub fn guard(self, guard: Guard) -> Guard {
         match self {
             Self::Path => guard,
@@ -295,7 +295,7 @@ impl Context<'_> {
         Ok(queue)
     }
 
-    /// Refuses what neither the queue's owner nor its policy lets the caller do. Nobody is refused in open mode.
+    /// Refuses what neither the queue's owner nor its policy lets the caller do. Open mode refuses no caller.
     fn authorize(&self, queue: &Queue) -> Result<(), WireError> {
         let Some(principal) = &self.caller.principal else { return Ok(()) };
         self.policies.allow(principal, self.request, (self.call.action, queue), self.engine.now())

@@ -32,7 +32,7 @@ const MAX_RESULTS: IntegerRange = IntegerRange {
 pub(crate) struct Page {
     /// Only names behind this one.
     pub(crate) after: Option<String>,
-    /// At most so many.
+    /// Maximum entries of a page.
     pub(crate) max: u32,
     /// Whether the reply says where to go on: only when the request bounded the page itself.
     says_next: bool,

@@ -189,7 +189,7 @@ struct Looked<'a> {
 }
 
 impl Looked<'_> {
-    /// Told where messages are shown that cannot be received now.
+    /// The state that is shown for messages that cannot be received now.
     fn states(&self, message: &Message) -> [Option<(&'static str, &'static str)>; 2] {
         let text = |is_so: bool| if is_so { "true" } else { "false" };
         let (is_visible, is_delayed) = match message.state {

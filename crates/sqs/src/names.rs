@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn arns_read_back_as_themselves() {
         let text = "arn:aws:sqs:us-east-1:000000000012:orders.fifo";
-        let arn = Arn::read(text).expect("it is one");
+        let arn = Arn::read(text).expect("a well-formed ARN is read");
         assert_eq!(arn, Arn { region: "us-east-1", account: AccountId(12), name: "orders.fifo" });
         assert_eq!(arn.to_string(), text);
         for other in [

@@ -28,7 +28,7 @@ pub(crate) fn deleted(handle: &str, result: Result<(), RuleError>) -> Result<(),
     }
 }
 
-/// Why a change of visibility to so many seconds was not made.
+/// Why a change of visibility to this number of seconds was not made.
 pub(crate) fn change_refusal(handle: &str, seconds: u32, error: RuleError) -> WireError {
     match error {
         RuleError::MessageNotFound => WireError::invalid_value(

@@ -1,6 +1,6 @@
 //! Which protocol a request speaks and which action it means.
 //!
-//! The protocol is told by the headers alone, so that a refusal of any kind can be worded in it; the action of a Query
+//! The headers alone decide the protocol, so that a refusal of any kind can be worded in it; the action of a Query
 //! request lies in its form and is looked for only after the caller is known.
 
 use std::borrow::Cow;

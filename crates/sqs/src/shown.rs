@@ -1,4 +1,4 @@
-//! A body as SQS shows it, whoever sent it.
+//! A body as SQS shows it, from whichever dialect it came.
 //!
 //! SQS knows texts, and of those only what XML can carry. Text and JSON of other front-ends are shown as they are,
 //! unless they hold a character XML forbids; that and binary bodies are shown as Base64.

@@ -23,7 +23,7 @@ enum Name {
     DeadLetterQueueSourceArn,
 }
 
-/// All of them, in the order they are told.
+/// All of them, in the order of a reply.
 const NAMES: [(Name, &str); 9] = [
     (Name::SenderId, "SenderId"),
     (Name::SentTimestamp, "SentTimestamp"),
@@ -155,8 +155,10 @@ mod tests {
     use super::*;
 
     fn wanted(older: &str, newer: &str) -> Result<u32, String> {
-        let older: Option<Names<'_>> = serde_json::from_str(older).expect("it is a list");
-        let newer: Option<Names<'_>> = serde_json::from_str(newer).expect("it is a list");
+        let older: Option<Names<'_>> =
+            serde_json::from_str(older).expect("a JSON list is decoded into names");
+        let newer: Option<Names<'_>> =
+            serde_json::from_str(newer).expect("a JSON list is decoded into names");
         let wanted = Wanted::of(older.as_ref(), newer.as_ref());
         wanted.map(|wanted| wanted.0.count_ones()).map_err(|error| error.message().to_owned())
     }

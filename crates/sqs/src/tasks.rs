@@ -84,7 +84,7 @@ impl Handle {
     }
 }
 
-/// A task's status. Cancelling is one step, so nobody ever sees a task that is only about to be cancelled.
+/// A task's status. Cancelling is one step, so no reply shows a task that is only about to be cancelled.
 pub(crate) fn status(state: TaskState) -> &'static str {
     match state {
         TaskState::Running => "RUNNING",
@@ -125,7 +125,7 @@ mod tests {
             to_move: 1,
             started_at: Timestamp::ZERO,
         };
-        let handle = Handle::read(&Handle::of(&task)).expect("it is one");
+        let handle = Handle::read(&Handle::of(&task)).expect("a handle is read back from its text");
         assert_eq!(handle.task(), Some(task.id));
         assert_eq!(handle.source_arn, "arn:aws:sqs:us-east-1:000000000000:dead");
     }

@@ -2,7 +2,8 @@
 //!
 //! No issued key is kept. Each follows from a secret of its account, which is made once and kept in the store, from
 //! everything that its signatures name, and from whose word was believed when it was issued. So a key whose bounds were
-//! changed is another key, and nobody has signed with it; and what an open server gave to anybody opens no strict one.
+//! changed is another key, and no valid signature exists for it; and keys that an open server issued open no strict
+//! one.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -49,7 +49,7 @@ pub(crate) async fn prepare(cx: &Context<'_>) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Who asks, by a token that has been checked; in open mode it is believed, and nobody needs one.
+/// Who asks, by a token that has been checked; in open mode it is believed, and needed by no request.
 pub(crate) fn holder(cx: &Context<'_>) -> Result<Holder, WireError> {
     match (bearer_token(cx), cx.settings.trust) {
         (Some(token), Trust::Strict) => bearer::holder(token),

@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn a_key_is_not_shown() {
-        let endpoint = Endpoint::from_connection_string("UseDevelopmentStorage=true").expect("it is known");
+        let endpoint = Endpoint::from_connection_string("UseDevelopmentStorage=true")
+            .expect("the shortcut for development storage is read");
         assert!(!format!("{endpoint:?}").contains("104"), "{endpoint:?}");
     }
 }

@@ -151,7 +151,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) -> Option<()
     Some(())
 }
 
-/// Keys and signatures are shown to nobody.
+/// Keys and signatures are never shown.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")

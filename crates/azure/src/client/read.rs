@@ -23,7 +23,7 @@ pub struct QueueMessage {
     pub text: String,
 }
 
-/// The messages in the answer to Get Messages; what makes no sense is told.
+/// The messages in the answer to Get Messages; an error names what is malformed.
 pub fn messages(body: &[u8]) -> Result<Vec<QueueMessage>, String> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let root = xml::parse(body, xml::Bounds::default()).map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_with_all_they_bring() {
-        let messages = messages(ONE.as_bytes()).expect("it is an answer");
+        let messages = messages(ONE.as_bytes()).expect("a list of messages is read");
         let [message] = messages.as_slice() else { panic!("{messages:?}") };
         assert_eq!(message.id, "77ad22a3-23c6-4811-839a-57f9437a5a4e");
         assert_eq!(message.text, "a <\r b");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told_as_what_it_is() {
+    fn garbage_is_an_error_that_names_it() {
         for (garbage, told) in [
             ("", "not well formed"),
             ("<html/>", "expected QueueMessagesList, found html"),

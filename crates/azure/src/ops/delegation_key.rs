@@ -30,7 +30,7 @@ pub(crate) async fn issue(cx: &Context<'_>) -> Result<Reply, WireError> {
         version,
         user_tenant: &asked.user_tenant,
     };
-    // Whoever got as far as here without a word that counts has no token either.
+    // Without a basis that this server trusts there is no valid token either.
     let basis = Basis::of(cx.settings).ok_or(Code::AuthenticationFailed)?;
     let key = cx.settings.delegation.issue(cx.engine, cx.account, (&basis, bounds)).await?;
     let mut out = encode::document();
@@ -114,7 +114,7 @@ mod tests {
             ("", "2026-01-02T00:00:00Z", true),
         ] {
             let body = format!("<KeyInfo><Start>{start}</Start><Expiry>{expiry}</Expiry></KeyInfo>");
-            let asked = Asked::read(body.as_bytes(), now).expect("it is read");
+            let asked = Asked::read(body.as_bytes(), now).expect("a well-formed request for a key is read");
             assert_eq!(asked.check(now, skew).is_ok(), holds, "{start} {expiry}");
         }
         for wrong in [

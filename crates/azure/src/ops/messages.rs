@@ -114,7 +114,7 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         push_rest(out, &leased.message);
     });
     let reply = encode::xml(StatusCode::OK, out, cx.request);
-    // Whoever asked to be held need not pause before asking again.
+    // A client that asked to be held need not pause before its next request.
     Ok(if waited { reply.with(WAITED, HeaderValue::from_static("1")) } else { reply })
 }
 
@@ -181,7 +181,7 @@ mod tests {
 
     fn text(xml: &str) -> Result<Option<String>, Code> {
         let text = read_text(xml.as_bytes()).map_err(|error| error.code())?;
-        Ok(text.map(|text| String::from_utf8(text.to_vec()).expect("it is text")))
+        Ok(text.map(|text| String::from_utf8(text.to_vec()).expect("a message within the bounds is UTF-8")))
     }
 
     fn message(inside: &str) -> String {

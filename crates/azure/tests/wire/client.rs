@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_azure::client::{Call, Endpoint, Stamp, read};
 use kew_http::client::{Answer, Client, ClientSettings};
 
-use super::house::{House, KEY, NOW, settings, strict};
+use super::server::{AzureServer, KEY, NOW, settings, strict};
 
 const LONG: Duration = Duration::from_secs(30);
 const STAMP: Stamp<'_> = Stamp { now: NOW, id: "6f6b8a3e-0000-4000-8000-000000000001", token: None };
@@ -17,27 +17,27 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(house: &House, credential: &str) -> Self {
-        let account = format!("QueueEndpoint=http://{}/devstoreaccount1", house.address);
+    fn new(server: &AzureServer, credential: &str) -> Self {
+        let account = format!("QueueEndpoint=http://{}/devstoreaccount1", server.address);
         let endpoint = Endpoint::from_connection_string(&format!("{account};{credential}"));
-        let endpoint = endpoint.expect("it is a connection string");
+        let endpoint = endpoint.expect("the connection string is well formed");
         Self { client: Client::new(ClientSettings::default()), endpoint }
     }
 
-    fn signing(house: &House) -> Self {
-        Self::new(house, &format!("AccountName=devstoreaccount1;AccountKey={KEY}"))
+    fn signing(server: &AzureServer) -> Self {
+        Self::new(server, &format!("AccountName=devstoreaccount1;AccountKey={KEY}"))
     }
 
     async fn ask(&self, call: &Call) -> Answer {
-        let request = self.endpoint.request(call, STAMP).expect("it can be written");
-        self.client.exchange(request, LONG).await.expect("it is answered")
+        let request = self.endpoint.request(call, STAMP).expect("the call has a valid URI and headers");
+        self.client.exchange(request, LONG).await.expect("the front-end answers within the time limit")
     }
 }
 
 #[tokio::test]
 async fn every_call_is_signed_so_that_a_strict_server_believes_it() {
-    let house = House::with(strict()).await;
-    let caller = Caller::signing(&house);
+    let server = AzureServer::with(strict()).await;
+    let caller = Caller::signing(&server);
     assert_eq!(caller.ask(&Call::queue_metadata("orders")).await.status, 404);
     assert_eq!(caller.ask(&Call::create_queue("orders")).await.status, 201);
     let text = "a <text> with é, a\rreturn & more";
@@ -45,7 +45,7 @@ async fn every_call_is_signed_so_that_a_strict_server_believes_it() {
     assert_eq!(put.status, 201);
     assert!(read::is_of_kew(&put));
     let got = caller.ask(&Call::get_messages("orders", 32, Duration::from_secs(600))).await;
-    let messages = read::messages(&got.body).expect("it is a list");
+    let messages = read::messages(&got.body).expect("Get Messages answers with a list");
     assert_eq!(messages.len(), 1);
     let message = &messages[0];
     assert_eq!((message.text.as_str(), message.dequeue_count, message.inserted), (text, 1, NOW));
@@ -53,7 +53,7 @@ async fn every_call_is_signed_so_that_a_strict_server_believes_it() {
     let hide = Call::hide_message("orders", &message.id, &message.pop_receipt, Duration::from_secs(5));
     let hidden = caller.ask(&hide).await;
     assert_eq!(hidden.status, 204);
-    let receipt = read::receipt(&hidden).expect("there is a new one").to_owned();
+    let receipt = read::receipt(&hidden).expect("an updated message has a new receipt").to_owned();
     let stale = caller.ask(&Call::delete_message("orders", &message.id, &message.pop_receipt)).await;
     assert_eq!(read::refusal(&stale).0.as_deref(), Some("PopReceiptMismatch"));
     assert_eq!(caller.ask(&Call::delete_message("orders", &message.id, &receipt)).await.status, 204);
@@ -63,26 +63,31 @@ async fn every_call_is_signed_so_that_a_strict_server_believes_it() {
 
 #[tokio::test]
 async fn a_wrong_key_and_a_changed_request_are_refused() {
-    let house = House::with(strict()).await;
-    let wrong = Caller::new(&house, "AccountName=devstoreaccount1;AccountKey=d3Jvbmc=");
+    let server = AzureServer::with(strict()).await;
+    let wrong = Caller::new(&server, "AccountName=devstoreaccount1;AccountKey=d3Jvbmc=");
     let answer = wrong.ask(&Call::create_queue("orders")).await;
     assert_eq!(read::refusal(&answer).0.as_deref(), Some("AuthenticationFailed"));
-    let caller = Caller::signing(&house);
+    let caller = Caller::signing(&server);
     let call = Call::get_messages("orders", 1, Duration::from_secs(600));
-    let mut request = caller.endpoint.request(&call, STAMP).expect("it can be written");
-    request.uri = request.uri.to_string().replace("600", "601").parse().expect("it is an address");
-    let answer = caller.client.exchange(request, LONG).await.expect("it is answered");
+    let mut request = caller.endpoint.request(&call, STAMP).expect("the call has a valid URI and headers");
+    request.uri =
+        request.uri.to_string().replace("600", "601").parse().expect("a URI with another number stays valid");
+    let answer =
+        caller.client.exchange(request, LONG).await.expect("the front-end answers within the time limit");
     assert_eq!(answer.status, 403);
 }
 
 #[tokio::test]
 async fn a_shared_access_signature_is_appended() {
-    let house = House::with(strict()).await;
+    let server = AzureServer::with(strict()).await;
     let caller = Caller::new(
-        &house,
+        &server,
         "SharedAccessSignature=?sv=2021-06-08&ss=q&srt=sco&sp=rwdlacup&se=2030-01-01T00:00:00Z&sig=bm90IGdlbnVpbmU%3D",
     );
-    let request = caller.endpoint.request(&Call::queue_metadata("orders"), STAMP).expect("it can be written");
+    let request = caller
+        .endpoint
+        .request(&Call::queue_metadata("orders"), STAMP)
+        .expect("the call has a valid URI and headers");
     let address = request.uri.to_string();
     assert!(address.ends_with("/orders?comp=metadata&sv=2021-06-08&ss=q&srt=sco&sp=rwdlacup&se=2030-01-01T00:00:00Z&sig=bm90IGdlbnVpbmU%3D"), "{address}");
     assert!(!request.headers.contains_key("authorization"));
@@ -92,25 +97,25 @@ async fn a_shared_access_signature_is_appended() {
 
 #[tokio::test]
 async fn a_poll_that_may_wait_is_held_until_there_is_a_message() {
-    let house = Arc::new(House::with(settings()).await);
-    house.queue("orders").await;
+    let server = Arc::new(AzureServer::with(settings()).await);
+    server.queue("orders").await;
     let held = tokio::spawn({
-        let house = Arc::clone(&house);
+        let server = Arc::clone(&server);
         async move {
-            let caller = Caller::signing(&house);
+            let caller = Caller::signing(&server);
             let call =
                 Call::get_messages("orders", 1, Duration::from_secs(600)).waiting(Duration::from_secs(20));
             caller.ask(&call).await
         }
     });
-    while house.engine.stats().waiting_receives.value() == 0 {
+    while server.engine.stats().waiting_receives.value() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    house.advance(19).await;
+    server.advance(19).await;
     assert!(!held.is_finished());
-    house.put("orders", "", "hello").await;
-    let answer = held.await.expect("it ends");
-    let messages = read::messages(&answer.body).expect("it is a list");
+    server.put("orders", "", "hello").await;
+    let answer = held.await.expect("the held call does not panic");
+    let messages = read::messages(&answer.body).expect("Get Messages answers with a list");
     assert_eq!(messages[0].text, "hello");
     assert_eq!(messages[0].next_visible, NOW.plus(Duration::from_secs(619)), "hidden from when it was got");
     assert!(!read::has_waited(&answer));
@@ -118,20 +123,20 @@ async fn a_poll_that_may_wait_is_held_until_there_is_a_message() {
 
 #[tokio::test]
 async fn a_wait_that_brings_nothing_says_so_and_is_bounded() {
-    let house = Arc::new(House::with(settings()).await);
-    house.queue("orders").await;
+    let server = Arc::new(AzureServer::with(settings()).await);
+    server.queue("orders").await;
     let held = tokio::spawn({
-        let house = Arc::clone(&house);
-        async move { house.ask_with("GET", "/orders/messages", &[("x-kew-wait", "100000")], "").await }
+        let server = Arc::clone(&server);
+        async move { server.ask_with("GET", "/orders/messages", &[("x-kew-wait", "100000")], "").await }
     });
-    while house.engine.stats().waiting_receives.value() == 0 {
+    while server.engine.stats().waiting_receives.value() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    house.advance(20).await;
-    let answer = held.await.expect("it ends");
+    server.advance(20).await;
+    let answer = held.await.expect("the held call does not panic");
     assert_eq!((answer.status, answer.header("x-kew-waited")), (200, Some("1")));
     for nonsense in ["", "-1", "soon"] {
-        let answer = house.ask_with("GET", "/orders/messages", &[("x-kew-wait", nonsense)], "").await;
+        let answer = server.ask_with("GET", "/orders/messages", &[("x-kew-wait", nonsense)], "").await;
         assert_eq!((answer.status, answer.header("x-kew-waited")), (200, None), "{nonsense}");
     }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::house::{Answer, House, encoded, message, settings, strict};
+use super::server::{Answer, AzureAnswer, AzureServer, encoded, message, settings, strict};
 use super::trusts::{basic, issue};
 
 pub const KEY_PATH: &str = "?restype=service&comp=userdelegationkey";
@@ -23,15 +23,15 @@ pub fn bearer() -> String {
     format!("Bearer e30.{}.x", URL_SAFE_NO_PAD.encode(claims))
 }
 
-async fn ask_key(house: &House, start: &str, expiry: &str) -> Answer {
+async fn ask_key(server: &AzureServer, start: &str, expiry: &str) -> Answer {
     let body = format!("<KeyInfo><Start>{start}</Start><Expiry>{expiry}</Expiry></KeyInfo>");
     let token = bearer();
-    house.ask_with("POST", KEY_PATH, &[VERSION, ("Authorization", &token)], &body).await
+    server.ask_with("POST", KEY_PATH, &[VERSION, ("Authorization", &token)], &body).await
 }
 
 /// A key for a day from the instant at which the clock of these tests stands.
-pub async fn key(house: &House) -> Answer {
-    let answer = ask_key(house, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z").await;
+pub async fn key(server: &AzureServer) -> Answer {
+    let answer = ask_key(server, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z").await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer
 }
@@ -57,13 +57,16 @@ pub fn sas(key: &Answer, changes: &[(&str, &str)]) -> Vec<(String, String)> {
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec();
     for (name, value) in changes {
-        let field = fields.iter_mut().find(|(found, _)| found == name).expect("it is a field");
+        let field = fields
+            .iter_mut()
+            .find(|(found, _)| found == name)
+            .expect("the shared access signature has the field that is changed");
         (*value).clone_into(&mut field.1);
     }
     let values: Vec<&str> = fields.iter().map(|(_, value)| value.as_str()).collect();
     let (of_signature, of_key) = values.split_at(3);
     let text = [of_signature, &["/queue/devstoreaccount1/orders"], of_key].concat().join("\n");
-    let secret = STANDARD.decode(key.element("Value")).expect("it is Base64");
+    let secret = STANDARD.decode(key.element("Value")).expect("an issued key is Base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&secret).expect("any length will do");
     mac.update(text.as_bytes());
     fields.push(("sig".to_owned(), encoded(&STANDARD.encode(mac.finalize().into_bytes()))));
@@ -74,30 +77,36 @@ pub fn sas(key: &Answer, changes: &[(&str, &str)]) -> Vec<(String, String)> {
 /// Made by that client from the key of [`key_of`] (`generate_queue_sas` with `user_delegation_key`).
 const BY_THE_CLIENT: &str = "st=2026-01-01T00%3A00%3A00Z&se=2026-01-01T12%3A00%3A00Z&sp=raup&sip=127.0.0.1&spr=https%2Chttp&sv=2026-10-06&skoid=11111111-1111-1111-1111-111111111111&sktid=22222222-2222-2222-2222-222222222222&skt=2026-01-01T00%3A00%3A00Z&ske=2026-01-02T00%3A00%3A00Z&sks=q&skv=2026-10-06&sig=x/nGdQFcprksiMx08xUHWF3t3Bc%2B18/oMk9x311oO04%3D";
 
-pub async fn code(house: &House, method: &str, path: &str, sas: &[(String, String)], body: &str) -> String {
+pub async fn code(
+    server: &AzureServer,
+    method: &str,
+    path: &str,
+    sas: &[(String, String)],
+    body: &str,
+) -> String {
     let query: Vec<String> = sas.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let mark = if path.contains('?') { '&' } else { '?' };
-    let answer = house.ask_with(method, &format!("{path}{mark}{}", query.join("&")), &[VERSION], body).await;
+    let answer = server.ask_with(method, &format!("{path}{mark}{}", query.join("&")), &[VERSION], body).await;
     answer.header("x-ms-error-code").map_or_else(|| answer.status.to_string(), str::to_owned)
 }
 
 /// A strict front-end that believes what tokens say, over a store in which an open one has made the queues.
-async fn house() -> House {
-    let open = House::with(settings()).await;
+async fn server() -> AzureServer {
+    let open = AzureServer::with(settings()).await;
     open.queue("orders").await;
     open.queue("others").await;
     open.beside(basic()).await
 }
 
 /// A key of that front-end's.
-async fn key_of(house: &House) -> Answer {
-    issue(house, basic(), &bearer()).await
+async fn key_of(server: &AzureServer) -> Answer {
+    issue(server, basic(), &bearer()).await
 }
 
 #[tokio::test]
 async fn a_key_names_its_holder_its_time_and_its_service() {
-    let house = House::open().await;
-    let key = key(&house).await;
+    let server = AzureServer::open().await;
+    let key = key(&server).await;
     let element = |name: &str| key.element(name);
     assert!(key.body.contains("<UserDelegationKey><SignedOid>"), "{}", key.body);
     assert_eq!((element("SignedOid").as_str(), element("SignedTid").as_str()), (OBJECT, TENANT));
@@ -105,9 +114,9 @@ async fn a_key_names_its_holder_its_time_and_its_service() {
     assert_eq!(element("SignedExpiry"), "2026-01-02T00:00:00Z");
     assert_eq!((element("SignedService").as_str(), element("SignedVersion").as_str()), ("q", "2026-10-06"));
     assert_eq!(STANDARD.decode(element("Value")).map(|key| key.len()), Ok(32));
-    let again = self::key(&house).await;
+    let again = self::key(&server).await;
     assert_eq!(again.element("Value"), element("Value"), "what was asked again is the same key");
-    let later = ask_key(&house, "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z").await;
+    let later = ask_key(&server, "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z").await;
     assert_ne!(later.element("Value"), element("Value"));
     for (start, expiry) in [
         ("2026-01-01T00:00:00Z", "2026-01-09T00:00:00Z"),
@@ -115,38 +124,38 @@ async fn a_key_names_its_holder_its_time_and_its_service() {
         ("2025-12-01T00:00:00Z", "2025-12-31T00:00:00Z"),
         ("2026-01-01T00:00:00Z", "soon"),
     ] {
-        ask_key(&house, start, expiry).await.is_error(400, "InvalidXmlNodeValue");
+        ask_key(&server, start, expiry).await.is_error(400, "InvalidXmlNodeValue");
     }
     let body =
         "<KeyInfo><Expiry>2026-01-02T00:00:00Z</Expiry><DelegatedUserTid>t</DelegatedUserTid></KeyInfo>";
-    let shared = house.ask_with("POST", KEY_PATH, &[VERSION], body).await;
+    let shared = server.ask_with("POST", KEY_PATH, &[VERSION], body).await;
     assert_eq!(shared.element("SignedDelegatedUserTid"), "t");
-    let old = house.ask_with("POST", KEY_PATH, &[("x-ms-version", "2025-05-05")], body).await;
+    let old = server.ask_with("POST", KEY_PATH, &[("x-ms-version", "2025-05-05")], body).await;
     old.is_error(400, "InvalidHeaderValue");
-    house.ask_with("POST", KEY_PATH, &[VERSION], "<KeyInfo/>").await.is_error(400, "InvalidXmlDocument");
+    server.ask_with("POST", KEY_PATH, &[VERSION], "<KeyInfo/>").await.is_error(400, "InvalidXmlDocument");
 }
 
 /// "Get User Delegation Key", section "Authorization": with a token, never with a key or a signature.
 #[tokio::test]
 async fn no_account_key_is_good_for_a_delegated_one() {
-    let house = House::with(strict()).await;
-    let date = ("x-ms-date", super::house::DATE);
+    let server = AzureServer::with(strict()).await;
+    let date = ("x-ms-date", super::server::DATE);
     let signed = [VERSION, date, ("Authorization", "SharedKey devstoreaccount1:AAAA")];
-    let answer = house.ask_with("POST", KEY_PATH, &signed, "").await;
+    let answer = server.ask_with("POST", KEY_PATH, &signed, "").await;
     answer.is_error(403, "AuthenticationFailed");
     assert_eq!(
         answer.element("AuthenticationErrorDetail"),
         "Only authentication scheme Bearer is supported."
     );
     let token = bearer();
-    let refused = house.ask_with("POST", KEY_PATH, &[VERSION, ("Authorization", &token)], "").await;
+    let refused = server.ask_with("POST", KEY_PATH, &[VERSION, ("Authorization", &token)], "").await;
     refused.is_error(403, "AuthenticationFailed");
-    house.ask_with("POST", KEY_PATH, &[VERSION], "").await.is_error(403, "AuthenticationFailed");
+    server.ask_with("POST", KEY_PATH, &[VERSION], "").await.is_error(403, "AuthenticationFailed");
 }
 
 #[tokio::test]
 async fn a_signature_that_the_vendors_client_made_is_believed() {
-    let strict = house().await;
+    let strict = server().await;
     assert_eq!(key_of(&strict).await.element("Value"), "HPlKxv3+FaoE/DgofgDxQ2obRPuV/te4FW0zvs4ixSc=");
     for (path, status) in [("/orders/messages", 200), ("/others/messages", 403)] {
         let answer = strict.ask_with("GET", &format!("{path}?{BY_THE_CLIENT}"), &[VERSION], "").await;
@@ -156,7 +165,7 @@ async fn a_signature_that_the_vendors_client_made_is_believed() {
 
 #[tokio::test]
 async fn a_delegated_signature_reaches_its_queue_as_far_as_it_permits() {
-    let strict = house().await;
+    let strict = server().await;
     let key = key_of(&strict).await;
     let all = sas(&key, &[]);
     let text = message("a");
@@ -196,7 +205,7 @@ async fn a_delegated_signature_reaches_its_queue_as_far_as_it_permits() {
 
 #[tokio::test]
 async fn a_delegated_signature_lapses_with_its_own_time_and_with_its_keys() {
-    let strict = house().await;
+    let strict = server().await;
     let key = key_of(&strict).await;
     let (short, long) = (sas(&key, &[]), sas(&key, &[("se", "2026-02-01T00:00:00Z")]));
     let early = sas(&key, &[("st", "2026-01-01T01:00:00Z")]);
@@ -211,7 +220,7 @@ async fn a_delegated_signature_lapses_with_its_own_time_and_with_its_keys() {
 
 #[tokio::test]
 async fn no_field_of_a_delegated_signature_can_be_changed_left_out_or_given_twice() {
-    let strict = house().await;
+    let strict = server().await;
     let whole = sas(&key_of(&strict).await, &[("sip", "127.0.0.1"), ("st", "2026-01-01T00:00:00Z")]);
     assert_eq!(code(&strict, "GET", "/orders/messages", &whole, "").await, "200");
     for place in 0..whole.len() {
@@ -230,8 +239,8 @@ async fn no_field_of_a_delegated_signature_can_be_changed_left_out_or_given_twic
 
 #[tokio::test]
 async fn without_a_key_ever_issued_no_delegated_signature_holds() {
-    let strict = house().await;
-    let key = key_of(&House::with(settings()).await).await;
+    let strict = server().await;
+    let key = key_of(&AzureServer::with(settings()).await).await;
     let stranger = sas(&key, &[]);
     assert_eq!(code(&strict, "GET", "/orders/messages", &stranger, "").await, "AuthenticationFailed");
 }

@@ -3,11 +3,11 @@
 mod client;
 mod delegation;
 mod errors;
-mod house;
 mod messages;
 mod pages;
 mod queues;
 mod receipts;
+mod server;
 mod service;
 mod signatures;
 mod trusts;

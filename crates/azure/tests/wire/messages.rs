@@ -1,20 +1,20 @@
 //! Put, get, peek, clear: states, times, texts and order.
 
-use super::house::{House, message};
+use super::server::{AzureAnswer, AzureServer, message};
 
 #[tokio::test]
 async fn a_message_is_put_got_and_shown_with_all_its_times() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    let put = house.ask("POST", "/orders/messages?visibilitytimeout=10&messagettl=60", &message("hi")).await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    let put = server.ask("POST", "/orders/messages?visibilitytimeout=10&messagettl=60", &message("hi")).await;
     assert_eq!(put.status, 201);
     assert_eq!(put.element("InsertionTime"), "Thu, 01 Jan 2026 00:00:00 GMT");
     assert_eq!(put.element("ExpirationTime"), "Thu, 01 Jan 2026 00:01:00 GMT");
     assert_eq!(put.element("TimeNextVisible"), "Thu, 01 Jan 2026 00:00:10 GMT");
-    let none = house.ask("GET", "/orders/messages", "").await;
+    let none = server.ask("GET", "/orders/messages", "").await;
     assert!(none.body.ends_with("<QueueMessagesList/>") || none.body.ends_with("<QueueMessagesList />"));
-    house.advance(10).await;
-    let got = house.ask("GET", "/orders/messages", "").await;
+    server.advance(10).await;
+    let got = server.ask("GET", "/orders/messages", "").await;
     assert_eq!((got.element("MessageText"), got.element("DequeueCount")), ("hi".into(), "1".into()));
     assert_eq!(got.element("MessageId"), put.element("MessageId"));
     assert_eq!(got.element("TimeNextVisible"), "Thu, 01 Jan 2026 00:00:40 GMT");
@@ -28,27 +28,27 @@ async fn a_message_is_put_got_and_shown_with_all_its_times() {
         "MessageText",
     ]
     .iter()
-    .map(|name| got.body.find(&format!("<{name}>")).expect("it is there"))
+    .map(|name| got.body.find(&format!("<{name}>")).expect("each element of the list stands in the reply"))
     .collect();
     assert!(order.is_sorted(), "{}", got.body);
-    assert!(house.texts("orders", "").await.is_empty());
-    house.advance(30).await;
-    let again = house.ask("GET", "/orders/messages?visibilitytimeout=1", "").await;
+    assert!(server.texts("orders", "").await.is_empty());
+    server.advance(30).await;
+    let again = server.ask("GET", "/orders/messages?visibilitytimeout=1", "").await;
     assert_eq!(again.element("DequeueCount"), "2");
-    house.advance(20).await;
-    assert!(house.texts("orders", "").await.is_empty(), "its time is over");
+    server.advance(20).await;
+    assert!(server.texts("orders", "").await.is_empty(), "its time is over");
 }
 
 #[tokio::test]
 async fn a_peek_shows_what_is_visible_and_changes_nothing() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     for text in ["a", "b", "c"] {
-        house.put("orders", "", text).await;
+        server.put("orders", "", text).await;
     }
-    house.texts("orders", "").await;
+    server.texts("orders", "").await;
     for _ in 0..2 {
-        let seen = house.ask("GET", "/orders/messages?peekonly=true&numofmessages=32", "").await;
+        let seen = server.ask("GET", "/orders/messages?peekonly=true&numofmessages=32", "").await;
         assert_eq!(seen.elements("MessageText"), ["b", "c"]);
         assert_eq!(seen.elements("DequeueCount"), ["0", "0"]);
         assert!(seen.elements("PopReceipt").is_empty() && seen.elements("TimeNextVisible").is_empty());
@@ -57,22 +57,22 @@ async fn a_peek_shows_what_is_visible_and_changes_nothing() {
 
 #[tokio::test]
 async fn clearing_removes_everything_hidden_or_not() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    house.put("orders", "", "a").await;
-    house.put("orders", "?visibilitytimeout=60", "b").await;
-    house.texts("orders", "").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    server.put("orders", "", "a").await;
+    server.put("orders", "?visibilitytimeout=60", "b").await;
+    server.texts("orders", "").await;
     for _ in 0..2 {
-        assert_eq!(house.ask("DELETE", "/orders/messages", "").await.status, 204);
+        assert_eq!(server.ask("DELETE", "/orders/messages", "").await.status, 204);
     }
-    let shown = house.ask("GET", "/orders?comp=metadata", "").await;
+    let shown = server.ask("GET", "/orders?comp=metadata", "").await;
     assert_eq!(shown.header("x-ms-approximate-messages-count"), Some("0"));
 }
 
 #[tokio::test]
 async fn texts_come_back_as_they_were_sent() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     for (sent, shown) in [
         ("", ""),
         ("  two  ", "  two  "),
@@ -81,66 +81,66 @@ async fn texts_come_back_as_they_were_sent() {
         ("&lt;b&gt;&amp;", "&lt;b&gt;&amp;"),
         ("<![CDATA[<i>]]>", "&lt;i&gt;"),
     ] {
-        house.put("orders", "", sent).await;
-        assert_eq!(house.texts("orders", "").await, [shown], "{sent:?}");
+        server.put("orders", "", sent).await;
+        assert_eq!(server.texts("orders", "").await, [shown], "{sent:?}");
     }
     let largest = "m".repeat(65_536);
-    house.put("orders", "", &largest).await;
-    assert_eq!(house.texts("orders", "").await, [largest.as_str()]);
-    let larger = house.ask("POST", "/orders/messages", &message(&format!("{largest}m"))).await;
+    server.put("orders", "", &largest).await;
+    assert_eq!(server.texts("orders", "").await, [largest.as_str()]);
+    let larger = server.ask("POST", "/orders/messages", &message(&format!("{largest}m"))).await;
     larger.is_error(413, "RequestBodyTooLarge");
     assert_eq!(larger.element("MaxLimit"), "65536");
     let escaped = "&#x26;".repeat(65_536);
-    assert_eq!(house.ask("POST", "/orders/messages", &message(&escaped)).await.status, 201);
+    assert_eq!(server.ask("POST", "/orders/messages", &message(&escaped)).await.status, 201);
 }
 
 #[tokio::test]
 async fn a_message_put_back_goes_behind_those_visible_before_it() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     for text in ["a", "b", "c"] {
-        house.put("orders", "", text).await;
+        server.put("orders", "", text).await;
     }
-    assert_eq!(house.texts("orders", "?visibilitytimeout=10").await, ["a"]);
-    house.advance(10).await;
-    assert_eq!(house.texts("orders", "?numofmessages=32").await, ["b", "c", "a"]);
+    assert_eq!(server.texts("orders", "?visibilitytimeout=10").await, ["a"]);
+    server.advance(10).await;
+    assert_eq!(server.texts("orders", "?numofmessages=32").await, ["b", "c", "a"]);
 }
 
 #[tokio::test]
 async fn a_message_with_a_delay_takes_its_place_when_it_shows() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    house.put("orders", "?visibilitytimeout=10", "late").await;
-    house.put("orders", "", "early").await;
-    house.advance(10).await;
-    assert_eq!(house.texts("orders", "?numofmessages=2").await, ["early", "late"]);
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    server.put("orders", "?visibilitytimeout=10", "late").await;
+    server.put("orders", "", "early").await;
+    server.advance(10).await;
+    assert_eq!(server.texts("orders", "?numofmessages=2").await, ["early", "late"]);
 }
 
 #[tokio::test]
 async fn times_to_live_may_be_for_ever_and_outlast_the_longest_delay() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     for ttl in ["-1", "9007199254740991"] {
-        let put = house.ask("POST", &format!("/orders/messages?messagettl={ttl}"), &message("a")).await;
+        let put = server.ask("POST", &format!("/orders/messages?messagettl={ttl}"), &message("a")).await;
         assert_eq!(put.element("ExpirationTime"), "Fri, 31 Dec 9999 23:59:59 GMT", "{ttl}");
     }
-    let bad = house.ask("POST", "/orders/messages?messagettl=0", &message("a")).await;
+    let bad = server.ask("POST", "/orders/messages?messagettl=0", &message("a")).await;
     bad.is_error(400, "InvalidQueryParameterValue");
     assert_eq!(
         bad.element("Reason"),
         "Value must be greater than or equal to 1, or -1 to indicate an infinite TTL."
     );
-    let hidden = house.ask("POST", "/orders/messages?messagettl=5&visibilitytimeout=5", &message("a")).await;
+    let hidden = server.ask("POST", "/orders/messages?messagettl=5&visibilitytimeout=5", &message("a")).await;
     hidden.is_error(400, "InvalidQueryParameterValue");
     assert_eq!(hidden.element("Reason"), "messagettl must be greater than visibilitytimeout.");
-    let week = house.ask("POST", "/orders/messages?visibilitytimeout=604800", &message("a")).await;
+    let week = server.ask("POST", "/orders/messages?visibilitytimeout=604800", &message("a")).await;
     assert_eq!(week.status, 201);
 }
 
 #[tokio::test]
 async fn numbers_out_of_range_are_refused_with_what_is_allowed() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     for (method, query, min, max) in [
         ("GET", "numofmessages=0", "1", "32"),
         ("GET", "numofmessages=33", "1", "32"),
@@ -151,14 +151,14 @@ async fn numbers_out_of_range_are_refused_with_what_is_allowed() {
         ("POST", "visibilitytimeout=604801", "0", "604800"),
     ] {
         let body = if method == "POST" { message("a") } else { String::new() };
-        let answer = house.ask(method, &format!("/orders/messages?{query}"), &body).await;
+        let answer = server.ask(method, &format!("/orders/messages?{query}"), &body).await;
         answer.is_error(400, "OutOfRangeQueryParameterValue");
         assert_eq!(
             (answer.element("MinimumAllowed"), answer.element("MaximumAllowed")),
             (min.into(), max.into())
         );
     }
-    house
+    server
         .ask("GET", "/orders/messages?numofmessages=abc", "")
         .await
         .is_error(400, "InvalidQueryParameterValue");
@@ -166,8 +166,8 @@ async fn numbers_out_of_range_are_refused_with_what_is_allowed() {
 
 #[tokio::test]
 async fn documents_that_are_no_message_are_refused_before_they_cost_anything() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     let deep = format!("{}{}", "<a>".repeat(1_000), "</a>".repeat(1_000));
     for body in [
         "",
@@ -178,8 +178,8 @@ async fn documents_that_are_no_message_are_refused_before_they_cost_anything() {
         "<QueueMessage><MessageText>\u{1}</MessageText></QueueMessage>",
         &format!("<QueueMessage><MessageText>{deep}</MessageText></QueueMessage>"),
     ] {
-        house.ask("POST", "/orders/messages", body).await.is_error(400, "InvalidXmlDocument");
+        server.ask("POST", "/orders/messages", body).await.is_error(400, "InvalidXmlDocument");
     }
-    let huge = house.ask("POST", "/orders/messages", &"x".repeat(400_000)).await;
+    let huge = server.ask("POST", "/orders/messages", &"x".repeat(400_000)).await;
     huge.is_error(413, "RequestBodyTooLarge");
 }

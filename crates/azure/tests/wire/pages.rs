@@ -2,26 +2,26 @@
 
 use kew_azure::Settings;
 
-use super::house::{House, settings, strict};
+use super::server::{AzureAnswer, AzureServer, settings, strict};
 
 const RULES: &str = "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>http://a.example</AllowedOrigins><AllowedMethods>GET,PUT</AllowedMethods><AllowedHeaders>x-ms-*</AllowedHeaders><ExposedHeaders>x-ms-request-*,x-other</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>";
 
-async fn with_rules() -> House {
-    let house = House::open().await;
-    let set = house.ask("PUT", "?restype=service&comp=properties", RULES).await;
+async fn with_rules() -> AzureServer {
+    let server = AzureServer::open().await;
+    let set = server.ask("PUT", "?restype=service&comp=properties", RULES).await;
     assert_eq!(set.status, 202, "{}", set.body);
-    house
+    server
 }
 
 #[tokio::test]
-async fn a_browser_is_told_what_a_rule_allows() {
-    let house = with_rules().await;
+async fn a_browser_gets_the_headers_that_a_cors_rule_allows() {
+    let server = with_rules().await;
     let headers = [
         ("Origin", "http://a.example"),
         ("Access-Control-Request-Method", "PUT"),
         ("Access-Control-Request-Headers", "x-ms-date,X-MS-Version"),
     ];
-    let answer = house.ask_with("OPTIONS", "/orders", &headers, "").await;
+    let answer = server.ask_with("OPTIONS", "/orders", &headers, "").await;
     assert_eq!(answer.status, 200);
     for (name, value) in [
         ("access-control-allow-origin", "http://a.example"),
@@ -36,7 +36,7 @@ async fn a_browser_is_told_what_a_rule_allows() {
 
 #[tokio::test]
 async fn what_no_rule_allows_is_refused() {
-    let house = with_rules().await;
+    let server = with_rules().await;
     for (origin, method, header) in [
         ("http://b.example", "PUT", "x-ms-date"),
         ("http://a.example", "DELETE", "x-ms-date"),
@@ -47,16 +47,16 @@ async fn what_no_rule_allows_is_refused() {
             ("Access-Control-Request-Method", method),
             ("Access-Control-Request-Headers", header),
         ];
-        house.ask_with("OPTIONS", "/orders", &headers, "").await.is_error(403, "CorsPreflightFailure");
+        server.ask_with("OPTIONS", "/orders", &headers, "").await.is_error(403, "CorsPreflightFailure");
     }
-    let bare = house.ask_with("OPTIONS", "/orders", &[("Origin", "http://a.example")], "").await;
+    let bare = server.ask_with("OPTIONS", "/orders", &[("Origin", "http://a.example")], "").await;
     bare.is_error(400, "InvalidHeaderValue");
 }
 
 #[tokio::test]
 async fn a_page_sees_the_headers_that_its_rule_exposes_on_errors_too() {
-    let house = with_rules().await;
-    let answer = house.ask_with("GET", "/orders?comp=metadata", &[("Origin", "http://a.example")], "").await;
+    let server = with_rules().await;
+    let answer = server.ask_with("GET", "/orders?comp=metadata", &[("Origin", "http://a.example")], "").await;
     answer.is_error(404, "QueueNotFound");
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://a.example"));
     assert_eq!(answer.header("access-control-expose-headers"), Some("x-ms-request-id,x-other"));
@@ -65,34 +65,34 @@ async fn a_page_sees_the_headers_that_its_rule_exposes_on_errors_too() {
 
 #[tokio::test]
 async fn pages_of_other_origins_do_not_reach_an_open_server() {
-    let house = with_rules().await;
-    let answer = house.ask_with("GET", "?comp=list", &[("Origin", "http://b.example")], "").await;
+    let server = with_rules().await;
+    let answer = server.ask_with("GET", "?comp=list", &[("Origin", "http://b.example")], "").await;
     answer.is_error(403, "AuthorizationFailure");
-    let answer = house.ask_with("GET", "?comp=list", &[("Sec-Fetch-Site", "cross-site")], "").await;
+    let answer = server.ask_with("GET", "?comp=list", &[("Sec-Fetch-Site", "cross-site")], "").await;
     answer.is_error(403, "AuthorizationFailure");
-    let answer = house.raw("GET", "/devstoreaccount1?comp=list", &[("Host", "evil.example")], "").await;
+    let answer = server.raw("GET", "/devstoreaccount1?comp=list", &[("Host", "evil.example")], "").await;
     answer.is_error(421, "MisdirectedRequest");
 }
 
 #[tokio::test]
 async fn an_account_is_reached_by_its_own_host() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     let host = [("Host", "devstoreaccount1.queue.localhost:10001")];
-    assert_eq!(house.raw("PUT", "/orders", &host, "").await.status, 201);
-    let listed = house.raw("GET", "/?comp=list", &host, "").await;
+    assert_eq!(server.raw("PUT", "/orders", &host, "").await.status, 201);
+    let listed = server.raw("GET", "/?comp=list", &host, "").await;
     assert!(listed.body.contains(r#"ServiceEndpoint="http://devstoreaccount1.queue.localhost:10001/""#));
-    assert_eq!(house.ask("GET", "?comp=list", "").await.elements("Name"), ["orders"]);
+    assert_eq!(server.ask("GET", "?comp=list", "").await.elements("Name"), ["orders"]);
 }
 
 /// The status of a list of queues that is asked for by this host.
-async fn status_by(house: &House, host: &str) -> u16 {
-    house.raw("GET", "/?comp=list", &[("Host", host)], "").await.status
+async fn status_by(server: &AzureServer, host: &str) -> u16 {
+    server.raw("GET", "/?comp=list", &[("Host", host)], "").await.status
 }
 
 // A page's own domain may be pointed at this machine, and begin with the account.
 #[tokio::test]
 async fn an_open_server_is_not_reached_by_an_account_before_a_foreign_domain() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     for foreign in [
         "devstoreaccount1.attacker.example",
         "devstoreaccount1.queue.attacker.example:10001",
@@ -102,26 +102,26 @@ async fn an_open_server_is_not_reached_by_an_account_before_a_foreign_domain() {
         "devstoreaccount1.queue",
         "devstoreaccount1.localhost.attacker.example",
     ] {
-        let answer = house.raw("GET", "/?comp=list", &[("Host", foreign)], "").await;
+        let answer = server.raw("GET", "/?comp=list", &[("Host", foreign)], "").await;
         answer.is_error(421, "MisdirectedRequest");
     }
     for own in ["devstoreaccount1.queue.localhost", "DevStoreAccount1.queue.host.docker.internal:10001"] {
-        assert_eq!(status_by(&house, own).await, 200, "{own}");
+        assert_eq!(status_by(&server, own).await, 200, "{own}");
     }
 }
 
 #[tokio::test]
 async fn an_account_stands_before_the_parents_an_operator_lists() {
     let parents = ["queue.corp.test".to_owned(), "kew.test".to_owned()].as_slice().into();
-    let house = House::with(Settings { host_parents: parents, ..settings() }).await;
+    let server = AzureServer::with(Settings { host_parents: parents, ..settings() }).await;
     for own in
         ["devstoreaccount1.queue.corp.test", "devstoreaccount1.queue.kew.test", "devstoreaccount1.kew.test"]
     {
-        assert_eq!(status_by(&house, own).await, 200, "{own}");
+        assert_eq!(status_by(&server, own).await, 200, "{own}");
     }
     for foreign in ["kew.test", "other.queue.corp.test", "devstoreaccount1.corp.test"] {
-        assert_eq!(status_by(&house, foreign).await, 421, "{foreign}");
+        assert_eq!(status_by(&server, foreign).await, 421, "{foreign}");
     }
-    // Whoever signs is known by that.
-    assert_eq!(status_by(&House::with(strict()).await, "devstoreaccount1.anywhere.example").await, 403);
+    // The signature identifies the caller.
+    assert_eq!(status_by(&AzureServer::with(strict()).await, "devstoreaccount1.anywhere.example").await, 403);
 }

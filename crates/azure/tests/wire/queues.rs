@@ -3,72 +3,73 @@
 use kew_azure::Settings;
 use std::time::Duration;
 
-use super::house::{House, settings};
+use super::server::{AzureAnswer, AzureServer, settings};
 
 #[tokio::test]
 async fn a_queue_is_made_found_with_equal_metadata_and_refused_with_other() {
-    let house = House::open().await;
-    let make = async |value| house.ask_with("PUT", "/orders", &[("x-ms-meta-colour", value)], "").await;
+    let server = AzureServer::open().await;
+    let make = async |value| server.ask_with("PUT", "/orders", &[("x-ms-meta-colour", value)], "").await;
     let made = make("blue").await;
     assert_eq!((made.status, made.header("content-length")), (201, Some("0")));
     assert_eq!(make("blue").await.status, 204);
     make("Blue").await.is_error(409, "QueueAlreadyExists");
-    house.ask("PUT", "/orders", "").await.is_error(409, "QueueAlreadyExists");
+    server.ask("PUT", "/orders", "").await.is_error(409, "QueueAlreadyExists");
 }
 
 #[tokio::test]
 async fn a_deleted_queue_is_gone_with_everything_and_can_be_made_again_at_once() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    house.put("orders", "", "a").await;
-    assert_eq!(house.ask("DELETE", "/orders", "").await.status, 204);
-    house.ask("DELETE", "/orders", "").await.is_error(404, "QueueNotFound");
-    house.ask("GET", "/orders/messages", "").await.is_error(404, "QueueNotFound");
-    house.queue("orders").await;
-    assert!(house.texts("orders", "").await.is_empty());
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    server.put("orders", "", "a").await;
+    assert_eq!(server.ask("DELETE", "/orders", "").await.status, 204);
+    server.ask("DELETE", "/orders", "").await.is_error(404, "QueueNotFound");
+    server.ask("GET", "/orders/messages", "").await.is_error(404, "QueueNotFound");
+    server.queue("orders").await;
+    assert!(server.texts("orders", "").await.is_empty());
 }
 
 #[tokio::test]
 async fn a_queue_on_its_way_out_is_in_the_way_as_long_as_the_setting_says() {
-    let house = House::with(Settings { queue_deletion_delay: Duration::from_secs(30), ..settings() }).await;
-    house.queue("orders").await;
-    house.ask("DELETE", "/orders", "").await;
+    let server =
+        AzureServer::with(Settings { queue_deletion_delay: Duration::from_secs(30), ..settings() }).await;
+    server.queue("orders").await;
+    server.ask("DELETE", "/orders", "").await;
     for (method, path) in [("PUT", "/orders"), ("GET", "/orders?comp=metadata"), ("DELETE", "/orders")] {
-        house.ask(method, path, "").await.is_error(409, "QueueBeingDeleted");
+        server.ask(method, path, "").await.is_error(409, "QueueBeingDeleted");
     }
-    assert!(house.ask("GET", "?comp=list", "").await.elements("Name").is_empty());
-    house.advance(30).await;
-    house.queue("orders").await;
+    assert!(server.ask("GET", "?comp=list", "").await.elements("Name").is_empty());
+    server.advance(30).await;
+    server.queue("orders").await;
 }
 
 #[tokio::test]
 async fn metadata_is_replaced_as_a_whole_and_shown_with_the_number_of_messages() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    house.put("orders", "", "a").await;
-    house.put("orders", "?visibilitytimeout=60", "b").await;
-    house.put("orders", "?messagettl=5", "c").await;
-    house.texts("orders", "").await;
-    let set = house
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
+    server.put("orders", "", "a").await;
+    server.put("orders", "?visibilitytimeout=60", "b").await;
+    server.put("orders", "?messagettl=5", "c").await;
+    server.texts("orders", "").await;
+    let set = server
         .ask_with("PUT", "/orders?comp=metadata", &[("x-ms-meta-one", "1"), ("x-ms-meta-two", "2")], "")
         .await;
     assert_eq!(set.status, 204);
     for method in ["GET", "HEAD"] {
-        let shown = house.ask(method, "/orders?comp=metadata", "").await;
+        let shown = server.ask(method, "/orders?comp=metadata", "").await;
         assert_eq!((shown.status, shown.header("x-ms-meta-one"), shown.body.as_str()), (200, Some("1"), ""));
         assert_eq!(shown.header("x-ms-approximate-messages-count"), Some("3"));
     }
-    house.advance(6).await;
-    let cleared = house.ask("PUT", "/orders?comp=metadata", "").await;
+    server.advance(6).await;
+    let cleared = server.ask("PUT", "/orders?comp=metadata", "").await;
     assert_eq!(cleared.status, 204);
-    let shown = house.ask("GET", "/orders?comp=metadata", "").await;
+    let shown = server.ask("GET", "/orders?comp=metadata", "").await;
     assert_eq!(shown.header("x-ms-meta-one"), None);
     assert_eq!(shown.header("x-ms-approximate-messages-count"), Some("2"), "expired ones are not counted");
 }
 
 #[tokio::test]
 async fn metadata_that_is_no_metadata_is_refused() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     let large = "x".repeat(8_192);
     for (name, value, code) in [
         ("x-ms-meta-", "a", "EmptyMetadataKey"),
@@ -76,14 +77,14 @@ async fn metadata_that_is_no_metadata_is_refused() {
         ("x-ms-meta-a-b", "a", "InvalidMetadata"),
         ("x-ms-meta-a", large.as_str(), "MetadataTooLarge"),
     ] {
-        house.ask_with("PUT", "/orders", &[(name, value)], "").await.is_error(400, code);
+        server.ask_with("PUT", "/orders", &[(name, value)], "").await.is_error(400, code);
     }
-    assert_eq!(house.ask_with("PUT", "/orders", &[("x-ms-meta-a", &large[1..])], "").await.status, 201);
+    assert_eq!(server.ask_with("PUT", "/orders", &[("x-ms-meta-a", &large[1..])], "").await.status, 201);
 }
 
 #[tokio::test]
 async fn names_are_judged_by_length_and_then_by_characters_on_every_operation() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     for (name, code) in [
         ("ab", "OutOfRangeInput"),
         ("Pq", "OutOfRangeInput"),
@@ -92,36 +93,36 @@ async fn names_are_judged_by_length_and_then_by_characters_on_every_operation() 
         ("a.fifo", "InvalidResourceName"),
         (&"a".repeat(64), "OutOfRangeInput"),
     ] {
-        house.ask("PUT", &format!("/{name}"), "").await.is_error(400, code);
-        house.ask("GET", &format!("/{name}/messages"), "").await.is_error(400, code);
+        server.ask("PUT", &format!("/{name}"), "").await.is_error(400, code);
+        server.ask("GET", &format!("/{name}/messages"), "").await.is_error(400, code);
     }
 }
 
 #[tokio::test]
 async fn stored_policies_come_back_as_they_were_written() {
-    let house = House::open().await;
-    house.queue("orders").await;
+    let server = AzureServer::open().await;
+    server.queue("orders").await;
     let policies = "<SignedIdentifiers><SignedIdentifier><Id>a</Id><AccessPolicy><Start>2020-01-01T00:00:00.1234567Z</Start><Expiry>2030-01-01</Expiry><Permission>raup</Permission></AccessPolicy></SignedIdentifier><SignedIdentifier><Id>b</Id></SignedIdentifier></SignedIdentifiers>";
-    assert_eq!(house.ask("PUT", "/orders?comp=acl", policies).await.status, 204);
-    let shown = house.ask("GET", "/orders?comp=acl", "").await;
+    assert_eq!(server.ask("PUT", "/orders?comp=acl", policies).await.status, 204);
+    let shown = server.ask("GET", "/orders?comp=acl", "").await;
     assert_eq!(shown.elements("Id"), ["a", "b"]);
     assert_eq!(shown.element("Start"), "2020-01-01T00:00:00.1234567Z");
     assert_eq!((shown.element("Expiry"), shown.element("Permission")), ("2030-01-01".into(), "raup".into()));
-    let head = house.ask("HEAD", "/orders?comp=acl", "").await;
+    let head = server.ask("HEAD", "/orders?comp=acl", "").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
-    assert_eq!(house.ask("PUT", "/orders?comp=acl", "").await.status, 204);
-    assert!(house.ask("GET", "/orders?comp=acl", "").await.elements("Id").is_empty());
-    house.ask("PUT", "/orders?comp=acl", "<SignedIdentifiers>").await.is_error(400, "InvalidXmlDocument");
-    house.ask("GET", "/other?comp=acl", "").await.is_error(404, "QueueNotFound");
+    assert_eq!(server.ask("PUT", "/orders?comp=acl", "").await.status, 204);
+    assert!(server.ask("GET", "/orders?comp=acl", "").await.elements("Id").is_empty());
+    server.ask("PUT", "/orders?comp=acl", "<SignedIdentifiers>").await.is_error(400, "InvalidXmlDocument");
+    server.ask("GET", "/other?comp=acl", "").await.is_error(404, "QueueNotFound");
 }
 
 #[tokio::test]
 async fn lists_are_sorted_filtered_and_go_on_page_by_page_whatever_comes_and_goes() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     for name in ["b2", "a-1", "b1", "c-1", "b3"].map(|name| format!("{name}x")) {
-        house.queue(&name).await;
+        server.queue(&name).await;
     }
-    let names = async |query: &str| house.ask("GET", &format!("?comp=list{query}"), "").await;
+    let names = async |query: &str| server.ask("GET", &format!("?comp=list{query}"), "").await;
     let all = names("").await;
     assert_eq!(all.elements("Name"), ["a-1x", "b1x", "b2x", "b3x", "c-1x"]);
     assert_eq!((all.element("NextMarker"), all.elements("Prefix").len()), (String::new(), 0));
@@ -133,8 +134,8 @@ async fn lists_are_sorted_filtered_and_go_on_page_by_page_whatever_comes_and_goe
     );
     assert_eq!(first.element("MaxResults"), "2");
     let marker = first.element("NextMarker");
-    house.ask("DELETE", "/b2x", "").await;
-    house.queue("b0x").await;
+    server.ask("DELETE", "/b2x", "").await;
+    server.queue("b0x").await;
     let second = names(&format!("&prefix=b&maxresults=2&marker={marker}")).await;
     assert_eq!((second.elements("Name"), second.element("NextMarker")), (vec!["b3x".into()], String::new()));
     assert_eq!(second.element("Marker"), marker);
@@ -145,24 +146,24 @@ async fn lists_are_sorted_filtered_and_go_on_page_by_page_whatever_comes_and_goe
 
 #[tokio::test]
 async fn names_of_metadata_keep_the_case_in_which_they_were_written() {
-    let house = House::open().await;
+    let server = AzureServer::open().await;
     let written = [("X-Ms-Meta-ShoeSize", "44"), ("x-ms-meta-URL", "b")];
-    assert_eq!(house.ask_with("PUT", "/orders", &written, "").await.status, 201);
-    let listed = async || house.ask("GET", "?comp=list&include=metadata", "").await.body;
+    assert_eq!(server.ask_with("PUT", "/orders", &written, "").await.status, 201);
+    let listed = async || server.ask("GET", "?comp=list&include=metadata", "").await.body;
     let shown = listed().await;
     assert!(shown.contains("<ShoeSize>44</ShoeSize>") && shown.contains("<URL>b</URL>"), "{shown}");
     // Setting and retrieving properties and metadata for queue resources: names keep the case they were made with.
     // The clients' `metadata` is what the reply's headers are called behind the prefix.
-    let shown = house.ask("GET", "/orders?comp=metadata", "").await;
+    let shown = server.ask("GET", "/orders?comp=metadata", "").await;
     for (name, value) in [("x-ms-meta-ShoeSize", "44"), ("x-ms-meta-URL", "b")] {
         assert_eq!(shown.header(name), Some(value), "{:?}", shown.headers);
     }
     // Names are compared without it, so this is the same queue with the names it had.
     let again = [("x-ms-meta-shoesize", "44"), ("x-ms-meta-url", "b")];
-    assert_eq!(house.ask_with("PUT", "/orders", &again, "").await.status, 204);
+    assert_eq!(server.ask_with("PUT", "/orders", &again, "").await.status, 204);
     assert!(listed().await.contains("<ShoeSize>44</ShoeSize>"));
     assert_eq!(
-        house.ask_with("PUT", "/orders?comp=metadata", &[("x-MS-meta-sHOE", "1")], "").await.status,
+        server.ask_with("PUT", "/orders?comp=metadata", &[("x-MS-meta-sHOE", "1")], "").await.status,
         204
     );
     assert!(listed().await.contains("<Metadata><sHOE>1</sHOE></Metadata>"));
@@ -170,9 +171,9 @@ async fn names_of_metadata_keep_the_case_in_which_they_were_written() {
 
 #[tokio::test]
 async fn lists_show_metadata_when_asked() {
-    let house = House::open().await;
-    house.ask_with("PUT", "/orders", &[("x-ms-meta-colour", "a<b")], "").await;
-    let shown = house.ask("GET", "?comp=list&include=Metadata", "").await;
+    let server = AzureServer::open().await;
+    server.ask_with("PUT", "/orders", &[("x-ms-meta-colour", "a<b")], "").await;
+    let shown = server.ask("GET", "?comp=list&include=Metadata", "").await;
     assert!(shown.body.contains("<Metadata><colour>a&lt;b</colour></Metadata>"), "{}", shown.body);
-    assert!(!house.ask("GET", "?comp=list", "").await.body.contains("Metadata"));
+    assert!(!server.ask("GET", "?comp=list", "").await.body.contains("Metadata"));
 }

@@ -3,7 +3,7 @@
 //! The signatures were made by the Python client, version 12.18.1, with the well-known key, for the instant at which
 //! the clocks of these tests stand.
 
-use super::house::{Answer, DATE, House, strict};
+use super::server::{Answer, AzureAnswer, AzureServer, DATE, strict};
 
 /// A request as that client sent it.
 #[derive(Clone)]
@@ -24,10 +24,10 @@ impl Signed {
         Self { method: method.into(), path: path.into(), headers: headers.collect(), body: body.into() }
     }
 
-    async fn ask(&self, house: &House) -> Answer {
+    async fn ask(&self, server: &AzureServer) -> Answer {
         let headers: Vec<(&str, &str)> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        house.raw(&self.method, &self.path, &headers, &self.body).await
+        server.raw(&self.method, &self.path, &headers, &self.body).await
     }
 }
 
@@ -106,9 +106,9 @@ fn samples() -> Vec<(Signed, u16)> {
 
 #[tokio::test]
 async fn requests_signed_by_the_vendors_client_are_believed() {
-    let house = House::with(strict()).await;
+    let server = AzureServer::with(strict()).await;
     for (request, status) in samples() {
-        let answer = request.ask(&house).await;
+        let answer = request.ask(&server).await;
         assert_eq!(answer.status, status, "{} {}: {}", request.method, request.path, answer.body);
     }
 }
@@ -180,11 +180,11 @@ fn tampered(request: &Signed) -> Vec<(String, Signed)> {
 
 #[tokio::test]
 async fn nothing_that_was_changed_after_it_was_signed_is_believed() {
-    let house = House::with(strict()).await;
+    let server = AzureServer::with(strict()).await;
     let mut refused = 0;
     for (request, _) in samples() {
         for (what, changed) in tampered(&request) {
-            let answer = changed.ask(&house).await;
+            let answer = changed.ask(&server).await;
             assert_eq!(answer.status, 403, "{what}: {}", answer.body);
             assert_eq!(answer.header("x-ms-error-code"), Some("AuthenticationFailed"), "{what}");
             refused += 1;
@@ -194,15 +194,15 @@ async fn nothing_that_was_changed_after_it_was_signed_is_believed() {
 }
 
 #[tokio::test]
-async fn a_header_that_is_no_authorization_is_told_apart() {
-    let house = House::with(strict()).await;
+async fn a_malformed_authorization_header_has_its_own_error() {
+    let server = AzureServer::with(strict()).await;
     for authorization in ["SharedKey", "Basic abc", "SharedKey nocolon", ""] {
-        let answer = house
+        let answer = server
             .ask_with("GET", "?comp=list", &[("Authorization", authorization), ("x-ms-date", DATE)], "")
             .await;
         answer.is_error(400, "InvalidAuthenticationInfo");
     }
-    let bearer = house.ask_with("GET", "?comp=list", &[("Authorization", "Bearer a.b.c")], "").await;
+    let bearer = server.ask_with("GET", "?comp=list", &[("Authorization", "Bearer a.b.c")], "").await;
     bearer.is_error(403, "AuthenticationFailed");
 }
 
@@ -215,15 +215,15 @@ const FOR_QUEUE: &str = "st=2020-01-01T00%3A00%3A00Z&se=2030-01-01T00%3A00%3A00Z
 /// What the stored policy `a` of the queue `orders` says.
 const BY_POLICY: &str = "sv=2026-10-06&si=a&sig=jkC83iR4qf7vvDsKZ6VeRb9KpYBkC27Z67UfGfkgAR8%3D";
 
-async fn code(house: &House, method: &str, path: &str, sas: &str, body: &str) -> String {
+async fn code(server: &AzureServer, method: &str, path: &str, sas: &str, body: &str) -> String {
     let mark = if path.contains('?') { '&' } else { '?' };
-    let answer = house.ask(method, &format!("{path}{mark}{sas}"), body).await;
+    let answer = server.ask(method, &format!("{path}{mark}{sas}"), body).await;
     answer.header("x-ms-error-code").map_or_else(|| answer.status.to_string(), str::to_owned)
 }
 
 #[tokio::test]
 async fn an_account_signature_reaches_as_far_as_it_says() {
-    let house = House::with(strict()).await;
+    let server = AzureServer::with(strict()).await;
     for (method, path, expected) in [
         ("PUT", "/orders", "201"),
         ("GET", "?comp=list", "200"),
@@ -235,14 +235,14 @@ async fn an_account_signature_reaches_as_far_as_it_says() {
         ("GET", "/orders/messages?peekonly=true", "200"),
         ("DELETE", "/orders/messages", "204"),
     ] {
-        assert_eq!(code(&house, method, path, FOR_ALL, "").await, expected, "{method} {path}");
+        assert_eq!(code(&server, method, path, FOR_ALL, "").await, expected, "{method} {path}");
     }
     for (path, expected) in [
         ("?comp=list", "200"),
         ("/orders?comp=metadata", "AuthorizationResourceTypeMismatch"),
         ("?restype=service&comp=properties", "AuthorizationPermissionMismatch"),
     ] {
-        assert_eq!(code(&house, "GET", path, FOR_LISTS, "").await, expected, "{path}");
+        assert_eq!(code(&server, "GET", path, FOR_LISTS, "").await, expected, "{path}");
     }
 }
 
@@ -250,10 +250,10 @@ async fn an_account_signature_reaches_as_far_as_it_says() {
 /// lists.
 #[tokio::test]
 async fn a_queue_signature_reaches_its_queue_and_no_further() {
-    let house = House::with(strict()).await;
-    code(&house, "PUT", "/orders", FOR_ALL, "").await;
-    code(&house, "PUT", "/others", FOR_ALL, "").await;
-    let message = super::house::message("a");
+    let server = AzureServer::with(strict()).await;
+    code(&server, "PUT", "/orders", FOR_ALL, "").await;
+    code(&server, "PUT", "/others", FOR_ALL, "").await;
+    let message = super::server::message("a");
     for (method, path, body, expected) in [
         ("POST", "/orders/messages", message.as_str(), "201"),
         ("GET", "/orders/messages", "", "200"),
@@ -266,16 +266,16 @@ async fn a_queue_signature_reaches_its_queue_and_no_further() {
         ("PUT", "/orders", "", "AuthorizationFailure"),
         ("GET", "?comp=list", "", "AuthorizationFailure"),
     ] {
-        assert_eq!(code(&house, method, path, FOR_QUEUE, body).await, expected, "{method} {path}");
+        assert_eq!(code(&server, method, path, FOR_QUEUE, body).await, expected, "{method} {path}");
     }
 }
 
 #[tokio::test]
 async fn a_stored_policy_decides_as_long_as_it_stands() {
-    let house = House::with(strict()).await;
-    code(&house, "PUT", "/orders", FOR_ALL, "").await;
-    assert_eq!(code(&house, "GET", "/orders/messages", BY_POLICY, "").await, "AuthenticationFailed");
-    let queue = house.engine.all_queues().remove(0);
+    let server = AzureServer::with(strict()).await;
+    code(&server, "PUT", "/orders", FOR_ALL, "").await;
+    assert_eq!(code(&server, "GET", "/orders/messages", BY_POLICY, "").await, "AuthenticationFailed");
+    let queue = server.engine.all_queues().remove(0);
     let store = async |policies: &str| {
         let update = kew_core::command::UpdateQueue {
             queue: queue.id,
@@ -287,26 +287,26 @@ async fn a_stored_policy_decides_as_long_as_it_stands() {
             )],
             rename: None,
         };
-        house.engine.update_queue(update).await.expect("the queue is there");
+        server.engine.update_queue(update).await.expect("the queue is there");
     };
     store(r#"[{"id":"a","start":null,"expiry":"2027-01-01","permission":"p"}]"#).await;
-    assert_eq!(code(&house, "GET", "/orders/messages", BY_POLICY, "").await, "200");
-    let put = code(&house, "POST", "/orders/messages", BY_POLICY, &super::house::message("a")).await;
+    assert_eq!(code(&server, "GET", "/orders/messages", BY_POLICY, "").await, "200");
+    let put = code(&server, "POST", "/orders/messages", BY_POLICY, &super::server::message("a")).await;
     assert_eq!(put, "AuthorizationPermissionMismatch");
     store(r#"[{"id":"a","start":null,"expiry":null,"permission":"p"}]"#).await;
-    assert_eq!(code(&house, "GET", "/orders/messages", BY_POLICY, "").await, "AuthenticationFailed");
+    assert_eq!(code(&server, "GET", "/orders/messages", BY_POLICY, "").await, "AuthenticationFailed");
 }
 
 #[tokio::test]
 async fn signatures_lapse_with_the_engines_time() {
-    let house = House::with(strict()).await;
-    house.advance(5 * 366 * 86_400).await;
-    assert_eq!(code(&house, "GET", "?comp=list", FOR_LISTS, "").await, "AuthenticationFailed");
+    let server = AzureServer::with(strict()).await;
+    server.advance(5 * 366 * 86_400).await;
+    assert_eq!(code(&server, "GET", "?comp=list", FOR_LISTS, "").await, "AuthenticationFailed");
 }
 
 #[tokio::test]
 async fn no_field_of_a_signature_can_be_changed_left_out_or_given_twice() {
-    let house = House::with(strict()).await;
+    let server = AzureServer::with(strict()).await;
     for sas in [FOR_ALL, FOR_QUEUE] {
         let path = "/orders/messages";
         for field in sas.split('&') {
@@ -315,7 +315,7 @@ async fn no_field_of_a_signature_can_be_changed_left_out_or_given_twice() {
             let changed = sas.replace(field, &format!("{name}={value}x"));
             let twice = format!("{sas}&{field}");
             for forged in [without.join("&"), changed, twice] {
-                let answer = code(&house, "GET", path, &forged, "").await;
+                let answer = code(&server, "GET", path, &forged, "").await;
                 assert_eq!(answer, "AuthenticationFailed", "{forged}");
             }
         }

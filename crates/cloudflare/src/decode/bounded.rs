@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn entries_beyond_the_bound_are_noticed_and_not_kept() {
         let read = |json: &str| {
-            let read: Bounded<u32, 2> = serde_json::from_str(json).expect("it is a list");
+            let read: Bounded<u32, 2> =
+                serde_json::from_str(json).expect("a JSON list within the bound is decoded");
             (read.entries, read.is_too_long)
         };
         assert_eq!(read("[]"), (vec![], false));

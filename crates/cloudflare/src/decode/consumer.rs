@@ -208,11 +208,15 @@ mod tests {
     #[test]
     fn types_have_their_own_defaults() {
         let id = ConsumerId([1; 16]);
-        let of = |kind: &str| with_settings(kind, "{}").expect("it is fine").consumer(id, Timestamp(1));
+        let of = |kind: &str| {
+            with_settings(kind, "{}")
+                .expect("a consumer without settings is valid")
+                .consumer(id, Timestamp(1))
+        };
         assert_eq!(of("http_pull"), Consumer::of(id, Timestamp(1), Delivery::Pull(Pull::new())));
         let worker = Push::to(Target::Worker { script: "w".into() });
         assert_eq!(of("worker"), Consumer::of(id, Timestamp(1), Delivery::Push(worker)));
-        let url = WebhookUrl::parse("http://127.0.0.1:1/").expect("it is an address");
+        let url = WebhookUrl::parse("http://127.0.0.1:1/").expect("a loopback address is a webhook's URL");
         let webhook = Push::to(Target::Webhook { url, secret: None, timeout: Duration::from_secs(30) });
         assert_eq!(of("http_push"), Consumer::of(id, Timestamp(1), Delivery::Push(webhook)));
     }

@@ -1,7 +1,7 @@
 //! Bodies: JSON whatever the Content-Type says, read into checked requests.
 //!
 //! Members are kept as slices of the body until it is known what they should be, so that each has its own error and
-//! nobody can make a small body large in memory. A member that is `null` is one that was left out.
+//! no small body becomes large in memory. A member that is `null` is one that was left out.
 
 mod bounded;
 pub(crate) mod consumer;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_match_is_told_without_its_value() {
+    fn a_mismatch_is_reported_without_its_value() {
         #[derive(Deserialize, Debug)]
         #[expect(dead_code, reason = "what is read is of no interest")]
         struct Secret {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn whole_numbers_are_whole() {
         let number = |text: &str| {
-            let json = RawValue::from_string(text.to_owned()).expect("it is JSON");
+            let json = RawValue::from_string(text.to_owned()).expect("the text is JSON");
             whole(&json)
         };
         assert_eq!(

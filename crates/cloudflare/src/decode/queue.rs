@@ -164,16 +164,17 @@ mod tests {
     #[test]
     fn replacing_returns_to_defaults_unless_only_the_delay_is_given() {
         let before = Policy { paused: true, retention: Duration::from_secs(60), ..Policy::standard() };
-        let delay = settings(r#"{"delivery_delay":7}"#).expect("it is fine");
+        let delay = settings(r#"{"delivery_delay":7}"#).expect("a delay of seven seconds is valid");
         let after = delay.replaced(&before);
         assert_eq!(
             (after.delay, after.paused, after.retention),
             (Duration::from_secs(7), true, before.retention)
         );
-        let after = settings("{}").expect("it is fine").replaced(&before);
+        let after = settings("{}").expect("empty settings are valid").replaced(&before);
         assert_eq!((after.paused, after.retention), (false, Policy::standard().retention));
-        let after =
-            settings(r#"{"delivery_paused":true,"delivery_delay":7}"#).expect("it is fine").replaced(&before);
+        let after = settings(r#"{"delivery_paused":true,"delivery_delay":7}"#)
+            .expect("a pause and a delay are valid")
+            .replaced(&before);
         assert_eq!((after.paused, after.retention), (true, Policy::standard().retention));
     }
 

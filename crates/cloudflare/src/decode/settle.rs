@@ -188,7 +188,7 @@ mod tests {
             ("2.9", 2),
         ] {
             let json = format!(r#"{{"retries":[{{"lease_id":"a","delay_seconds":{delay}}}]}}"#);
-            let read = AckBody::read(json.as_bytes()).expect("it is read");
+            let read = AckBody::read(json.as_bytes()).expect("a body with acknowledgements is read");
             assert_eq!(read.retries, [("a".into(), Some(expected))], "{delay}");
         }
         for delay in ["\"5\"", "true", "[]", "{}"] {

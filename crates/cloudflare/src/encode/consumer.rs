@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::instant;
 use crate::decode::consumer::kind;
 
-/// Its object. What happens to failures is told as the queue's rule has it, whoever wrote that last; without one a
+/// Its object. Its dead-letter settings are those of the queue's rule, from whichever dialect; without one a
 /// message may be tried again for ever, which `null` says.
 pub(crate) fn consumer(queue: &Queue, consumer: &Consumer) -> Value {
     let rule = queue.policy.dead_letters.as_deref();

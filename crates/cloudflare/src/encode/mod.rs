@@ -39,7 +39,7 @@ pub(crate) fn closed(mut body: Vec<u8>) -> Reply {
     json(StatusCode::OK, body)
 }
 
-/// One page of a list: which, of how many entries a page, with these entries, of so many in all.
+/// One page of a list: which, of how many entries a page, with these entries, of which total.
 pub(crate) fn list(entries: Vec<Value>, page: u32, per_page: u32, total: usize) -> Reply {
     let count = entries.len();
     let pages = total.div_ceil(per_page.max(1) as usize);
@@ -80,7 +80,7 @@ mod tests {
     fn pages_are_counted() {
         let info = |total| {
             let body = list(vec![json!(1)], 2, 100, total).body;
-            serde_json::from_slice::<Value>(&body).expect("it is JSON")["result_info"]["total_pages"].clone()
+            serde_json::from_slice::<Value>(&body).expect("a page of a list is JSON")["result_info"]["total_pages"].clone()
         };
         assert_eq!((info(0), info(100), info(101)), (json!(0), json!(1), json!(2)));
     }

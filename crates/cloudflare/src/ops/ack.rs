@@ -1,6 +1,6 @@
 //! `POST /queues/{id}/messages/ack`: deletes messages and gives others up, each for itself.
 //!
-//! An acknowledgement counts however late it comes. A retry counts while its lease runs: nobody can give up what
+//! An acknowledgement counts however late it comes. A retry counts while its lease runs: no client can give up what
 //! somebody else holds by now, or what is waiting already. A lease that is mentioned more than once is settled once, as
 //! its first mention says, and an acknowledgement comes before a retry; the others are warnings.
 

@@ -15,7 +15,7 @@ use crate::error::WireError;
 ///
 /// The last write wins, but one that names no dead-letter queue keeps the target of a rule that somebody else wrote,
 /// and changes its limit alone. A puller that says nothing of failures drops nothing on a queue that SQS or Azure made:
-/// whoever sends there counts on messages that stay until somebody deletes them, so without such a rule there is none.
+/// senders there count on messages that stay until somebody deletes them, so without such a rule there is none.
 pub(super) fn rule(queue: &Queue, body: &ConsumerBody, consumer: &Consumer) -> Option<DeadLetterRule> {
     let before = queue.policy.dead_letters.as_deref();
     let is_left_alone = body.leaves_failures_alone() && !Document::of(queue).made_here;

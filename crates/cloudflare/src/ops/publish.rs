@@ -1,4 +1,4 @@
-//! Publishing, whoever asks: the messages in one step, and the figures afterwards.
+//! Publishing, over REST or a binding: the messages in one step, and the figures afterwards.
 
 use kew_core::command::{FirstReceipts, Send};
 use kew_core::{NewMessage, QueueId};

@@ -15,7 +15,7 @@ pub(super) fn check_consumer(cx: &Context<'_>, consumer: &Consumer) -> Result<()
     let found = workers.describe(cx.caller.account, script).filter(|found| found.deployed.is_some());
     match found.ok_or(Code::ScriptNotFound)?.handles_queues {
         Some(false) => Err(Code::QueueHandlerMissing.into()),
-        // One that is being started has not told yet.
+        // A Worker that is being started has not reported its handlers yet.
         Some(true) | None => Ok(()),
     }
 }

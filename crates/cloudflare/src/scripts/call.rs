@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_about_workers_are_told_apart() {
+    fn paths_about_workers_are_distinguished() {
         for path in ["/client/v4/accounts/a/workers/subdomain", "/client/v4/accounts/a/workers"] {
             assert!(is_meant(path), "{path}");
         }
@@ -209,7 +209,7 @@ mod tests {
             assert!(!is_meant(path), "{path}");
         }
         let call = |verb: &str, rest: &'static str| {
-            let verb = verb.parse().expect("it is a verb");
+            let verb = verb.parse().expect("the method of a call is valid");
             Call::of(&verb, rest).map(|(_, call)| call).map_err(|error| error.code())
         };
         for (verb, path, expected) in [

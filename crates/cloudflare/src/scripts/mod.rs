@@ -1,9 +1,9 @@
 //! Workers by the vendor's API: what `wrangler deploy`, `wrangler secret` and `wrangler delete` ask for.
 //!
-//! Uploading code is running code. So this part is off unless the server was told otherwise, wants a token even where
-//! everybody is let in, and answers only who is at this machine unless it was told to be exposed. [`call`] reads paths,
-//! [`asked`] bodies, [`upload`] what comes as a form, [`shown`] says what replies look like. What is asked of one
-//! Worker is in [`look`], [`versions`] and [`secrets`]; the work is `kew-push`'s.
+//! Uploading code is running code. So this part is off unless the server's settings turn it on, wants a token even
+//! where everybody is let in, and answers only who is at this machine unless the settings expose it. [`call`] reads
+//! paths, [`asked`] bodies, [`upload`] what comes as a form, [`shown`] says what replies look like. What is asked of
+//! one Worker is in [`look`], [`versions`] and [`secrets`]; the work is `kew-push`'s.
 
 mod asked;
 mod call;
@@ -38,7 +38,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// What is told while there is nothing that runs Workers: later there may be, where that was asked for.
+    /// The error while nothing runs Workers. Where they are wanted, they may be starting.
     fn absent(&self) -> WireError {
         if self.wanted {
             return WireError::new(Code::Overloaded).saying("The Workers are being started: try again");
@@ -157,7 +157,7 @@ impl From<WorkerError> for WireError {
             WorkerError::SecretNotFound(_) => Code::SecretNotFound,
             WorkerError::QueueNotFound(_) => Code::QueueNotFound,
             WorkerError::Cron(_) => Code::CronInvalid,
-            // It is no fault of the code that the runtime cannot be run, and nobody's business where it lies.
+            // It is no fault of the code that the runtime cannot be run, and its path is not shown.
             WorkerError::NotStarted(error @ StartError::NotRun { .. }) => {
                 return Self::new(Code::Internal).because(error);
             }

@@ -1,4 +1,4 @@
-//! A Worker's secrets: their names are shown, their texts to nobody.
+//! A Worker's secrets: their names are shown, their texts never.
 
 use kew_http::Reply;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::encode::instant;
 
-/// Who did it, where nobody is asked who they are.
+/// Who did it, where callers have no identity.
 const AUTHOR: &str = "user@kew.localhost";
 
 fn at(millis: u64) -> String {

@@ -4,27 +4,27 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::house::{Answer, House, only};
+use super::server::{Answer, CloudflareAnswer, CloudflareServer, only};
 
-async fn send(house: &House, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+async fn send(server: &CloudflareServer, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut headers = headers.to_vec();
     let own =
         [("Host", "fake-host"), ("X-Kew-Queue", "orders"), ("Content-Type", "application/octet-stream")];
     headers.extend(own);
-    house.raw("POST", "/message", &headers, body).await
+    server.raw("POST", "/message", &headers, body).await
 }
 
-async fn send_batch(house: &House, headers: &[(&str, &str)], messages: Value) -> Answer {
+async fn send_batch(server: &CloudflareServer, headers: &[(&str, &str)], messages: Value) -> Answer {
     let mut headers = headers.to_vec();
     headers.extend([("Host", "fake-host"), ("X-Kew-Queue", "orders")]);
-    house.raw("POST", "/batch", &headers, json!({ "messages": messages }).to_string().as_bytes()).await
+    server.raw("POST", "/batch", &headers, json!({ "messages": messages }).to_string().as_bytes()).await
 }
 
 /// Exactly 200 with figures: the runtime takes everything else for a failure.
 #[track_caller]
 fn backlog(answer: &Answer) -> u64 {
     assert_eq!(answer.status, 200, "{}", answer.body);
-    answer.json()["metadata"]["metrics"]["backlogCount"].as_u64().expect("it is a number")
+    answer.json()["metadata"]["metrics"]["backlogCount"].as_u64().expect("the backlog count is a number")
 }
 
 /// A refusal in the headers the runtime reads.
@@ -38,8 +38,8 @@ fn is_refused(answer: &Answer, status: u16, code: u32) {
 
 #[tokio::test]
 async fn messages_keep_their_format_and_say_that_a_worker_sent_them() {
-    let house = House::open().await;
-    let queue = house.pulled("orders", json!({})).await;
+    let server = CloudflareServer::open().await;
+    let queue = server.pulled("orders", json!({})).await;
     for (headers, body, shown, content_type) in [
         (&[("X-Msg-Fmt", "json")][..], &b"{\"a\":1}"[..], "eyJhIjoxfQ==", "json"),
         (&[("X-Msg-Fmt", "TEXT")], b"hello", "hello", "text"),
@@ -48,31 +48,31 @@ async fn messages_keep_their_format_and_say_that_a_worker_sent_them() {
         // A runtime of older dates does not say.
         (&[], b"\xff\x0f", "/w8=", "v8"),
     ] {
-        assert_eq!(backlog(&send(&house, headers, body).await), 1);
-        let pulled = only(house.pull(&queue, json!({})).await);
+        assert_eq!(backlog(&send(&server, headers, body).await), 1);
+        let pulled = only(server.pull(&queue, json!({})).await);
         let metadata = json!({ "CF-Content-Type": content_type, "CF-sourceMessageSource": "worker" });
         assert_eq!((&pulled["body"], &pulled["metadata"]), (&json!(shown), &metadata));
-        house.settle(&queue, json!({ "acks": [{ "lease_id": pulled["lease_id"] }] })).await;
+        server.settle(&queue, json!({ "acks": [{ "lease_id": pulled["lease_id"] }] })).await;
     }
 }
 
 // [seed] A message's own delay, else the batch's, else the queue's; zero overrides.
 #[tokio::test]
 async fn delays_come_in_headers_and_zero_is_one() {
-    let house = House::open().await;
-    let queue = house.queue_with("orders", json!({ "delivery_delay": 60 })).await;
-    house.consume(&queue, json!({ "type": "http_pull" })).await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue_with("orders", json!({ "delivery_delay": 60 })).await;
+    server.consume(&queue, json!({ "type": "http_pull" })).await;
     let text = ("X-Msg-Fmt", "text");
-    backlog(&send(&house, &[text, ("X-Msg-Delay-Secs", "0")], b"now").await);
-    backlog(&send(&house, &[text, ("X-Msg-Delay-Secs", "600")], b"ten minutes").await);
-    backlog(&send(&house, &[text], b"the queue's").await);
+    backlog(&send(&server, &[text, ("X-Msg-Delay-Secs", "0")], b"now").await);
+    backlog(&send(&server, &[text, ("X-Msg-Delay-Secs", "600")], b"ten minutes").await);
+    backlog(&send(&server, &[text], b"the queue's").await);
     let body = |text: &str| STANDARD.encode(text);
     let messages = json!([
         { "body": body("batch's"), "contentType": "text" },
         { "body": body("own"), "contentType": "text", "delaySecs": 5 },
         { "body": body("own none"), "contentType": "text", "delaySecs": 0 },
     ]);
-    assert_eq!(backlog(&send_batch(&house, &[("X-Msg-Delay-Secs", "300")], messages).await), 6);
+    assert_eq!(backlog(&send_batch(&server, &[("X-Msg-Delay-Secs", "300")], messages).await), 6);
     for (seconds, expected) in [
         (0, &["now", "own none"][..]),
         (5, &["own"]),
@@ -80,42 +80,42 @@ async fn delays_come_in_headers_and_zero_is_one() {
         (240, &["batch's"]),
         (300, &["ten minutes"]),
     ] {
-        house.advance(seconds).await;
+        server.advance(seconds).await;
         let pulled =
-            house.pull(&queue, json!({ "batch_size": 100, "visibility_timeout_ms": 3_600_000 })).await;
-        assert_eq!(super::house::bodies(&pulled), expected);
+            server.pull(&queue, json!({ "batch_size": 100, "visibility_timeout_ms": 3_600_000 })).await;
+        assert_eq!(super::server::bodies(&pulled), expected);
     }
 }
 
 #[tokio::test]
 async fn everything_is_checked_because_the_runtime_checks_nothing() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
     let text = ("X-Msg-Fmt", "text");
     for delay in ["-1", "86401", "1.5", "soon", ""] {
-        is_refused(&send(&house, &[text, ("X-Msg-Delay-Secs", delay)], b"m").await, 400, 10_203);
-        let batch = send_batch(&house, &[("X-Msg-Delay-Secs", delay)], json!([{ "body": "" }])).await;
+        is_refused(&send(&server, &[text, ("X-Msg-Delay-Secs", delay)], b"m").await, 400, 10_203);
+        let batch = send_batch(&server, &[("X-Msg-Delay-Secs", delay)], json!([{ "body": "" }])).await;
         is_refused(&batch, 400, 10_202);
     }
-    is_refused(&send(&house, &[("X-Msg-Fmt", "xml")], b"m").await, 400, 10_203);
-    is_refused(&send(&house, &[("X-Msg-Fmt", "json")], b"{").await, 400, 10_208);
-    is_refused(&send(&house, &[text], b"\xff").await, 400, 10_207);
-    is_refused(&send(&house, &[text], &[b'a'; 128_001]).await, 413, 10_204);
+    is_refused(&send(&server, &[("X-Msg-Fmt", "xml")], b"m").await, 400, 10_203);
+    is_refused(&send(&server, &[("X-Msg-Fmt", "json")], b"{").await, 400, 10_208);
+    is_refused(&send(&server, &[text], b"\xff").await, 400, 10_207);
+    is_refused(&send(&server, &[text], &[b'a'; 128_001]).await, 413, 10_204);
     let one = json!({ "body": "aGk=", "contentType": "text" });
-    is_refused(&send_batch(&house, &[], json!(vec![one.clone(); 101])).await, 413, 10_206);
-    is_refused(&send_batch(&house, &[], json!([])).await, 400, 10_207);
+    is_refused(&send_batch(&server, &[], json!(vec![one.clone(); 101])).await, 413, 10_206);
+    is_refused(&send_batch(&server, &[], json!([])).await, 400, 10_207);
     let large = json!({ "body": STANDARD.encode([b'a'; 100_000]), "contentType": "text" });
-    is_refused(&send_batch(&house, &[], json!(vec![large; 3])).await, 413, 10_205);
-    is_refused(&send_batch(&house, &[], json!([one, { "body": "!" }])).await, 400, 10_207);
-    assert_eq!(house.backlog(&queue).await, 0, "a batch is all or nothing");
+    is_refused(&send_batch(&server, &[], json!(vec![large; 3])).await, 413, 10_205);
+    is_refused(&send_batch(&server, &[], json!([one, { "body": "!" }])).await, 400, 10_207);
+    assert_eq!(server.backlog(&queue).await, 0, "a batch is all or nothing");
 }
 
 #[tokio::test]
 async fn metrics_are_bare_figures() {
-    let house = House::open().await;
-    house.queue("orders").await;
-    backlog(&send(&house, &[("X-Msg-Fmt", "text")], b"12345").await);
-    let metrics = house.raw("GET", "/metrics", &[("X-Kew-Queue", "orders")], b"").await;
+    let server = CloudflareServer::open().await;
+    server.queue("orders").await;
+    backlog(&send(&server, &[("X-Msg-Fmt", "text")], b"12345").await);
+    let metrics = server.raw("GET", "/metrics", &[("X-Kew-Queue", "orders")], b"").await;
     assert_eq!(metrics.status, 200);
     let expected =
         json!({ "backlogCount": 1, "backlogBytes": 5, "oldestMessageTimestamp": 1_767_225_600_000_u64 });
@@ -123,8 +123,8 @@ async fn metrics_are_bare_figures() {
 }
 
 #[tokio::test]
-async fn a_queue_or_a_call_that_is_not_there_is_told_so() {
-    let house = House::open().await;
+async fn an_unknown_queue_or_call_is_refused() {
+    let server = CloudflareServer::open().await;
     for (method, path, code) in [
         ("POST", "/message", 10_104),
         ("POST", "/batch", 10_104),
@@ -132,9 +132,9 @@ async fn a_queue_or_a_call_that_is_not_there_is_told_so() {
         ("GET", "/message", 7_003),
         ("POST", "/other", 7_003),
     ] {
-        let refused = house.raw(method, path, &[("X-Kew-Queue", "none")], b"m").await;
+        let refused = server.raw(method, path, &[("X-Kew-Queue", "none")], b"m").await;
         is_refused(&refused, 404, code);
         assert_eq!(refused.reason, "Not Found");
     }
-    house.raw("POST", "/message", &[], b"m").await.is_error(404, 7_003);
+    server.raw("POST", "/message", &[], b"m").await.is_error(404, 7_003);
 }

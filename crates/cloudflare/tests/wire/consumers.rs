@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::house::{House, text};
+use super::server::{CloudflareAnswer, CloudflareServer, text};
 
 fn worker_defaults() -> Value {
     // [seed] Batches of 10 that wait 5 seconds, and 3 retries.
@@ -13,10 +13,10 @@ fn worker_defaults() -> Value {
 
 #[tokio::test]
 async fn a_worker_is_shown_under_both_of_its_names_with_defaults() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
     let body = json!({ "type": "worker", "script_name": "w", "environment_name": "", "settings": {} });
-    let made = house.consume(&queue, body).await;
+    let made = server.consume(&queue, body).await;
     let id = text(&made, "consumer_id");
     assert_eq!(id.len(), 32);
     let expected = json!({
@@ -25,17 +25,17 @@ async fn a_worker_is_shown_under_both_of_its_names_with_defaults() {
         "settings": worker_defaults(),
     });
     assert_eq!(made, expected);
-    assert_eq!(house.ask("GET", &format!("{queue}/consumers/{id}"), "").await.result(), made);
-    assert_eq!(house.ask("GET", &format!("{queue}/consumers"), "").await.result(), json!([made]));
-    let shown = house.ask("GET", &queue, "").await.result();
+    assert_eq!(server.ask("GET", &format!("{queue}/consumers/{id}"), "").await.result(), made);
+    assert_eq!(server.ask("GET", &format!("{queue}/consumers"), "").await.result(), json!([made]));
+    let shown = server.ask("GET", &queue, "").await.result();
     assert_eq!((&shown["consumers"], &shown["consumers_total_count"]), (&json!([made]), &json!(1)));
 }
 
 #[tokio::test]
 async fn a_puller_has_defaults_of_its_own() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
-    let made = house.consume(&queue, json!({ "type": "http_pull" })).await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
+    let made = server.consume(&queue, json!({ "type": "http_pull" })).await;
     let settings =
         json!({ "batch_size": 5, "visibility_timeout_ms": 30_000, "max_retries": 3, "retry_delay": 0 });
     assert_eq!((&made["settings"], made.get("script")), (&settings, None));
@@ -43,10 +43,10 @@ async fn a_puller_has_defaults_of_its_own() {
 
 #[tokio::test]
 async fn a_webhook_keeps_its_secret_to_itself() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
     let body = json!({ "type": "http_push", "url": "http://127.0.0.1:1/hook", "secret": "quiet" });
-    let made = house.consume(&queue, body).await;
+    let made = server.consume(&queue, body).await;
     assert_eq!((&made["type"], &made["url"]), (&json!("http_push"), &json!("http://127.0.0.1:1/hook")));
     assert_eq!(made["settings"]["timeout_ms"], 30_000);
     assert!(!made.to_string().contains("quiet"));
@@ -54,10 +54,10 @@ async fn a_webhook_keeps_its_secret_to_itself() {
 
 #[tokio::test]
 async fn a_queue_has_one_consumer() {
-    let house = House::open().await;
-    let queue = house.pulled("orders", json!({})).await;
+    let server = CloudflareServer::open().await;
+    let queue = server.pulled("orders", json!({})).await;
     for second in [json!({ "type": "http_pull" }), json!({ "type": "worker", "script_name": "w" })] {
-        let refused = house.call("POST", &format!("{queue}/consumers"), second).await;
+        let refused = server.call("POST", &format!("{queue}/consumers"), second).await;
         assert_eq!(refused.is_error(409, 11_004), "workers.api.error.consumer_exists");
     }
 }
@@ -65,8 +65,8 @@ async fn a_queue_has_one_consumer() {
 // [seed] Where the command line and the file both change a setting, the last write wins.
 #[tokio::test]
 async fn put_replaces_all_settings_and_keeps_id_and_type() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
     let settings = json!({
         "batch_size": 100, "max_wait_time_ms": 60_000, "max_retries": 100, "retry_delay": 86_400,
         "max_concurrency": 250,
@@ -74,22 +74,22 @@ async fn put_replaces_all_settings_and_keeps_id_and_type() {
     let body = json!({
         "type": "worker", "script_name": "w", "dead_letter_queue": "dead", "settings": settings,
     });
-    let made = house.consume(&queue, body).await;
+    let made = server.consume(&queue, body).await;
     assert_eq!((&made["settings"], &made["dead_letter_queue"]), (&settings, &json!("dead")));
     let path = format!("{queue}/consumers/{}", text(&made, "consumer_id"));
     let deployed = json!({ "type": "worker", "script_name": "w", "settings": {} });
-    let changed = house.call("PUT", &path, deployed).await.result();
+    let changed = server.call("PUT", &path, deployed).await.result();
     assert_eq!((&changed["settings"], &changed["dead_letter_queue"]), (&worker_defaults(), &json!("")));
     assert_eq!(changed["consumer_id"], made["consumer_id"]);
-    house.call("PUT", &path, json!({ "type": "http_pull" })).await.is_error(400, 100_127);
-    house.call("PUT", &path, json!({ "settings": {} })).await.is_error(400, 10_026);
-    assert_eq!(house.ask("GET", &path, "").await.result(), changed);
+    server.call("PUT", &path, json!({ "type": "http_pull" })).await.is_error(400, 100_127);
+    server.call("PUT", &path, json!({ "settings": {} })).await.is_error(400, 10_026);
+    assert_eq!(server.ask("GET", &path, "").await.result(), changed);
 }
 
 #[tokio::test]
 async fn settings_out_of_range_and_unfit_queues_are_refused_and_change_nothing() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
     let worker = |settings: Value| json!({ "type": "worker", "script_name": "w", "settings": settings });
     let pull = |settings: Value| json!({ "type": "http_pull", "settings": settings });
     for (body, code) in [
@@ -111,35 +111,35 @@ async fn settings_out_of_range_and_unfit_queues_are_refused_and_change_nothing()
             100_127,
         ),
     ] {
-        house.call("POST", &format!("{queue}/consumers"), body).await.is_error(400, code);
+        server.call("POST", &format!("{queue}/consumers"), body).await.is_error(400, code);
     }
-    assert_eq!(house.ask("GET", &format!("{queue}/consumers"), "").await.result(), json!([]));
-    assert_eq!(house.ask("GET", "/queues", "").await.result().as_array().map(Vec::len), Some(1));
+    assert_eq!(server.ask("GET", &format!("{queue}/consumers"), "").await.result(), json!([]));
+    assert_eq!(server.ask("GET", "/queues", "").await.result().as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
 async fn a_dead_letter_queue_that_is_not_there_is_made_where_its_queue_is() {
-    let house = House::open().await;
-    let made = house.call("POST", "/queues", json!({ "queue_name": "orders", "jurisdiction": "us" })).await;
+    let server = CloudflareServer::open().await;
+    let made = server.call("POST", "/queues", json!({ "queue_name": "orders", "jurisdiction": "us" })).await;
     let queue = format!("/queues/{}", text(&made.result(), "queue_id"));
-    let consumer = house.consume(&queue, json!({ "type": "http_pull", "dead_letter_queue": "dead" })).await;
+    let consumer = server.consume(&queue, json!({ "type": "http_pull", "dead_letter_queue": "dead" })).await;
     assert_eq!(consumer["dead_letter_queue"], "dead");
-    let dead = house.path("dead").await.expect("it was made");
-    assert_eq!(house.ask("GET", &dead, "").await.result()["jurisdiction"], "us");
+    let dead = server.path("dead").await.expect("the consumer's dead-letter queue exists");
+    assert_eq!(server.ask("GET", &dead, "").await.result()["jurisdiction"], "us");
     // Two queues may take each other's dead letters.
-    house.consume(&dead, json!({ "type": "http_pull", "dead_letter_queue": "orders" })).await;
+    server.consume(&dead, json!({ "type": "http_pull", "dead_letter_queue": "orders" })).await;
 }
 
 #[tokio::test]
 async fn a_consumer_that_is_gone_is_not_found_and_makes_room_for_another_type() {
-    let house = House::open().await;
-    let queue = house.queue("orders").await;
-    let made = house.consume(&queue, json!({ "type": "http_pull" })).await;
+    let server = CloudflareServer::open().await;
+    let queue = server.queue("orders").await;
+    let made = server.consume(&queue, json!({ "type": "http_pull" })).await;
     let path = format!("{queue}/consumers/{}", text(&made, "consumer_id"));
-    assert_eq!(house.ask("DELETE", &path, "").await.result(), Value::Null);
+    assert_eq!(server.ask("DELETE", &path, "").await.result(), Value::Null);
     for (method, body) in [("GET", ""), ("DELETE", ""), ("PUT", r#"{"type":"http_pull"}"#)] {
-        house.ask(method, &path, body).await.is_error(404, 11_006);
-        house.ask(method, &format!("{queue}/consumers/nobody"), body).await.is_error(404, 11_006);
+        server.ask(method, &path, body).await.is_error(404, 11_006);
+        server.ask(method, &format!("{queue}/consumers/nobody"), body).await.is_error(404, 11_006);
     }
-    house.consume(&queue, json!({ "type": "worker", "script_name": "w" })).await;
+    server.consume(&queue, json!({ "type": "worker", "script_name": "w" })).await;
 }

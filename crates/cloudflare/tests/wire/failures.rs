@@ -1,4 +1,4 @@
-//! A store that fails: what clients are told, what they are not, and what stands of a request that was done in part.
+//! A store that fails: what clients learn, what they do not, and what stands of a request that was done in part.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use kew_http::Guard;
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 use serde_json::json;
 
-use super::house::{Counting, House, settings};
+use super::server::{CloudflareAnswer, CloudflareServer, CountingEntropy, settings};
 
 /// Which steps fail, and how.
 type Failure = (fn(&Command) -> bool, StoreError);
@@ -44,16 +44,16 @@ impl Store for Failing {
 }
 
 struct Failed {
-    house: House,
+    server: CloudflareServer,
     store: Arc<Failing>,
     /// A queue that can be pulled from, with a message.
     queue: String,
-    /// What was told to whoever looks after the server.
+    /// The causes that were reported to the operator.
     causes: Arc<Mutex<Vec<String>>>,
 }
 
 async fn failed() -> Failed {
-    let inner = MemoryStore::new(Arc::new(Counting::default()));
+    let inner = MemoryStore::new(Arc::new(CountingEntropy::default()));
     let store = Arc::new(Failing { inner, failure: Mutex::default() });
     let causes: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&causes);
@@ -61,10 +61,11 @@ async fn failed() -> Failed {
         heard.lock().unwrap_or_else(PoisonError::into_inner).push(cause.to_owned());
     };
     let settings = Settings { failures: Arc::new(failures), ..settings() };
-    let house = House::over(Arc::clone(&store) as Arc<dyn Store>, settings, Guard::strict()).await;
-    let queue = house.pulled("orders", json!({})).await;
-    house.push(&queue, "m", json!({})).await.result();
-    Failed { house, store, queue, causes }
+    let server =
+        CloudflareServer::over(Arc::clone(&store) as Arc<dyn Store>, settings, Guard::strict()).await;
+    let queue = server.pulled("orders", json!({})).await;
+    server.push(&queue, "m", json!({})).await.result();
+    Failed { server, store, queue, causes }
 }
 
 #[tokio::test]
@@ -77,7 +78,7 @@ async fn failures_have_their_numbers_and_keep_their_causes_to_us() {
         (StoreError::Unavailable { cause: cause() }, 429, 10_250),
         (StoreError::Damaged { what: cause() }, 500, 15_000),
     ] {
-        let Failed { house, store, queue, causes } = failed().await;
+        let Failed { server, store, queue, causes } = failed().await;
         store.fail(|_| true, error.clone());
         let mut calls = 0;
         for (method, path, body) in [
@@ -91,12 +92,12 @@ async fn failures_have_their_numbers_and_keep_their_causes_to_us() {
             ("POST", format!("{queue}/messages/pull"), json!({})),
             ("POST", format!("{queue}/messages/peek"), json!({})),
         ] {
-            let told = house.call(method, &path, body).await.is_error(status, code);
+            let told = server.call(method, &path, body).await.is_error(status, code);
             assert!(!told.contains("sdz"), "{told}");
             calls += 1;
         }
         let binding = [("Host", "fake-host"), ("X-Kew-Queue", "orders"), ("X-Msg-Fmt", "text")];
-        let refused = house.raw("POST", "/message", &binding, b"m").await;
+        let refused = server.raw("POST", "/message", &binding, b"m").await;
         refused.is_error(status, code);
         assert_eq!(refused.header("cf-queues-error-code"), Some(code.to_string().as_str()));
         assert_eq!(refused.reason, if status == 429 { "Too Many Requests" } else { "Internal Server Error" });
@@ -107,29 +108,29 @@ async fn failures_have_their_numbers_and_keep_their_causes_to_us() {
 
 #[tokio::test]
 async fn what_one_part_of_a_settling_did_stands_when_the_other_fails() {
-    let Failed { house, store, queue, causes } = failed().await;
-    house.push(&queue, "n", json!({})).await.result();
-    let pulled = house.pull(&queue, json!({})).await;
+    let Failed { server, store, queue, causes } = failed().await;
+    server.push(&queue, "n", json!({})).await.result();
+    let pulled = server.pull(&queue, json!({})).await;
     let [first, second] = [&pulled[0], &pulled[1]].map(|message| message["lease_id"].clone());
     store.fail(|command| matches!(command, Command::Release(_)), StoreError::NoSpace);
     let body = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
-    let settled = house.settle(&queue, body).await;
+    let settled = server.settle(&queue, body).await;
     let expected = json!({
         "ackCount": 1, "retryCount": 0,
-        "warnings": { second.as_str().expect("it is text"): "Queue storage limit exceeded" },
+        "warnings": { second.as_str().expect("a lease id is text"): "Queue storage limit exceeded" },
     });
     assert_eq!(settled, expected);
     assert_eq!(causes.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
     // Where nothing was done, the whole is refused, and may be asked for again.
     let path = format!("{queue}/messages/ack");
     let retry = json!({ "retries": [{ "lease_id": second }] });
-    house.call("POST", &path, retry.clone()).await.is_error(429, 10_251);
+    server.call("POST", &path, retry.clone()).await.is_error(429, 10_251);
     // The first is gone already, which is no effect.
     let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
-    house.call("POST", &path, both).await.is_error(429, 10_251);
+    server.call("POST", &path, both).await.is_error(429, 10_251);
     store.fail(|_| true, StoreError::FailStopped { cause: "it broke".to_owned() });
     let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
-    house.call("POST", &path, both).await.is_error(429, 10_250);
+    server.call("POST", &path, both).await.is_error(429, 10_250);
     store.fail(|_| false, StoreError::NoSpace);
-    assert_eq!(house.settle(&queue, retry).await["retryCount"], 1);
+    assert_eq!(server.settle(&queue, retry).await["retryCount"], 1);
 }

@@ -5,7 +5,7 @@ use kew_core::AccountId;
 use kew_http::Guard;
 use serde_json::{Value, json};
 
-use super::house::{Answer, House, settings};
+use super::server::{Answer, CloudflareAnswer, CloudflareServer, settings};
 
 const MINE: &str = "0123456789abcdef0123456789abcdef";
 const THEIRS: &str = "fedcba9876543210fedcba9876543210";
@@ -32,28 +32,28 @@ fn strict() -> Settings {
     }
 }
 
-async fn house() -> House {
-    House::with(strict(), Guard::strict()).await
+async fn server() -> CloudflareServer {
+    CloudflareServer::with(strict(), Guard::strict()).await
 }
 
-async fn ask(house: &House, token: &str, method: &str, path: &str, body: Value) -> Answer {
+async fn ask(server: &CloudflareServer, token: &str, method: &str, path: &str, body: Value) -> Answer {
     let bearer = format!("Bearer {token}");
     let path = format!("/client/v4/accounts/{MINE}{path}");
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    house.raw(method, &path, &[("Authorization", &bearer)], body.as_bytes()).await
+    server.raw(method, &path, &[("Authorization", &bearer)], body.as_bytes()).await
 }
 
 /// A queue that can be pulled from, made with the token that may do everything.
-async fn queue(house: &House, name: &str) -> String {
-    let made = ask(house, "all", "POST", "/queues", json!({ "queue_name": name })).await.result();
-    let queue = format!("/queues/{}", made["queue_id"].as_str().expect("it has an id"));
-    ask(house, "all", "POST", &format!("{queue}/consumers"), json!({ "type": "http_pull" })).await.result();
+async fn queue(server: &CloudflareServer, name: &str) -> String {
+    let made = ask(server, "all", "POST", "/queues", json!({ "queue_name": name })).await.result();
+    let queue = format!("/queues/{}", made["queue_id"].as_str().expect("a created queue has an id"));
+    ask(server, "all", "POST", &format!("{queue}/consumers"), json!({ "type": "http_pull" })).await.result();
     queue
 }
 
 #[tokio::test]
 async fn only_tokens_that_are_known_get_in() {
-    let house = house().await;
+    let server = server().await;
     let path = format!("/client/v4/accounts/{MINE}/queues");
     for (headers, status, code) in [
         (vec![], 403, 10_000),
@@ -67,39 +67,39 @@ async fn only_tokens_that_are_known_get_in() {
         (vec![("X-Auth-Key", "all")], 403, 10_000),
         (vec![("X-Auth-Email", "a@b.c"), ("X-Auth-Key", "wrong")], 403, 10_000),
     ] {
-        house.raw("GET", &path, &headers, b"").await.is_error(status, code);
+        server.raw("GET", &path, &headers, b"").await.is_error(status, code);
     }
     for headers in [
         vec![("Authorization", "Bearer all")],
         vec![("Authorization", "bearer all")],
         vec![("X-Auth-Email", "a@b.c"), ("X-Auth-Key", "all")],
     ] {
-        house.raw("GET", &path, &headers, b"").await.result();
+        server.raw("GET", &path, &headers, b"").await.result();
     }
-    let malformed = house.raw("GET", &path, &[("Authorization", "x")], b"").await;
+    let malformed = server.raw("GET", &path, &[("Authorization", "x")], b"").await;
     assert_eq!(malformed.json()["errors"][0]["error_chain"][0]["code"], 6_111);
-    let told = house.raw("GET", "/client/v4/user", &[], b"").await.is_error(403, 10_000);
+    let told = server.raw("GET", "/client/v4/user", &[], b"").await.is_error(403, 10_000);
     assert_eq!(told, "Authentication error");
 }
 
 #[tokio::test]
 async fn a_token_reaches_its_own_account_only() {
-    let house = house().await;
-    let queue = queue(&house, "orders").await;
+    let server = server().await;
+    let queue = queue(&server, "orders").await;
     let theirs = format!("/client/v4/accounts/{THEIRS}/queues");
-    house.raw("GET", &theirs, &[("Authorization", "Bearer all")], b"").await.is_error(403, 10_000);
-    let listed = house.raw("GET", &theirs, &[("Authorization", "Bearer other")], b"").await.result();
+    server.raw("GET", &theirs, &[("Authorization", "Bearer all")], b"").await.is_error(403, 10_000);
+    let listed = server.raw("GET", &theirs, &[("Authorization", "Bearer other")], b"").await.result();
     assert_eq!(listed, json!([]));
     let path = format!("/client/v4/accounts/{THEIRS}{queue}");
-    house.raw("GET", &path, &[("Authorization", "Bearer other")], b"").await.is_error(404, 11_000);
-    let accounts = house.raw("GET", "/client/v4/accounts", &[("Authorization", "Bearer other")], b"").await;
+    server.raw("GET", &path, &[("Authorization", "Bearer other")], b"").await.is_error(404, 11_000);
+    let accounts = server.raw("GET", "/client/v4/accounts", &[("Authorization", "Bearer other")], b"").await;
     assert_eq!(accounts.result()[0]["id"], THEIRS);
 }
 
 #[tokio::test]
 async fn reading_and_writing_are_allowed_apart() {
-    let house = house().await;
-    let queue = queue(&house, "orders").await;
+    let server = server().await;
+    let queue = queue(&server, "orders").await;
     let message = json!({ "body": 1 });
     for (method, path, body, readers, writers) in [
         ("GET", "".to_owned(), Value::Null, true, false),
@@ -117,7 +117,7 @@ async fn reading_and_writing_are_allowed_apart() {
     ] {
         let code = if path.starts_with("/messages") { 10_106 } else { 10_000 };
         for (token, allowed) in [("reads", readers), ("writes", writers), ("nothing", false), ("all", true)] {
-            let answer = ask(&house, token, method, &format!("{queue}{path}"), body.clone()).await;
+            let answer = ask(&server, token, method, &format!("{queue}{path}"), body.clone()).await;
             if allowed {
                 answer.result();
             } else {
@@ -125,17 +125,17 @@ async fn reading_and_writing_are_allowed_apart() {
             }
         }
     }
-    ask(&house, "nothing", "POST", "/queues", json!({ "queue_name": "x" })).await.is_error(403, 10_000);
+    ask(&server, "nothing", "POST", "/queues", json!({ "queue_name": "x" })).await.is_error(403, 10_000);
 }
 
 #[tokio::test]
 async fn bindings_show_the_inner_token_or_one_that_may_publish() {
-    let house = house().await;
-    queue(&house, "orders").await;
+    let server = server().await;
+    queue(&server, "orders").await;
     let send = async |headers: &[(&str, &str)]| {
         let mut headers = headers.to_vec();
         headers.extend([("X-Kew-Queue", "orders"), ("X-Msg-Fmt", "text")]);
-        house.raw("POST", "/message", &headers, b"m").await
+        server.raw("POST", "/message", &headers, b"m").await
     };
     for headers in [
         &[("X-Kew-Token", "inner"), ("X-Kew-Account", MINE)][..],

@@ -12,7 +12,7 @@ use kew_push::workers::{Outbound, Runtime, Workers, WorkersSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::house::{ACCOUNT, Answer, Counting, House, settings, text};
+use super::server::{ACCOUNT, Answer, CloudflareAnswer, CloudflareServer, CountingEntropy, settings, text};
 
 const RUNTIME: &str = r#"
 PATH=/usr/bin:/bin
@@ -29,7 +29,7 @@ const CONSUMES: &str = "export default { queue(batch) {} };";
 const SERVES: &str = "export default { fetch() {} };";
 
 struct Shop {
-    house: House,
+    server: CloudflareServer,
     directory: TempDir,
 }
 
@@ -40,12 +40,12 @@ impl Shop {
 
     /// Whose children are in this directory beside the runtime.
     async fn with_children_in(children: &str) -> Self {
-        let directory = TempDir::new().expect("there is room");
+        let directory = TempDir::new().expect("the machine has a temporary directory");
         let program = directory.path().join("runtime");
-        std::fs::write(&program, RUNTIME).expect("there is room");
+        std::fs::write(&program, RUNTIME).expect("the script of the test's runtime is written");
         let workers: Arc<OnceLock<Arc<Workers>>> = Arc::default();
         let scripts = Scripts { workers: Arc::clone(&workers), wanted: true, exposed: false };
-        let house = House::with(Settings { scripts, ..settings() }, Guard::strict()).await;
+        let server = CloudflareServer::with(Settings { scripts, ..settings() }, Guard::strict()).await;
         let settings = WorkersSettings {
             runtime: Runtime {
                 program,
@@ -60,9 +60,10 @@ impl Shop {
             region: "us-east-1".into(),
             notices: Arc::new(|_, _, _| {}),
         };
-        let loaded = Workers::load(Arc::clone(&house.engine), Arc::new(Counting::default()), settings).await;
-        workers.set(Arc::new(loaded.expect("the store can be read"))).expect("it is set once");
-        Self { house, directory }
+        let loaded =
+            Workers::load(Arc::clone(&server.engine), Arc::new(CountingEntropy::default()), settings).await;
+        workers.set(Arc::new(loaded.expect("the store can be read"))).expect("the Workers are set only once");
+        Self { server, directory }
     }
 
     /// Uploads a Worker that is bound to these queues; at `path` behind its name.
@@ -92,16 +93,16 @@ impl Shop {
         let method = if path.is_empty() { "PUT" } else { "POST" };
         let headers = [("Content-Type", "multipart/form-data; boundary=XX"), TOKEN];
         let path = format!("{ACCOUNT}/workers/scripts/{name}{path}");
-        self.house.raw(method, &path, &headers, body.concat().as_bytes()).await
+        self.server.raw(method, &path, &headers, body.concat().as_bytes()).await
     }
 
     async fn delete(&self, name: &str) {
         let path = format!("{ACCOUNT}/workers/scripts/{name}");
-        self.house.raw("DELETE", &path, &[TOKEN], b"").await.result();
+        self.server.raw("DELETE", &path, &[TOKEN], b"").await.result();
     }
 
     async fn producers(&self, queue: &str) -> Value {
-        let shown = self.house.ask("GET", queue, "").await.result();
+        let shown = self.server.ask("GET", queue, "").await.result();
         let count = shown["producers"].as_array().map(Vec::len);
         assert_eq!(shown["producers_total_count"].as_u64(), count.map(|count| count as u64), "{shown}");
         shown["producers"].clone()
@@ -117,14 +118,14 @@ fn worker(name: &str) -> Value {
 #[tokio::test]
 async fn deployed_workers_are_shown_as_producers_of_the_queues_they_are_bound_to() {
     let shop = Shop::open().await;
-    let (orders, results) = (shop.house.queue("orders").await, shop.house.queue("results").await);
+    let (orders, results) = (shop.server.queue("orders").await, shop.server.queue("results").await);
     assert_eq!(shop.producers(&orders).await, json!([]));
     shop.upload("b", "", CONSUMES, &["orders", "results", "orders"]).await.result();
     shop.upload("a", "", SERVES, &["orders"]).await.result();
     let producer = |script: &str| json!({ "type": "worker", "script": script });
     assert_eq!(shop.producers(&orders).await, json!([producer("a"), producer("b")]));
     assert_eq!(shop.producers(&results).await, json!([producer("b")]));
-    let listed = shop.house.ask("GET", "/queues?name=results", "").await.result();
+    let listed = shop.server.ask("GET", "/queues?name=results", "").await.result();
     assert_eq!(listed[0]["producers"], json!([producer("b")]));
     // A version that is kept and not deployed binds nothing.
     shop.upload("a", "/versions", SERVES, &["results"]).await.result();
@@ -138,50 +139,50 @@ async fn deployed_workers_are_shown_as_producers_of_the_queues_they_are_bound_to
 #[tokio::test]
 async fn a_queue_that_a_deployed_worker_is_bound_to_is_neither_deleted_nor_renamed() {
     let shop = Shop::open().await;
-    let orders = shop.house.queue("orders").await;
+    let orders = shop.server.queue("orders").await;
     shop.upload("w", "", CONSUMES, &["orders"]).await.result();
-    let told = shop.house.ask("DELETE", &orders, "").await.is_error(409, 11_005);
+    let told = shop.server.ask("DELETE", &orders, "").await.is_error(409, 11_005);
     assert!(told.contains("the Worker w is bound to it"), "{told}");
     // Nor does it lose the name that the Worker knows.
     for method in ["PUT", "PATCH"] {
-        shop.house.call(method, &orders, json!({ "queue_name": "other" })).await.is_error(409, 11_005);
-        shop.house.call(method, &orders, json!({ "queue_name": "orders" })).await.result();
+        shop.server.call(method, &orders, json!({ "queue_name": "other" })).await.is_error(409, 11_005);
+        shop.server.call(method, &orders, json!({ "queue_name": "orders" })).await.result();
     }
     shop.delete("w").await;
-    assert_eq!(shop.house.ask("DELETE", &orders, "").await.result(), Value::Null);
+    assert_eq!(shop.server.ask("DELETE", &orders, "").await.result(), Value::Null);
 }
 
 #[tokio::test]
 async fn a_consumer_needs_a_worker_that_is_deployed_and_handles_queues() {
     let shop = Shop::open().await;
-    let orders = shop.house.queue("orders").await;
+    let orders = shop.server.queue("orders").await;
     let consumers = format!("{orders}/consumers");
     shop.upload("serves", "", SERVES, &[]).await.result();
     shop.upload("consumes", "", CONSUMES, &[]).await.result();
     let mut unknown = worker("unknown");
     unknown["dead_letter_queue"] = json!("dead");
-    shop.house.call("POST", &consumers, unknown).await.is_error(404, 10_007);
-    assert!(shop.house.path("dead").await.is_none(), "nothing is made for a consumer that is refused");
-    let told = shop.house.call("POST", &consumers, worker("serves")).await.is_error(400, 11_001);
+    shop.server.call("POST", &consumers, unknown).await.is_error(404, 10_007);
+    assert!(shop.server.path("dead").await.is_none(), "nothing is made for a consumer that is refused");
+    let told = shop.server.call("POST", &consumers, worker("serves")).await.is_error(400, 11_001);
     assert_eq!(told, "Queue handler is missing");
-    assert_eq!(shop.house.ask("GET", &consumers, "").await.result(), json!([]));
-    let made = shop.house.consume(&orders, worker("consumes")).await;
+    assert_eq!(shop.server.ask("GET", &consumers, "").await.result(), json!([]));
+    let made = shop.server.consume(&orders, worker("consumes")).await;
     let consumer = format!("{consumers}/{}", text(&made, "consumer_id"));
-    shop.house.call("PUT", &consumer, worker("unknown")).await.is_error(404, 10_007);
-    shop.house.call("PUT", &consumer, worker("serves")).await.is_error(400, 11_001);
-    assert_eq!(shop.house.ask("GET", &consumer, "").await.result(), made);
+    shop.server.call("PUT", &consumer, worker("unknown")).await.is_error(404, 10_007);
+    shop.server.call("PUT", &consumer, worker("serves")).await.is_error(400, 11_001);
+    assert_eq!(shop.server.ask("GET", &consumer, "").await.result(), made);
     // Those that are not Workers need none.
-    let other = shop.house.queue("other").await;
-    shop.house.consume(&other, json!({ "type": "http_push", "url": "http://127.0.0.1:1/" })).await;
+    let other = shop.server.queue("other").await;
+    shop.server.consume(&other, json!({ "type": "http_push", "url": "http://127.0.0.1:1/" })).await;
 }
 
 #[tokio::test]
 async fn a_queue_counts_as_bound_while_the_code_that_needs_it_is_still_starting() {
     let shop = Shop::open().await;
-    let (orders, results) = (shop.house.queue("orders").await, shop.house.queue("results").await);
+    let (orders, results) = (shop.server.queue("orders").await, shop.server.queue("results").await);
     let gate = |name: &str| shop.directory.path().join(name);
     let slow = |name: &str| format!("{CONSUMES} // waits for {}", gate(name).display());
-    let open = |name: &str| std::fs::write(gate(name), "").expect("there is room");
+    let open = |name: &str| std::fs::write(gate(name), "").expect("the gate's file is written");
     let until_bound = |queue: String| {
         let shop = &shop;
         async move {
@@ -193,7 +194,7 @@ async fn a_queue_counts_as_bound_while_the_code_that_needs_it_is_still_starting(
     let code = slow("one");
     let (uploaded, ()) = tokio::join!(shop.upload("w", "", &code, &["orders"]), async {
         until_bound(orders.clone()).await;
-        shop.house.ask("DELETE", &orders, "").await.is_error(409, 11_005);
+        shop.server.ask("DELETE", &orders, "").await.is_error(409, 11_005);
         open("one");
     });
     uploaded.result();
@@ -202,14 +203,14 @@ async fn a_queue_counts_as_bound_while_the_code_that_needs_it_is_still_starting(
     let (uploaded, ()) = tokio::join!(shop.upload("other", "", &code, &["results"]), async {
         until_bound(results.clone()).await;
         let id =
-            shop.house.engine.all_queues().iter().find(|queue| &*queue.key.name == "results").map(|q| q.id);
-        let delete = DeleteQueue { queue: id.expect("it is there"), if_version: None };
-        shop.house.engine.delete_queue(delete).await.expect("it is deleted");
+            shop.server.engine.all_queues().iter().find(|queue| &*queue.key.name == "results").map(|q| q.id);
+        let delete = DeleteQueue { queue: id.expect("the queue `results` exists"), if_version: None };
+        shop.server.engine.delete_queue(delete).await.expect("the queue `results` can be deleted");
         open("two");
     });
     uploaded.is_error(404, 11_000);
     let path = format!("{ACCOUNT}/workers/services/other");
-    assert_eq!(shop.house.raw("GET", &path, &[TOKEN], b"").await.status, 404);
+    assert_eq!(shop.server.raw("GET", &path, &[TOKEN], b"").await.status, 404);
 }
 
 #[tokio::test]
@@ -217,8 +218,9 @@ async fn secrets_of_a_version_that_is_only_kept_wait_for_its_deployment() {
     let shop = Shop::open().await;
     let secrets = format!("{ACCOUNT}/workers/scripts/w/secrets");
     let names = || async {
-        let found = shop.house.raw("GET", &secrets, &[TOKEN], b"").await.result();
-        let names = found.as_array().expect("it is a list").iter().map(|one| text(one, "name"));
+        let found = shop.server.raw("GET", &secrets, &[TOKEN], b"").await.result();
+        let names =
+            found.as_array().expect("secrets are shown as a list").iter().map(|one| text(one, "name"));
         names.collect::<Vec<String>>()
     };
     let plain = json!({ "type": "plain_text", "name": "MODE", "text": "plain" });
@@ -229,10 +231,10 @@ async fn secrets_of_a_version_that_is_only_kept_wait_for_its_deployment() {
     assert_eq!(names().await, [""; 0], "nobody deployed it");
     // The name is the running code's own binding; its secrets can still be changed.
     let put = json!({ "name": "OTHER", "text": "x", "type": "secret_text" }).to_string();
-    shop.house.raw("PUT", &secrets, &[TOKEN], put.as_bytes()).await.result();
+    shop.server.raw("PUT", &secrets, &[TOKEN], put.as_bytes()).await.result();
     let deploy = json!({ "versions": [{ "version_id": text(&kept, "id"), "percentage": 100 }] }).to_string();
     let path = format!("{ACCOUNT}/workers/scripts/w/deployments");
-    shop.house.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
+    shop.server.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
     assert_eq!(names().await, ["MODE", "OTHER", "TOKEN"]);
 }
 
@@ -244,12 +246,12 @@ async fn several_secrets_are_changed_all_or_none() {
     let change = |secrets: Value| {
         let body = json!({ "secrets": secrets }).to_string();
         let (shop, bulk) = (&shop, &bulk);
-        async move { shop.house.raw("PATCH", bulk, &[TOKEN], body.as_bytes()).await }
+        async move { shop.server.raw("PATCH", bulk, &[TOKEN], body.as_bytes()).await }
     };
     let one = |name: &str| json!({ "name": name, "text": "x", "type": "secret_text" });
     assert_ne!(change(json!({ "A": one("A"), "B": null })).await.status, 200, "there is no B to take away");
     let secrets = format!("{ACCOUNT}/workers/scripts/w/secrets");
-    assert_eq!(shop.house.raw("GET", &secrets, &[TOKEN], b"").await.result(), json!([]));
+    assert_eq!(shop.server.raw("GET", &secrets, &[TOKEN], b"").await.result(), json!([]));
     let changed = change(json!({ "A": one("A"), "B": one("B") })).await.result();
     assert_eq!(changed.as_array().map(Vec::len), Some(2), "{changed}");
     let changed = change(json!({ "A": null, "C": one("C") })).await.result();
@@ -259,23 +261,23 @@ async fn several_secrets_are_changed_all_or_none() {
 #[tokio::test]
 async fn what_a_worker_handles_is_what_was_deployed_last() {
     let shop = Shop::open().await;
-    let orders = shop.house.queue("orders").await;
+    let orders = shop.server.queue("orders").await;
     let shown = || async {
         let path = format!("{ACCOUNT}/workers/services/w");
-        let found = shop.house.raw("GET", &path, &[TOKEN], b"").await.result();
+        let found = shop.server.raw("GET", &path, &[TOKEN], b"").await.result();
         found["default_environment"]["script"]["handlers"].clone()
     };
     shop.upload("w", "", CONSUMES, &[]).await.result();
     assert_eq!(shown().await, json!(["queue"]));
     shop.upload("w", "", SERVES, &[]).await.result();
     assert_eq!(shown().await, json!([]));
-    shop.house.call("POST", &format!("{orders}/consumers"), worker("w")).await.is_error(400, 11_001);
+    shop.server.call("POST", &format!("{orders}/consumers"), worker("w")).await.is_error(400, 11_001);
     shop.upload("w", "", CONSUMES, &[]).await.result();
-    shop.house.consume(&orders, worker("w")).await;
+    shop.server.consume(&orders, worker("w")).await;
 }
 
 #[tokio::test]
-async fn a_runtime_that_cannot_be_run_is_no_fault_of_the_code_and_its_place_is_told_to_nobody() {
+async fn a_runtime_that_cannot_be_started_is_an_internal_error_without_its_path() {
     // A file is in the way of their directory.
     let shop = Shop::with_children_in("runtime/children").await;
     let told = shop.upload("w", "", CONSUMES, &[]).await.is_error(500, 15_000);
@@ -285,11 +287,11 @@ async fn a_runtime_that_cannot_be_run_is_no_fault_of_the_code_and_its_place_is_t
 #[tokio::test]
 async fn while_workers_are_not_known_yet_what_depends_on_them_is_to_be_tried_again() {
     let scripts = Scripts { wanted: true, ..Scripts::default() };
-    let house = House::with(Settings { scripts, ..settings() }, Guard::strict()).await;
-    let orders = house.queue("orders").await;
-    house.ask("DELETE", &orders, "").await.is_error(429, 10_250);
+    let server = CloudflareServer::with(Settings { scripts, ..settings() }, Guard::strict()).await;
+    let orders = server.queue("orders").await;
+    server.ask("DELETE", &orders, "").await.is_error(429, 10_250);
     let path = format!("{ACCOUNT}/workers/services/w");
-    house.raw("GET", &path, &[TOKEN], b"").await.is_error(429, 10_250);
+    server.raw("GET", &path, &[TOKEN], b"").await.is_error(429, 10_250);
 }
 
 #[tokio::test]
@@ -298,14 +300,14 @@ async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
     let log = |query: &str| format!("{ACCOUNT}/workers/scripts/w/kew-log{query}");
     let empty = json!({ "lines": [], "last": 0, "opened": 0 });
     for query in ["", "?after=0", "?after=7&wait=30"] {
-        let page = shop.house.raw("GET", &log(query), &[TOKEN], b"").await.result();
+        let page = shop.server.raw("GET", &log(query), &[TOKEN], b"").await.result();
         assert_eq!(page, empty, "{query}");
     }
     shop.upload("w", "", CONSUMES, &[]).await.result();
-    let page = shop.house.raw("GET", &log("?after=0"), &[TOKEN], b"").await.result();
+    let page = shop.server.raw("GET", &log("?after=0"), &[TOKEN], b"").await.result();
     assert!(page["opened"].as_u64().is_some_and(|number| number > 0), "{page}");
     let odd = format!("{ACCOUNT}/workers/scripts/a%20b/kew-log");
-    assert_eq!(shop.house.raw("GET", &odd, &[TOKEN], b"").await.status, 400);
+    assert_eq!(shop.server.raw("GET", &odd, &[TOKEN], b"").await.status, 400);
 }
 
 // `wrangler tail` begins with this call, and shows the error's text.
@@ -314,7 +316,7 @@ async fn a_tail_of_a_worker_is_refused_with_the_place_of_its_log() {
     let shop = Shop::open().await;
     for (verb, path) in [("POST", "w/tails"), ("GET", "w/tails"), ("DELETE", "w/tails/7")] {
         let answer =
-            shop.house.raw(verb, &format!("{ACCOUNT}/workers/scripts/{path}"), &[TOKEN], b"{}").await;
+            shop.server.raw(verb, &format!("{ACCOUNT}/workers/scripts/{path}"), &[TOKEN], b"{}").await;
         let text = answer.is_error(404, 7_003);
         assert!(text.contains("not streamed") && text.contains("/w/kew-log?after=0&wait=20"), "{text}");
     }
@@ -327,7 +329,7 @@ async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherite
     let settings = format!("{ACCOUNT}/workers/scripts/shop/settings");
     let get = |path: String| {
         let shop = &shop;
-        async move { shop.house.raw("GET", &path, &[TOKEN], b"").await }
+        async move { shop.server.raw("GET", &path, &[TOKEN], b"").await }
     };
     // No settings: nothing can be inherited. No queue of that name: it is made.
     get(settings.clone()).await.is_error(404, 10_007);
@@ -336,7 +338,7 @@ async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherite
     assert_eq!(get(format!("{queues}?page=1")).await.result(), json!([]));
     for name in ["orders", "shop-out"] {
         let body = json!({ "queue_name": name }).to_string();
-        let made = shop.house.raw("POST", &queues, &[TOKEN], body.as_bytes()).await.result();
+        let made = shop.server.raw("POST", &queues, &[TOKEN], body.as_bytes()).await.result();
         assert_eq!(made["queue_name"], name);
     }
     shop.upload("shop", "", CONSUMES, &["orders", "shop-out"]).await.result();
@@ -350,7 +352,7 @@ async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherite
         shop.upload_bound("shop", "/versions", CONSUMES, vec![inherit("Q0"), inherit("Q1")]).await.result();
     let deploy = json!({ "versions": [{ "version_id": text(&kept, "id"), "percentage": 100 }] }).to_string();
     let path = format!("{ACCOUNT}/workers/scripts/shop/deployments");
-    shop.house.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
+    shop.server.raw("POST", &path, &[TOKEN], deploy.as_bytes()).await.result();
     assert_eq!(get(settings).await.result()["bindings"], bound);
     let listed = get(format!("{queues}?name=shop-out")).await.result();
     assert_eq!(listed[0]["producers"], json!([{ "type": "worker", "script": "shop" }]));

@@ -1,13 +1,14 @@
 //! Leaps of the system clock: messages do not die of a clock that is wrong.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
-use kew_core::{Entropy, NewMessage, Policy, QueueId, Timestamp};
+use kew_core::{NewMessage, Policy, QueueId, Timestamp};
 use kew_engine::{ClockKind, Engine, Notice, Options, TimeSource};
 use kew_store::MemoryStore;
+use kew_testing::CountingEntropy;
 use parking_lot::Mutex;
 
 use crate::bench::{key, seconds};
@@ -42,14 +43,6 @@ impl TimeSource for Machine {
     }
 }
 
-struct Counting(AtomicU64);
-
-impl Entropy for Counting {
-    fn bits(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
 /// A store in memory, which outlives the engines over it.
 struct Place {
     store: Arc<MemoryStore>,
@@ -61,7 +54,7 @@ impl Place {
     fn new() -> Self {
         let machine = Machine { begun: tokio::time::Instant::now(), off_millis: AtomicI64::new(0) };
         Self {
-            store: Arc::new(MemoryStore::new(Arc::new(Counting(AtomicU64::new(1))))),
+            store: Arc::new(MemoryStore::new(Arc::new(CountingEntropy::from(1)))),
             machine: Arc::new(machine),
             notices: Arc::default(),
         }
@@ -74,7 +67,7 @@ impl Place {
             notices: Arc::new(move |notice| told.lock().push(notice)),
             ..Options::default()
         };
-        let entropy = Arc::new(Counting(AtomicU64::new(1 << 40)));
+        let entropy = Arc::new(CountingEntropy::from(1 << 40));
         let engine =
             Engine::start(Arc::clone(&self.store) as _, Arc::clone(&self.machine) as _, entropy, options);
         let engine = engine.await.expect("the engine starts");

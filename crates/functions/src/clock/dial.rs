@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 pub(crate) struct Dial {
     /// Guards the reading and the alarms.
     state: Mutex<State>,
-    /// Told when an alarm is set before all others, and when nobody is busy any more.
+    /// Notified when an alarm is set before all others, and when no task is busy any more.
     changed: Notify,
     /// Polls that a server holds and may answer at any instant.
     held: AtomicU32,
@@ -103,7 +103,7 @@ impl Dial {
             let rings = first.remove();
             state.busy += 1;
             drop(state);
-            // Nobody there to hear it: the work is done with that.
+            // No receiver is left: the work is done with that.
             drop(rings.send(Busy(Arc::clone(self))));
         }
     }
@@ -198,7 +198,7 @@ mod tests {
         assert!(soon.try_recv().is_err());
         dial.set(Timestamp(2_000), true);
         dial.ring();
-        let busy = soon.try_recv().expect("it rings");
+        let busy = soon.try_recv().expect("the alarm has rung");
         assert!(dial.is_busy() && late.try_recv().is_err());
         drop(busy);
         assert!(!dial.is_busy());

@@ -32,7 +32,7 @@ pub enum FollowError {
     /// It is no address.
     #[error("{0} is no address of a Kew admin listener; expected http://HOST:PORT")]
     NoAddress(String),
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("no answer from {address}: {cause}")]
     NoAnswer {
         /// Where.
@@ -55,7 +55,7 @@ pub enum FollowError {
 pub(super) struct Shown {
     pub(super) now_ms: u64,
     pub(super) frozen: bool,
-    /// Counts the changes of the clock; told to those who follow it.
+    /// Counts the changes of the clock; sent to its followers.
     #[serde(default)]
     change: u64,
     /// Whether the server may have answered requests at this change.
@@ -116,7 +116,7 @@ struct Follower {
     source: Arc<Source>,
     /// What the server knows this host by.
     id: String,
-    /// The last change that was told.
+    /// The last change that was received.
     change: u64,
 }
 

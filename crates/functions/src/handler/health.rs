@@ -178,7 +178,7 @@ mod tests {
 
     async fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port();
+        let port = listener.local_addr().expect("a bound socket has an address").port();
         (listener, port)
     }
 
@@ -193,11 +193,14 @@ mod tests {
         assert!(!asking.is_finished());
         let (next, port) = listener().await;
         told.send_replace(Health::Answers(Life { number: 2, port }));
-        let (mut stream, _) = next.accept().await.expect("it is asked");
+        let (mut stream, _) = next.accept().await.expect("the check connects to the handler");
         let mut bytes = [0; 1_024];
-        assert!(stream.read(&mut bytes).await.expect("there is a request") > 0);
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("it is read");
-        assert!(asking.await.expect("it does not panic").is_ok());
+        assert!(stream.read(&mut bytes).await.expect("the check sends a request") > 0);
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .await
+            .expect("the check reads the reply");
+        assert!(asking.await.expect("the check does not panic").is_ok());
     }
 
     #[tokio::test(start_paused = true)]
@@ -212,16 +215,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_takes_too_long_has_ended_when_it_is_told() {
+    async fn a_run_that_takes_too_long_has_ended_when_it_is_reported() {
         let (_deaf, port) = listener().await;
         let life = Life { number: 3, port };
         let (told, mut overdue, handler) = handler(Health::Answers(life));
         let asking = tokio::spawn(async move { ask(&handler, Duration::from_millis(50)).await });
-        overdue.wait_for(|last| *last == 3).await.expect("it is told which life");
+        overdue.wait_for(|last| *last == 3).await.expect("the watch of the handler outlives the run");
         told.send_replace(Health::Ends);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!asking.is_finished(), "the process may still be at work");
         told.send_replace(Health::Starts);
-        assert!(matches!(asking.await.expect("it does not panic"), Err(Unanswered::TimedOut)));
+        assert!(matches!(asking.await.expect("the run's task does not panic"), Err(Unanswered::TimedOut)));
     }
 }

@@ -88,10 +88,10 @@ impl Process {
         self.finish().await;
     }
 
-    /// Lets its last lines be told.
+    /// Waits until its last lines are logged.
     pub(super) async fn finish(mut self) {
         for reader in self.readers.drain(..) {
-            let _told = tokio::time::timeout(END_WITHIN, reader).await;
+            let _sent = tokio::time::timeout(END_WITHIN, reader).await;
         }
     }
 
@@ -109,7 +109,7 @@ impl Drop for Process {
     }
 }
 
-/// A port on this machine that nobody listens at just now.
+/// A port of this machine without a listener at present.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -120,7 +120,7 @@ async fn tell(output: impl AsyncRead + Unpin, level: Level, log: Log) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A longer line is told in pieces.
+        // A longer line is logged in pieces.
         match (&mut lines).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

@@ -52,7 +52,7 @@ mod tests {
     fn replies_that_point_elsewhere_are_followed_by_their_kind() {
         let asked = Outgoing {
             method: Method::POST,
-            uri: "http://127.0.0.1:7/a/fn".parse().expect("it is an address"),
+            uri: "http://127.0.0.1:7/a/fn".parse().expect("the address is a URI"),
             headers: HeaderMap::from_iter([(kew_http::header::CONTENT_TYPE, HeaderValue::from_static("x"))]),
             body: Bytes::from_static(b"body"),
         };
@@ -67,9 +67,9 @@ mod tests {
             (304, "/b", None),
             (200, "/b", None),
         ] {
-            let place = HeaderValue::from_str(place).expect("it is a value");
+            let place = HeaderValue::from_str(place).expect("the place is a header value");
             let answer = Answer {
-                status: StatusCode::from_u16(status).expect("it is one"),
+                status: StatusCode::from_u16(status).expect("the status is between 100 and 999"),
                 headers: HeaderMap::from_iter([(kew_http::header::LOCATION, place.clone())]),
                 body: Bytes::new(),
             };

@@ -173,7 +173,7 @@ impl Supervisor {
     async fn is_overdue(&self, number: u64) {
         let mut overdue = self.overdue.clone();
         if overdue.wait_for(|last| *last >= number).await.is_err() {
-            // Nobody calls it any more.
+            // It gets no more calls.
             std::future::pending::<()>().await;
         }
     }

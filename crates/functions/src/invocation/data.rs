@@ -76,7 +76,7 @@ impl BindingData {
         self.known.get(place).map(|(_, datum)| datum)
     }
 
-    /// What the handler is told beside its bindings: a trigger's own value it has already.
+    /// What the handler gets beside its bindings: a trigger's own value it has already.
     pub(super) fn metadata(&self) -> impl Iterator<Item = (&str, &Datum)> {
         let is_trigger = |name: &str| name.to_ascii_lowercase().ends_with("trigger");
         self.known
@@ -112,7 +112,7 @@ impl Datum {
         }
     }
 
-    /// As the handler is told: dates as dates, objects as objects, everything else as JSON text inside a string.
+    /// As the handler gets it: dates as dates, objects as objects, everything else as JSON text inside a string.
     pub(super) fn coded(&self) -> String {
         match self {
             Self::Text(text) => coded_text(text),

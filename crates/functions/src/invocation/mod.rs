@@ -1,4 +1,4 @@
-//! One call of the handler: what it is told about a message, and what its reply means.
+//! One call of the handler: what it gets about a message, and what its reply means.
 
 mod data;
 mod json;

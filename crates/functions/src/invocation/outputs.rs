@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn read(value: &str, kind: DataType) -> Vec<Payload> {
-        Payload::read(serde_json::from_str::<&RawValue>(value).expect("it is JSON"), kind)
+        Payload::read(serde_json::from_str::<&RawValue>(value).expect("the value of an output is JSON"), kind)
     }
 
     fn texts(texts: &[&str]) -> Vec<Payload> {

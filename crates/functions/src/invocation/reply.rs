@@ -88,7 +88,7 @@ mod tests {
     fn read(status: u16, content_type: &'static str, body: &'static str) -> Result<Reply, String> {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static(content_type));
-        let status = StatusCode::from_u16(status).expect("it is one");
+        let status = StatusCode::from_u16(status).expect("the status is between 100 and 999");
         Reply::read(&Answer { status, headers, body: body.into() })
     }
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_three_names_match_in_any_case_and_those_inside_exactly() {
         let body = r#"{"LOGS":["a",1,null],"outputs":{"One":1,"one":2,"none":null},"returnvalue":{"x":1}}"#;
-        let reply = read(200, "application/json", body).expect("it is fine");
+        let reply = read(200, "application/json", body).expect("the reply of the handler is valid");
         assert_eq!(reply.logs, ["a", "1"]);
         assert_eq!(reply.value("One").map(RawValue::get), Some("1"));
         assert_eq!(reply.value("one").map(RawValue::get), Some("2"));

@@ -52,7 +52,7 @@ mod tests {
             Identity { function: "fn", binding: "myItem", now: Timestamp(1_893_456_000_000), random: "r" };
         let text = std::str::from_utf8(content).ok();
         let body = body(identity, content, kind, &BindingData::of(&message(), text));
-        serde_json::from_str(&body).expect("it is JSON")
+        serde_json::from_str(&body).expect("the body of a call is JSON")
     }
 
     #[test]

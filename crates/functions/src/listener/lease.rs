@@ -59,7 +59,7 @@ impl<'a> Lease<'a> {
         self.in_doubt.load(Ordering::Relaxed)
     }
 
-    /// Until when nobody else receives the message.
+    /// Until when the message is hidden from other receivers.
     pub(super) fn until(&self) -> Timestamp {
         self.held.lock().1
     }

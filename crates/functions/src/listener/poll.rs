@@ -34,9 +34,9 @@ pub(crate) struct Listener {
     /// Whether a message was found since the last pause.
     found: bool,
     back_off: BackOff,
-    /// What the last poll met, so that it is told once.
+    /// The fault of the last poll, so that it is logged once.
     trouble: Option<Trouble>,
-    /// How often in a row nobody answered.
+    /// Polls without an answer in a row.
     unanswered: u32,
 }
 
@@ -57,7 +57,7 @@ impl Listener {
         Self { shared, function, exists: false, found: false, back_off, trouble: None, unanswered: 0 }
     }
 
-    /// Listens until it is told to stop or the queue refuses, and returns when everything in work has been completed.
+    /// Listens until the host stops or the queue refuses, and returns when everything in work has been completed.
     pub(crate) async fn listen(mut self, stopped: Stopped) -> Listening {
         let mut running = JoinSet::new();
         let ended = self.poll(&stopped, &mut running).await;
@@ -69,7 +69,7 @@ impl Listener {
         let mut due = None;
         loop {
             tokio::select! {
-                // Nothing is received that nobody can work on.
+                // No message is received without a free place for its run.
                 answers = self.shared.handler.answers() => if !answers { return Ok(()) },
                 () = stopped.wait() => return Ok(()),
             }
@@ -153,7 +153,7 @@ impl Listener {
         }
         let batch = shared.settings.batch_size;
         if !(shared.waits && trigger.account.is_of_kew()) {
-            // What is on its way is not given up: it would be hidden for ten minutes and run by nobody.
+            // What is on its way is not given up: its messages would be hidden for ten minutes without a run.
             return Some(shared.queues.receive(&trigger.account, &trigger.queue, batch, LEASE).await);
         }
         drop(due.take());
@@ -214,6 +214,6 @@ impl Listener {
 enum Pause {
     /// By the service's time, and shorter when a message was put there from here.
     Of(Duration),
-    /// By the machine's: nobody answered.
+    /// By the machine's: no server answered.
     Real(Duration),
 }

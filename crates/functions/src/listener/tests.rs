@@ -27,10 +27,10 @@ async fn troubles_that_pass_are_waited_out() {
     service.next("GET /acc/q/messages").await;
     service.next("GET /acc/q/messages").await;
     stop.tell();
-    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+    assert_eq!(listening.await.expect("the listener does not panic"), Ok(()));
     let lines = lines.lock();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    // Told when it becomes another one, and when it is over.
+    // Logged when the fault changes, and when it is over.
     assert_eq!(
         (count("is not let in"), count("cannot poll"), count("polls its queue")),
         (2, 2, 1),
@@ -41,7 +41,7 @@ async fn troubles_that_pass_are_waited_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_cannot_be_read_just_now_is_waited_for() {
-    let folder = tempfile::tempdir().expect("there is room");
+    let folder = tempfile::tempdir().expect("the machine has a temporary directory");
     let path = folder.path().join("token");
     let mut service = Service::acting(|_| Act::Answer(answer(200, "Other", EMPTY))).await;
     let (shared, lines) = service.shared();
@@ -72,7 +72,10 @@ async fn a_renewal_that_is_not_answered_leaves_time_for_another() {
     let (_stop, stopped) = Stop::new();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared {
+        settings,
+        ..Arc::into_inner(shared).expect("the test holds the only reference")
+    });
     let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
     let run = service.next("POST /fn").await;
     let first = service.next("PUT /acc/q/messages/m").await;
@@ -99,12 +102,12 @@ async fn a_message_that_is_on_its_way_when_the_host_stops_is_run() {
     service.next(HUNG_UP).await;
     service.next("POST /fn").await;
     service.next("DELETE /acc/q/messages/m").await;
-    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+    assert_eq!(listening.await.expect("the listener does not panic"), Ok(()));
     assert_eq!(service.rest(), [""; 0], "nothing is asked for after the stop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_poll_that_nobody_answers_does_not_delay_a_stop() {
+async fn an_unanswered_poll_does_not_delay_a_stop() {
     let mut service = Service::acting(|request| {
         if request.contains("x-kew-wait") { Act::Hold } else { Act::Answer(answer(200, "Kew-Queue/1", "")) }
     })
@@ -114,7 +117,7 @@ async fn a_held_poll_that_nobody_answers_does_not_delay_a_stop() {
     let listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
     let asked = service.next("GET /acc/q/messages").await;
     stop.tell();
-    assert_eq!(listening.await.expect("it does not panic"), Ok(()));
+    assert_eq!(listening.await.expect("the listener does not panic"), Ok(()));
     assert!(asked.at.elapsed() < Duration::from_secs(2), "{:?}", asked.at.elapsed());
 }
 
@@ -129,12 +132,12 @@ async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
     })
     .await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
-    let mut function = Arc::into_inner(service.function(None)).expect("it is ours");
+    let mut function = Arc::into_inner(service.function(None)).expect("the test holds the only reference");
     function.outputs.push(Output {
         name: "$return".into(),
-        queue: Template::read("results").expect("it is a name"),
+        queue: Template::read("results").expect("a plain name is a template"),
         account: account(port, None),
         data_type: DataType::Text,
         encoding: None,
@@ -142,7 +145,10 @@ async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
     let (shared, lines) = service.shared();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared {
+        settings,
+        ..Arc::into_inner(shared).expect("the test holds the only reference")
+    });
     let (_stop, stopped) = Stop::new();
     let _listening = tokio::spawn(Listener::new(shared, Arc::new(function)).listen(stopped));
     service.next("POST /fn").await;
@@ -155,7 +161,7 @@ async fn an_output_waits_for_a_server_that_is_not_there_and_costs_no_try() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receipt_lost_with_an_unanswered_renewal_is_told_as_a_warning() {
+async fn a_receipt_lost_with_an_unanswered_renewal_is_logged_as_a_warning() {
     let (ends, mut is_over) = tokio::sync::watch::channel(false);
     let mut service = Service::acting(move |request| match request {
         get if get.starts_with("GET /acc/q/") => Act::Answer(answer(200, "Other", &one_message("hello", 1))),
@@ -173,13 +179,17 @@ async fn a_receipt_lost_with_an_unanswered_renewal_is_told_as_a_warning() {
     let (shared, lines) = service.shared();
     let mut settings = shared.settings.clone();
     settings.new_batch_threshold = 0;
-    let shared = Arc::new(crate::shared::Shared { settings, ..Arc::into_inner(shared).expect("it is ours") });
+    let shared = Arc::new(crate::shared::Shared {
+        settings,
+        ..Arc::into_inner(shared).expect("the test holds the only reference")
+    });
     let (_stop, stopped) = Stop::new();
     let _listening = tokio::spawn(Listener::new(shared, service.function(None)).listen(stopped));
-    is_over.wait_for(|over| *over).await.expect("it is renewed");
+    is_over.wait_for(|over| *over).await.expect("the renewal ends before its sender is dropped");
     service.next("DELETE /acc/q/messages/m").await;
     service.next("GET /acc/q/messages").await;
     let lines = lines.lock();
-    let line = lines.iter().find(|line| line.contains("no longer this host's")).expect("it is told");
+    let line =
+        lines.iter().find(|line| line.contains("no longer this host's")).expect("the lost lease is logged");
     assert!(line.contains("a renewal that was not answered"), "{lines:?}");
 }

@@ -47,7 +47,7 @@ impl Worker<'_> {
     async fn work(&self, renewal: Renewal) {
         let message = self.lease.message;
         let dequeued = message.dequeue_count;
-        // It was killed on its last try: nobody was left to move it away then.
+        // It was killed on its last try: its host could not move it away then.
         if dequeued > self.shared.settings.dequeue_count_max
             && let Some(poison) = &self.function.trigger.poison
         {
@@ -64,7 +64,7 @@ impl Worker<'_> {
         let (ends, ended) = oneshot::channel();
         let run = async {
             let succeeded = self.run(&content).await;
-            // Whoever renews hears that it is over, and ends first.
+            // The renewal sees that it is over, and ends first.
             drop(ends);
             succeeded
         };
@@ -95,7 +95,7 @@ impl Worker<'_> {
         Some(if is_last { End::Poison(poison) } else { End::Release })
     }
 
-    /// One run, told from beginning to end.
+    /// One run, logged from beginning to end.
     async fn run(&self, content: &[u8]) -> bool {
         let (name, queue, message) = (&self.function.name, &self.function.trigger.queue, self.lease.message);
         let log = &self.shared.log;
@@ -159,7 +159,7 @@ impl Worker<'_> {
                     is_told = true;
                     self.shared.log.warn(&format!("{} is tried again: {error}", end.what()));
                 }
-                // Real time: nobody answers, or the server asks for patience.
+                // Real time: no server answers, or the server asks for patience.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(AGAIN_MAX);
                 continue;
@@ -175,7 +175,7 @@ impl Worker<'_> {
                 "Message '{id}' is no longer this host's, perhaps by a renewal that was not answered; then it is received again when its invisible time is over: {error}"
             ));
         } else if error.fault.is_lost() {
-            // Somebody else has it, or nobody needs it any more.
+            // Another receiver has it, or it was deleted.
             self.shared.log.info(&format!("Message '{id}' is no longer this host's: {error}"));
         } else {
             let advice = match end {

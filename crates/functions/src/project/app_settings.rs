@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn settings(file: &str, environment: &[(&str, &str)]) -> Result<AppSettings, ProjectError> {
-        let root = tempfile::tempdir().expect("there is room");
+        let root = tempfile::tempdir().expect("the machine has a temporary directory");
         std::fs::write(root.path().join(FILE), file).expect("the folder is ours");
         let environment: Vec<(String, String)> =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn the_environment_wins_over_the_file() {
         let file = r#"{"IsEncrypted":false,"Values":{"A":"file","B":"file","N":5},"ConnectionStrings":{"C":"string","D":{"ConnectionString":"object"}}}"#;
-        let settings = settings(file, &[("a", "variable"), ("EMPTY", "")]).expect("it is fine");
+        let settings = settings(file, &[("a", "variable"), ("EMPTY", "")]).expect("the settings are valid");
         assert_eq!(settings.get("A"), Some("variable"));
         assert_eq!((settings.get("b"), settings.get("N")), (Some("file"), Some("5")));
         assert_eq!((settings.get("C"), settings.connection("C")), (None, Some("string")));
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn two_underscores_are_a_colon() {
         let settings = settings("{}", &[("ConnectionStrings__Mine", "x"), ("S__accountName", "y")]);
-        let settings = settings.expect("it is fine");
+        let settings = settings.expect("the settings are valid");
         assert_eq!(settings.connection("Mine"), Some("x"));
         assert_eq!(settings.get("S:accountName"), Some("y"));
     }
 
     #[test]
     fn names_between_percent_signs_are_replaced() {
-        let settings = settings("{}", &[("NAME", "orders"), ("X", "1")]).expect("it is fine");
+        let settings = settings("{}", &[("NAME", "orders"), ("X", "1")]).expect("the settings are valid");
         assert_eq!(settings.expand("%NAME%-%x%"), Ok("orders-1".to_owned()));
         assert_eq!(settings.expand("100% sure"), Ok("100% sure".to_owned()));
         assert_eq!(settings.expand("%MISSING%"), Err("MISSING".to_owned()));

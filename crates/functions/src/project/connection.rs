@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_in_the_documented_words() {
+    fn a_missing_setting_is_reported_in_the_documented_words() {
         assert_eq!(
             find(&[], None),
             Err("Storage account connection string 'AzureWebJobsStorage' does not exist. Make sure that it is a defined App Setting.".to_owned())

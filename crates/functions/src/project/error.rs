@@ -1,4 +1,4 @@
-//! What is wrong with a project, told so that its author knows what to change.
+//! What is wrong with a project, worded so that its author knows what to change.
 
 use std::io;
 use std::path::{Path, PathBuf};

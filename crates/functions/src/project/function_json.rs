@@ -210,7 +210,7 @@ mod tests {
     const TRIGGER: &str = r#"{"type":"queueTrigger","direction":"in","name":"item","queueName":"Orders"}"#;
 
     fn load_with(function: &str, settings: &[(&str, &str)]) -> Result<Loaded, String> {
-        let folder = tempfile::tempdir().expect("there is room");
+        let folder = tempfile::tempdir().expect("the machine has a temporary directory");
         std::fs::write(folder.path().join("function.json"), function).expect("the folder is ours");
         let mut known = AppSettings::default();
         known.insert("AzureWebJobsStorage", "UseDevelopmentStorage=true");
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_trigger_and_outputs_are_read_in_any_case() {
         let output = r#"{"Type":"Queue","Direction":"Out","Name":"$return","QueueName":"done-{Id}","dataType":"binary"}"#;
-        let function = bindings(&format!("{TRIGGER},{output}")).expect("it is fine");
+        let function = bindings(&format!("{TRIGGER},{output}")).expect("the bindings are valid");
         assert_eq!((function.trigger.name.as_str(), function.trigger.queue.as_str()), ("item", "orders"));
         assert_eq!(function.trigger.poison.as_deref(), Some("orders-poison"));
         let [output] = function.outputs.as_slice() else { panic!("{function:?}") };
@@ -243,10 +243,10 @@ mod tests {
         let said = |word: &str| TRIGGER.replace("}", &format!(r#","MessageEncoding":"{word}"}}"#));
         let output = r#"{"type":"queue","direction":"out","name":"o","queueName":"done"#;
         let output = format!(r#"{output}","messageEncoding":"base64"}}"#);
-        let function = bindings(&format!("{},{output}", said("None"))).expect("it is fine");
+        let function = bindings(&format!("{},{output}", said("None"))).expect("the bindings are valid");
         assert_eq!(function.trigger.encoding, Some(Encoding::None));
         assert_eq!(function.outputs[0].encoding, Some(Encoding::Base64));
-        assert_eq!(bindings(TRIGGER).expect("it is fine").trigger.encoding, None);
+        assert_eq!(bindings(TRIGGER).expect("the bindings are valid").trigger.encoding, None);
         let error = bindings(&said("utf-8")).expect_err("it is none");
         assert_eq!(error, "\"messageEncoding\": \"utf-8\" of the binding 'item' must be base64 or none.");
     }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn names_of_queues_may_stand_in_settings() {
         let trigger = TRIGGER.replace("Orders", "%queue%-x");
-        assert_eq!(bindings(&trigger).expect("it is fine").trigger.queue, "from-setting-x");
+        assert_eq!(bindings(&trigger).expect("the bindings are valid").trigger.queue, "from-setting-x");
         let error = bindings(&TRIGGER.replace("Orders", "%NOWHERE%")).expect_err("there is none");
         assert_eq!(error, "'%NOWHERE%' does not resolve to a value.");
     }

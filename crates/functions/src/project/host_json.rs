@@ -24,7 +24,7 @@ const RUN_WITHIN: Duration = Duration::from_secs(30 * 60);
 pub(crate) struct QueueSettings {
     /// Messages asked for at once.
     pub(crate) batch_size: u32,
-    /// New ones are asked for when no more than so many are in work.
+    /// Maximum messages in work at which new ones are received.
     pub(crate) new_batch_threshold: usize,
     /// The longest pause between polls.
     pub(crate) polling_interval_max: Duration,
@@ -166,16 +166,8 @@ impl Reader<'_> {
             .transpose()?
             // A value that is the usual one is no choice of somebody's.
             .filter(|interval| *interval != POLLING_INTERVAL);
-        let visibility = value("visibilityTimeout").map(|written| {
-            let span = written.as_str().and_then(time_span::parse).filter(|span| *span <= VISIBILITY_MAX);
-            span.ok_or_else(|| {
-                self.refuse(
-                    &key("visibilityTimeout"),
-                    written,
-                    "VisibilityTimeout must be a time span (hh:mm:ss) between 00:00:00 and 7.00:00:00.",
-                )
-            })
-        });
+        let visibility = value("visibilityTimeout")
+            .map(|written| self.visibility_timeout(&key("visibilityTimeout"), written));
         let encoding = value("messageEncoding").map(|written| {
             written.as_str().and_then(Encoding::read).ok_or_else(|| {
                 self.refuse(&key("messageEncoding"), written, "MessageEncoding must be base64 or none.")
@@ -192,6 +184,12 @@ impl Reader<'_> {
             visibility_timeout: visibility.transpose()?.unwrap_or_default(),
             encoding: encoding.transpose()?.unwrap_or(Encoding::Base64),
         })
+    }
+
+    fn visibility_timeout(&self, key: &str, written: &Value) -> Result<Duration, ProjectError> {
+        let span = written.as_str().and_then(time_span::parse).filter(|span| *span <= VISIBILITY_MAX);
+        let allowed = "VisibilityTimeout must be a time span (hh:mm:ss) between 00:00:00 and 7.00:00:00.";
+        span.ok_or_else(|| self.refuse(key, written, allowed))
     }
 
     /// A time span; in the older form milliseconds.
@@ -338,7 +336,7 @@ mod tests {
         for (name, value) in settings {
             known.insert(name, value);
         }
-        let file = lenient::parse(text.as_bytes()).expect("it is an object");
+        let file = lenient::parse(text.as_bytes()).expect("the file is a JSON object");
         let root = std::env::temp_dir();
         HostJson::read(&root, Path::new("host.json"), &file, &known, 4).map_err(|error| error.to_string())
     }
@@ -407,10 +405,11 @@ mod tests {
     fn half_a_batch_is_rounded_down_and_taken_for_each_of_four_processors() {
         for (batch, threshold, of_one) in [(1, 0, 0), (2, 4, 1), (3, 4, 1), (32, 64, 16)] {
             let section = format!(r#""batchSize":{batch}"#);
-            let settings = queues(&section).expect("it is allowed");
+            let settings = queues(&section).expect("the batch size is allowed");
             assert_eq!(settings.new_batch_threshold, threshold, "{batch}");
             let text = format!(r#"{{"version":"2.0",{HANDLER},"extensions":{{"queues":{{{section}}}}}}}"#);
-            let shared = read_with(&text, &[("WEBSITE_SKU", "dynamic")]).expect("it is allowed").queues;
+            let shared =
+                read_with(&text, &[("WEBSITE_SKU", "dynamic")]).expect("the batch size is allowed").queues;
             assert_eq!(shared.new_batch_threshold, of_one, "{batch}");
         }
     }
@@ -418,8 +417,9 @@ mod tests {
     #[test]
     fn the_older_form_counts_milliseconds() {
         let read = |section: &str| read_with(&format!(r#"{{{HANDLER},"queues":{{{section}}}}}"#), &[]);
-        let settings =
-            read(r#""maxPollingInterval":2500,"visibilityTimeout":"00:00:30""#).expect("it is fine").queues;
+        let settings = read(r#""maxPollingInterval":2500,"visibilityTimeout":"00:00:30""#)
+            .expect("the settings are valid")
+            .queues;
         assert_eq!(settings.polling_interval_max, Duration::from_millis(2_500));
         assert_eq!(settings.visibility_timeout, Duration::from_secs(30));
         assert!(read(r#""maxPollingInterval":"00:00:02""#).is_err());
@@ -429,7 +429,7 @@ mod tests {
         }
         let ignored =
             read_with(&format!(r#"{{{HANDLER},"extensions":{{"queues":{{"batchSize":1}}}}}}"#), &[]);
-        let ignored = ignored.expect("it is fine");
+        let ignored = ignored.expect("the settings are valid");
         assert_eq!((ignored.queues.batch_size, ignored.warnings.len()), (16, 1));
         assert!(read_with(&format!(r#"{{"version":"3.0",{HANDLER}}}"#), &[]).is_err());
     }
@@ -441,7 +441,7 @@ mod tests {
             [("", 2), (r#""maxPollingInterval":"00:01:00""#, 2), (r#""maxPollingInterval":"00:00:30""#, 30)]
         {
             let text = format!(r#"{{"version":"2.0",{HANDLER},"extensions":{{"queues":{{{interval}}}}}}}"#);
-            let settings = read_with(&text, &development).expect("it is fine").queues;
+            let settings = read_with(&text, &development).expect("the settings are valid").queues;
             assert_eq!(settings.polling_interval_max.as_secs(), seconds, "{interval}");
         }
     }
@@ -465,9 +465,11 @@ mod tests {
     #[test]
     fn the_older_name_of_the_handler_is_read_when_the_newer_is_missing() {
         let older = r#""httpWorker":{"description":{"defaultExecutablePath":"older"}}"#;
-        let read = read_with(&format!(r#"{{"version":"2.0",{older}}}"#), &[]).expect("it is fine");
+        let read =
+            read_with(&format!(r#"{{"version":"2.0",{older}}}"#), &[]).expect("the older settings are valid");
         assert_eq!((read.handler.executable.to_str(), read.warnings.len()), (Some("older"), 1));
-        let both = read_with(&format!(r#"{{"version":"2.0",{older},{HANDLER}}}"#), &[]).expect("it is fine");
+        let both = read_with(&format!(r#"{{"version":"2.0",{older},{HANDLER}}}"#), &[])
+            .expect("both kinds of settings are valid together");
         assert_eq!((both.handler.executable.to_str(), both.warnings.len()), (Some("handler"), 0));
     }
 
@@ -475,7 +477,8 @@ mod tests {
     fn settings_stand_in_path_and_arguments() {
         let description = r#"{"defaultExecutablePath":"%EXE%","arguments":["--x","%SETTING%","%MISSING%"],"defaultWorkerPath":"w.js","workerArguments":["last"]}"#;
         let text = format!(r#"{{"version":"2.0","customHandler":{{"description":{description}}}}}"#);
-        let read = read_with(&text, &[("EXE", "node"), ("SETTING", "value")]).expect("it is fine");
+        let read =
+            read_with(&text, &[("EXE", "node"), ("SETTING", "value")]).expect("the settings are valid");
         assert_eq!(read.handler.executable, Path::new("node"));
         assert_eq!(read.handler.arguments, ["--x", "value", "%MISSING%", "w.js", "last"]);
     }

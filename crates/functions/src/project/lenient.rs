@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn comments_and_marks_are_passed_over() {
         let text = "\u{feff}{ // one\n \"a//b\": 1, /* two\n */ \"c\\\"/*\": 2 }";
-        let object = parse(text.as_bytes()).expect("it is an object");
+        let object = parse(text.as_bytes()).expect("the text with comments is a JSON object");
         assert_eq!(object.keys().collect::<Vec<_>>(), ["a//b", "c\"/*"]);
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn an_error_names_its_line() {
         for (text, told) in
             [("{\n \"a\": }", "line 2"), ("[]", "must hold a JSON object"), ("", "EOF"), ("{ /* ", "EOF")]
         {
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn names_are_found_in_any_case_and_null_is_nothing() {
-        let object = parse(br#"{"BatchSize":1,"batchsize":2,"x":null}"#).expect("it is an object");
+        let object = parse(br#"{"BatchSize":1,"batchsize":2,"x":null}"#)
+            .expect("names that differ in case are a JSON object");
         assert_eq!(member(&object, "batchsize"), Some(&Value::from(2)));
         assert_eq!(member(&object, "BATCHSIZE"), Some(&Value::from(1)));
         assert_eq!(member(&object, "x"), None);

@@ -149,10 +149,11 @@ mod tests {
         r#"{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"handler"}}}"#;
 
     fn project(files: &[(&str, &str)], storage: Option<&str>) -> Result<Project, String> {
-        let root = tempfile::tempdir().expect("there is room");
+        let root = tempfile::tempdir().expect("the machine has a temporary directory");
         for (path, text) in files {
             let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().expect("it is in the root")).expect("the folder is ours");
+            std::fs::create_dir_all(path.parent().expect("a file of the project has a parent"))
+                .expect("the folder is ours");
             std::fs::write(path, text).expect("the folder is ours");
         }
         let environment = [("AzureWebJobsStorage".to_owned(), "UseDevelopmentStorage=true".to_owned())];
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_functions_is_told_what_it_lacks() {
+    fn a_folder_without_functions_has_an_error_that_says_what_it_lacks() {
         assert!(project(&[], None).expect_err("nothing is there").contains("holds no host.json"));
         assert!(project(&[("host.json", HOST)], None).expect_err("no function").contains("there is none"));
         let off = function("one").replace("\"bindings\"", "\"disabled\":true,\"bindings\"");
@@ -202,7 +203,7 @@ mod tests {
         let files = [("host.json", HOST), ("a/function.json", one.as_str())];
         let beside =
             "AccountName=devstoreaccount1;AccountKey=a2V5;QueueEndpoint=http://127.0.0.1:7/devstoreaccount1";
-        let project = project(&files, Some(beside)).expect("it is fine");
+        let project = project(&files, Some(beside)).expect("the project is valid");
         assert_eq!(project.lines(), ["a: queueTrigger on 'one' at http://127.0.0.1:7/devstoreaccount1"]);
     }
 }

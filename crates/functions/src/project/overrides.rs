@@ -72,7 +72,7 @@ mod tests {
         }
         let file = br#"{"version":"2.0","Extensions":{"queues":{"batchSize":16,"maxDequeueCount":3}},
             "customHandler":{"description":{"arguments":["--x"]}}}"#;
-        let mut file = lenient::parse(file).expect("it is an object");
+        let mut file = lenient::parse(file).expect("the file is a JSON object");
         apply(&mut file, &settings);
         let file = Value::Object(file);
         let queues = &file["Extensions"]["queues"];

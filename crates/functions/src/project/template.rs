@@ -57,12 +57,15 @@ mod tests {
 
     #[test]
     fn places_are_filled_in_and_the_rest_stays() {
-        let template = Template::read("a-{Id}-{ x }b").expect("it is fine");
+        let template = Template::read("a-{Id}-{ x }b").expect("the template is well formed");
         let value = |name: &str| (name != "gone").then(|| name.to_uppercase());
         assert_eq!(template.fill(value), Ok("a-ID-Xb".to_owned()));
         assert_eq!(template.fixed(), None);
-        assert_eq!(Template::read("plain").expect("it is fine").fixed(), Some("plain"));
-        assert_eq!(Template::read("{gone}").expect("it is fine").fill(value), Err("gone".to_owned()));
+        assert_eq!(Template::read("plain").expect("a plain name is a template").fixed(), Some("plain"));
+        assert_eq!(
+            Template::read("{gone}").expect("the template is well formed").fill(value),
+            Err("gone".to_owned())
+        );
         assert!(Template::read("a{b").is_err() && Template::read("a{}").is_err());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     /// The server does not let us in, or what lets us in cannot be had just now: tokens are renewed, files are
     /// replaced.
     NotLetIn(String),
-    /// Nobody was there; nothing was asked.
+    /// The server was not reached; nothing was sent.
     Unreached(String),
     /// There is no answer at all, or none that ends.
     NoAnswer(String),

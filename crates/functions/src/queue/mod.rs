@@ -68,7 +68,7 @@ impl Queues {
         self.ask(account, queue, "Get Queue Metadata", &Call::queue_metadata(queue)).await.map(drop)
     }
 
-    /// Receives messages that nobody else sees for so long.
+    /// Receives messages and hides them from other receivers for this time.
     pub(crate) async fn receive(
         &self,
         account: &Account,

@@ -112,7 +112,7 @@ where
     let line = Arc::new(Line::default());
     let stream = OnLine::new(stream, Arc::clone(&line));
     let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::Broken)?;
-    // It ends with its sender; what breaks it is told to the request under way.
+    // It ends with its sender; its errors reach the request under way.
     tokio::spawn(async move {
         let _broken = connection.await;
     });

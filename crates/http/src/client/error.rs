@@ -26,7 +26,7 @@ pub enum ClientError {
         /// Why not.
         cause: io::Error,
     },
-    /// Nobody took the connection; nothing was sent.
+    /// The connection was not accepted; nothing was sent.
     #[error("cannot connect to {place}: {cause}")]
     Refused {
         /// Where to.

@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for OnLine<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Whoever awaits a reply reads, so here is where it is heard.
+        // A request that awaits a reply reads, so the end is noticed here.
         if !self.closed && self.line.poll_hung_up(cx) {
             self.closed = Pin::new(&mut self.stream).poll_shutdown(cx).is_ready();
         }

@@ -1,6 +1,6 @@
 //! Requests that Kew itself makes: over connections that are kept and bounded, to addresses that may be reached.
 //!
-//! One exchange is one request and one whole reply within one time limit. Redirects are replies like others: nobody is
+//! One exchange is one request and one whole reply within one time limit. Redirects are replies like others and are not
 //! followed anywhere. A request is sent a second time only when the first surely never left.
 
 mod connect;
@@ -268,17 +268,17 @@ mod tests {
     /// An exchange that becomes unwanted when the server has read its request, and what the server read after that.
     async fn unwanted(then: Then, grace: Duration) -> (Option<Answer>, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let uri = format!("http://{}/x", listener.local_addr().expect("it is bound"));
+        let uri = format!("http://{}/x", listener.local_addr().expect("a bound socket has an address"));
         let (heard, is_heard) = oneshot::channel();
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.expect("somebody comes");
             let mut bytes = [0; 1_024];
-            let read = stream.read(&mut bytes).await.expect("it is a request");
+            let read = stream.read(&mut bytes).await.expect("the client sends its request");
             assert!(bytes[..read].ends_with(b"\r\n\r\n"), "one packet");
-            heard.send(()).expect("it is waited for");
+            heard.send(()).expect("the test waits for the request");
             let more = stream.read(&mut bytes).await.expect("the sending side is closed in order");
             match then {
-                Then::Replies => stream.write_all(REPLY).await.expect("there is still a reader"),
+                Then::Replies => stream.write_all(REPLY).await.expect("the client still reads"),
                 Then::Closes => {}
                 Then::Waits => tokio::time::sleep(LONG).await,
             }
@@ -286,7 +286,7 @@ mod tests {
         });
         let outgoing = Outgoing {
             method: Method::GET,
-            uri: uri.parse().expect("it is an address"),
+            uri: uri.parse().expect("the address is a URI"),
             headers: HeaderMap::new(),
             body: Bytes::new(),
         };
@@ -297,7 +297,7 @@ mod tests {
         if then == Then::Waits {
             return (answer, 0);
         }
-        (answer, server.await.expect("it does not panic"))
+        (answer, server.await.expect("the server's task does not panic"))
     }
 
     #[tokio::test]

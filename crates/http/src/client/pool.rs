@@ -84,7 +84,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of what nobody asked for, also of places that are not asked for any more.
+    /// Closes idle connections, and forgets places that are not used any more.
     fn sweep(&self, kept: &mut Kept, now: Instant) {
         kept.swept = Some(now);
         kept.places.retain(|_, waiting| {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn place(uri: &str) -> Option<(bool, String, u16)> {
-        let place = Place::of(&uri.parse().expect("it is an address")).ok()?;
+        let place = Place::of(&uri.parse().expect("the place is a URI")).ok()?;
         Some((place.encrypted, place.host, place.port))
     }
 

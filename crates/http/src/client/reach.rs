@@ -109,7 +109,7 @@ mod tests {
             ("255.255.255.255", false, false),
             ("ff02::1", false, false),
         ] {
-            let address: IpAddr = address.parse().expect("it is an address");
+            let address: IpAddr = address.parse().expect("the text is an IP address");
             assert_eq!(Reach::Private.allows(address), private, "{address}");
             assert_eq!(Reach::Public.allows(address), public, "{address}");
         }

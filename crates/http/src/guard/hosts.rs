@@ -1,4 +1,4 @@
-//! The names an open server answers to: addresses, names without a dot, its own machine's, and those it was told.
+//! The names an open server answers to: addresses, names without a dot, its own machine's, and configured ones.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) enum Hosts {
 /// The host that a name stands for, such as `host` in `service.region.host`.
 pub(super) type Inner = dyn Fn(&str) -> Option<&str> + Send + Sync;
 
-/// Tells whether a dotted host name is one that its front-end was told of.
+/// Whether a dotted host name is configured at its front-end.
 pub(super) type Recognise = dyn Fn(&str) -> bool + Send + Sync;
 
 impl Hosts {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dotted_name_nobody_configured_is_refused_with_the_setting_that_allows_it() {
+    fn an_unconfigured_dotted_name_is_refused_with_the_setting_that_allows_it() {
         for (name, shown) in [
             ("evil.example", "evil.example"),
             ("EVIL.example:9324", "evil.example"),

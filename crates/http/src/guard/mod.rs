@@ -1,7 +1,7 @@
 //! Web pages must not reach an open server.
 //!
-//! A server that accepts any credentials has one protection left: a browser says truthfully which host it was told and
-//! which page asked. A name with a dot that nobody configured may have been pointed here by whoever owns it (DNS
+//! A server that accepts any credentials has one protection left: a browser says truthfully which host it was given and
+//! which page asked. A name with a dot that is not configured may have been pointed here by its owner (DNS
 //! rebinding), so it is refused; so is what a page of another origin sends. In strict mode everything is authenticated
 //! and only what is malformed is refused.
 
@@ -59,8 +59,8 @@ impl Guard {
         self
     }
 
-    /// Also accepts host names of which the operator told the front-end; they are given in the case they were sent and
-    /// without a port. A name that a front-end merely understands may be anybody's, and is not one of these.
+    /// Also accepts host names that the operator configured at the front-end; they are given in the case they were sent
+    /// and without a port. A name that a front-end merely understands may be anybody's, and is not one of these.
     pub fn with_hosts_like(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         if let Hosts::Known { recognised, .. } = &mut self.hosts {
             *recognised = Some(Arc::new(known));
@@ -113,7 +113,7 @@ impl Guard {
             Some(value) => {
                 let authority = Authority::parse(value.as_bytes()).ok_or(Refusal::HostMalformed)?;
                 self.hosts.check(&authority.host)?;
-                // Whoever comes first is remembered, once: what is let in depends on nothing but the settings.
+                // The first accepted host is remembered, once: what is let in depends on nothing but the settings.
                 self.usual.get_or_init(|| value.as_bytes().into());
             }
         }

@@ -77,7 +77,7 @@ impl Body {
         }
     }
 
-    /// The whole body, once it is there. The wire's pulse is told of its progress, and tells when it is too slow.
+    /// The whole body, once it is there. The wire's pulse gets its progress, and says when it is too slow.
     pub(super) async fn whole<S>(
         &mut self,
         wire: &mut Wire<S>,
@@ -130,7 +130,7 @@ impl Body {
                 }
             }
         };
-        // Whoever sends on after that reads no refusal.
+        // A client that sends on after that reads no refusal.
         let _in_time = tokio::time::timeout(DISCARDED_WITHIN, reading).await;
     }
 

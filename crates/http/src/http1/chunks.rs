@@ -1,4 +1,4 @@
-//! Takes a chunked body apart: sizes in hexadecimal digits, extensions and trailers that nobody reads.
+//! Takes a chunked body apart: sizes in hexadecimal digits, extensions and trailers, which are ignored.
 //!
 //! As strict as the grammar: every line ends in a carriage return and a line feed, no byte stands where none belongs,
 //! no size is larger than can be counted. Extensions and trailers are passed over, within a bound for the whole body.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_bounded() {
+    fn unread_data_is_bounded() {
         let extension =
             |bytes: usize| read(&[format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(bytes)).as_bytes()]);
         assert!(extension(EXTRA_BYTES_MAX - 2).is_ok());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_given_the_data_may_refuse_it() {
+    fn a_receiver_of_data_may_refuse_it() {
         let mut ahead = BytesMut::from(&b"1\r\na"[..]);
         let refused = Chunks::default().read(&mut ahead, |_| Err(Refusal::BodiesTooLarge));
         assert_eq!(refused, Err(Refusal::BodiesTooLarge));

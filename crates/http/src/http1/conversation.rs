@@ -1,7 +1,8 @@
 //! One connection: a head, its body, the answer, the reply, and again.
 //!
 //! While an answer is awaited the client is watched: what it sends ahead is read up to a bound, and when it goes away
-//! the answer is dropped, so that nothing is consumed for it. Whoever polls this ends it when it takes too long.
+//! the answer is dropped, so that nothing is consumed for it. The caller that polls this ends it when it takes too
+//! long.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -27,11 +28,11 @@ use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// So long and for so many bytes a connection is read on after its last reply.
+/// Time and bytes for which a connection is read on after its last reply.
 const LINGERS: Duration = Duration::from_secs(5);
 const LINGERS_AT_THE_END: Duration = Duration::from_millis(200);
 const LINGERS_BYTES: usize = 16 << 20;
-/// So many requests that were sent ahead are answered before other connections have their turn.
+/// Maximum requests sent ahead that are answered before other connections have their turn.
 const IN_A_ROW: u32 = 16;
 
 /// What has become of a connection.
@@ -57,7 +58,7 @@ where
             Next::Http2 => return Spoken::Http2,
             Next::None => break,
             Next::Fault(fault) => {
-                // Whoever does not read it has nothing else to be told.
+                // A client that does not read it gets nothing else.
                 let _sent = wire.send(&reply::write_fault(fault, today), b"").await;
                 break;
             }
@@ -92,7 +93,7 @@ where
             tokio::task::yield_now().await;
         }
     }
-    // An end that cannot be told is one all the same.
+    // A connection whose end cannot be signalled has ended all the same.
     if wire.end().await.is_ok() {
         Box::pin(linger(wire, link.is_closing())).await;
     }
@@ -141,7 +142,7 @@ where
 {
     let limits = &link.listener().shared.limits;
     loop {
-        // Whoever has not begun to ask is asked to ask elsewhere.
+        // A client that has sent nothing yet can send its request elsewhere.
         if link.is_closing() && wire.ahead().is_empty() {
             return Poll::Ready(Next::None);
         }

@@ -31,10 +31,10 @@ pub(super) struct Head {
     pub(super) awaits_leave: bool,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Framing {
-    /// It has so many bytes. Without a word about it, it has none.
+    /// A length in bytes. Without a length it is zero.
     Length(u64),
     Chunked,
 }
@@ -52,7 +52,7 @@ pub(super) enum Fault {
 pub(super) struct Search {
     /// Empty lines before the head, in bytes.
     skipped: usize,
-    /// So many bytes of the head were looked at: it does not end in them.
+    /// Number of bytes that were searched for the head's end without finding it.
     seen: usize,
     has_waited: bool,
 }
@@ -222,7 +222,7 @@ impl Saying {
         if self.is_chunked { Framing::Chunked } else { Framing::Length(self.length.unwrap_or(0)) }
     }
 
-    /// Chunks count more than a length beside them, which is shown to nobody.
+    /// Chunks count more than a length beside them, which is hidden from handlers.
     fn hides_length(&self) -> bool {
         self.is_chunked && self.length.is_some()
     }
@@ -262,7 +262,7 @@ mod tests {
 
     fn head(lines: &str) -> Result<Head, Fault> {
         let text = format!("{}\r\n\r\n", lines.replace('\n', "\r\n"));
-        take(text.as_bytes(), &Limits::default()).map(|head| head.expect("it is whole"))
+        take(text.as_bytes(), &Limits::default()).map(|head| head.expect("the head is whole"))
     }
 
     fn framing(headers: &str) -> Result<Framing, Fault> {
@@ -279,10 +279,11 @@ mod tests {
             for piece in [&text[..cut], &text[cut..]] {
                 ahead.extend_from_slice(piece);
                 if found.is_none() {
-                    found = search.take(&mut ahead, &Limits::default()).expect("it is well formed");
+                    found =
+                        search.take(&mut ahead, &Limits::default()).expect("the head is well formed so far");
                 }
             }
-            let head = found.expect("it is whole");
+            let head = found.expect("the head ends with the last piece");
             assert_eq!((head.method.as_str(), head.uri.to_string().as_str()), ("POST", "/a?b"));
             assert_eq!(head.headers.get("x-y").and_then(FieldValue::text), Some("z"));
             assert_eq!((head.headers.iter().count(), head.framing), (3, Framing::Length(3)));
@@ -296,7 +297,7 @@ mod tests {
         let (mut search, mut ahead) = (Search::default(), BytesMut::new());
         for (at, byte) in text.bytes().enumerate() {
             ahead.extend_from_slice(&[byte]);
-            let found = search.take(&mut ahead, &Limits::default()).expect("it is well formed");
+            let found = search.take(&mut ahead, &Limits::default()).expect("the head is well formed");
             assert_eq!(found.is_some(), at + 1 == text.len());
         }
     }
@@ -306,11 +307,11 @@ mod tests {
         let (mut search, mut ahead) = (Search::default(), BytesMut::new());
         for byte in b"\r\n".repeat(20_000) {
             ahead.extend_from_slice(&[byte]);
-            assert!(search.take(&mut ahead, &Limits::default()).expect("it is none yet").is_none());
+            assert!(search.take(&mut ahead, &Limits::default()).expect("half a head is no fault").is_none());
             assert!(ahead.len() < 2);
         }
         ahead.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
-        assert!(search.take(&mut ahead, &Limits::default()).expect("it is well formed").is_some());
+        assert!(search.take(&mut ahead, &Limits::default()).expect("the head is well formed").is_some());
     }
 
     #[test]
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn a_length_is_shown_once_and_beside_chunks_not_at_all() {
         let shown = |headers: &str| {
-            let head = head(&format!("POST / HTTP/1.1\n{headers}")).expect("it is well formed");
+            let head = head(&format!("POST / HTTP/1.1\n{headers}")).expect("the head is well formed");
             (head.headers.get_all("content-length").count(), head.keeps_alive)
         };
         assert_eq!(shown("Content-Length: 1\nContent-Length: 1"), (1, true));
@@ -379,7 +380,7 @@ mod tests {
             ("1.0", "Connection: Keep-Alive", true),
             ("1.0", "Connection: keep-alive, close", false),
         ] {
-            let head = head(&format!("GET / HTTP/{version}\n{connection}")).expect("it is well formed");
+            let head = head(&format!("GET / HTTP/{version}\n{connection}")).expect("the head is well formed");
             assert_eq!(head.keeps_alive, expected, "{version} {connection}");
         }
     }
@@ -389,7 +390,8 @@ mod tests {
         for (version, expect, expected) in
             [("1.1", "100-Continue", true), ("1.1", "200-ok", false), ("1.0", "100-continue", false)]
         {
-            let head = head(&format!("POST / HTTP/{version}\nExpect: {expect}")).expect("it is well formed");
+            let head =
+                head(&format!("POST / HTTP/{version}\nExpect: {expect}")).expect("the head is well formed");
             assert_eq!(head.awaits_leave, expected, "{version} {expect}");
         }
     }
@@ -397,7 +399,7 @@ mod tests {
     #[test]
     fn targets_are_of_all_four_forms() {
         for target in ["/", "/a?b=%20", "http://h:1/x", "*", "h:443"] {
-            let head = head(&format!("OPTIONS {target} HTTP/1.1")).expect("it is well formed");
+            let head = head(&format!("OPTIONS {target} HTTP/1.1")).expect("the head is well formed");
             assert_eq!(head.uri.to_string(), target);
         }
         for line in [
@@ -433,7 +435,7 @@ mod tests {
 
     #[test]
     fn names_are_kept_as_they_were_sent() {
-        let head = head("PUT / HTTP/1.1\nX-Ms-Meta-Colour: red\nHost: a").expect("it is well formed");
+        let head = head("PUT / HTTP/1.1\nX-Ms-Meta-Colour: red\nHost: a").expect("the head is well formed");
         assert_eq!(
             head.headers.iter().map(|header| header.0).collect::<Vec<_>>(),
             ["X-Ms-Meta-Colour", "Host"]

@@ -108,8 +108,8 @@ mod tests {
         let written =
             write(Reply::new(status, PLAIN, body), Asked { version, is_head }, closes, &Today::default());
         assert!(written.rest.is_empty());
-        let text = String::from_utf8(written.first).expect("it is text");
-        let (before, date) = text.split_once("date: ").expect("it is dated");
+        let text = String::from_utf8(written.first).expect("a written reply is ASCII");
+        let (before, date) = text.split_once("date: ").expect("a written reply has a date");
         let (date, after) = date.split_at("Sun, 06 Nov 1994 08:49:37 GMT\r\n".len());
         assert!(date.ends_with(" GMT\r\n"), "{date}");
         format!("{before}{after}").replace("\r\n", "\n")

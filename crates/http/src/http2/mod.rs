@@ -1,4 +1,4 @@
-//! HTTP/2, which a library speaks: this is the seam to it, and nobody else names it on the server's side.
+//! HTTP/2, which a library speaks: this is the seam to it, the only place that names it on the server's side.
 
 mod streams;
 mod taken;
@@ -64,7 +64,7 @@ where
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), requests));
     let mut told = false;
-    // An error here is a client that went away or spoke no HTTP/2; it has been told what it can be told.
+    // An error here is a client that went away or spoke no HTTP/2; it got the error that can be sent.
     let _ended = poll_fn(|cx| {
         let overdue = pulse.overdue();
         if !told && (place.is_closing(cx) || overdue == Overdue::Connection) {
@@ -124,7 +124,7 @@ async fn answer<H: Handler>(link: &Link<H>, request: hyper::Request<Incoming>) -
             request.body = body;
             listener.handler.answer(&request).await
         }
-        // A body that nobody reads is stopped by the library.
+        // The library stops a body that is not read.
         Err(Stopped::By(refusal)) => listener.handler.refuse(&refusal, &request),
         Err(Stopped::With(reply)) => *reply,
     }
@@ -156,7 +156,7 @@ async fn read<H: Handler>(
     Ok(whole(first, body, bytes_max, share, own.pulse()).await?)
 }
 
-/// The whole body with what has come of it, once it is there. `pulse` is told of its progress, and tells when it is
+/// The whole body with what has come of it, once it is there. `pulse` gets its progress, and says when it is
 /// too slow.
 async fn whole<B>(
     first: Option<Bytes>,

@@ -44,14 +44,14 @@ struct Piece {
     waker: Option<Waker>,
 }
 
-/// A piece's bytes; dropped when the socket has them, or nobody will ever take them.
+/// A piece's bytes; dropped when the socket has them, or when they will never be sent.
 struct Lent {
     bytes: Bytes,
     out: Arc<Out>,
 }
 
 impl Taken {
-    /// A body; `watched` is told what is taken of it.
+    /// A body; `watched` gets the number of bytes that are taken.
     pub(crate) fn new(body: Bytes, kept: Kept, watched: Option<Watched>) -> Self {
         let pulse = watched.as_ref().map(|watched| Arc::clone(watched.pulse())).unwrap_or_default();
         let out = Arc::new(Out { pulse, piece: Mutex::default() });
@@ -120,7 +120,14 @@ mod tests {
 
     fn next(body: &mut Taken) -> Poll<Option<Bytes>> {
         let polled = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));
-        polled.map(|frame| frame.map(|frame| frame.expect("it cannot fail").into_data().expect("it is data")))
+        polled.map(|frame| {
+            frame.map(|frame| {
+                frame
+                    .expect("a body in memory cannot fail")
+                    .into_data()
+                    .expect("a body in memory has no trailers")
+            })
+        })
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod tests {
             writer.open_with("root", &[("name", &text)]);
             writer.element("text", &text);
             writer.close("root");
-            let root = parse(&writer.finish(), Bounds::default()).expect("it is well formed");
+            let root = parse(&writer.finish(), Bounds::default()).expect("a written document is well formed");
             prop_assert_eq!(root.attribute("name"), Some(text.as_str()));
             prop_assert_eq!(root.child("text").map(|child| child.text.as_str()), Some(text.as_str()));
         }

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_message_is_read_with_its_white_space_and_carriage_returns() {
         let document = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>\r\n<!-- c --><QueueMessage>\n<MessageText> a\rb\r\n&lt;&#xD;&#13;&quot;&apos;&gt;&amp;\u{1f600}<![CDATA[<&amp;>]]>\t</MessageText></QueueMessage>\n";
-        let root = read(document).expect("it is well formed");
+        let root = read(document).expect("the document is well formed");
         assert_eq!(root.name, "QueueMessage");
         let text = root.child("MessageText").map(|child| child.text.as_str());
         assert_eq!(text, Some(" a\rb\r\n<\r\r\"'>&\u{1f600}<&amp;>\t"));
@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn attributes_are_unescaped_and_prefixes_dropped() {
-        let root = read("<q:a x='1 &amp; \"2\"' q:y=\"&#x41;\"/>").expect("it is well formed");
+        let root = read("<q:a x='1 &amp; \"2\"' q:y=\"&#x41;\"/>")
+            .expect("the element with attributes is well formed");
         assert_eq!(root.name, "a");
         assert_eq!(root.attribute("x"), Some("1 & \"2\""));
         assert_eq!(root.attribute("q:y"), Some("A"));

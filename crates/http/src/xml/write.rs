@@ -149,7 +149,7 @@ mod tests {
     fn text(text: &str) -> String {
         let mut xml = Vec::new();
         push_text(&mut xml, text);
-        String::from_utf8(xml).expect("it stays UTF-8")
+        String::from_utf8(xml).expect("escaping keeps a text UTF-8")
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         writer.empty("f");
         writer.text("g");
         writer.close("a");
-        let xml = String::from_utf8(writer.finish()).expect("it is UTF-8");
+        let xml = String::from_utf8(writer.finish()).expect("a written document is UTF-8");
         assert_eq!(xml, "<?xml version=\"1.0\"?><a xmlns=\"u&amp;v\" b=\"1\"><c>d&lt;e</c><f/>g</a>");
     }
 }

@@ -1,10 +1,10 @@
 //! Where our HTTP/1 differs from hyper's on purpose.
 //!
-//! Each is stricter: what hyper reads in one of two possible ways is told 400 here, and the connection ends. Not
+//! Each is stricter: what hyper reads in one of two possible ways is answered 400 here, and the connection ends. Not
 //! compared at all is leave to go on (`100 Continue`): hyper gives it also when the body is there already.
 
+use crate::exchange::{Exchange, Replied};
 use crate::streams::{self, Stream};
-use crate::told::{Replied, Told};
 
 /// Streams that differ, and why.
 pub const EXAMPLES: [(&str, &str); 6] = [
@@ -36,12 +36,12 @@ pub const EXAMPLES: [(&str, &str); 6] = [
 ];
 
 /// Whether two outcomes differ only in such a thing.
-pub fn is_deliberate(stream: &Stream, ours: &Told, theirs: &Told) -> bool {
+pub fn is_deliberate(stream: &Stream, ours: &Exchange, theirs: &Exchange) -> bool {
     is_stricter(stream, ours, theirs) || is_about_no_head(ours, theirs) || is_old_refusal(ours, theirs)
 }
 
 /// Ours has ended with 400 where such a thing is in the stream, or may be where bytes were changed by chance.
-fn is_stricter(stream: &Stream, ours: &Told, theirs: &Told) -> bool {
+fn is_stricter(stream: &Stream, ours: &Exchange, theirs: &Exchange) -> bool {
     let Some((last, before)) = ours.replied.split_last() else { return false };
     let has = |text: &str| {
         stream.bytes().windows(text.len()).any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
@@ -57,8 +57,8 @@ fn is_stricter(stream: &Stream, ours: &Told, theirs: &Told) -> bool {
 }
 
 /// A head that has no end and never will have one is judged when it ends, or before: that depends on where it is cut,
-/// and on whether the empty lines in front of it count. Nobody waits for what is said to that.
-fn is_about_no_head(ours: &Told, theirs: &Told) -> bool {
+/// and on whether the empty lines in front of it count. The reply to that is not compared.
+fn is_about_no_head(ours: &Exchange, theirs: &Exchange) -> bool {
     let (shorter, longer) =
         if ours.replied.len() < theirs.replied.len() { (ours, theirs) } else { (theirs, ours) };
     let Some((last, before)) = longer.replied.split_last() else { return false };
@@ -66,7 +66,7 @@ fn is_about_no_head(ours: &Told, theirs: &Told) -> bool {
 }
 
 /// A body that is refused ends the connection also where its client speaks HTTP/1.0 and would like to keep it.
-fn is_old_refusal(ours: &Told, theirs: &Told) -> bool {
+fn is_old_refusal(ours: &Exchange, theirs: &Exchange) -> bool {
     ours.replied.last().is_some_and(|last| last.lines[0].starts_with("HTTP/1.0 4"))
         && theirs.replied.starts_with(&ours.replied)
         && theirs.asked.starts_with(&ours.asked)

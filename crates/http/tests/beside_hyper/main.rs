@@ -1,19 +1,19 @@
 //! The same bytes, cut into the same pieces, to our HTTP/1 and to hyper's: both must see the same requests and give the
-//! same replies. Whoever differs from the library that everybody uses should know why: see `differences`.
+//! same replies. Each difference from a library in wide use has a reason: see `differences`.
 
 mod differences;
+mod exchange;
 mod ours;
 mod streams;
 mod theirs;
-mod told;
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
+use exchange::Exchange;
 use streams::Stream;
-use told::Told;
 
 /// The longest a body may be.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -30,7 +30,7 @@ async fn talk(mut client: DuplexStream, stream: &Stream) -> Vec<u8> {
             tokio::task::yield_now().await;
         }
     }
-    // Whoever ends its side while an answer is awaited may be taken for gone.
+    // A client that ends its side while an answer is awaited may be taken for gone.
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
@@ -40,17 +40,20 @@ async fn talk(mut client: DuplexStream, stream: &Stream) -> Vec<u8> {
 }
 
 /// What each of the two made of a stream.
-async fn both(stream: &Stream) -> (Told, Told) {
+async fn both(stream: &Stream) -> (Exchange, Exchange) {
     let (client, server) = duplex(1 << 20);
     let (talking, requests) = tokio::join!(talk(client, stream), ours::serve(server));
-    let ours = Told::new(requests, &talking);
+    let ours = Exchange::new(requests, &talking);
     let (client, server) = duplex(1 << 20);
     let (talking, requests) = tokio::join!(talk(client, stream), theirs::serve(server));
-    (ours, Told::new(requests, &talking))
+    (ours, Exchange::new(requests, &talking))
 }
 
 fn compare(stream: &Stream) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread starts");
     let (ours, theirs) = runtime
         .block_on(async { tokio::time::timeout(Duration::from_secs(20), both(stream)).await })
         .map_err(|_| format!("one of them does not end:\n{stream:?}"))?;
@@ -78,7 +81,10 @@ proptest! {
 fn each_difference_is_one() {
     for (text, why) in differences::EXAMPLES {
         let stream = Stream::whole(text.as_bytes());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime of one thread starts");
         let (ours, theirs) = runtime.block_on(both(&stream));
         assert_ne!(ours, theirs, "it is none any more: {why}");
         assert!(differences::is_deliberate(&stream, &ours, &theirs), "{why}: {ours:#?} {theirs:#?}");

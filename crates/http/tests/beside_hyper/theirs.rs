@@ -15,7 +15,7 @@ use kew_http::Authority;
 use tokio::io::DuplexStream;
 
 use crate::BODY_BYTES_MAX;
-use crate::told::{self, Asked};
+use crate::exchange::{self, Asked};
 
 /// Serves one connection; tells what was asked.
 pub async fn serve(stream: DuplexStream) -> Vec<Asked> {
@@ -47,7 +47,7 @@ async fn answer(request: hyper::Request<Incoming>, notes: &Mutex<Vec<Asked>>) ->
     let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     let asked = Asked::new(&head.method, &head.uri, headers, &body.to_bytes());
     notes.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-    let (status, body) = told::reply_to(head.uri.path());
+    let (status, body) = exchange::reply_to(head.uri.path());
     reply(status, body)
 }
 
@@ -80,7 +80,7 @@ fn guarded(head: &http::request::Parts) -> Option<HeaderMap> {
 }
 
 fn refused(status: StatusCode, version: Version, closes: bool) -> Response<Full<Bytes>> {
-    let mut reply = reply(status, told::REFUSED);
+    let mut reply = reply(status, exchange::REFUSED);
     // The old version has no word for it, but it is what it does.
     if closes && version == Version::HTTP_11 {
         reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -91,6 +91,6 @@ fn refused(status: StatusCode, version: Version, closes: bool) -> Response<Full<
 fn reply(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
     let mut reply = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(told::CONTENT_TYPE));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(exchange::CONTENT_TYPE));
     reply
 }

@@ -1,12 +1,12 @@
 //! What does not reach a front-end, and in whose words.
 
-use crate::house::House;
+use crate::server::ScriptedServer;
 use kew_http::Limits;
 
 #[tokio::test]
 async fn refusals_come_in_the_front_ends_words_and_the_connection_goes_on() {
-    let house = House::open(Limits::default()).await;
-    let mut client = house.client().await;
+    let server = ScriptedServer::open(Limits::default()).await;
+    let mut client = server.client().await;
     for (headers, status, words) in [
         ("Host: evil.example", 421, "refused /x: this server accepts any credentials"),
         (
@@ -33,8 +33,8 @@ async fn refusals_come_in_the_front_ends_words_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn a_refused_request_with_a_body_is_answered_although_its_client_goes_on_sending() {
-    let house = House::open(Limits::default()).await;
-    let mut client = house.client().await;
+    let server = ScriptedServer::open(Limits::default()).await;
+    let mut client = server.client().await;
     client.send("POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 4000000\r\n\r\n").await;
     for _ in 0..40 {
         client.send(vec![b'x'; 100_000]).await;
@@ -45,8 +45,8 @@ async fn a_refused_request_with_a_body_is_answered_although_its_client_goes_on_s
 
 #[tokio::test]
 async fn a_target_with_a_host_counts() {
-    let house = House::open(Limits::default()).await;
-    let mut client = house.client().await;
+    let server = ScriptedServer::open(Limits::default()).await;
+    let mut client = server.client().await;
     client.send("GET http://localhost/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert_eq!(client.answer().await.body, "GET /a 0");
     client.send("GET http://evil.example/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await;

@@ -3,10 +3,10 @@
 mod bounds;
 mod gone;
 mod guard;
-mod house;
 mod http1;
 mod http2;
 mod replies;
+mod server;
 mod slow;
 mod standing;
 mod tls;

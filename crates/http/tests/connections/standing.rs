@@ -11,8 +11,8 @@ use kew_http::Limits;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::house::{Answer, Client, House};
 use crate::http2::connect;
+use crate::server::{Answer, ScriptedServer, TestClient};
 
 const MIB: usize = 1 << 20;
 
@@ -22,17 +22,17 @@ fn head(path: &str, bytes: usize) -> String {
 }
 
 /// A whole request whose body does not come at once.
-async fn in_pieces(house: &House, path: &str, bytes: usize) -> Answer {
-    let mut client = house.client().await;
-    let before = house.shared.bodies.held();
+async fn in_pieces(server: &ScriptedServer, path: &str, bytes: usize) -> Answer {
+    let mut client = server.client().await;
+    let before = server.shared.bodies.held();
     client.send(head(path, bytes)).await;
     client.send("x").await;
-    until(|| house.shared.bodies.held() > before, 200).await;
+    until(|| server.shared.bodies.held() > before, 200).await;
     client.send("x".repeat(bytes - 1)).await;
     client.answer().await
 }
 
-/// Waits until something holds, or for so many milliseconds.
+/// Waits until something holds, or for this number of milliseconds.
 async fn until(holds: impl Fn() -> bool, patience: u32) {
     for _ in 0..patience {
         if holds() {
@@ -43,10 +43,15 @@ async fn until(holds: impl Fn() -> bool, patience: u32) {
 }
 
 /// Clients that send this much of bodies that never end.
-async fn crowd(house: &House, path: &str, clients: usize, bytes: usize) -> Vec<Client<TcpStream>> {
+async fn crowd(
+    server: &ScriptedServer,
+    path: &str,
+    clients: usize,
+    bytes: usize,
+) -> Vec<TestClient<TcpStream>> {
     let mut crowd = Vec::new();
     for _ in 0..clients {
-        let mut client = house.client().await;
+        let mut client = server.client().await;
         client.send(head(path, bytes + 1)).await;
         client.send("x".repeat(bytes)).await;
         crowd.push(client);
@@ -56,58 +61,58 @@ async fn crowd(house: &House, path: &str, clients: usize, bytes: usize) -> Vec<C
 
 #[tokio::test]
 async fn a_body_of_an_unknown_sender_is_small() {
-    let house = House::open(Limits::default()).await;
-    assert_eq!(in_pieces(&house, "/unknown", 64 << 10).await.body, "POST /unknown 65536");
-    let answer = in_pieces(&house, "/unknown", (64 << 10) + 1).await;
+    let server = ScriptedServer::open(Limits::default()).await;
+    assert_eq!(in_pieces(&server, "/unknown", 64 << 10).await.body, "POST /unknown 65536");
+    let answer = in_pieces(&server, "/unknown", (64 << 10) + 1).await;
     assert_eq!(answer.status, 413, "{answer:?}");
     assert!(answer.body.contains("at most 65536 bytes"), "{answer:?}");
-    let mut chunked = house.client().await;
+    let mut chunked = server.client().await;
     let text = "x".repeat(0x10001);
     chunked.send("POST /unknown HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     chunked.send(format!("10001\r\n{text}\r\n0\r\n\r\n")).await;
     assert_eq!(chunked.answer().await.status, 413);
-    assert_eq!(in_pieces(&house, "/known", MIB).await.status, 200);
-    assert_eq!(house.shared.bodies.held(), 0);
+    assert_eq!(in_pieces(&server, "/known", MIB).await.status, 200);
+    assert_eq!(server.shared.bodies.held(), 0);
 }
 
 #[tokio::test]
 async fn unknown_senders_share_a_sixteenth_and_leave_the_rest_to_others() {
-    let house = House::open(Limits { bodies_bytes_max: 16 * MIB, ..Limits::default() }).await;
+    let server = ScriptedServer::open(Limits { bodies_bytes_max: 16 * MIB, ..Limits::default() }).await;
     // Sixteen times 64 KiB less a byte fit; the seventeenth would not.
-    let mut crowd = crowd(&house, "/unknown", 16, (64 << 10) - 1).await;
-    until(|| house.shared.bodies.held() == MIB - 16, 5_000).await;
-    assert_eq!(house.shared.bodies.held(), MIB - 16);
-    let refused = in_pieces(&house, "/unknown", 17).await;
+    let mut crowd = crowd(&server, "/unknown", 16, (64 << 10) - 1).await;
+    until(|| server.shared.bodies.held() == MIB - 16, 5_000).await;
+    assert_eq!(server.shared.bodies.held(), MIB - 16);
+    let refused = in_pieces(&server, "/unknown", 17).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    assert_eq!(in_pieces(&house, "/unknown", 16).await.status, 200, "up to the last byte");
-    assert_eq!(in_pieces(&house, "/claimed", MIB).await.status, 200);
-    assert_eq!(in_pieces(&house, "/known", 8 * MIB).await.status, 200);
+    assert_eq!(in_pieces(&server, "/unknown", 16).await.status, 200, "up to the last byte");
+    assert_eq!(in_pieces(&server, "/claimed", MIB).await.status, 200);
+    assert_eq!(in_pieces(&server, "/known", 8 * MIB).await.status, 200);
     crowd.clear();
-    until(|| house.shared.bodies.held() == 0, 5_000).await;
-    assert_eq!(in_pieces(&house, "/unknown", 64 << 10).await.status, 200, "there is room again");
+    until(|| server.shared.bodies.held() == 0, 5_000).await;
+    assert_eq!(in_pieces(&server, "/unknown", 64 << 10).await.status, 200, "there is room again");
 }
 
 #[tokio::test]
 async fn who_names_a_known_key_shares_an_eighth_with_others_of_the_address() {
-    let house = House::open(Limits { bodies_bytes_max: 32 * MIB, ..Limits::default() }).await;
-    let _crowd = crowd(&house, "/claimed", 4, MIB).await;
-    until(|| house.shared.bodies.held() == 4 * MIB, 5_000).await;
-    assert_eq!(house.shared.bodies.held(), 4 * MIB);
-    let refused = in_pieces(&house, "/claimed", MIB).await;
+    let server = ScriptedServer::open(Limits { bodies_bytes_max: 32 * MIB, ..Limits::default() }).await;
+    let _crowd = crowd(&server, "/claimed", 4, MIB).await;
+    until(|| server.shared.bodies.held() == 4 * MIB, 5_000).await;
+    assert_eq!(server.shared.bodies.held(), 4 * MIB);
+    let refused = in_pieces(&server, "/claimed", MIB).await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    assert_eq!(in_pieces(&house, "/known", 8 * MIB).await.status, 200);
-    assert_eq!(in_pieces(&house, "/unknown", 64 << 10).await.status, 200);
+    assert_eq!(in_pieces(&server, "/known", 8 * MIB).await.status, 200);
+    assert_eq!(in_pieces(&server, "/unknown", 64 << 10).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_head_that_proves_its_request_wrong_is_answered_without_the_body() {
-    let house = House::open(Limits::default()).await;
-    let mut client = house.client().await;
+    let server = ScriptedServer::open(Limits::default()).await;
+    let mut client = server.client().await;
     client.send(head("/unsigned", MIB)).await;
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.body.trim()), (403, "answered by its head"));
-    assert!(answer.head.contains("connection: close"), "{answer:?}");
-    let mut waits = house.client().await;
+    assert!(answer.header("connection") == Some("close"), "{answer:?}");
+    let mut waits = server.client().await;
     waits
         .send(format!(
             "POST /unsigned HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {MIB}\r\n\r\n"
@@ -115,7 +120,7 @@ async fn a_head_that_proves_its_request_wrong_is_answered_without_the_body() {
         .await;
     assert_eq!(waits.answer().await.status, 403, "it is not told to go on");
     assert_eq!(waits.rest().await, "");
-    assert_eq!(house.shared.bodies.held(), 0);
+    assert_eq!(server.shared.bodies.held(), 0);
 }
 
 /// A body of an unknown length, in pieces of these lengths.
@@ -135,8 +140,8 @@ impl Body for Pieces {
 
 #[tokio::test]
 async fn streams_of_http2_are_judged_alike() {
-    let house = House::open(Limits { bodies_bytes_max: 16 * MIB, ..Limits::default() }).await;
-    let (mut sender, _driving) = connect(house.client().await.0).await;
+    let server = ScriptedServer::open(Limits { bodies_bytes_max: 16 * MIB, ..Limits::default() }).await;
+    let (mut sender, _driving) = connect(server.client().await.stream).await;
     for (path, bytes, status) in [
         ("/unsigned", MIB, 403),
         ("/unknown", 64 << 10, 200),
@@ -146,12 +151,12 @@ async fn streams_of_http2_are_judged_alike() {
     ] {
         let (pieces, body) = mpsc::unbounded_channel();
         let request = http::Request::post(format!("http://localhost{path}"));
-        let request = request.body(Pieces(body).boxed()).expect("it is a request");
+        let request = request.body(Pieces(body).boxed()).expect("the request is well formed");
         let answering = sender.send_request(request);
-        pieces.send(1).expect("it is awaited");
-        pieces.send(bytes - 1).expect("it is awaited");
+        pieces.send(1).expect("the body is being read");
+        pieces.send(bytes - 1).expect("the body is being read");
         drop(pieces);
-        let answer = answering.await.expect("it is answered");
+        let answer = answering.await.expect("the server answers the request");
         assert_eq!(answer.status().as_u16(), status, "{path} {bytes}");
     }
 }

@@ -1,7 +1,7 @@
 //! The webhook target: a batch is one signed POST, and the reply is its verdict.
 //!
 //! `request` writes what is sent, `reply` judges what comes back; connections are the client's
-//! ([`kew_http::client`]). Nobody is followed to another address, and nothing above the bound is read.
+//! ([`kew_http::client`]). Redirects are not followed, and nothing above the bound is read.
 
 mod reply;
 mod request;

@@ -160,13 +160,15 @@ mod tests {
     }
 
     fn reply(status: u16, body: &str) -> Answer {
-        let status = StatusCode::from_u16(status).expect("it is a status");
+        let status = StatusCode::from_u16(status).expect("the status is between 100 and 999");
         Answer { status, headers: HeaderMap::new(), body: Bytes::copy_from_slice(body.as_bytes()) }
     }
 
     /// What becomes of A and B, with a retry delay of five minutes.
     fn fates(delivered: &Delivered) -> [Verdict; 2] {
-        [A, B].map(|id| verdict(&delivered.report, &message_id(id).expect("it is an id"), secs(300)))
+        [A, B].map(|id| {
+            verdict(&delivered.report, &message_id(id).expect("the id has 32 hexadecimal digits"), secs(300))
+        })
     }
 
     const DONE: Verdict = Verdict::Done;

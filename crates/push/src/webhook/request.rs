@@ -35,7 +35,7 @@ pub(super) fn write(batch: &Batch, signed_at: u64, secret: Option<&Secret>) -> (
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("kew/", env!("CARGO_PKG_VERSION"))));
     let mut put = |name, value: &str| {
-        // Queue names are letters, digits and hyphens; a name that is no header is told in the body alone.
+        // Queue names are letters, digits and hyphens; a name that is no header stands in the body alone.
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }
@@ -121,8 +121,8 @@ mod tests {
 
     fn body_of(content_type: ContentType, body: &'static [u8]) -> String {
         let (_, body) = write(&batch(vec![leased(content_type, body)]), 1, None);
-        let parsed: serde_json::Value = serde_json::from_slice(&body).expect("it is JSON");
-        parsed.pointer("/messages/0/body").expect("it has a body").to_string()
+        let parsed: serde_json::Value = serde_json::from_slice(&body).expect("the body of a batch is JSON");
+        parsed.pointer("/messages/0/body").expect("the first message has a body").to_string()
     }
 
     #[test]

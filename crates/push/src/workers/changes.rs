@@ -230,9 +230,9 @@ impl Shared {
         changes.put_secrets(name, &Secrets::new());
         changes.write(&self.engine, account).await?;
         self.workers.lock().remove(&(account, name.to_owned()));
-        // Whoever waits for its next line waits in vain.
+        // There is no next line to wait for.
         worker.log.close();
-        // Its handlers may take minutes to finish, and nobody else has to wait for that.
+        // Its handlers may take minutes to finish, and no other request waits for that.
         tokio::spawn(async move { worker.stop().await });
         Ok(())
     }

@@ -32,8 +32,8 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// The most that is kept of what a child says before it listens.
 const WORDS_MAX: usize = 20;
 
-/// The most bytes that are told of them.
-const TOLD_BYTES_MAX: usize = 16 << 10;
+/// Maximum bytes of them in an error.
+const REPORTED_BYTES_MAX: usize = 16 << 10;
 
 /// What the names of their directories begin with.
 const PREFIX: &str = "worker-";
@@ -89,6 +89,14 @@ pub(super) struct Plan<'a> {
     pub(super) surroundings: Surroundings<'a>,
 }
 
+/// Makes a directory for one child. Notes carry a token, and scripts are their owners': no other user of the machine
+/// reads them.
+fn private_directory(runtime: &Runtime) -> io::Result<tempfile::TempDir> {
+    DirBuilder::new().recursive(true).mode(0o700).create(&runtime.directory)?;
+    let mut directory = tempfile::Builder::new();
+    directory.prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(&runtime.directory)
+}
+
 impl Child {
     /// Starts a Worker and waits until it listens. Whatever it says later is handed to `hear`.
     pub(super) async fn start(
@@ -97,13 +105,7 @@ impl Child {
         hear: impl Fn(Line) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let not_run = |cause| StartError::NotRun { program: runtime.program.display().to_string(), cause };
-        // Notes carry a token, and scripts are their owners': no other user of the machine reads them.
-        DirBuilder::new().recursive(true).mode(0o700).create(&runtime.directory).map_err(not_run)?;
-        let directory = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(&runtime.directory)
-            .map_err(not_run)?;
+        let directory = private_directory(runtime).map_err(not_run)?;
         let names: Vec<&str> = plan.secrets.iter().map(|(name, _)| name.as_str()).collect();
         files::write(directory.path(), plan.script, &names, &plan.surroundings).map_err(not_run)?;
         let mut process = command(runtime)
@@ -120,8 +122,8 @@ impl Child {
             attend(&mut process, asked).await;
             let _heard = tokio::join!(heard.0, heard.1);
             drop(directory);
-            // Nobody may be left to be told.
-            let _told = tell.send(true);
+            // No receiver may be left.
+            let _sent = tell.send(true);
         });
         // Dropped while it waits, as everywhere else, it takes the process along.
         let mut child = Self {
@@ -205,7 +207,7 @@ pub(super) fn remove_left_behind(runtime: &Runtime) {
     let Ok(entries) = std::fs::read_dir(&runtime.directory) else { return };
     for entry in entries.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            // What cannot be removed is in nobody's way.
+            // A directory that cannot be removed does no harm.
             let _removed = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -241,7 +243,7 @@ fn command(runtime: &Runtime) -> Command {
 
 type Words = Arc<Mutex<Vec<Said>>>;
 
-/// Hears both outputs of a process: tasks that end with them, the port when it is told, and the first words.
+/// Hears both outputs of a process: tasks that end with them, the port when the child prints it, and the first words.
 fn ears(
     process: &mut Process,
     token: String,
@@ -278,8 +280,8 @@ fn ears(
             if let Some(port) = out(line)
                 && let Some(tell) = tell.take()
             {
-                // Whoever started it may have given up.
-                let _told = tell.send(port);
+                // The start may have been given up.
+                let _sent = tell.send(port);
             }
         })
         .await;
@@ -294,7 +296,7 @@ fn ears(
 /// The runtime's own reasons; those about the user's code come first.
 fn told(words: &[Said]) -> String {
     let mut told = all_told(words);
-    told.truncate(told.floor_char_boundary(TOLD_BYTES_MAX));
+    told.truncate(told.floor_char_boundary(REPORTED_BYTES_MAX));
     told
 }
 

@@ -218,10 +218,10 @@ mod tests {
     /// The next instants after one.
     fn next(text: &str, after: &str, count: usize) -> Vec<String> {
         let cron = Cron::parse(text).unwrap_or_else(|| panic!("{text} is an expression"));
-        let mut now = parse_iso(after).expect("it is an instant");
+        let mut now = parse_iso(after).expect("the instant is in ISO 8601");
         (0..count)
             .map(|_| {
-                now = cron.next_after(now).expect("it comes");
+                now = cron.next_after(now).expect("the expression has a next instant");
                 rfc3339(now).chars().take(16).collect()
             })
             .collect()
@@ -286,7 +286,7 @@ mod tests {
             assert_eq!(Cron::parse(text), None, "{text:?}");
         }
         assert_eq!(Cron::parse(&format!("{}0 * * * *", "0,".repeat(200))), None);
-        let never = Cron::parse("0 0 30 2 *").expect("it is written well");
+        let never = Cron::parse("0 0 30 2 *").expect("the expression is well formed");
         assert_eq!(never.next_after(Timestamp(0)), None);
     }
 }

@@ -118,7 +118,8 @@ pub(super) struct Judged {
 
 impl Judged {
     /// The same of this batch. A `v8` body that does not decode fails its whole batch before the handler runs, and the
-    /// result does not say which. So those that may be it come alone next time, and cost nobody else a delivery again.
+    /// result does not say which. So those that may be it come alone next time, and cost no other message a delivery
+    /// again.
     pub(super) fn of(self, batch: &Batch) -> Delivered {
         let Self { report, mut error, unseen } = self;
         let mut alone = Vec::new();
@@ -177,8 +178,8 @@ mod tests {
 
     fn written(content_type: ContentType, body: &'static [u8]) -> serde_json::Value {
         let text = write(&batch(vec![leased(content_type, body)]));
-        let parsed: serde_json::Value = serde_json::from_slice(&text).expect("it is JSON");
-        parsed.pointer("/messages/0").expect("it has a message").clone()
+        let parsed: serde_json::Value = serde_json::from_slice(&text).expect("the body of a batch is JSON");
+        parsed.pointer("/messages/0").expect("a batch has a first message").clone()
     }
 
     #[test]
@@ -200,7 +201,7 @@ mod tests {
     fn results_are_read_as_the_runtime_writes_them() {
         let id = "ab".repeat(16);
         let verdict = |result: &str| {
-            let judged = judge(result.as_bytes()).expect("it is a result");
+            let judged = judge(result.as_bytes()).expect("the result of a batch is well formed");
             judge_message(&judged.report, &MessageId([0xab; 16]), Duration::from_secs(7))
         };
         let with = |rest: &str, outcome: &str| {
@@ -237,7 +238,7 @@ mod tests {
             ])
         };
         let alone = |result: &str, batch: &Batch| {
-            let delivered = judge(result.as_bytes()).expect("it is a result").of(batch);
+            let delivered = judge(result.as_bytes()).expect("the result of a batch is well formed").of(batch);
             delivered.alone.iter().map(|id| id.0[0]).collect::<Vec<u8>>()
         };
         let threw = r#"{"outcome":"exception"}"#;

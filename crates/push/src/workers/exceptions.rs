@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_of_invocations_side_by_side_are_told_apart() {
+    fn exceptions_of_concurrent_invocations_are_distinguished() {
         let mut exceptions = Exceptions::default();
         for name in ["a-1", "b-2"] {
             assert!(heard(&mut exceptions, &format!("{THROWN}Uncaught; stack = Error: {name}")).is_some());

@@ -159,7 +159,7 @@ mod tests {
         let remarks =
             Remarks { message: Some("a\nb".to_owned() + &"x".repeat(600)), tag: Some("v1".to_owned()) };
         let bounded = remarks.bounded();
-        let message = bounded.message.expect("there is one");
+        let message = bounded.message.expect("a message is shortened, not dropped");
         assert!(message.starts_with("a bx") && message.len() == MESSAGE_CHARS_MAX, "{message}");
         assert_eq!(bounded.tag.as_deref(), Some("v1"));
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn what_an_earlier_kew_kept_has_its_one_deployment() {
         let kept = r#"{"created_at":1,"versions":[{"id":"v1","number":1,"created_at":1,"parts":1}],"deployed":"v1","deployed_at":7}"#;
-        let record: Record = serde_json::from_str(kept).expect("it is a record");
+        let record: Record = serde_json::from_str(kept).expect("a record of an older version is read");
         let record = record.with_history();
         assert_eq!(
             (history(&record), record.deployments.first().map(|first| first.at)),

@@ -1,7 +1,7 @@
 //! Keeps one Worker running: starts it again when its process ends, and changes to the next version without a gap.
 //!
 //! A child that ran well is started again at once; one that keeps failing is given ever longer rests. While none is up
-//! nobody is told to bring batches, so a broken deployment costs no message an attempt.
+//! no batches are leased for it, so a broken deployment costs no message an attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Deployed {
     pub(super) secrets: Secrets,
 }
 
-/// What a keeper is told.
+/// An order to a keeper.
 pub(super) enum Order {
     /// Run this from now on; it is up already.
     Run(Arc<Deployed>, Arc<Live>),
@@ -67,7 +67,7 @@ impl Rests {
     }
 }
 
-/// Keeps a Worker running until it is told to stop, or nobody is left to tell it.
+/// Keeps a Worker running until an order to stop, or until all senders of orders are gone.
 pub(super) async fn keep(
     starts: Arc<impl Starts>,
     mut deployed: Arc<Deployed>,
@@ -122,8 +122,8 @@ pub(super) async fn keep(
                 if let Some(old) = old {
                     old.retire().await;
                 }
-                // Whoever asked may have gone.
-                let _told = stopped.send(());
+                // The receiver may have gone.
+                let _sent = stopped.send(());
                 return;
             }
             None => return,

@@ -150,7 +150,7 @@ impl Live {
             Ok(answer) => {
                 format!("the batch could not be handed over: {}", String::from_utf8_lossy(&answer.body))
             }
-            // Nobody heard of it, which harms no other batch.
+            // The child did not get it, which harms no other batch.
             Err(error) if error.is_unreached() => return None,
             Err(error) => {
                 // Whatever became of it: it cannot be called back, and its notes count only once it is over.

@@ -1,4 +1,4 @@
-//! The latest lines of a Worker, for whoever follows it at a terminal.
+//! The latest lines of a Worker, for readers that follow it at a terminal.
 //!
 //! Lines are numbered one after the other, so that a follower sees when it has missed some. The numbers begin at the
 //! instant the log was opened: they go on rising when the server starts again.
@@ -80,7 +80,7 @@ impl WorkerLog {
         self.state.send_modify(|(last, _)| *last = number);
     }
 
-    /// There will be no more lines: nobody waits for any from now on.
+    /// Ends the log: no reader waits for lines from now on.
     pub(super) fn close(&self) {
         self.state.send_modify(|(_, closed)| *closed = true);
     }
@@ -96,7 +96,7 @@ impl WorkerLog {
         // A number that is not of this log, because it is beyond its end, is as good as none.
         let news = state.wait_for(|(last, closed)| *last != number || *closed);
         // Neither the end of the time nor that of the log changes what is there.
-        // What comes back holds the state, which whoever adds a line waits for while the lines are locked.
+        // What comes back holds the state, which a writer waits for while the lines are locked.
         drop(tokio::time::timeout(wait, news).await);
         let kept = self.kept.lock();
         let last = self.state.borrow().0;
@@ -137,13 +137,13 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            runtime.expect("there is room for one").block_on(async {
+            runtime.expect("a runtime of one thread is built").block_on(async {
                 let mut last = NOW.0;
                 while last < NOW.0 + LINES {
                     last = log.after(last, Duration::from_secs(1)).await.last;
                 }
             });
-            tell.send(()).expect("it is waited for");
+            tell.send(()).expect("the reader waits for the signal");
         });
         assert!(told.recv_timeout(Duration::from_secs(60)).is_ok(), "they wait for each other");
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_hears_of_the_next_line_at_once_and_of_the_end() {
+    async fn a_waiting_reader_gets_the_next_line_at_once_and_the_end() {
         let log = WorkerLog::open(NOW);
         let waiting = log.after(NOW.0, Duration::from_secs(3_600));
         let (page, ()) = tokio::join!(waiting, async { log.add(NOW, "log", "there") });
@@ -180,7 +180,7 @@ mod tests {
             log.add(NOW, "log", &number.to_string());
         }
         let page = log.after(NOW.0, Duration::ZERO).await;
-        let first = page.lines.first().expect("there are some");
+        let first = page.lines.first().expect("the log has lines");
         assert_eq!((page.lines.len(), first.number, &*first.text), (LINES_MAX, 1_501, "500"));
         let of_another_log = log.after(9_999_999, Duration::ZERO).await;
         assert_eq!(of_another_log.lines.len(), LINES_MAX);

@@ -16,7 +16,7 @@ const PLACES_MAX: usize = 1_000_000;
 const NAME_LETTERS_MAX: usize = 256;
 /// The most lines of a text whose places are looked for.
 const LINES_MAX: usize = 200;
-/// A number has at most so many digits of five bits.
+/// Maximum digits of a number, five bits each.
 const DIGITS_MAX: u32 = 7;
 
 /// The maps of a Worker.
@@ -34,7 +34,7 @@ struct SourceMap {
 struct Place {
     line: u32,
     column: u32,
-    /// None of a place that nobody wrote.
+    /// None of a place that no source has.
     source: Option<u16>,
     source_line: u32,
     source_column: u32,
@@ -203,7 +203,8 @@ mod tests {
         Maps::read(&script(vec![module("index.js", ""), map]))
     }
 
-    /// Line 2 of what runs: column 1 is line 1 of `a.ts`, column 5 is line 11, column 3, of `b.ts`, column 9 nobody's.
+    /// Line 2 of what runs: column 1 is line 1 of `a.ts`, column 5 is line 11, column 3, of `b.ts`, column 9 in no
+    /// source.
     const MAP: &str =
         r#"{"version":3,"sources":["../src/a.ts","b\n.ts"],"names":["x"],"mappings":";AAAA,ICUEA,I"}"#;
 

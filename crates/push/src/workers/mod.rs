@@ -282,7 +282,7 @@ impl Workers {
         Delivered::unreached(format!("the Worker {name:?} is not running"))
     }
 
-    /// Does something where children live, to its end even if whoever wanted it goes away.
+    /// Does something where children live, to its end even if the caller goes away.
     async fn apart<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, WorkerError>> + Send + 'static,

@@ -95,9 +95,9 @@ mod tests {
                 other => panic!("{other} is no call"),
             };
             if let Some(delay) = delay {
-                note["delay"] = delay.parse::<f64>().expect("it is a number").into();
+                note["delay"] = delay.parse::<f64>().expect("a delay is a number").into();
             }
-            notes.take(&serde_json::from_value(note).expect("it is a note"));
+            notes.take(&serde_json::from_value(note).expect("the note has all fields"));
         }
         judge(&notes.report(), &ID, Duration::from_secs(7))
     }

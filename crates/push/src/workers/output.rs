@@ -40,7 +40,7 @@ struct Raw {
 }
 
 impl Line {
-    /// Reads a line. `note_token` begins the notes, and nobody but our own module knows it.
+    /// Reads a line. `note_token` begins the notes, and only our own module knows it.
     pub(super) fn read(bytes: &[u8], note_token: &str) -> Option<Self> {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end();
@@ -56,7 +56,7 @@ impl Line {
         let message = raw.message.unwrap_or_default();
         let note = message.strip_prefix(note_token).filter(|_| raw.source.is_none());
         if let Some(note) = note {
-            // One that cannot be read is not shown either: the token in it is nobody's business.
+            // One that cannot be read is not shown either: the token in it must stay secret.
             return serde_json::from_str(note).ok().map(Self::Noted);
         }
         let said = Said { level: raw.level.unwrap_or_default(), text: message };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart() {
+    fn lines_are_distinguished() {
         assert_eq!(
             read(r#"{"event":"listen","socket":"dispatch","port":34583}"#),
             Some(Line::Listens(34_583))

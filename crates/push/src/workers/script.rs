@@ -311,7 +311,7 @@ pub(crate) mod tests {
     #[test]
     fn the_main_module_comes_first_under_its_plain_name() {
         let checked = script(vec![module("./lib/a.js", ""), module("./index.js", "")]).checked("index.js");
-        let checked = checked.expect("it is fine");
+        let checked = checked.expect("the main module is among the modules");
         let names: Vec<&str> = checked.modules.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["index.js", "lib/a.js"]);
         assert_eq!(checked.main(), "index.js");
@@ -326,7 +326,7 @@ pub(crate) mod tests {
         };
         let kept = |bytes: usize| {
             let checked = script(vec![module("index.js", "12345"), map(bytes)]).checked("index.js");
-            checked.expect("it is fine").modules.len()
+            checked.expect("the script is within the bounds").modules.len()
         };
         assert_eq!((kept(SCRIPT_BYTES_MAX - 5), kept(SCRIPT_BYTES_MAX - 4)), (2, 1));
     }

@@ -30,11 +30,11 @@ pub(super) struct Shared {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Guards the queues of the code that is being deployed now, whose they are too: they are counted on already.
     pub(super) pending: Mutex<Option<Pending>>,
-    /// Guards the children that take batches or have taken some: old versions that finish are in nobody else's list.
+    /// Guards the children that take batches or have taken some: old versions that finish are in no other list.
     pub(super) lives: Mutex<Vec<Weak<Live>>>,
     /// Raised whenever a Worker comes up or goes down.
     pub(super) changed: watch::Sender<u64>,
-    /// Told when the cron triggers of a Worker change, or a Worker goes.
+    /// Notified when the cron triggers of a Worker change, or a Worker goes.
     pub(super) rescheduled: Notify,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
         self.workers.lock().get(&(account, name.to_owned())).map(Arc::clone)
     }
 
-    /// Says something of a Worker to whoever reads its log, and to the operator.
+    /// Reports something about a Worker in its log and to the operator.
     pub(super) fn say_of(&self, worker: &Worker, text: &str) {
         worker.log.add(self.engine.now(), "error", text);
         let said = Said { level: "error".to_owned(), text: text.to_owned() };

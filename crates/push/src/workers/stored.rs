@@ -162,7 +162,7 @@ fn unpacked(mut packed: Bytes) -> Option<(Script, Secrets)> {
 }
 
 trait SplitChecked {
-    /// The first bytes, if there are so many.
+    /// The first bytes, this many, if there are enough.
     fn split_to_checked(&mut self, length: usize) -> Option<Bytes>;
 }
 

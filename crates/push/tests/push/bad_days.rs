@@ -7,12 +7,12 @@ use kew_push::verdict::Ending;
 use kew_push::{Consumer, Notice, Target};
 use tokio::net::TcpListener;
 
+use crate::dispatcher::{TestDispatcher, pushing, secs, texts, to, to_url, unreached, until};
 use crate::hook::{Down, Hook, Reply};
-use crate::house::{House, pushing, secs, texts, to, to_url, unreached, until};
 
 /// What the hook does to the first batch; the second is acknowledged. The error that was noted.
 async fn after(reply: Reply, expected: &str) {
-    let (house, hook) = (House::open().await, Hook::open().await);
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
     hook.answer(move |batch| {
         let is_first = batch.messages().iter().all(|(_, attempts)| *attempts == 1);
         if is_first { reply.clone() } else { Reply::ok() }
@@ -22,17 +22,17 @@ async fn after(reply: Reply, expected: &str) {
             *timeout = secs(1);
         }
     });
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.pause(queue, true).await;
-    house.send(queue, texts(2)).await;
-    house.pause(queue, false).await;
-    house.until_holds(queue, (0, 0, 0)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.pause(queue, true).await;
+    dispatcher.send(queue, texts(2)).await;
+    dispatcher.pause(queue, false).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert_eq!(hook.messages().len(), 4, "both came twice: {expected}");
-    let attempt = house.attempts.latest().pop().expect("it was noted");
+    let attempt = dispatcher.attempts.latest().pop().expect("the attempt was noted");
     let error = attempt.error.clone().unwrap_or_default();
     assert!(error.contains(expected), "{error}");
     assert_eq!((attempt.ending, attempt.acked, attempt.messages), (Ending::Failed, 0, 2));
-    assert!(house.told.lock().iter().any(|notice| matches!(notice, Notice::BatchFailed(_))));
+    assert!(dispatcher.notices.lock().iter().any(|notice| matches!(notice, Notice::BatchFailed(_))));
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn nonsense_with_a_good_status_is_a_failed_batch() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_failed_batch_and_nobody_is_followed() {
+async fn a_redirect_is_a_failed_batch_and_is_not_followed() {
     let reply = Reply::Whole {
         status: 307,
         headers: "Location: http://127.0.0.1:1/\r\n".into(),
@@ -89,19 +89,19 @@ async fn a_page_with_a_good_status_is_a_failed_batch() {
 
 #[tokio::test]
 async fn a_verdict_is_read_by_what_it_says_and_not_by_its_content_type() {
-    let (house, hook) = (House::open().await, Hook::open().await);
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
     hook.answer(|batch| Reply::Whole {
         status: 200,
         headers: "Content-Type: image/png\r\n".into(),
         body: serde_json::json!({ "acks": [batch.id_of("m1")], "retry_all": { "delay_seconds": 60 } })
             .to_string(),
     });
-    let queue = house.queue("a", Some(&to(&hook))).await;
-    house.pause(queue, true).await;
-    house.send(queue, texts(2)).await;
-    house.pause(queue, false).await;
-    house.until_holds(queue, (0, 0, 1)).await;
-    assert_eq!(house.attempts.count(Ending::Failed), 0);
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    dispatcher.pause(queue, true).await;
+    dispatcher.send(queue, texts(2)).await;
+    dispatcher.pause(queue, false).await;
+    dispatcher.until_holds(queue, (0, 0, 1)).await;
+    assert_eq!(dispatcher.attempts.count(Ending::Failed), 0);
 }
 
 /// A consumer with all defaults: three retries at once, and no dead-letter queue.
@@ -114,109 +114,111 @@ fn with_defaults(url: &str) -> Consumer {
 // The pauses between the tries are real, and short.
 #[tokio::test]
 async fn a_target_that_is_down_for_a_while_costs_no_attempt_and_no_message() {
-    let (house, down) = (House::open().await, Down::new());
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
     let consumer = Consumer { batch_size: 10, ..with_defaults(&down.url()) };
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(25)).await;
-    until("more tries than deliveries are allowed", || unreached(&house) >= 5).await;
-    house.until_holds(queue, (25, 0, 0)).await;
-    house.advance(secs(3_600)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(25)).await;
+    until("more tries than deliveries are allowed", || unreached(&dispatcher) >= 5).await;
+    dispatcher.until_holds(queue, (25, 0, 0)).await;
+    dispatcher.advance(secs(3_600)).await;
     let hook = Hook::open_at(down);
-    house.until_holds(queue, (0, 0, 0)).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
     let found = hook.messages();
     assert_eq!(found.len(), 25, "nothing is lost, and nothing comes twice");
     assert!(found.iter().all(|(_, attempts)| *attempts == 1), "they are as if never leased: {found:?}");
-    assert_eq!(house.attempts.count(Ending::Failed), 0);
+    assert_eq!(dispatcher.attempts.count(Ending::Failed), 0);
 }
 
 #[tokio::test]
-async fn a_circuit_is_shown_while_it_is_open_and_told_when_it_opens_and_closes() {
-    let (house, down) = (House::open().await, Down::new());
+async fn a_circuit_is_shown_while_it_is_open_and_reported_when_it_opens_and_closes() {
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
     let consumer = with_defaults(&down.url());
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(1)).await;
-    until("three tries", || house.circuits.open().first().is_some_and(|open| open.tries >= 3)).await;
-    let open = house.circuits.open().remove(0);
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("three tries", || dispatcher.circuits.open().first().is_some_and(|open| open.tries >= 3)).await;
+    let open = dispatcher.circuits.open().remove(0);
     assert_eq!((&*open.queue.name, open.consumer), ("a", consumer.id));
     assert!(open.error.contains("cannot connect to"), "{open:?}");
     assert!((Duration::from_millis(300)..=secs(10)).contains(&open.pause), "{open:?}");
     let hook = Hook::open_at(down);
     hook.until(1).await;
-    until("the circuit to close", || house.circuits.count() == 0).await;
-    let told = house.told.lock();
+    until("the circuit to close", || dispatcher.circuits.count() == 0).await;
+    let told = dispatcher.notices.lock();
     assert!(matches!(told.as_slice(), [Notice::Unreached(_), Notice::ReachedAgain(_)]), "{told:?}");
 }
 
 #[tokio::test]
 async fn a_name_that_leads_nowhere_costs_nothing() {
-    let house = House::open().await;
+    let dispatcher = TestDispatcher::open().await;
     let consumer = Consumer { max_retries: 0, ..with_defaults("http://nowhere.invalid/") };
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(1)).await;
-    until("a try", || unreached(&house) >= 1).await;
-    house.until_holds(queue, (1, 0, 0)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("a try", || unreached(&dispatcher) >= 1).await;
+    dispatcher.until_holds(queue, (1, 0, 0)).await;
 }
 
 // The kernel takes the connection, and nothing answers on it: encryption is not agreed on within the time limit.
 #[tokio::test]
 async fn a_connection_that_is_not_there_in_time_costs_nothing() {
-    let house = House::open().await;
+    let dispatcher = TestDispatcher::open().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("a bound socket has an address");
     let consumer = pushing(&to_url(&format!("https://{address}/")), |push| {
         if let Target::Webhook { timeout, .. } = &mut push.target {
             *timeout = secs(1);
         }
     });
-    let queue = house.queue("a", Some(&Consumer { max_retries: 0, ..consumer })).await;
-    house.send(queue, texts(1)).await;
-    until("a try", || unreached(&house) >= 1).await;
-    house.until_holds(queue, (1, 0, 0)).await;
+    let queue = dispatcher.queue("a", Some(&Consumer { max_retries: 0, ..consumer })).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("a try", || unreached(&dispatcher) >= 1).await;
+    dispatcher.until_holds(queue, (1, 0, 0)).await;
 }
 
 #[tokio::test]
 async fn a_pause_ends_with_the_server_and_leaves_the_messages_as_they_were() {
-    let (house, down) = (House::open().await, Down::new());
-    let queue = house.queue("a", Some(&with_defaults(&down.url()))).await;
-    house.send(queue, texts(3)).await;
-    until("a pause", || house.circuits.count() == 1).await;
-    let engine = std::sync::Arc::clone(&house.engine);
-    house.close().await;
-    let leased = engine.lease(Lease::of(queue, 10, engine.now())).await.expect("it is there");
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
+    let queue = dispatcher.queue("a", Some(&with_defaults(&down.url()))).await;
+    dispatcher.send(queue, texts(3)).await;
+    until("a pause", || dispatcher.circuits.count() == 1).await;
+    let engine = std::sync::Arc::clone(&dispatcher.engine);
+    dispatcher.close().await;
+    let leased =
+        engine.lease(Lease::of(queue, 10, engine.now())).await.expect("the queue that is leased from exists");
     assert_eq!(leased.iter().map(|leased| leased.message.attempts).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
 #[tokio::test]
 async fn consumers_that_are_down_leave_the_others_alone() {
-    let house = House::over(crate::house::engine().await, 2);
+    let dispatcher = TestDispatcher::over(crate::dispatcher::engine().await, 2);
     let (hook, mut downs) = (Hook::open().await, Vec::new());
     for number in 0..20 {
         let down = Down::new();
-        let queue = house.queue(&format!("down{number}"), Some(&with_defaults(&down.url()))).await;
-        house.send(queue, texts(1)).await;
+        let queue = dispatcher.queue(&format!("down{number}"), Some(&with_defaults(&down.url()))).await;
+        dispatcher.send(queue, texts(1)).await;
         downs.push((queue, down));
     }
-    until("all to be open", || house.circuits.count() == 20).await;
-    let queue = house.queue("up", Some(&to(&hook))).await;
-    house.send(queue, texts(20)).await;
-    house.until_holds(queue, (0, 0, 0)).await;
+    until("all to be open", || dispatcher.circuits.count() == 20).await;
+    let queue = dispatcher.queue("up", Some(&to(&hook))).await;
+    dispatcher.send(queue, texts(20)).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
     for (queue, _down) in &downs {
-        house.until_holds(*queue, (1, 0, 0)).await;
+        dispatcher.until_holds(*queue, (1, 0, 0)).await;
     }
 }
 
 #[tokio::test]
-async fn a_message_that_is_given_up_is_told_with_its_id_and_where_it_went() {
-    let (house, hook) = (House::open().await, Hook::answering(|_| Reply::status(500, "")).await);
-    let dead = house.queue("dead", None).await;
+async fn a_message_that_is_given_up_is_reported_with_its_id_and_its_destination() {
+    let (dispatcher, hook) =
+        (TestDispatcher::open().await, Hook::answering(|_| Reply::status(500, "")).await);
+    let dead = dispatcher.queue("dead", None).await;
     for (name, target) in [("dropping", None), ("moving", Some("dead"))] {
         let consumer = Consumer { max_retries: 1, dead_letter_queue: target.map(Into::into), ..to(&hook) };
-        let queue = house.queue(name, Some(&consumer)).await;
-        house.send(queue, texts(1)).await;
-        house.until_holds(queue, (0, 0, 0)).await;
+        let queue = dispatcher.queue(name, Some(&consumer)).await;
+        dispatcher.send(queue, texts(1)).await;
+        dispatcher.until_holds(queue, (0, 0, 0)).await;
     }
-    house.until_holds(dead, (1, 0, 0)).await;
-    let told = || house.told.lock().iter().filter_map(given_up).collect::<Vec<_>>();
+    dispatcher.until_holds(dead, (1, 0, 0)).await;
+    let told = || dispatcher.notices.lock().iter().filter_map(given_up).collect::<Vec<_>>();
     until("both to be told of", || told().len() == 2).await;
     let id = |batch: usize| hook.batches()[batch].ids()[0].clone();
     assert_eq!(
@@ -239,26 +241,26 @@ async fn a_server_error_is_a_failed_batch() {
 
 #[tokio::test]
 async fn another_target_is_tried_at_once() {
-    let (house, down) = (House::open().await, Down::new());
-    let queue = house.queue("a", Some(&with_defaults(&down.url()))).await;
-    house.send(queue, texts(1)).await;
+    let (dispatcher, down) = (TestDispatcher::open().await, Down::new());
+    let queue = dispatcher.queue("a", Some(&with_defaults(&down.url()))).await;
+    dispatcher.send(queue, texts(1)).await;
     // The pause is up to three seconds by now.
-    until("five tries", || unreached(&house) >= 5).await;
+    until("five tries", || unreached(&dispatcher) >= 5).await;
     let hook = Hook::open().await;
-    house.consume(queue, Some(&to(&hook))).await;
+    dispatcher.consume(queue, Some(&to(&hook))).await;
     hook.until(1).await;
-    house.until_holds(queue, (0, 0, 0)).await;
-    assert_eq!(house.circuits.count(), 0);
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(dispatcher.circuits.count(), 0);
 }
 
 #[tokio::test]
 async fn addresses_where_clouds_keep_credentials_are_not_reached() {
-    let house = House::open().await;
+    let dispatcher = TestDispatcher::open().await;
     let consumer = Consumer { max_retries: 0, ..to_url("http://169.254.169.254/latest/meta-data") };
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(1)).await;
-    until("a try", || unreached(&house) >= 1).await;
-    let error = house.attempts.latest().remove(0).error.clone().unwrap_or_default();
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(1)).await;
+    until("a try", || unreached(&dispatcher) >= 1).await;
+    let error = dispatcher.attempts.latest().remove(0).error.clone().unwrap_or_default();
     assert!(error.contains("may not be reached"), "{error}");
-    house.until_holds(queue, (1, 0, 0)).await;
+    dispatcher.until_holds(queue, (1, 0, 0)).await;
 }

@@ -31,8 +31,8 @@ impl Arrived {
         messages
             .iter()
             .map(|message| {
-                let body = message["body"].as_str().expect("it is a text").to_owned();
-                (body, message["attempts"].as_u64().expect("it has attempts"))
+                let body = message["body"].as_str().expect("the body of a message is text").to_owned();
+                (body, message["attempts"].as_u64().expect("each message has its attempts"))
             })
             .collect()
     }
@@ -40,12 +40,19 @@ impl Arrived {
     /// The ids of its messages.
     pub fn ids(&self) -> Vec<String> {
         let messages = self.body["messages"].as_array().expect("a batch has messages");
-        messages.iter().map(|message| message["id"].as_str().expect("it has an id").to_owned()).collect()
+        messages
+            .iter()
+            .map(|message| message["id"].as_str().expect("each message has an id").to_owned())
+            .collect()
     }
 
     /// The id of the message with this text.
     pub fn id_of(&self, text: &str) -> String {
-        let place = self.messages().iter().position(|(body, _)| body == text).expect("it is in the batch");
+        let place = self
+            .messages()
+            .iter()
+            .position(|(body, _)| body == text)
+            .expect("a message with this text is in the batch");
         self.ids().swap_remove(place)
     }
 
@@ -83,18 +90,18 @@ impl Reply {
 
 type Answers = dyn Fn(&Arrived) -> Reply + Send + Sync;
 
-/// A port that refuses connections, and that nobody else can take meanwhile.
+/// A port that refuses connections, and that no other program can take meanwhile.
 pub struct Down(TcpSocket);
 
 impl Down {
     pub fn new() -> Self {
-        let socket = TcpSocket::new_v4().expect("there are sockets");
+        let socket = TcpSocket::new_v4().expect("the system gives a socket");
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port is free");
         Self(socket)
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/hook?a=b", self.0.local_addr().expect("it is bound"))
+        format!("http://{}/hook?a=b", self.0.local_addr().expect("a bound socket has an address"))
     }
 }
 
@@ -127,7 +134,7 @@ impl Hook {
     pub fn open_at(down: Down) -> Self {
         let gate = Semaphore::new(0);
         gate.close();
-        Self::listen(down.0.listen(1_024).expect("its port is its own"), gate)
+        Self::listen(down.0.listen(1_024).expect("no other socket listens on the port"), gate)
     }
 
     async fn with_gate(gate: Semaphore) -> Self {
@@ -135,7 +142,8 @@ impl Hook {
     }
 
     fn listen(listener: TcpListener, gate: Semaphore) -> Self {
-        let url = format!("http://{}/hook?a=b", listener.local_addr().expect("it is bound"));
+        let url =
+            format!("http://{}/hook?a=b", listener.local_addr().expect("a bound socket has an address"));
         let answers: Arc<Answers> = Arc::new(|_| Reply::ok());
         let inner = Arc::new(Inner {
             arrived: Mutex::default(),
@@ -199,10 +207,12 @@ impl Hook {
         self.inner.connections.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many batches have arrived.
+    /// Waits until this number of batches have arrived.
     pub async fn until(&self, batches: usize) {
-        super::house::until(&format!("{batches} batches"), || self.inner.arrived.lock().len() >= batches)
-            .await;
+        super::dispatcher::until(&format!("{batches} batches"), || {
+            self.inner.arrived.lock().len() >= batches
+        })
+        .await;
     }
 
     async fn serve(&self, mut stream: TcpStream) {
@@ -238,7 +248,7 @@ impl Hook {
         }
     }
 
-    /// Lets so many replies of a gated hook through.
+    /// Lets this number of replies of a gated hook through.
     pub fn let_through(&self, replies: usize) {
         self.inner.gate.add_permits(replies);
     }
@@ -253,13 +263,14 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Ar
     };
     let head = String::from_utf8(buffer.drain(..head_end + 4).collect()).expect("a head is text");
     let mut lines = head.trim_end().split("\r\n");
-    let line = lines.next().expect("it has a first line").to_owned();
+    let line = lines.next().expect("a request has a first line").to_owned();
     let headers: Vec<(String, String)> = lines
-        .map(|line| line.split_once(':').expect("it is a header"))
+        .map(|line| line.split_once(':').expect("a header has a colon"))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length").expect("it has a length");
-    let length: usize = length.1.parse().expect("it is a number");
+    let length =
+        headers.iter().find(|(name, _)| name == "content-length").expect("a batch has a content-length");
+    let length: usize = length.1.parse().expect("content-length is a number");
     while buffer.len() < length {
         read_more(stream, buffer).await?;
     }

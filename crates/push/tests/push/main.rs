@@ -2,9 +2,9 @@
 
 mod bad_days;
 mod batches;
+mod dispatcher;
 mod ends;
 mod hook;
-mod house;
 mod retries;
 mod sharing;
 mod workers;

@@ -2,16 +2,16 @@
 
 use kew_push::Consumer;
 
+use crate::dispatcher::{TestDispatcher, engine, pushing, secs, texts, to};
 use crate::hook::{Hook, Reply};
-use crate::house::{House, engine, pushing, secs, texts, to};
 
 #[tokio::test]
 async fn a_concurrency_of_one_is_strictly_one_at_a_time() {
-    let (house, hook) = (House::open().await, Hook::open().await);
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
     let consumer = pushing(&Consumer { batch_size: 1, ..to(&hook) }, |push| push.max_concurrency = Some(1));
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(50)).await;
-    house.until_holds(queue, (0, 0, 0)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(50)).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert_eq!((hook.sizes().len(), hook.most_at_once()), (50, 1));
     let arrived: Vec<String> = hook.messages().into_iter().map(|(text, _)| text).collect();
     assert_eq!(arrived, texts(50).collect::<Vec<_>>(), "one at a time, they come in order");
@@ -19,41 +19,42 @@ async fn a_concurrency_of_one_is_strictly_one_at_a_time() {
 
 #[tokio::test]
 async fn concurrency_grows_with_the_backlog_up_to_its_bound() {
-    let (house, hook) = (House::open().await, Hook::open().await);
+    let (dispatcher, hook) = (TestDispatcher::open().await, Hook::open().await);
     let consumer = pushing(&Consumer { batch_size: 1, ..to(&hook) }, |push| push.max_concurrency = Some(4));
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(100)).await;
-    house.until_holds(queue, (0, 0, 0)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(100)).await;
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert_eq!((hook.sizes().len(), hook.most_at_once()), (100, 4));
 }
 
 #[tokio::test]
 async fn what_keeps_failing_is_tried_one_at_a_time() {
-    let (house, hook) = (House::open().await, Hook::answering(|_| Reply::status(500, "")).await);
+    let (dispatcher, hook) =
+        (TestDispatcher::open().await, Hook::answering(|_| Reply::status(500, "")).await);
     let consumer = Consumer { batch_size: 1, retry_delay: secs(600), ..to(&hook) };
-    let queue = house.queue("a", Some(&consumer)).await;
-    house.send(queue, texts(60)).await;
-    house.until_holds(queue, (0, 0, 60)).await;
+    let queue = dispatcher.queue("a", Some(&consumer)).await;
+    dispatcher.send(queue, texts(60)).await;
+    dispatcher.until_holds(queue, (0, 0, 60)).await;
     assert!(hook.most_at_once() <= 2, "{}", hook.most_at_once());
 }
 
 #[tokio::test]
 async fn queues_with_a_backlog_take_turns() {
-    let house = House::over(engine().await, 1);
+    let dispatcher = TestDispatcher::over(engine().await, 1);
     let hook = Hook::open().await;
     let consumer = Consumer { batch_size: 1, ..to(&hook) };
     let mut queues = Vec::new();
     for name in ["a", "b", "c"] {
-        let queue = house.queue(name, Some(&consumer)).await;
-        house.pause(queue, true).await;
-        house.send(queue, texts(20).map(|text| format!("{name}{text}"))).await;
+        let queue = dispatcher.queue(name, Some(&consumer)).await;
+        dispatcher.pause(queue, true).await;
+        dispatcher.send(queue, texts(20).map(|text| format!("{name}{text}"))).await;
         queues.push(queue);
     }
     for queue in &queues {
-        house.pause(*queue, false).await;
+        dispatcher.pause(*queue, false).await;
     }
     for queue in queues {
-        house.until_holds(queue, (0, 0, 0)).await;
+        dispatcher.until_holds(queue, (0, 0, 0)).await;
     }
     assert_eq!((hook.sizes().len(), hook.most_at_once()), (60, 1));
     let names: Vec<char> = hook.messages().iter().filter_map(|(text, _)| text.chars().next()).collect();

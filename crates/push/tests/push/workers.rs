@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::house::{Counting, House, engine, pushing, secs, to_target};
+use crate::dispatcher::{CountingEntropy, TestDispatcher, engine, pushing, secs, to_target};
 
 pub const ACCOUNT: AccountId = AccountId(0);
 
@@ -49,9 +49,9 @@ export default {
 };
 "#;
 
-/// A house with Workers, if there is a runtime.
+/// A dispatcher with Workers, if there is a runtime.
 pub struct Shop {
-    pub house: House,
+    pub dispatcher: TestDispatcher,
     pub workers: Arc<Workers>,
     pub said: Arc<Mutex<Vec<WorkerNotice>>>,
     pub directory: TempDir,
@@ -84,7 +84,7 @@ impl Shop {
 
     /// Whose runtime is this program.
     pub async fn running(program: PathBuf, engine: Arc<Engine>, wall_limit: Duration) -> Self {
-        let directory = TempDir::new().expect("there is room");
+        let directory = TempDir::new().expect("the machine has a temporary directory");
         let said = Arc::new(Mutex::new(Vec::new()));
         let hear = Arc::clone(&said);
         let settings = WorkersSettings {
@@ -97,11 +97,11 @@ impl Shop {
             region: "here".into(),
             notices: Arc::new(move |_, _, notice| hear.lock().push(notice)),
         };
-        let entropy = Arc::new(Counting::default());
+        let entropy = Arc::new(CountingEntropy::default());
         let workers = Workers::load(Arc::clone(&engine), entropy, settings).await;
         let workers = Arc::new(workers.expect("the store can be read"));
-        let house = House::with(engine, 256, Some(Arc::clone(&workers)));
-        Self { house, workers, said, directory }
+        let dispatcher = TestDispatcher::with(engine, 256, Some(Arc::clone(&workers)));
+        Self { dispatcher, workers, said, directory }
     }
 
     pub async fn upload(&self, code: &'static str) -> Result<(), WorkerError> {
@@ -154,9 +154,10 @@ impl Shop {
     /// How long the one delayed message of a queue still rests.
     pub async fn rests(&self, queue: QueueId) -> Duration {
         let peek = Peek { queue, view: View::Delayed, skip: 0, max: 1, body_bytes_max: 1 << 20 };
-        let (message, _) = self.house.engine.peek(peek).await.expect("it is there").remove(0);
+        let (message, _) =
+            self.dispatcher.engine.peek(peek).await.expect("the queue that is looked into exists").remove(0);
         match message.state {
-            State::Delayed { until } => until.since(self.house.engine.now()),
+            State::Delayed { until } => until.since(self.dispatcher.engine.now()),
             other => panic!("it is {other:?}"),
         }
     }
@@ -173,10 +174,10 @@ impl Shop {
     ) {
         let messages = contents.into_iter().map(|(content_type, body)| NewMessage {
             content: Content { content_type, body, annotations: Bytes::new() },
-            ..NewMessage::text(self.house.engine.message_id(), "")
+            ..NewMessage::text(self.dispatcher.engine.message_id(), "")
         });
         let send = Send { queue, messages: messages.collect(), receipts: FirstReceipts::Untold };
-        self.house.engine.send(send).await.expect("they are sent");
+        self.dispatcher.engine.send(send).await.expect("the engine accepts the messages");
     }
 }
 
@@ -208,7 +209,7 @@ pub fn calls(calls: Value) -> Value {
 #[tokio::test]
 async fn verdicts_of_the_real_runtime_settle_each_message() {
     let Some(shop) = Shop::open().await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
     let rows: &[(Value, Option<u64>)] = &[
         (json!([]), None),
         (json!([["ack"]]), None),
@@ -245,23 +246,23 @@ async fn verdicts_of_the_real_runtime_settle_each_message() {
     ];
     for (number, (row, expected)) in rows.iter().enumerate() {
         // A queue that gives up nothing: what comes again is still there.
-        let queue = shop.house.queue(&format!("row-{number}"), Some(&worker())).await;
+        let queue = shop.dispatcher.queue(&format!("row-{number}"), Some(&worker())).await;
         shop.send(queue, [calls(row.clone())]).await;
         match expected {
-            None => shop.house.until_holds(queue, (0, 0, 0)).await,
+            None => shop.dispatcher.until_holds(queue, (0, 0, 0)).await,
             // It comes again at once, and again, until it was delivered often enough.
             Some(0) => {
-                shop.house.until_holds(queue, (0, 0, 0)).await;
+                shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
                 let batches = format!("from row-{number},");
                 assert_eq!(shop.count_heard(&batches), 4, "{row}");
             }
-            Some(_) => shop.house.until_holds(queue, (0, 0, 1)).await,
+            Some(_) => shop.dispatcher.until_holds(queue, (0, 0, 1)).await,
         }
         if let Some(seconds) = expected.filter(|seconds| *seconds > 0) {
             assert_eq!(shop.rests(queue).await, secs(seconds), "{row}");
         }
     }
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -280,15 +281,15 @@ async fn it_is_known_whether_a_worker_handles_queues_whatever_it_says_before_it_
             None,
         ),
     ] {
-        shop.upload(code).await.expect("it runs");
-        let found = shop.workers.describe(ACCOUNT, "w").expect("it is there");
+        shop.upload(code).await.expect("the Worker starts");
+        let found = shop.workers.describe(ACCOUNT, "w").expect("the Worker was uploaded");
         assert_eq!(found.handles_queues, handles, "{code}");
     }
-    let queue = shop.house.queue("a", Some(&worker())).await;
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
     shop.send(queue, [json!({})]).await;
     shop.until_heard("of an instance").await;
-    shop.house.until_holds(queue, (0, 0, 0)).await;
-    shop.house.close().await;
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    shop.dispatcher.close().await;
 }
 
 // [seed] What was acknowledged stays done although the handler does not return properly.
@@ -296,28 +297,28 @@ async fn it_is_known_whether_a_worker_handles_queues_whatever_it_says_before_it_
 async fn acks_of_a_handler_that_never_gives_the_processor_back_hold_and_the_rest_comes_again() {
     let Some(shop) = Shop::open().await else { return };
     let patient = Script { cpu_limit: Some(Duration::from_secs(1)), ..script(OBEDIENT) };
-    shop.upload_script(patient).await.expect("it runs");
+    shop.upload_script(patient).await.expect("the Worker starts");
     let consumer = pushing(&worker(), |push| push.max_wait = secs(60));
-    let queue = shop.house.queue("a", Some(&Consumer { batch_size: 3, ..consumer })).await;
+    let queue = shop.dispatcher.queue("a", Some(&Consumer { batch_size: 3, ..consumer })).await;
     shop.send(queue, [calls(json!([["ack"]])), calls(json!([["retry", 7]])), calls(json!([["loop"]]))]).await;
-    shop.house.until_holds(queue, (0, 0, 2)).await;
+    shop.dispatcher.until_holds(queue, (0, 0, 2)).await;
     assert_eq!(shop.rests(queue).await, secs(7), "the explicit retry keeps its own delay");
     assert!(shop.said.lock().contains(&WorkerNotice::Ended));
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn acks_made_before_the_wall_clock_limit_hold_and_the_worker_comes_back() {
     let Some(shop) = Shop::with(engine().await, Duration::from_millis(700)).await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
     let consumer = pushing(&worker(), |push| push.max_wait = secs(60));
-    let queue = shop.house.queue("a", Some(&Consumer { batch_size: 2, ..consumer })).await;
+    let queue = shop.dispatcher.queue("a", Some(&Consumer { batch_size: 2, ..consumer })).await;
     shop.send(queue, [calls(json!([["ack"]])), calls(json!([["sleep", 60_000]]))]).await;
-    shop.house.until_holds(queue, (0, 0, 1)).await;
-    let quick = shop.house.queue("b", Some(&worker())).await;
+    shop.dispatcher.until_holds(queue, (0, 0, 1)).await;
+    let quick = shop.dispatcher.queue("b", Some(&worker())).await;
     shop.send(quick, [calls(json!([["ack"]]))]).await;
-    shop.house.until_holds(quick, (0, 0, 0)).await;
-    shop.house.close().await;
+    shop.dispatcher.until_holds(quick, (0, 0, 0)).await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -333,8 +334,8 @@ async fn bodies_of_every_type_arrive_as_what_they_are() {
         } };"#,
     )
     .await
-    .expect("it runs");
-    let queue = shop.house.queue("a", Some(&worker())).await;
+    .expect("the Worker starts");
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
     // Version 15 of V8's serialisation of a Map from "a" to 1.
     let map = Bytes::from_static(&[0xff, 0x0f, b';', b'"', 1, b'a', b'I', 2, b':', 2]);
     let contents = [
@@ -345,7 +346,7 @@ async fn bodies_of_every_type_arrive_as_what_they_are() {
         (ContentType::V8, map),
     ];
     shop.send_contents(queue, contents).await;
-    shop.house.until_holds(queue, (0, 0, 0)).await;
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
     for line in [
         r#"got object {"a":[1,null]}, attempt 1, true"#,
         "got object null, attempt 1, true",
@@ -355,7 +356,7 @@ async fn bodies_of_every_type_arrive_as_what_they_are() {
     ] {
         shop.until_heard(line).await;
     }
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -380,43 +381,48 @@ async fn a_worker_that_does_not_start_is_refused_in_the_runtimes_own_words() {
     assert!(
         matches!(shop.upload_script(unbound).await, Err(WorkerError::QueueNotFound(name)) if name == "missing")
     );
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn nothing_is_leased_while_there_is_no_worker_to_bring_it_to() {
     let Some(shop) = Shop::open().await else { return };
-    let queue = shop.house.queue("a", Some(&worker())).await;
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
     shop.send(queue, [calls(json!([]))]).await;
-    shop.house.calm().await;
-    shop.house.until_holds(queue, (1, 0, 0)).await;
-    shop.upload(OBEDIENT).await.expect("it runs");
-    shop.house.until_holds(queue, (0, 0, 0)).await;
+    shop.dispatcher.calm().await;
+    shop.dispatcher.until_holds(queue, (1, 0, 0)).await;
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
     shop.until_heard("run 1").await;
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn a_new_version_takes_over_and_what_runs_in_the_old_one_finishes() {
     let Some(shop) = Shop::open().await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
-    let queue = shop.house.queue("a", Some(&worker())).await;
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
     shop.send(queue, [calls(json!([["say"], ["sleep", 800], ["ack"], ["throw"]]))]).await;
     shop.until_heard("said").await;
-    shop.upload("export default { async queue() { console.log('the new one'); } };").await.expect("it runs");
+    shop.upload("export default { async queue() { console.log('the new one'); } };")
+        .await
+        .expect("the new version starts");
     shop.send(queue, [calls(json!([]))]).await;
     shop.until_heard("the new one").await;
-    shop.house.until_holds(queue, (0, 0, 0)).await;
-    let versions = shop.workers.describe(ACCOUNT, "w").expect("it is there").versions;
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    let versions = shop.workers.describe(ACCOUNT, "w").expect("the Worker was uploaded").versions;
     assert_eq!(versions.iter().map(|version| version.number).collect::<Vec<_>>(), [1, 2]);
-    shop.workers.deploy(ACCOUNT, "w", &versions[0].id, Remarks::default()).await.expect("it is kept");
+    shop.workers
+        .deploy(ACCOUNT, "w", &versions[0].id, Remarks::default())
+        .await
+        .expect("the first version is kept");
     shop.send(queue, [calls(json!([["say"]]))]).await;
-    shop.house.until_holds(queue, (0, 0, 0)).await;
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
     assert!(matches!(
         shop.workers.deploy(ACCOUNT, "w", "none", Remarks::default()).await,
         Err(WorkerError::VersionNotFound(_))
     ));
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -426,34 +432,42 @@ async fn bindings_and_secrets_are_in_its_environment_and_nothing_else_is() {
         vec![Binding { name: "GREETING".to_owned(), value: BindingValue::Text("say \"hi\"\n".to_owned()) }];
     let code =
         r#"export default { async queue(batch, env) { console.log("env " + JSON.stringify(env)); } };"#;
-    shop.upload_script(Script { bindings, ..script(code) }).await.expect("it runs");
-    shop.workers.put_secret(ACCOUNT, "w", "TOKEN", Some("s3cret".to_owned())).await.expect("it is kept");
-    let queue = shop.house.queue("a", Some(&worker())).await;
+    shop.upload_script(Script { bindings, ..script(code) })
+        .await
+        .expect("the Worker with its bindings starts");
+    shop.workers
+        .put_secret(ACCOUNT, "w", "TOKEN", Some("s3cret".to_owned()))
+        .await
+        .expect("the Worker takes the secret");
+    let queue = shop.dispatcher.queue("a", Some(&worker())).await;
     shop.send(queue, [calls(json!([]))]).await;
     shop.until_heard(r#"env {"GREETING":"say \"hi\"\n","TOKEN":"s3cret"}"#).await;
     let taken = shop.workers.put_secret(ACCOUNT, "w", "GREETING", Some("x".to_owned())).await;
     assert!(taken.is_err(), "a binding has that name");
-    shop.workers.put_secret(ACCOUNT, "w", "TOKEN", None).await.expect("it was there");
+    shop.workers.put_secret(ACCOUNT, "w", "TOKEN", None).await.expect("the secret was set");
     assert!(matches!(
         shop.workers.put_secret(ACCOUNT, "w", "TOKEN", None).await,
         Err(WorkerError::SecretNotFound(_))
     ));
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn workers_are_there_again_after_a_restart() {
     let engine = engine().await;
     let Some(shop) = Shop::with(Arc::clone(&engine), secs(900)).await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
-    shop.workers.put_secret(ACCOUNT, "w", "TOKEN", Some("kept".to_owned())).await.expect("it is kept");
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
+    shop.workers
+        .put_secret(ACCOUNT, "w", "TOKEN", Some("kept".to_owned()))
+        .await
+        .expect("the Worker takes the secret");
     shop.workers.shut_down().await;
-    shop.house.close().await;
+    shop.dispatcher.close().await;
     let again = Shop::with(engine, secs(900)).await.expect("the runtime is there");
-    let queue = again.house.queue("a", Some(&worker())).await;
+    let queue = again.dispatcher.queue("a", Some(&worker())).await;
     again.send(queue, [calls(json!([]))]).await;
     again.until_heard("no greeting, kept").await;
-    again.workers.delete(ACCOUNT, "w").await.expect("it was there");
+    again.workers.delete(ACCOUNT, "w").await.expect("the Worker was read from the store");
     assert!(again.workers.describe(ACCOUNT, "w").is_none());
-    again.house.close().await;
+    again.dispatcher.close().await;
 }

@@ -6,19 +6,19 @@ use kew_push::workers::{Module, ModuleKind, Said, Script};
 use kew_push::{Consumer, verdict::Ending};
 use serde_json::json;
 
-use crate::house::{pushing, secs};
+use crate::dispatcher::{pushing, secs};
 use crate::workers::{OBEDIENT, Shop, calls, script, worker};
 
 /// What becomes of one message in this handler: seconds that it rests, or nothing when it is done.
 async fn fate(shop: &Shop, script: Script, name: &str) -> Option<u64> {
-    shop.upload_script(script).await.expect("it runs");
-    let queue = shop.house.queue(name, Some(&worker())).await;
-    let begun = shop.house.attempts.latest().len();
+    shop.upload_script(script).await.expect("the Worker starts");
+    let queue = shop.dispatcher.queue(name, Some(&worker())).await;
+    let begun = shop.dispatcher.attempts.latest().len();
     shop.send(queue, [json!({})]).await;
-    crate::house::until("an attempt", || shop.house.attempts.latest().len() > begun).await;
-    let counts = shop.house.counts(queue).await;
+    crate::dispatcher::until("an attempt", || shop.dispatcher.attempts.latest().len() > begun).await;
+    let counts = shop.dispatcher.counts(queue).await;
     if counts.delayed == 0 {
-        shop.house.until_holds(queue, (0, 0, 0)).await;
+        shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
         return None;
     }
     Some(shop.rests(queue).await.as_secs())
@@ -52,53 +52,53 @@ async fn an_invocation_lasts_as_long_as_what_it_waits_for_and_no_longer() {
     assert_eq!(fate(&shop, flagged(REJECTS), "ignores").await, None, "and is not with the flag");
     assert_eq!(fate(&shop, script(TIMER), "timer").await, None, "nobody waits for a bare timer");
     assert_eq!(fate(&shop, script(FETCHES), "fetches").await, Some(300), "it has no queue handler");
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn delays_are_read_as_the_runtime_hands_them_on_and_clamped() {
     let Some(shop) = Shop::open().await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
     // A delay that is a text is its number; one beyond the runtime's own integers is an exception in the handler.
     for (number, (call, expected)) in
         [(json!(["retry", "12"]), 12), (json!(["retry", 1e12]), 300), (json!(["retryAll", 1e9]), 86_400)]
             .into_iter()
             .enumerate()
     {
-        let queue = shop.house.queue(&format!("row-{number}"), Some(&worker())).await;
+        let queue = shop.dispatcher.queue(&format!("row-{number}"), Some(&worker())).await;
         shop.send(queue, [calls(json!([call]))]).await;
-        shop.house.until_holds(queue, (0, 0, 1)).await;
+        shop.dispatcher.until_holds(queue, (0, 0, 1)).await;
         assert_eq!(shop.rests(queue).await, secs(expected), "{call}");
     }
-    shop.upload(NOT_A_NUMBER).await.expect("it runs");
-    let queue = shop.house.queue("none", Some(&worker())).await;
+    shop.upload(NOT_A_NUMBER).await.expect("the Worker starts");
+    let queue = shop.dispatcher.queue("none", Some(&worker())).await;
     shop.send(queue, [json!({})]).await;
     // What is no number is no delay: it comes again at once.
-    shop.house.until_holds(queue, (0, 0, 0)).await;
-    assert_eq!(shop.house.seconds(), 0);
-    shop.house.close().await;
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(shop.dispatcher.seconds(), 0);
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
 async fn batches_of_several_queues_run_at_the_same_time_in_one_isolate() {
     let Some(shop) = Shop::open().await else { return };
-    shop.upload(OBEDIENT).await.expect("it runs");
+    shop.upload(OBEDIENT).await.expect("the Worker starts");
     let mut queues = Vec::new();
     for number in 0..4 {
-        let queue = shop.house.queue(&format!("q-{number}"), Some(&worker())).await;
+        let queue = shop.dispatcher.queue(&format!("q-{number}"), Some(&worker())).await;
         shop.send(queue, [calls(json!([["sleep", 1_500], ["ack"]]))]).await;
         queues.push(queue);
     }
     // The last of four has begun, and counted in the isolate's global, while the first still sleeps.
     shop.until_heard("run 4").await;
     for queue in &queues {
-        let counts = shop.house.counts(*queue).await;
+        let counts = shop.dispatcher.counts(*queue).await;
         assert_eq!((counts.visible, counts.in_flight), (0, 1));
     }
     for queue in queues {
-        shop.house.until_holds(queue, (0, 0, 0)).await;
+        shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
     }
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -110,14 +110,14 @@ async fn one_at_a_time_is_kept_however_many_wait() {
       await new Promise((wake) => setTimeout(wake, 20));
       now -= 1;
     } };";
-    shop.upload(code).await.expect("it runs");
+    shop.upload(code).await.expect("the Worker starts");
     let consumer = pushing(&worker(), |push| push.max_concurrency = Some(1));
-    let queue = shop.house.queue("a", Some(&Consumer { batch_size: 1, ..consumer })).await;
+    let queue = shop.dispatcher.queue("a", Some(&Consumer { batch_size: 1, ..consumer })).await;
     shop.send(queue, (0..20).map(|_| json!({}))).await;
-    shop.house.until_holds(queue, (0, 0, 0)).await;
-    assert_eq!(shop.house.attempts.count(Ending::Returned), 20);
+    shop.dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert_eq!(shop.dispatcher.attempts.count(Ending::Returned), 20);
     assert_eq!(shop.count_heard("two at a time"), 0);
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 const THROWS: &str = "export default { async queue(batch) {
@@ -137,7 +137,7 @@ async fn a_stack_says_where_its_code_was_written() {
     let said = shop.lines("thrown 1");
     let expected = "Uncaught (in promise) TypeError: thrown 1\n    at Object.queue (src/orders.ts:41:5)";
     assert_eq!(said.first().map(|said| said.text.as_str()), Some(expected), "{said:?}");
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }
 
 #[tokio::test]
@@ -146,8 +146,10 @@ async fn an_exception_is_one_line_of_what_the_worker_said_with_its_place() {
     assert_eq!(fate(&shop, script(THROWS), "throws").await, Some(300));
     shop.until_heard("thrown 1").await;
     // What the runtime says comes in order: with this line all that went before was heard.
-    shop.upload("export default { async queue() { console.log('after it'); } };").await.expect("it runs");
-    let queue = shop.house.queue("after", Some(&worker())).await;
+    shop.upload("export default { async queue() { console.log('after it'); } };")
+        .await
+        .expect("the new version starts");
+    let queue = shop.dispatcher.queue("after", Some(&worker())).await;
     shop.send(queue, [json!({})]).await;
     shop.until_heard("after it").await;
     let said = shop.lines("exception").into_iter().chain(shop.lines("thrown 1")).collect::<Vec<Said>>();
@@ -155,5 +157,5 @@ async fn an_exception_is_one_line_of_what_the_worker_said_with_its_place() {
     assert_eq!(said.level, "error");
     let expected = "Uncaught (in promise) TypeError: thrown 1\n    at Object.queue (index.js:2:9)";
     assert_eq!(said.text, expected);
-    shop.house.close().await;
+    shop.dispatcher.close().await;
 }

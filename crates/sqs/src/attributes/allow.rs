@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::error::{Code, WireError};
 use crate::names::Arn;
 
-/// At most so many sources are named.
+/// Maximum source queues that a list names.
 const SOURCES_MAX: usize = 10;
 
 /// Who may send dead letters to a queue.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_nobody_or_the_named_may_send() {
+    fn all_or_no_or_the_named_queues_may_send() {
         let source = QueueKey::new(AccountId(0), "r", "q3");
         for (text, allowed) in [
             (None, true),

@@ -82,7 +82,7 @@ impl RedrivePolicy {
     }
 }
 
-/// A queue's policy as text, when it has a rule with a target, whoever wrote it.
+/// A queue's policy as text, when it has a rule with a target, from whichever dialect the rule came.
 pub(crate) fn shown(rule: Option<&DeadLetterRule>) -> Option<String> {
     let rule = rule?;
     let DeadLetterAction::MoveTo(target) = &rule.then else { return None };
@@ -150,7 +150,7 @@ mod tests {
         let error = RedrivePolicy::read(text).expect_err(text);
         assert_eq!(error.code(), Code::InvalidParameterValue);
         let prefix = format!("Value {text} for parameter RedrivePolicy is invalid. Reason: ");
-        error.message().strip_prefix(&prefix).expect("it names the value").to_owned()
+        error.message().strip_prefix(&prefix).expect("the error names the value that was refused").to_owned()
     }
 
     fn policy(count: &str) -> String {
@@ -161,7 +161,9 @@ mod tests {
     #[test]
     fn counts_are_numbers_or_numeric_texts() {
         for (count, number) in [("1", 1), ("\"1\"", 1), ("1000", 1_000), ("\"1000\"", 1_000)] {
-            let read = RedrivePolicy::read(&policy(count)).expect("it is read").expect("it is not empty");
+            let read = RedrivePolicy::read(&policy(count))
+                .expect("a redrive policy is read")
+                .expect("a redrive policy with a target is a rule");
             assert_eq!(read.max_receive_count, number);
             assert_eq!(read.target, QueueKey::new(AccountId(0), "us-east-1", "dead"));
             assert_eq!(shown(Some(&read.rule())), Some(policy(&number.to_string())));
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_told_so() {
+    fn text_that_is_no_policy_is_refused() {
         let extra = format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":1,"x":1}}"#);
         for text in ["x", "[]", "1", "{", &extra] {
             assert_eq!(reason(text), "Redrive policy is not a valid JSON map.");
@@ -208,8 +210,10 @@ mod tests {
 
     #[test]
     fn only_a_rule_with_a_target_is_shown() {
-        let mut rule =
-            RedrivePolicy::read(&policy("3")).expect("it is read").expect("it is not empty").rule();
+        let mut rule = RedrivePolicy::read(&policy("3"))
+            .expect("a redrive policy is read")
+            .expect("a redrive policy with a target is a rule")
+            .rule();
         rule.written_by = "someone else".into();
         assert_eq!(shown(Some(&rule)), Some(policy("3")));
         rule.then = DeadLetterAction::Drop;

@@ -163,7 +163,8 @@ mod tests {
             ("X-Amz-Signature=0&b=%2f", "b=%2F"),
             ("&&a=1&", "a=1"),
         ] {
-            let pairs = kew_http::form::pairs(given.as_bytes(), 9).expect("it is well formed");
+            let pairs = kew_http::form::pairs(given.as_bytes(), 9)
+                .expect("a query of nine pairs is within its bound");
             assert_eq!(query(&pairs), canonical, "{given}");
         }
     }

@@ -129,7 +129,7 @@ impl Keys {
         Ok(Self { known, nobody, signing: SigningKeys::new(), machine })
     }
 
-    /// The key of this id, and whether there is one: if not, it is nobody's.
+    /// The key of this id, and whether there is one: if not, it is a key without a user.
     pub(super) fn find(&self, id: &str) -> (&Known, bool) {
         match self.known.get(id) {
             Some(known) => (known, true),
@@ -188,9 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn users_and_accounts_are_told_apart() {
+    fn users_and_accounts_are_distinguished() {
         let anna = AccessKey { user: Some("anna".to_owned()), ..key("A") };
-        let keys = keys(vec![anna, key("B")]).expect("they are legal");
+        let keys = keys(vec![anna, key("B")]).expect("keys with different ids are accepted");
         assert_eq!(&*keys.find("A").0.principal.arn, "arn:aws:iam::000000000007:user/anna");
         assert_eq!(&*keys.find("B").0.principal.arn, "arn:aws:iam::000000000007:root");
         assert_eq!(&*keys.find("B").0.principal.sender, "000000000007");

@@ -29,7 +29,7 @@ pub enum Auth {
     /// Everybody, as the default account, with any credentials or none.
     #[default]
     Open,
-    /// Whoever signs with one of these keys.
+    /// Clients that sign with one of these keys.
     Strict(Arc<Keys>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Caller {
     pub(crate) region: Arc<str>,
     /// The user's id, shown as the sender of messages.
     pub(crate) sender: Arc<str>,
-    /// Who signed; nobody has to in open mode.
+    /// Who signed; open mode needs no signature.
     pub(crate) principal: Option<Arc<Principal>>,
 }
 

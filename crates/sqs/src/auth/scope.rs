@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn scopes_are_read_from_their_end() {
-        let scope = Scope::read("A/B/20260101/eu-west-3/sqs/aws4_request").expect("it is whole");
+        let scope = Scope::read("A/B/20260101/eu-west-3/sqs/aws4_request")
+            .expect("a scope with all its parts is read");
         assert_eq!((scope.key, scope.date, scope.region), ("A/B", "20260101", "eu-west-3"));
         assert_eq!((scope.service, scope.terminator), ("sqs", "aws4_request"));
         for short in ["", "AKID", "20260101/eu-west-3/sqs/aws4_request"] {

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use super::keys::Known;
 use super::scope::{Scope, Service};
 
-/// At most so many signing keys are remembered; a power of two.
+/// Maximum signing keys that are remembered; a power of two.
 const SLOTS: u64 = 256;
 
 /// A key that signs requests of one day in one region.

@@ -70,7 +70,7 @@ impl<'a> Checked<'a> {
 /// Who signed a request.
 ///
 /// Everything that needs no key comes first. An unknown key is found out only after a whole signature was computed with
-/// nobody's secret, so that it takes as long as a wrong one.
+/// the secret of no user, so that it takes as long as a wrong one.
 pub(super) fn verify(keys: &Keys, service: Service, request: &Request) -> Result<Verified, WireError> {
     let query = request.uri.query().unwrap_or_default();
     let query = form::pairs(query.as_bytes(), limits::PAIRS_MAX)?;
@@ -108,7 +108,7 @@ pub(super) fn is_proved_by_head(keys: &Keys, service: Service, request: &Request
     Ok(checked.is_signed(key, service, &hash))
 }
 
-/// A body that nobody signed says all of a request or nothing: what its signed URL names, a body could override.
+/// A body that is not signed says all of a request or nothing: what its signed URL names, a body could override.
 fn check_body(request: &Request, query: &[Pair<'_>]) -> Result<(), WireError> {
     if request.body.is_empty() || !canonical::leaves_body_out(request, query) {
         return Ok(());

@@ -62,7 +62,8 @@ mod tests {
         for (json, kept, count) in
             [("[]", 0, 0), ("[1]", 1, 1), ("[1,2]", 2, 2), ("[1,2,3]", 2, 3), ("[1,2,[3],{}]", 2, 4)]
         {
-            let list: Bounded<u8, 2> = serde_json::from_str(json).expect("it is a list");
+            let list: Bounded<u8, 2> =
+                serde_json::from_str(json).expect("a JSON list within the bound is decoded");
             assert_eq!((list.kept.len(), list.count), (kept, count), "{json}");
         }
         assert!(serde_json::from_str::<Bounded<u8, 2>>("{}").is_err());

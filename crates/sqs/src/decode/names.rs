@@ -32,7 +32,7 @@ mod tests {
     fn more_names_than_the_bound_are_refused() {
         let list = |count: usize| format!("[{}]", vec!["\"a\""; count].join(","));
         let kept = |json: &str| {
-            let names: Names<'_> = serde_json::from_str(json).expect("it is a list");
+            let names: Names<'_> = serde_json::from_str(json).expect("a JSON list is decoded into names");
             within("Names", Some(&names)).map(<[_]>::len)
         };
         assert_eq!(kept(&list(NAMES_MAX)), Ok(NAMES_MAX));

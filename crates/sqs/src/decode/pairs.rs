@@ -1,6 +1,6 @@
 //! Maps of texts, in the order they were written.
 //!
-//! The order matters: of several faults in one request the first is told. Of a name that comes twice the last value
+//! The order matters: the error names the first of several faults. Of a name that comes twice the last value
 //! counts, as in any JSON object. More names than any map of an action may have are not kept: enough are, that such a
 //! map is refused.
 
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn pairs_keep_their_order_and_leave_out_nulls() {
-        let pairs: Pairs<'_> =
-            serde_json::from_str(r#"{"b":"1","a":"2","c":null,"b":"3"}"#).expect("it is a map");
+        let pairs: Pairs<'_> = serde_json::from_str(r#"{"b":"1","a":"2","c":null,"b":"3"}"#)
+            .expect("a JSON object of texts is decoded into pairs");
         assert_eq!(pairs.iter().collect::<Vec<_>>(), [("b", "3"), ("a", "2")]);
         assert_eq!((pairs.value("b"), pairs.value("c")), (Some("3"), None));
     }
@@ -86,7 +86,8 @@ mod tests {
         let distinct: Vec<String> = (0..100_000).map(|n| format!(r#""k{n}":"v""#)).collect();
         let distinct = format!("{{{}}}", distinct.join(","));
         for (json, kept) in [(repeated, 1), (distinct, NAMES_MAX)] {
-            let pairs: Pairs<'_> = serde_json::from_str(&json).expect("it is a map");
+            let pairs: Pairs<'_> =
+                serde_json::from_str(&json).expect("a JSON object of texts is decoded into pairs");
             assert_eq!(pairs.0.len(), kept);
         }
     }

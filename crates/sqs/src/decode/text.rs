@@ -49,9 +49,10 @@ mod tests {
 
     #[test]
     fn texts_are_borrowed_unless_they_hold_escapes() {
-        let plain: Text<'_> = serde_json::from_str("\"abc\"").expect("it is JSON");
+        let plain: Text<'_> = serde_json::from_str("\"abc\"").expect("a JSON string is decoded into text");
         assert!(matches!(plain.0, Cow::Borrowed("abc")));
-        let escaped: Text<'_> = serde_json::from_str(r#""a\nc""#).expect("it is JSON");
+        let escaped: Text<'_> =
+            serde_json::from_str(r#""a\nc""#).expect("a JSON string with an escape is decoded into text");
         assert!(matches!(&escaped.0, Cow::Owned(text) if text == "a\nc"));
         assert!(serde_json::from_str::<Text<'_>>("7").is_err());
     }

@@ -110,7 +110,7 @@ pub(crate) fn error(error: &WireError, protocol: Protocol, request: &Request) ->
             out.text("message", error.message());
             Reply::new(status, JSON, out.finish())
         }
-        // What has no action is nothing of the protocol, and is told so in its own way.
+        // A request without an action is outside the protocol and has an error of its own.
         Protocol::Query | Protocol::QueryJson if error.code() == Code::UnknownPath => {
             Reply::new(status, XML, "<UnknownOperationException/>\n")
         }

@@ -70,7 +70,7 @@ pub(crate) trait Writer: Sized {
 pub(crate) struct JsonWriter(Vec<u8>);
 
 impl JsonWriter {
-    /// An object with room for so many bytes.
+    /// An object with this capacity in bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let mut json = Vec::with_capacity(bytes);
         json.push(b'{');

@@ -42,8 +42,8 @@ mod tests {
     use super::*;
 
     fn wanted(names: &str, name: &str) -> bool {
-        let names: Names<'_> = serde_json::from_str(names).expect("it is a list");
-        Filter::of(Some(&names)).expect("it is within the bound").wants(name)
+        let names: Names<'_> = serde_json::from_str(names).expect("a JSON list is decoded into names");
+        Filter::of(Some(&names)).expect("a single list of names is within the bound").wants(name)
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn given(json: &str) -> Given<'_> {
-        serde_json::from_str(json).expect("it is a map of attributes")
+        serde_json::from_str(json).expect("a JSON object of attributes is decoded")
     }
 
     #[test]
@@ -162,14 +162,16 @@ mod tests {
             ),
             (r#"{"k":{"DataType":"String","StringValue":"x"}}"#, "a45daa70926828a2f0a1db3418e6feb4"),
         ] {
-            let encoded = given(json).encode().expect("they are allowed");
+            let encoded = given(json).encode().expect("the attributes of this table are allowed");
             assert_eq!(kew_http::hex::hash(&encoded.hash()), hash.as_bytes(), "{json}");
         }
         let one =
             r#"{"b":{"DataType":"Binary","BinaryValue":"/w=="},"a":{"DataType":"String","StringValue":"x"}}"#;
         let other =
             r#"{"a":{"DataType":"String","StringValue":"x"},"b":{"DataType":"Binary","BinaryValue":"/w=="}}"#;
-        let hash = |json: &str| given(json).encode().expect("they are allowed").hash();
+        let hash = |json: &str| {
+            given(json).encode().expect("attributes with legal names and types are encoded").hash()
+        };
         assert_eq!(hash(one), hash(other));
         assert_eq!(given(one).size(), 2 + 6 + 1 + 6 + 1);
     }

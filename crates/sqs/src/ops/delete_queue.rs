@@ -20,7 +20,7 @@ struct Request<'a> {
 pub(crate) async fn delete_queue(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
     let queue = cx.queue(request.queue_url.as_deref())?;
-    // Begun before the deletion: whoever asked may leave while it is made, and then nobody comes back here.
+    // Begun before the deletion: the client may leave while it is made, and then this code does not go on.
     let names = &cx.pauses.names;
     names.restart(queue.key.clone(), cx.engine.now());
     match cx.engine.delete_queue(DeleteQueue { queue: queue.id, if_version: None }).await {

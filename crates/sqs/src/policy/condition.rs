@@ -310,8 +310,12 @@ mod tests {
             ("2001:db8::/32", "2001:db9::1", false),
             ("::/0", "2001:db8::1", true),
         ] {
-            let address = address.parse().expect("it is one");
-            assert_eq!(Block::read(block).expect("it is one").holds(address), holds, "{block} {address}");
+            let address = address.parse().expect("the addresses of this table are valid");
+            assert_eq!(
+                Block::read(block).expect("the conditions of this table are valid").holds(address),
+                holds,
+                "{block} {address}"
+            );
         }
         for text in ["", "192.0.2.0/33", "192.0.2", "x", "::/129", "192.0.2.0/-1", "192.0.2.0/"] {
             assert!(Block::read(text).is_none(), "{text}");

@@ -69,7 +69,7 @@ pub(super) enum Who {
     Account(AccountId),
     /// One user.
     Arn(Box<str>),
-    /// A role, a service, a federation: nobody who could ask here.
+    /// A role, a service, a federation: no caller of this server.
     Stranger,
 }
 
@@ -147,7 +147,7 @@ fn named<T>(
     }
 }
 
-/// One text or a list of texts, at least one and at most so many.
+/// One text or a list of texts, from one to `max`.
 fn texts(value: Value, max: usize) -> Result<Vec<String>, Fault> {
     let values = match value {
         Value::Array(values) => values,
@@ -310,7 +310,7 @@ mod tests {
         };
         let without = |name: &str| {
             let mut statement = statement();
-            statement.as_object_mut().expect("it is one").remove(name);
+            statement.as_object_mut().expect("a statement is a JSON object").remove(name);
             json!({ "Statement": [statement] })
         };
         let accounts = |count: usize| -> Vec<String> { (0..count).map(|n| format!("{n:012}")).collect() };

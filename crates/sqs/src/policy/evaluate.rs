@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
 impl Document {
     /// What it says of an action on its queue.
     ///
-    /// What cannot be told counts against the request: a statement that may not apply allows nothing, and one that may
+    /// What is unknown counts against the request: a statement that may not apply allows nothing, and one that may
     /// apply denies.
     pub(crate) fn says(&self, action: Action, facts: &Facts<'_>) -> Verdict {
         let asked = Asked {
@@ -124,16 +124,18 @@ mod tests {
         let principal = Principal::new(AccountId(2), Some("anna"));
         let now = Timestamp(1_767_225_600_000);
         let facts = Facts { principal: &principal, request: &request, queue: &queue, now };
-        Document::read(policy.to_string().as_bytes()).expect("it is a policy").says(action, &facts)
+        Document::read(policy.to_string().as_bytes())
+            .expect("the policies of this table are valid")
+            .says(action, &facts)
     }
 
     fn allow(changes: Value) -> Value {
         let mut statement = json!({
             "Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": "*"
         });
-        for (name, value) in changes.as_object().expect("they are members") {
+        for (name, value) in changes.as_object().expect("changes are a JSON object") {
             if let Some(other) = name.strip_prefix("Not") {
-                statement.as_object_mut().expect("it is one").remove(other);
+                statement.as_object_mut().expect("a statement is a JSON object").remove(other);
             }
             statement[name] = value.clone();
         }

@@ -16,7 +16,7 @@ pub(super) enum Fact<'a> {
     Known(Cow<'a, str>),
     /// Known not to be there.
     Absent,
-    /// Nobody here can say.
+    /// This server cannot know it.
     Unknown,
 }
 

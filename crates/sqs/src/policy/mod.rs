@@ -2,7 +2,7 @@
 //!
 //! `document` reads a policy and refuses what it cannot understand, `evaluate` asks it, `condition` and `facts` are
 //! what it may ask of a request. Policies are asked in strict mode only: in open mode everybody is the owner, and
-//! nobody has said who they are. A queue without a policy costs its owner nothing.
+//! callers have no identity. A queue without a policy costs its owner nothing.
 
 mod condition;
 mod document;
@@ -35,7 +35,7 @@ pub(crate) fn check(text: &str) -> Result<(), WireError> {
     })
 }
 
-/// At most so many policies are kept read.
+/// Maximum policies that are kept in their decoded form.
 const READ_MAX: usize = 256;
 
 /// The policies that were asked lately, read.

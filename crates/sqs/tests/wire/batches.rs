@@ -5,16 +5,16 @@ use std::time::Duration;
 use kew_core::{DeduplicationScope, Policy, QueueKind};
 use serde_json::{Value, json};
 
-use super::house::{Answer, House};
+use super::server::{Answer, SqsAnswer, SqsServer};
 
-async fn with_queue() -> House {
-    let house = House::open().await;
-    house.queue("orders", Policy::standard()).await;
-    house
+async fn with_queue() -> SqsServer {
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::standard()).await;
+    server
 }
 
-async fn batch(house: &House, action: &str, entries: Value) -> Answer {
-    house.call(action, json!({"QueueUrl": "orders", "Entries": entries})).await
+async fn batch(server: &SqsServer, action: &str, entries: Value) -> Answer {
+    server.call(action, json!({"QueueUrl": "orders", "Entries": entries})).await
 }
 
 fn sends(count: usize) -> Value {
@@ -23,14 +23,14 @@ fn sends(count: usize) -> Value {
 
 // [rec] spec 1.1: no `Failed` when nothing failed.
 #[tokio::test]
-async fn a_batch_is_sent_in_order_and_each_entry_is_told_its_message() {
-    let house = with_queue().await;
+async fn a_batch_is_sent_in_order_and_each_entry_has_a_message_id() {
+    let server = with_queue().await;
     let entries = json!([
         {"Id": "b", "MessageBody": "hello", "MessageAttributes": {"k": {"DataType": "String", "StringValue": "x"}}},
         {"Id": "a", "MessageBody": "later", "DelaySeconds": 5},
         {"Id": "C-_9", "MessageBody": "world"},
     ]);
-    let sent = batch(&house, "SendMessageBatch", entries).await.json();
+    let sent = batch(&server, "SendMessageBatch", entries).await.json();
     let ids: Vec<&str> = sent["Successful"]
         .as_array()
         .into_iter()
@@ -42,17 +42,17 @@ async fn a_batch_is_sent_in_order_and_each_entry_is_told_its_message() {
     assert_eq!(sent["Successful"][0]["MD5OfMessageAttributes"], "a45daa70926828a2f0a1db3418e6feb4");
     assert!(sent["Successful"][2].get("MD5OfMessageAttributes").is_none());
     assert!(sent.get("Failed").is_none(), "absent, not empty");
-    let received = house.receive("orders", json!({"MaxNumberOfMessages": 10})).await;
+    let received = server.receive("orders", json!({"MaxNumberOfMessages": 10})).await;
     assert_eq!(received.bodies(), ["hello", "world"]);
     assert_eq!(received.messages()[1]["MessageId"], sent["Successful"][2]["MessageId"]);
-    house.advance(Duration::from_secs(5)).await;
-    assert_eq!(house.receive("orders", json!({})).await.bodies(), ["later"]);
+    server.advance(Duration::from_secs(5)).await;
+    assert_eq!(server.receive("orders", json!({})).await.bodies(), ["later"]);
 }
 
 #[tokio::test]
 async fn a_batch_that_is_wrong_as_a_whole_does_nothing() {
     // [rec] spec 6: codes and texts of whole-request errors.
-    let house = with_queue().await;
+    let server = with_queue().await;
     let refuse = |answer: Answer, code: &str, message: &str| {
         let (kind, query) =
             (format!("com.amazonaws.sqs#{code}"), format!("AWS.SimpleQueueService.{code};Sender"));
@@ -60,29 +60,29 @@ async fn a_batch_that_is_wrong_as_a_whole_does_nothing() {
     };
     for action in ["SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"] {
         let message = format!("There should be at least one {action}RequestEntry in the request.");
-        refuse(batch(&house, action, json!([])).await, "EmptyBatchRequest", &message);
-        refuse(house.call(action, json!({"QueueUrl": "orders"})).await, "EmptyBatchRequest", &message);
+        refuse(batch(&server, action, json!([])).await, "EmptyBatchRequest", &message);
+        refuse(server.call(action, json!({"QueueUrl": "orders"})).await, "EmptyBatchRequest", &message);
         let too_many = "Maximum number of entries per request are 10. You have sent 20.";
-        refuse(batch(&house, action, sends(20)).await, "TooManyEntriesInBatchRequest", too_many);
+        refuse(batch(&server, action, sends(20)).await, "TooManyEntriesInBatchRequest", too_many);
         let bad_id = "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.";
         for id in ["", "a b", "ä", &"i".repeat(81)] {
             let entries = json!([{"Id": "a", "MessageBody": "m"}, {"Id": id, "MessageBody": "m"}]);
-            refuse(batch(&house, action, entries).await, "InvalidBatchEntryId", bad_id);
+            refuse(batch(&server, action, entries).await, "InvalidBatchEntryId", bad_id);
         }
         let entries: Value = ["id_1", "id_2", "id_3", "id_2", "id_1"]
             .iter()
             .map(|id| json!({"Id": id, "MessageBody": "m"}))
             .collect();
-        refuse(batch(&house, action, entries).await, "BatchEntryIdsNotDistinct", "Id id_2 repeated.");
+        refuse(batch(&server, action, entries).await, "BatchEntryIdsNotDistinct", "Id id_2 repeated.");
     }
-    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
+    assert_eq!(server.receive("orders", json!({})).await.ok(), "{}");
 }
 
 #[tokio::test]
-async fn a_batch_may_hold_so_many_bytes_in_all_whatever_the_queue_allows() {
+async fn a_batch_has_a_maximum_of_bytes_whatever_the_queue_allows() {
     // [rec] spec 6: bodies and attributes together, independent of MaximumMessageSize.
-    let house = House::open().await;
-    house.queue("orders", Policy { body_bytes_max: 1_024, ..Policy::standard() }).await;
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy { body_bytes_max: 1_024, ..Policy::standard() }).await;
     let entries = |last: usize| {
         let attributes = json!({"k": {"DataType": "String", "StringValue": "x"}});
         json!([
@@ -90,22 +90,22 @@ async fn a_batch_may_hold_so_many_bytes_in_all_whatever_the_queue_allows() {
             {"Id": "b", "MessageBody": "m".repeat(last)},
         ])
     };
-    let answer = batch(&house, "SendMessageBatch", entries(524_281)).await;
+    let answer = batch(&server, "SendMessageBatch", entries(524_281)).await;
     answer.is_error(
         400,
         "com.amazonaws.sqs#BatchRequestTooLong",
         "AWS.SimpleQueueService.BatchRequestTooLong;Sender",
         "Batch requests cannot be longer than 1048576 bytes. You have sent 1048577 bytes.",
     );
-    let answer = batch(&house, "SendMessageBatch", entries(524_280)).await.json();
+    let answer = batch(&server, "SendMessageBatch", entries(524_280)).await.json();
     assert_eq!(answer["Failed"].as_array().map(Vec::len), Some(2), "each is too long for this queue");
 }
 
 #[tokio::test]
 async fn an_entry_that_is_wrong_fails_alone() {
     // [rec] spec 6: 200 with `Failed`, short codes, and a text of its own for the size.
-    let house = House::open().await;
-    house.queue("orders", Policy { body_bytes_max: 1_024, ..Policy::standard() }).await;
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy { body_bytes_max: 1_024, ..Policy::standard() }).await;
     let entries = json!([
         {"Id": "good", "MessageBody": "first"},
         {"Id": "long", "MessageBody": "m".repeat(1_025)},
@@ -116,7 +116,7 @@ async fn an_entry_that_is_wrong_fails_alone() {
         {"Id": "repeat", "MessageBody": "m", "MessageDeduplicationId": "x"},
         {"Id": "fine", "MessageBody": "last"},
     ]);
-    let sent = batch(&house, "SendMessageBatch", entries).await.json();
+    let sent = batch(&server, "SendMessageBatch", entries).await.json();
     assert_eq!(sent["Successful"].as_array().map(Vec::len), Some(2));
     let failed = json!([
         {"Id": "long", "Code": "InvalidParameterValue", "Message": "One or more parameters cannot be validated. Reason: Message must be shorter than 1024 bytes.", "SenderFault": true},
@@ -127,49 +127,52 @@ async fn an_entry_that_is_wrong_fails_alone() {
         {"Id": "repeat", "Code": "InvalidParameterValue", "Message": "Value x for parameter MessageDeduplicationId is invalid. Reason: The request includes a parameter that is not valid for this queue type.", "SenderFault": true},
     ]);
     assert_eq!(sent["Failed"], failed);
-    assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["first", "last"]);
+    assert_eq!(
+        server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(),
+        ["first", "last"]
+    );
 }
 
 #[tokio::test]
 async fn a_fifo_batch_without_group_or_id_is_refused_as_a_whole() {
     // [rec] spec 6: InvalidParameterValue here, MissingParameter for a single send.
-    let house = House::open().await;
-    house.queue("orders", Policy::fifo()).await;
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::fifo()).await;
     let good = json!({"Id": "a", "MessageBody": "m", "MessageGroupId": "g", "MessageDeduplicationId": "1"});
     let no_group = json!({"Id": "b", "MessageBody": "m", "MessageDeduplicationId": "2"});
-    batch(&house, "SendMessageBatch", json!([good, no_group]))
+    batch(&server, "SendMessageBatch", json!([good, no_group]))
         .await
         .is_invalid("The request must contain the parameter MessageGroupId.");
     let no_id = json!({"Id": "b", "MessageBody": "m", "MessageGroupId": "g"});
-    batch(&house, "SendMessageBatch", json!([good, no_id])).await.is_invalid(
+    batch(&server, "SendMessageBatch", json!([good, no_id])).await.is_invalid(
         "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
     );
-    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
+    assert_eq!(server.receive("orders", json!({})).await.ok(), "{}");
 }
 
 #[tokio::test]
-async fn repeats_within_a_fifo_batch_are_told_the_first_ones_message() {
-    let house = House::open().await;
+async fn repeats_within_a_fifo_batch_get_the_message_id_of_the_first() {
+    let server = SqsServer::open().await;
     let kind = QueueKind::Fifo { scope: DeduplicationScope::Queue, by_content: true };
-    house.queue("orders", Policy { kind, ..Policy::fifo() }).await;
+    server.queue("orders", Policy { kind, ..Policy::fifo() }).await;
     let entries: Value = ["a", "b", "a"]
         .iter()
         .enumerate()
         .map(|(n, body)| json!({"Id": n.to_string(), "MessageBody": body, "MessageGroupId": "g"}))
         .collect();
-    let sent = batch(&house, "SendMessageBatch", entries).await.json();
+    let sent = batch(&server, "SendMessageBatch", entries).await.json();
     let member = |n: usize, name: &str| sent["Successful"][n][name].as_str().map(str::to_owned);
     assert_eq!(member(0, "MessageId"), member(2, "MessageId"));
     assert_eq!(member(0, "SequenceNumber"), member(2, "SequenceNumber"));
     assert!(member(0, "SequenceNumber") < member(1, "SequenceNumber"));
-    assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["a", "b"]);
+    assert_eq!(server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["a", "b"]);
 }
 
 #[tokio::test]
 async fn a_batch_of_deletions_deletes_what_it_can() {
-    let house = with_queue().await;
-    batch(&house, "SendMessageBatch", sends(3)).await.ok();
-    let handles = house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.handles();
+    let server = with_queue().await;
+    batch(&server, "SendMessageBatch", sends(3)).await.ok();
+    let handles = server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.handles();
     let entries = json!([
         {"Id": "bad", "ReceiptHandle": "x"},
         {"Id": "first", "ReceiptHandle": handles[0]},
@@ -177,7 +180,7 @@ async fn a_batch_of_deletions_deletes_what_it_can() {
         {"Id": "again", "ReceiptHandle": handles[0]},
         {"Id": "second", "ReceiptHandle": handles[1]},
     ]);
-    let deleted = batch(&house, "DeleteMessageBatch", entries).await.json();
+    let deleted = batch(&server, "DeleteMessageBatch", entries).await.json();
     assert_eq!(deleted["Successful"], json!([{"Id": "first"}, {"Id": "again"}, {"Id": "second"}]));
     assert_eq!(
         deleted["Failed"],
@@ -186,19 +189,19 @@ async fn a_batch_of_deletions_deletes_what_it_can() {
             {"Id": "none", "Code": "MissingParameter", "Message": "The request must contain the parameter ReceiptHandle.", "SenderFault": true},
         ])
     );
-    house.advance(Duration::from_secs(30)).await;
-    assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["m2"]);
+    server.advance(Duration::from_secs(30)).await;
+    assert_eq!(server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["m2"]);
     let all_bad =
-        batch(&house, "DeleteMessageBatch", json!([{"Id": "bad", "ReceiptHandle": "x"}])).await.json();
+        batch(&server, "DeleteMessageBatch", json!([{"Id": "bad", "ReceiptHandle": "x"}])).await.json();
     assert!(all_bad.get("Successful").is_none() && all_bad.get("Failed").is_some());
 }
 
 #[tokio::test]
 async fn a_batch_of_changes_changes_what_it_can() {
-    let house = with_queue().await;
-    batch(&house, "SendMessageBatch", sends(3)).await.ok();
-    let handles = house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.handles();
-    house.delete("orders", &handles[2]).await.ok();
+    let server = with_queue().await;
+    batch(&server, "SendMessageBatch", sends(3)).await.ok();
+    let handles = server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.handles();
+    server.delete("orders", &handles[2]).await.ok();
     let entries = json!([
         {"Id": "now", "ReceiptHandle": handles[0], "VisibilityTimeout": 0},
         {"Id": "long", "ReceiptHandle": handles[1], "VisibilityTimeout": 43_201},
@@ -206,7 +209,7 @@ async fn a_batch_of_changes_changes_what_it_can() {
         {"Id": "gone", "ReceiptHandle": handles[2], "VisibilityTimeout": 5},
         {"Id": "later", "ReceiptHandle": handles[1], "VisibilityTimeout": 600},
     ]);
-    let changed = batch(&house, "ChangeMessageVisibilityBatch", entries).await.json();
+    let changed = batch(&server, "ChangeMessageVisibilityBatch", entries).await.json();
     assert_eq!(changed["Successful"], json!([{"Id": "now"}, {"Id": "later"}]));
     let told: Vec<_> = changed["Failed"]
         .as_array()
@@ -219,24 +222,24 @@ async fn a_batch_of_changes_changes_what_it_can() {
         told,
         [(Some("long"), invalid), (Some("none"), Some("MissingParameter")), (Some("gone"), invalid)]
     );
-    assert_eq!(house.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["m0"]);
-    house.advance(Duration::from_secs(599)).await;
-    assert_eq!(house.receive("orders", json!({"VisibilityTimeout": 900})).await.bodies(), ["m0"]);
-    house.advance(Duration::from_secs(1)).await;
-    assert_eq!(house.receive("orders", json!({})).await.bodies(), ["m1"]);
+    assert_eq!(server.receive("orders", json!({"MaxNumberOfMessages": 10})).await.bodies(), ["m0"]);
+    server.advance(Duration::from_secs(599)).await;
+    assert_eq!(server.receive("orders", json!({"VisibilityTimeout": 900})).await.bodies(), ["m0"]);
+    server.advance(Duration::from_secs(1)).await;
+    assert_eq!(server.receive("orders", json!({})).await.bodies(), ["m1"]);
 }
 
 #[tokio::test]
 async fn in_xml_entries_stand_flat_one_after_the_other() {
-    let house = with_queue().await;
-    let sent = house.query("Action=SendMessageBatch&QueueUrl=orders&SendMessageBatchRequestEntry.1.Id=a&SendMessageBatchRequestEntry.1.MessageBody=hello&SendMessageBatchRequestEntry.2.Id=b&SendMessageBatchRequestEntry.2.MessageBody=m&SendMessageBatchRequestEntry.2.DelaySeconds=901").await;
+    let server = with_queue().await;
+    let sent = server.query("Action=SendMessageBatch&QueueUrl=orders&SendMessageBatchRequestEntry.1.Id=a&SendMessageBatchRequestEntry.1.MessageBody=hello&SendMessageBatchRequestEntry.2.Id=b&SendMessageBatchRequestEntry.2.MessageBody=m&SendMessageBatchRequestEntry.2.DelaySeconds=901").await;
     for part in [
         "<SendMessageBatchResult><SendMessageBatchResultEntry><Id>a</Id><MD5OfMessageBody>5d41402abc4b2a76b9719d911017c592</MD5OfMessageBody><MessageId>",
         "</MessageId></SendMessageBatchResultEntry><BatchResultErrorEntry><Id>b</Id><Code>InvalidParameterValue</Code><Message>Value 901 for parameter DelaySeconds is invalid. Reason: DelaySeconds must be &gt;= 0 and &lt;= 900.</Message><SenderFault>true</SenderFault></BatchResultErrorEntry></SendMessageBatchResult>",
     ] {
         assert!(sent.ok().contains(part), "{}", sent.body);
     }
-    let handle = house
+    let handle = server
         .receive("orders", json!({}))
         .await
         .handles()
@@ -244,10 +247,10 @@ async fn in_xml_entries_stand_flat_one_after_the_other() {
         .replace('+', "%2B")
         .replace('/', "%2F")
         .replace('=', "%3D");
-    let changed = house.query(&format!("Action=ChangeMessageVisibilityBatch&QueueUrl=orders&ChangeMessageVisibilityBatchRequestEntry.1.Id=a&ChangeMessageVisibilityBatchRequestEntry.1.ReceiptHandle={handle}&ChangeMessageVisibilityBatchRequestEntry.1.VisibilityTimeout=5")).await;
+    let changed = server.query(&format!("Action=ChangeMessageVisibilityBatch&QueueUrl=orders&ChangeMessageVisibilityBatchRequestEntry.1.Id=a&ChangeMessageVisibilityBatchRequestEntry.1.ReceiptHandle={handle}&ChangeMessageVisibilityBatchRequestEntry.1.VisibilityTimeout=5")).await;
     assert!(changed.ok().contains("<ChangeMessageVisibilityBatchResultEntry><Id>a</Id></ChangeMessageVisibilityBatchResultEntry></ChangeMessageVisibilityBatchResult>"), "{}", changed.body);
-    let deleted = house.query(&format!("Action=DeleteMessageBatch&QueueUrl=orders&DeleteMessageBatchRequestEntry.1.Id=a&DeleteMessageBatchRequestEntry.1.ReceiptHandle={handle}")).await;
+    let deleted = server.query(&format!("Action=DeleteMessageBatch&QueueUrl=orders&DeleteMessageBatchRequestEntry.1.Id=a&DeleteMessageBatchRequestEntry.1.ReceiptHandle={handle}")).await;
     assert!(deleted.ok().contains("<DeleteMessageBatchResult><DeleteMessageBatchResultEntry><Id>a</Id></DeleteMessageBatchResultEntry></DeleteMessageBatchResult>"), "{}", deleted.body);
-    let empty = house.query("Action=SendMessageBatch&QueueUrl=orders").await;
+    let empty = server.query("Action=SendMessageBatch&QueueUrl=orders").await;
     assert!(empty.body.contains("<Code>AWS.SimpleQueueService.EmptyBatchRequest</Code>"), "{}", empty.body);
 }

@@ -5,32 +5,32 @@
 use kew_core::Policy;
 use kew_sqs::Settings;
 
-use super::house::{Answer, House};
+use super::server::{Answer, SqsServer};
 
 const APP: &str = "http://localhost:3000";
 
-async fn house(origins: &[&str]) -> House {
+async fn server(origins: &[&str]) -> SqsServer {
     let cors_origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
-    let house = House::with(Settings { cors_origins, ..Settings::default() }).await;
-    house.queue("orders", Policy::standard()).await;
-    house
+    let server = SqsServer::with(Settings { cors_origins, ..Settings::default() }).await;
+    server.queue("orders", Policy::standard()).await;
+    server
 }
 
-async fn preflight(house: &House, origin: &str) -> Answer {
+async fn preflight(server: &SqsServer, origin: &str) -> Answer {
     let request = format!(
         "OPTIONS / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\n\
          Access-Control-Request-Headers: amz-sdk-invocation-id,authorization,content-type,x-amz-date,x-amz-target,x-other\r\n\r\n"
     );
-    house.send(request.as_bytes()).await
+    server.send(request.as_bytes()).await
 }
 
-async fn ask(house: &House, origin: &str, body: &str) -> Answer {
+async fn ask(server: &SqsServer, origin: &str, body: &str) -> Answer {
     let request = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nSec-Fetch-Site: cross-site\r\n\
          X-Amz-Target: AmazonSQS.GetQueueUrl\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    house.send(request.as_bytes()).await
+    server.send(request.as_bytes()).await
 }
 
 const FOUND: &str = r#"{"QueueName":"orders"}"#;
@@ -38,8 +38,8 @@ const MISSING: &str = r#"{"QueueName":"missing"}"#;
 
 #[tokio::test]
 async fn a_page_of_a_listed_origin_may_ask_with_an_sdks_headers() {
-    let house = house(&["http://other.test", APP]).await;
-    let answer = preflight(&house, APP).await;
+    let server = server(&["http://other.test", APP]).await;
+    let answer = preflight(&server, APP).await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("access-control-allow-origin"), Some(APP));
     assert_eq!(answer.header("access-control-allow-methods"), Some("GET, POST"));
@@ -53,9 +53,9 @@ async fn a_page_of_a_listed_origin_may_ask_with_an_sdks_headers() {
 
 #[tokio::test]
 async fn a_page_of_a_listed_origin_sees_results_and_errors() {
-    let house = house(&[APP]).await;
+    let server = server(&[APP]).await;
     for (body, status) in [(FOUND, 200), (MISSING, 400)] {
-        let answer = ask(&house, APP, body).await;
+        let answer = ask(&server, APP, body).await;
         assert_eq!(answer.status, status);
         assert_eq!(answer.header("access-control-allow-origin"), Some(APP));
         let exposed = answer.header("access-control-expose-headers").expect("some are");
@@ -66,9 +66,9 @@ async fn a_page_of_a_listed_origin_sees_results_and_errors() {
 
 #[tokio::test]
 async fn pages_of_other_origins_are_refused_as_ever() {
-    let house = house(&[APP]).await;
+    let server = server(&[APP]).await;
     for origin in ["http://localhost:3001", "null"] {
-        for answer in [preflight(&house, origin).await, ask(&house, origin, FOUND).await] {
+        for answer in [preflight(&server, origin).await, ask(&server, origin, FOUND).await] {
             assert_eq!(answer.status, 403, "{origin}");
             assert_eq!(answer.header("access-control-allow-origin"), None);
         }
@@ -77,19 +77,19 @@ async fn pages_of_other_origins_are_refused_as_ever() {
 
 #[tokio::test]
 async fn a_star_lists_every_page() {
-    let house = house(&["*"]).await;
-    assert_eq!(ask(&house, "http://any.example", FOUND).await.status, 200);
-    let answer = preflight(&house, "http://any.example").await;
+    let server = server(&["*"]).await;
+    assert_eq!(ask(&server, "http://any.example", FOUND).await.status, 200);
+    let answer = preflight(&server, "http://any.example").await;
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://any.example"));
 }
 
 #[tokio::test]
 async fn without_the_setting_nothing_of_it_is_seen() {
-    let house = house(&[]).await;
-    for answer in [preflight(&house, APP).await, ask(&house, APP, FOUND).await] {
+    let server = server(&[]).await;
+    for answer in [preflight(&server, APP).await, ask(&server, APP, FOUND).await] {
         assert_eq!(answer.status, 403);
     }
-    let plain = house.ask("GetQueueUrl", FOUND).await;
+    let plain = server.ask("GetQueueUrl", FOUND).await;
     for header in ["vary", "access-control-allow-origin", "access-control-expose-headers"] {
         assert_eq!(plain.header(header), None);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_core::{AccountId, Carries, DeadLetterAction, DeadLetterRule, Policy, QueueKey};
 use serde_json::{Value, json};
 
-use super::house::House;
+use super::server::{SqsAnswer, SqsServer};
 
 fn redriven(policy: Policy) -> Policy {
     let target = QueueKey::new(AccountId(0), "us-east-1", "dead");
@@ -21,16 +21,16 @@ fn redriven(policy: Policy) -> Policy {
 
 /// A message that died: as it was received first, and as it was then.
 async fn died(policy: Policy, further: Value) -> (Value, Value) {
-    let house = House::open().await;
-    house.queue("dead", policy.clone()).await;
-    house.queue("orders", redriven(policy)).await;
-    house.send_to("orders", "m", further).await.ok();
-    house.advance(Duration::from_secs(5)).await;
+    let server = SqsServer::open().await;
+    server.queue("dead", policy.clone()).await;
+    server.queue("orders", redriven(policy)).await;
+    server.send_to("orders", "m", further).await.ok();
+    server.advance(Duration::from_secs(5)).await;
     let all = json!({"AttributeNames": ["All"], "MessageAttributeNames": ["All"]});
-    let first = house.receive("orders", all.clone()).await.messages().remove(0);
-    house.advance(Duration::from_secs(30)).await;
-    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
-    (first, house.receive("dead", all).await.messages().remove(0))
+    let first = server.receive("orders", all.clone()).await.messages().remove(0);
+    server.advance(Duration::from_secs(30)).await;
+    assert_eq!(server.receive("orders", json!({})).await.ok(), "{}");
+    (first, server.receive("dead", all).await.messages().remove(0))
 }
 
 #[tokio::test]
@@ -67,21 +67,21 @@ async fn a_dead_letter_of_a_fifo_queue_keeps_its_group_and_is_deduplicated_by_it
 #[tokio::test]
 async fn a_changed_timeout_does_not_follow_a_message_to_another_queue() {
     // [seed] spec 7: in another queue it comes to it arrives visible, and that queue's timeout holds.
-    let house = House::open().await;
-    house.queue("dead", Policy { lease_length: Duration::from_secs(10), ..Policy::standard() }).await;
-    house.queue("orders", redriven(Policy::standard())).await;
-    house.send_to("orders", "m", json!({})).await.ok();
-    let handle = house.receive("orders", json!({})).await.handles().remove(0);
-    house.change("orders", &handle, 600).await.ok();
-    house.change("orders", &handle, 0).await.ok();
-    house.advance(Duration::from_millis(1)).await;
-    assert_eq!(house.receive("orders", json!({})).await.ok(), "{}");
-    assert_eq!(house.receive("dead", json!({})).await.bodies(), ["m"], "it arrives visible");
-    house.advance(Duration::from_secs(10) - Duration::from_millis(1)).await;
-    assert_eq!(house.receive("dead", json!({})).await.ok(), "{}");
-    house.advance(Duration::from_millis(1)).await;
-    assert_eq!(house.receive("dead", json!({})).await.bodies(), ["m"]);
+    let server = SqsServer::open().await;
+    server.queue("dead", Policy { lease_length: Duration::from_secs(10), ..Policy::standard() }).await;
+    server.queue("orders", redriven(Policy::standard())).await;
+    server.send_to("orders", "m", json!({})).await.ok();
+    let handle = server.receive("orders", json!({})).await.handles().remove(0);
+    server.change("orders", &handle, 600).await.ok();
+    server.change("orders", &handle, 0).await.ok();
+    server.advance(Duration::from_millis(1)).await;
+    assert_eq!(server.receive("orders", json!({})).await.ok(), "{}");
+    assert_eq!(server.receive("dead", json!({})).await.bodies(), ["m"], "it arrives visible");
+    server.advance(Duration::from_secs(10) - Duration::from_millis(1)).await;
+    assert_eq!(server.receive("dead", json!({})).await.ok(), "{}");
+    server.advance(Duration::from_millis(1)).await;
+    assert_eq!(server.receive("dead", json!({})).await.bodies(), ["m"]);
     // The receipt of the queue it left is one of another queue there, and means nothing where it was.
-    house.delete("orders", &handle).await.ok();
-    assert_eq!(house.delete("dead", &handle).await.status, 404);
+    server.delete("orders", &handle).await.ok();
+    assert_eq!(server.delete("dead", &handle).await.status, 404);
 }

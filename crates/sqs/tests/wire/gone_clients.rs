@@ -10,7 +10,7 @@ use kew_sqs::Settings;
 use kew_store::{Gate, MemoryStore, Store, StoreError, Submission};
 use serde_json::json;
 
-use super::house::{Client, House};
+use super::server::{CountingEntropy, SqsAnswer, SqsServer};
 
 /// A store whose deletions of queues are applied and never answered, or not done at all.
 struct Slow {
@@ -47,27 +47,27 @@ impl Store for Slow {
     }
 }
 
-async fn house() -> (House, Arc<Slow>) {
-    let inner = MemoryStore::new(Arc::new(super::house::Counting::default()));
+async fn server() -> (SqsServer, Arc<Slow>) {
+    let inner = MemoryStore::new(Arc::new(CountingEntropy::default()));
     let store = Arc::new(Slow { inner, refuses: AtomicBool::new(false) });
-    let house = House::over(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
-    house.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
-    (house, store)
+    let server = SqsServer::over(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
+    server.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
+    (server, store)
 }
 
 #[tokio::test]
-async fn the_name_of_a_queue_is_held_although_whoever_deleted_it_left() {
-    let (house, _) = house().await;
+async fn the_name_of_a_queue_is_held_although_the_client_that_deleted_it_left() {
+    let (server, _) = server().await;
     let body = r#"{"QueueUrl":"orders"}"#;
-    let mut client = Client::open(&house).await;
+    let mut client = server.client().await;
     let request = format!(
         "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.DeleteQueue\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    client.write(request.as_bytes()).await;
-    while house.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
+    client.send(request.as_bytes()).await;
+    while server.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
     drop(client);
-    let again = house.call("CreateQueue", json!({"QueueName": "orders"})).await;
+    let again = server.call("CreateQueue", json!({"QueueName": "orders"})).await;
     assert_eq!(
         again.header("x-amzn-query-error"),
         Some("AWS.SimpleQueueService.QueueDeletedRecently;Sender")
@@ -76,17 +76,17 @@ async fn the_name_of_a_queue_is_held_although_whoever_deleted_it_left() {
 
 #[tokio::test]
 async fn a_deletion_that_was_not_done_holds_no_name() {
-    let (house, store) = house().await;
+    let (server, store) = server().await;
     store.refuses.store(true, Ordering::Relaxed);
-    assert_eq!(house.call("DeleteQueue", json!({"QueueUrl": "orders"})).await.status, 503);
+    assert_eq!(server.call("DeleteQueue", json!({"QueueUrl": "orders"})).await.status, 503);
     store.refuses.store(false, Ordering::Relaxed);
     // Gone in another way than SQS's, which holds no name.
     let key = kew_core::QueueKey::new(kew_core::AccountId(0), "us-east-1", "orders");
-    let queue = house.engine.queue(&key).expect("it is there").id;
-    let engine = Arc::clone(&house.engine);
+    let queue = server.engine.queue(&key).expect("the queue `orders` exists").id;
+    let engine = Arc::clone(&server.engine);
     let deletion =
         tokio::spawn(async move { engine.delete_queue(DeleteQueue { queue, if_version: None }).await });
-    while house.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
+    while server.call("GetQueueUrl", json!({"QueueName": "orders"})).await.status == 200 {}
     deletion.abort();
-    house.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
+    server.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
 }

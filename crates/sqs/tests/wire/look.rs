@@ -8,15 +8,15 @@ use kew_http::{Headers, Method, Reply, Request, RequestId, Uri};
 use kew_sqs::{Settings, Sqs};
 use serde_json::{Value, json};
 
-use super::house::House;
+use super::server::{SqsAnswer, SqsServer};
 
 const MIB: usize = 1 << 20;
 
-async fn look(house: &House, query: &str) -> Reply {
+async fn look(server: &SqsServer, query: &str) -> Reply {
     let target = format!("/_aws/sqs/messages?QueueUrl=orders{query}");
     let request = Request {
         method: Method::GET,
-        uri: target.parse::<Uri>().expect("it is one"),
+        uri: target.parse::<Uri>().expect("the target of a look is a URI"),
         headers: Headers::default(),
         body: Default::default(),
         id: RequestId::from_chance(0),
@@ -25,30 +25,30 @@ async fn look(house: &House, query: &str) -> Reply {
         secure: false,
         room: Default::default(),
     };
-    let sqs = Sqs::new(Arc::clone(&house.engine), Settings::default());
+    let sqs = Sqs::new(Arc::clone(&server.engine), Settings::default());
     let reply = sqs.look(&request).await;
     assert_eq!(reply.status, 200);
     reply
 }
 
 fn shown(reply: &Reply) -> usize {
-    let text = std::str::from_utf8(&reply.body).expect("it is text");
+    let text = std::str::from_utf8(&reply.body).expect("a reply of the console is UTF-8");
     text.matches("<Message>").count()
 }
 
-async fn house() -> House {
-    let house = House::open().await;
-    house.queue("orders", Policy::standard()).await;
-    house
+async fn server() -> SqsServer {
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::standard()).await;
+    server
 }
 
-async fn send(house: &House, body: &str, further: Value) {
-    assert_eq!(house.send_to("orders", body, further).await.status, 200);
+async fn send(server: &SqsServer, body: &str, further: Value) {
+    assert_eq!(server.send_to("orders", body, further).await.status, 200);
 }
 
 #[tokio::test]
 async fn attributes_count_as_bodies_do() {
-    let house = house().await;
+    let server = server().await;
     let value = "v".repeat(MIB - 100);
     let attributes =
         json!({"MessageAttributes": {"k": {"DataType": "String", "StringValue": value}}, "DelaySeconds": 0});
@@ -57,10 +57,10 @@ async fn attributes_count_as_bodies_do() {
         if number % 2 == 1 {
             further["DelaySeconds"] = json!(900);
         }
-        send(&house, "x", further).await;
+        send(&server, "x", further).await;
     }
     for query in ["", "&ShowDelayed=true&ShowInvisible=true"] {
-        let reply = look(&house, query).await;
+        let reply = look(&server, query).await;
         assert_eq!(shown(&reply), 8, "as many as 8 MiB hold");
         assert!(reply.body.len() < 9 * MIB, "{}", reply.body.len());
     }
@@ -68,30 +68,30 @@ async fn attributes_count_as_bodies_do() {
 
 #[tokio::test]
 async fn what_escapes_make_of_bodies_is_bounded() {
-    let house = house().await;
+    let server = server().await;
     let body = "\"".repeat(MIB / 2);
     for _ in 0..12 {
-        send(&house, &body, json!({})).await;
+        send(&server, &body, json!({})).await;
     }
-    let reply = look(&house, "").await;
+    let reply = look(&server, "").await;
     assert_eq!(shown(&reply), 5, "six quotes of a quote each: 3 MiB for a message");
     assert!(reply.body.len() < 16 * MIB, "{}", reply.body.len());
 }
 
 #[tokio::test]
 async fn a_thousand_of_each_kind_are_shown_once() {
-    let house = house().await;
+    let server = server().await;
     let batch = |first: usize, delay: u32| -> Value {
         let entry = |id: usize| json!({"Id": id.to_string(), "MessageBody": (first + id).to_string(), "DelaySeconds": delay});
         json!({"QueueUrl": "orders", "Entries": (0..10).map(entry).collect::<Vec<_>>()})
     };
     for hundred in 0..101 {
-        house.call("SendMessageBatch", batch(hundred * 10, 0)).await.ok();
+        server.call("SendMessageBatch", batch(hundred * 10, 0)).await.ok();
     }
-    house.call("SendMessageBatch", batch(5_000, 900)).await.ok();
-    assert_eq!(shown(&look(&house, "").await), 1_000);
-    let all = look(&house, "&ShowDelayed=true").await;
-    let text = std::str::from_utf8(&all.body).expect("it is text");
+    server.call("SendMessageBatch", batch(5_000, 900)).await.ok();
+    assert_eq!(shown(&look(&server, "").await), 1_000);
+    let all = look(&server, "&ShowDelayed=true").await;
+    let text = std::str::from_utf8(&all.body).expect("a reply of the console is UTF-8");
     let bodies: Vec<&str> =
         text.split("<Body>").skip(1).filter_map(|rest| rest.split("</Body>").next()).collect();
     let expected: Vec<String> = (0..1_000).chain(5_000..5_010).map(|number| number.to_string()).collect();

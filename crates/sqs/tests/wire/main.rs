@@ -1,5 +1,5 @@
 //! Request bytes in; exact status, headers and body out. The engine below has a clock that stands and chance that
-//! counts, so that every byte of a reply is known, over each store (`house`).
+//! counts, so that every byte of a reply is known, over each store (`server.rs`).
 
 mod attributes;
 mod batches;
@@ -10,7 +10,6 @@ mod errors;
 mod fair_queues;
 mod fifo;
 mod gone_clients;
-mod house;
 mod in_flight;
 mod life;
 mod long_polls;
@@ -22,7 +21,7 @@ mod policy;
 mod protocols;
 mod queues;
 mod redrive;
-mod signer;
+mod server;
 mod storms;
 mod strict;
 mod system_attributes;

@@ -5,44 +5,50 @@ use kew_core::command::UpdateQueue;
 use kew_core::{AccountId, DocumentKey, QueueKey};
 use serde_json::{Value, json};
 
-use super::house::{Answer, House};
-use super::signer::Plain;
-use super::strict::{house, key, signer};
+use super::server::{Answer, SqsAnswer, SqsServer};
+use super::strict::{key, server, signer};
+use kew_testing::PlainRequest;
 
 const ORDERS: &str = "http://kew.test/000000000001/orders";
 const ARN: &str = "arn:aws:sqs:us-east-1:000000000001:orders";
 
-async fn two_accounts() -> House {
-    let house = house([
+async fn two_accounts() -> SqsServer {
+    let server = server([
         key("ROOT1", 1, None),
         key("ANNA1", 1, Some("anna")),
         key("ROOT2", 2, None),
         key("BOB2", 2, Some("bob")),
         key("ROOT3", 3, None),
     ]);
-    let house = house.await;
-    call(&house, "ROOT1", "CreateQueue", json!({ "QueueName": "orders" })).await.ok();
-    house
+    let server = server.await;
+    call(&server, "ROOT1", "CreateQueue", json!({ "QueueName": "orders" })).await.ok();
+    server
 }
 
-async fn call(house: &House, id: &str, action: &str, body: Value) -> Answer {
-    let plain = Plain::json(action, &body.to_string());
-    house.send(&signer(id).sign(&plain).bytes()).await
+async fn call(server: &SqsServer, id: &str, action: &str, body: Value) -> Answer {
+    let plain = PlainRequest::json(action, &body.to_string());
+    server.send(&signer(id).sign(&plain).bytes()).await
 }
 
-async fn send(house: &House, id: &str) -> u16 {
-    call(house, id, "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await.status
+async fn send(server: &SqsServer, id: &str) -> u16 {
+    call(server, id, "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await.status
 }
 
 /// The policy as it is stored.
-fn policy(house: &House) -> Option<Value> {
-    let queue = house.engine.queue(&QueueKey::new(AccountId(1), "us-east-1", "orders")).expect("it is there");
+fn policy(server: &SqsServer) -> Option<Value> {
+    let queue = server
+        .engine
+        .queue(&QueueKey::new(AccountId(1), "us-east-1", "orders"))
+        .expect("the queue `orders` of account 1 exists");
     let text = queue.documents.get(&DocumentKey::new("sqs", "policy"))?;
-    Some(serde_json::from_slice(text).expect("it is JSON"))
+    Some(serde_json::from_slice(text).expect("a stored policy is JSON"))
 }
 
-async fn set_policy(house: &House, policy: &str) {
-    let queue = house.engine.queue(&QueueKey::new(AccountId(1), "us-east-1", "orders")).expect("it is there");
+async fn set_policy(server: &SqsServer, policy: &str) {
+    let queue = server
+        .engine
+        .queue(&QueueKey::new(AccountId(1), "us-east-1", "orders"))
+        .expect("the queue `orders` of account 1 exists");
     let text = Bytes::copy_from_slice(policy.as_bytes());
     let update = UpdateQueue {
         queue: queue.id,
@@ -51,7 +57,7 @@ async fn set_policy(house: &House, policy: &str) {
         documents: vec![(DocumentKey::new("sqs", "policy"), Some(text))],
         rename: None,
     };
-    house.engine.update_queue(update).await.expect("it is changed");
+    server.engine.update_queue(update).await.expect("the queue that is changed exists");
 }
 
 fn add(label: &str, accounts: &[&str], actions: &[&str]) -> Value {
@@ -61,39 +67,39 @@ fn add(label: &str, accounts: &[&str], actions: &[&str]) -> Value {
 // Spec 9: other account needs a matching Allow; default deny.
 #[tokio::test]
 async fn another_account_is_refused_until_it_is_allowed() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     let refused =
-        call(&house, "BOB2", "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await;
+        call(&server, "BOB2", "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await;
     refused.is_error(
         403,
         "com.amazon.coral.service#AccessDeniedException",
         "AccessDenied;Sender",
         &format!("User: arn:aws:iam::000000000002:user/bob is not authorized to perform: sqs:sendmessage on resource: {ARN} because no resource-based policy allows the sqs:sendmessage action"),
     );
-    call(&house, "ROOT1", "AddPermission", add("two", &["000000000002"], &["SendMessage"])).await.ok();
+    call(&server, "ROOT1", "AddPermission", add("two", &["000000000002"], &["SendMessage"])).await.ok();
     assert_eq!(
-        (send(&house, "BOB2").await, send(&house, "ROOT2").await, send(&house, "ROOT3").await),
+        (send(&server, "BOB2").await, send(&server, "ROOT2").await, send(&server, "ROOT3").await),
         (200, 200, 403)
     );
     let entries = json!({ "QueueUrl": ORDERS, "Entries": [{ "Id": "a", "MessageBody": "m" }] });
-    assert_ne!(call(&house, "BOB2", "SendMessageBatch", entries).await.status, 403, "batches are covered");
+    assert_ne!(call(&server, "BOB2", "SendMessageBatch", entries).await.status, 403, "batches are covered");
     let receive = json!({ "QueueUrl": ORDERS });
-    assert_eq!(call(&house, "BOB2", "ReceiveMessage", receive).await.status, 403, "nothing else is");
-    let form = Plain::form("/000000000001/orders", "Action=SendMessage&MessageBody=m");
-    house.send(&signer("BOB2").sign(&form).bytes()).await.ok();
+    assert_eq!(call(&server, "BOB2", "ReceiveMessage", receive).await.status, 403, "nothing else is");
+    let form = PlainRequest::form("/000000000001/orders", "Action=SendMessage&MessageBody=m");
+    server.send(&signer("BOB2").sign(&form).bytes()).await.ok();
     let bare = json!({ "QueueUrl": "orders", "MessageBody": "m" });
-    assert_eq!(call(&house, "BOB2", "SendMessage", bare).await.status, 400, "a bare name is one's own");
+    assert_eq!(call(&server, "BOB2", "SendMessage", bare).await.status, 400, "a bare name is one's own");
 }
 
 #[tokio::test]
 async fn a_queues_url_is_asked_for_by_its_owners_account() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     let find = |owner: &str| json!({ "QueueName": "orders", "QueueOwnerAWSAccountId": owner });
-    assert_eq!(call(&house, "BOB2", "GetQueueUrl", find("000000000001")).await.status, 403);
-    call(&house, "ROOT1", "AddPermission", add("two", &["000000000002"], &["GetQueueUrl"])).await.ok();
-    assert_eq!(call(&house, "BOB2", "GetQueueUrl", find("000000000001")).await.text("QueueUrl"), ORDERS);
+    assert_eq!(call(&server, "BOB2", "GetQueueUrl", find("000000000001")).await.status, 403);
+    call(&server, "ROOT1", "AddPermission", add("two", &["000000000002"], &["GetQueueUrl"])).await.ok();
+    assert_eq!(call(&server, "BOB2", "GetQueueUrl", find("000000000001")).await.text("QueueUrl"), ORDERS);
     for (id, owner) in [("BOB2", "000000000002"), ("BOB2", ""), ("ROOT1", "somebody"), ("ROOT1", "1")] {
-        let answer = call(&house, id, "GetQueueUrl", find(owner)).await;
+        let answer = call(&server, id, "GetQueueUrl", find(owner)).await;
         assert_eq!(
             answer.header("x-amzn-query-error"),
             Some("AWS.SimpleQueueService.NonExistentQueue;Sender")
@@ -104,9 +110,9 @@ async fn a_queues_url_is_asked_for_by_its_owners_account() {
 // Spec 9: cross-account never works for the owner's actions.
 #[tokio::test]
 async fn what_only_owners_do_no_policy_opens() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     set_policy(
-        &house,
+        &server,
         &json!({
             "Version": "2012-10-17",
             "Statement": { "Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": "*" },
@@ -114,12 +120,12 @@ async fn what_only_owners_do_no_policy_opens() {
         .to_string(),
     )
     .await;
-    assert_eq!(send(&house, "BOB2").await, 200);
+    assert_eq!(send(&server, "BOB2").await, 200);
     for (action, body) in [
         ("AddPermission", add("mine", &["000000000002"], &["*"])),
         ("RemovePermission", json!({ "QueueUrl": ORDERS, "Label": "mine" })),
     ] {
-        let refused = call(&house, "BOB2", action, body).await;
+        let refused = call(&server, "BOB2", action, body).await;
         assert_eq!(
             (refused.status, refused.header("x-amzn-query-error")),
             (403, Some("AccessDenied;Sender"))
@@ -130,7 +136,7 @@ async fn what_only_owners_do_no_policy_opens() {
 // Spec 9: same account is allowed unless an explicit Deny matches.
 #[tokio::test]
 async fn owners_are_only_stopped_by_a_deny() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     let deny = json!({
         "Version": "2012-10-17",
         "Statement": {
@@ -140,13 +146,13 @@ async fn owners_are_only_stopped_by_a_deny() {
             "Resource": ARN,
         },
     });
-    set_policy(&house, &deny.to_string()).await;
-    assert_eq!((send(&house, "ROOT1").await, send(&house, "ANNA1").await), (200, 403));
+    set_policy(&server, &deny.to_string()).await;
+    assert_eq!((send(&server, "ROOT1").await, send(&server, "ANNA1").await), (200, 403));
     let refused =
-        call(&house, "ANNA1", "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await;
+        call(&server, "ANNA1", "SendMessage", json!({ "QueueUrl": ORDERS, "MessageBody": "m" })).await;
     assert!(refused.body.contains("sqs:sendmessage on resource: arn:aws:sqs:us-east-1:000000000001:orders with an explicit deny in a resource-based policy"));
     let receive = json!({ "QueueUrl": ORDERS });
-    call(&house, "ANNA1", "ReceiveMessage", receive).await.ok();
+    call(&server, "ANNA1", "ReceiveMessage", receive).await.ok();
     let plain = json!({
         "Statement": {
             "Effect": "Deny",
@@ -156,35 +162,35 @@ async fn owners_are_only_stopped_by_a_deny() {
             "Condition": { "Bool": { "aws:SecureTransport": "false" }, "IpAddress": { "aws:SourceIp": "127.0.0.0/8" } },
         },
     });
-    set_policy(&house, &plain.to_string()).await;
-    assert_eq!(send(&house, "ROOT1").await, 403, "facts of the connection are asked");
+    set_policy(&server, &plain.to_string()).await;
+    assert_eq!(send(&server, "ROOT1").await, 403, "facts of the connection are asked");
 }
 
 #[tokio::test]
-async fn a_policy_that_cannot_be_read_allows_nobody_and_locks_nobody_out() {
-    let house = two_accounts().await;
-    set_policy(&house, "{").await;
-    assert_eq!((send(&house, "ROOT1").await, send(&house, "BOB2").await), (200, 403));
+async fn an_unreadable_policy_allows_no_other_caller_and_the_owner_keeps_access() {
+    let server = two_accounts().await;
+    set_policy(&server, "{").await;
+    assert_eq!((send(&server, "ROOT1").await, send(&server, "BOB2").await), (200, 403));
 }
 
 #[tokio::test]
 async fn in_open_mode_everybody_is_the_owner_whatever_the_policy() {
-    let house = House::open().await;
-    house.call("CreateQueue", json!({ "QueueName": "orders" })).await.ok();
-    house.call("AddPermission", json!({
+    let server = SqsServer::open().await;
+    server.call("CreateQueue", json!({ "QueueName": "orders" })).await.ok();
+    server.call("AddPermission", json!({
         "QueueUrl": "orders", "Label": "l", "AWSAccountIds": ["000000000002"], "Actions": ["ReceiveMessage"],
     })).await.ok();
     for account in ["000000000000", "000000000001", "123456789012"] {
         let url = format!("http://kew.test/{account}/orders");
-        house.call("SendMessage", json!({ "QueueUrl": url, "MessageBody": "m" })).await.ok();
+        server.call("SendMessage", json!({ "QueueUrl": url, "MessageBody": "m" })).await.ok();
     }
 }
 
 #[tokio::test]
 async fn a_granted_permission_is_a_statement_of_the_policy() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     // [rec] spec 9: the policy AddPermission creates.
-    call(&house, "ROOT1", "AddPermission", add("one", &["111111111111"], &["ReceiveMessage"])).await.ok();
+    call(&server, "ROOT1", "AddPermission", add("one", &["111111111111"], &["ReceiveMessage"])).await.ok();
     let first = json!({
         "Sid": "one",
         "Effect": "Allow",
@@ -193,10 +199,10 @@ async fn a_granted_permission_is_a_statement_of_the_policy() {
         "Resource": ARN,
     });
     let document = |statements: Vec<&Value>| json!({ "Version": "2008-10-17", "Id": format!("{ARN}/SQSDefaultPolicy"), "Statement": statements });
-    assert_eq!(policy(&house), Some(document(vec![&first])));
+    assert_eq!(policy(&server), Some(document(vec![&first])));
     // [rec] spec 9: several accounts and several actions are lists, and the policy grows.
     let form = "Action=AddPermission&Label=many&AWSAccountId.1=222222222222&AWSAccountId.2=111111111111&ActionName.1=SendMessage&ActionName.2=*";
-    house.send(&signer("ANNA1").sign(&Plain::form("/000000000001/orders", form)).bytes()).await.ok();
+    server.send(&signer("ANNA1").sign(&PlainRequest::form("/000000000001/orders", form)).bytes()).await.ok();
     let second = json!({
         "Sid": "many",
         "Effect": "Allow",
@@ -204,12 +210,12 @@ async fn a_granted_permission_is_a_statement_of_the_policy() {
         "Action": ["SQS:SendMessage", "SQS:*"],
         "Resource": ARN,
     });
-    assert_eq!(policy(&house), Some(document(vec![&first, &second])));
+    assert_eq!(policy(&server), Some(document(vec![&first, &second])));
     // [rec] spec 9: removing the last statement removes the Policy attribute.
-    call(&house, "ROOT1", "RemovePermission", json!({ "QueueUrl": ORDERS, "Label": "one" })).await.ok();
-    assert_eq!(policy(&house), Some(document(vec![&second])));
-    call(&house, "ROOT1", "RemovePermission", json!({ "QueueUrl": ORDERS, "Label": "many" })).await.ok();
-    assert_eq!(policy(&house), None);
+    call(&server, "ROOT1", "RemovePermission", json!({ "QueueUrl": ORDERS, "Label": "one" })).await.ok();
+    assert_eq!(policy(&server), Some(document(vec![&second])));
+    call(&server, "ROOT1", "RemovePermission", json!({ "QueueUrl": ORDERS, "Label": "many" })).await.ok();
+    assert_eq!(policy(&server), None);
 }
 
 #[tokio::test]
@@ -217,9 +223,9 @@ async fn permissions_that_make_no_sense_are_refused() {
     const INVALID: &str = "com.amazon.coral.service#InvalidParameterValueException";
     const MISSING: &str = "com.amazon.coral.service#MissingRequiredParameterException";
     const TWO: &[&str] = &["000000000002"];
-    let house = two_accounts().await;
-    call(&house, "ROOT1", "AddPermission", add("crossaccountpermission", TWO, &["*"])).await.ok();
-    let before = policy(&house);
+    let server = two_accounts().await;
+    call(&server, "ROOT1", "AddPermission", add("crossaccountpermission", TWO, &["*"])).await.ok();
+    let before = policy(&server);
     let remove = |label: &str| json!({ "QueueUrl": ORDERS, "Label": label });
     let long = "l".repeat(81);
     for (action, body, text) in [
@@ -263,7 +269,7 @@ async fn permissions_that_make_no_sense_are_refused() {
             ),
         ),
     ] {
-        let answer = call(&house, "ROOT1", action, body).await;
+        let answer = call(&server, "ROOT1", action, body).await;
         answer.is_error(400, INVALID, "InvalidParameterValue;Sender", text);
     }
     for (action, body, name) in [
@@ -272,30 +278,30 @@ async fn permissions_that_make_no_sense_are_refused() {
         ("RemovePermission", remove(""), "Label"),
     ] {
         let text = format!("The request must contain the parameter {name}.");
-        call(&house, "ROOT1", action, body).await.is_error(400, MISSING, "MissingParameter;Sender", &text);
+        call(&server, "ROOT1", action, body).await.is_error(400, MISSING, "MissingParameter;Sender", &text);
     }
     let eight = ["SendMessage"; 8];
-    call(&house, "ROOT1", "AddPermission", add("l", TWO, &eight)).await.is_error(
+    call(&server, "ROOT1", "AddPermission", add("l", TWO, &eight)).await.is_error(
         403,
         "com.amazonaws.sqs#OverLimit",
         "OverLimit;Sender",
         "8 Actions were found, maximum allowed is 7.",
     );
-    assert_eq!(policy(&house), before, "what is refused changes nothing");
+    assert_eq!(policy(&server), before, "what is refused changes nothing");
     for label in 1..20 {
-        call(&house, "ROOT1", "AddPermission", add(&format!("l{label}"), TWO, &["*"])).await.ok();
+        call(&server, "ROOT1", "AddPermission", add(&format!("l{label}"), TWO, &["*"])).await.ok();
     }
-    let full = call(&house, "ROOT1", "AddPermission", add("l20", TWO, &["*"])).await;
+    let full = call(&server, "ROOT1", "AddPermission", add("l20", TWO, &["*"])).await;
     assert_eq!((full.status, full.header("x-amzn-query-error")), (403, Some("OverLimit;Sender")));
 }
 
 #[tokio::test]
 async fn permissions_of_a_missing_queue_are_refused() {
-    let house = two_accounts().await;
+    let server = two_accounts().await;
     for action in ["AddPermission", "RemovePermission"] {
         let mut body = add("l", &["000000000002"], &["*"]);
         body["QueueUrl"] = json!("missing");
-        let answer = call(&house, "ROOT1", action, body).await;
+        let answer = call(&server, "ROOT1", action, body).await;
         assert_eq!(
             answer.header("x-amzn-query-error"),
             Some("AWS.SimpleQueueService.NonExistentQueue;Sender")

@@ -4,27 +4,12 @@
 use std::time::Duration;
 
 use kew_http::xml;
+use kew_testing::Random;
 use serde_json::Value;
 
-use super::house::{Answer, Client, House};
-use super::signer::Plain;
-use super::strict::{house, key, signer};
-
-/// Numbers without a pattern, the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % bound
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
+use super::server::{Answer, SqsAnswer, SqsServer};
+use super::strict::{key, server, signer};
+use kew_testing::PlainRequest;
 
 const JSON: &[(&str, &str)] = &[
     (
@@ -139,55 +124,58 @@ const ODD: &[&str] = &[
 ];
 
 /// A legal request, and then some changes.
-fn request(chance: &mut Chance) -> Plain {
-    let mut plain = if chance.below(2) == 0 {
-        let (action, body) = chance.of(JSON);
-        Plain::json(action, body)
-    } else if chance.below(2) == 0 {
-        Plain::form(chance.of(&["/", "/000000000000/orders", "/000000000000/missing"]), chance.of(FORMS))
+fn request(random: &mut Random) -> PlainRequest {
+    let mut plain = if random.below(2) == 0 {
+        let (action, body) = random.one_of(JSON);
+        PlainRequest::json(action, body)
+    } else if random.below(2) == 0 {
+        PlainRequest::form(
+            random.one_of(&["/", "/000000000000/orders", "/000000000000/missing"]),
+            random.one_of(FORMS),
+        )
     } else {
-        Plain::get(&format!("/?{}", chance.of(FORMS)))
+        PlainRequest::get(&format!("/?{}", random.one_of(FORMS)))
     };
-    for _ in 0..chance.below(4) {
-        change(&mut plain, chance);
+    for _ in 0..random.below(4) {
+        change(&mut plain, random);
     }
     plain
 }
 
-fn change(plain: &mut Plain, chance: &mut Chance) {
-    match chance.below(9) {
-        0..=3 => plain.body = spliced(&plain.body, chance),
-        4 => plain.target = format!("/{}", legal_target(&spliced(&plain.target, chance))),
+fn change(plain: &mut PlainRequest, random: &mut Random) {
+    match random.below(9) {
+        0..=3 => plain.body = spliced(&plain.body, random),
+        4 => plain.target = format!("/{}", legal_target(&spliced(&plain.target, random))),
         5 => {
-            let (_, other) = chance.of(JSON);
+            let (_, other) = random.one_of(JSON);
             plain.body = other.to_owned();
         }
         6 => {
-            let place = chance.below(plain.headers.len() + 1);
+            let place = random.place(plain.headers.len() + 1);
             match plain.headers.get_mut(place) {
-                Some(header) => header.1 = legal_header(&spliced(&header.1, chance)),
+                Some(header) => header.1 = legal_header(&spliced(&header.1, random)),
                 None => plain.set("accept", "application/json"),
             }
         }
-        7 => plain.method = chance.of(&["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]),
+        7 => plain.method = random.one_of(&["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]),
         _ => plain.set(
-            chance.of(&["x-amz-target", "x-amz-date", "authorization", "x-amzn-query-mode"]),
+            random.one_of(&["x-amz-target", "x-amz-date", "authorization", "x-amzn-query-mode"]),
             "AmazonSQS.SendMessage",
         ),
     }
 }
 
 /// A piece of a text doubled, left out, or replaced by something odd.
-fn spliced(text: &str, chance: &mut Chance) -> String {
+fn spliced(text: &str, random: &mut Random) -> String {
     let chars: Vec<char> = text.chars().collect();
-    let from = chance.below(chars.len() + 1);
-    let to = (from + chance.below(12)).min(chars.len());
+    let from = random.place(chars.len() + 1);
+    let to = (from + random.place(12)).min(chars.len());
     let (head, piece, tail) = (&chars[..from], &chars[from..to], &chars[to..]);
     let piece: String = piece.iter().collect();
-    let piece = match chance.below(4) {
+    let piece = match random.below(4) {
         0 => String::new(),
-        1 => piece.repeat(2 + chance.below(40)),
-        _ => chance.of(ODD).to_owned(),
+        1 => piece.repeat(2 + random.place(40)),
+        _ => random.one_of(ODD).to_owned(),
     };
     head.iter().collect::<String>() + &piece + &tail.iter().collect::<String>()
 }
@@ -204,7 +192,7 @@ fn legal_header(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect()
 }
 
-fn is_well_formed(answer: &Answer, plain: &Plain) {
+fn is_well_formed(answer: &Answer, plain: &PlainRequest) {
     assert!(answer.status < 500, "{plain:?}: {answer:?}");
     assert!(answer.header("x-amzn-requestid").is_some(), "{plain:?}: {answer:?}");
     let told = answer.header("x-amzn-query-error");
@@ -216,17 +204,20 @@ fn is_well_formed(answer: &Answer, plain: &Plain) {
     match answer.header("content-type") {
         Some("application/x-amz-json-1.0") if answer.body.is_empty() => assert_eq!(answer.status, 200),
         Some("application/x-amz-json-1.0") => {
-            let body: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+            let body: Value =
+                serde_json::from_str(&answer.body).expect("an answer of the JSON protocol is JSON");
             let is_error =
                 body["__type"].as_str().is_some_and(|kind| kind.contains('#')) && body["message"].is_string();
             assert_eq!(answer.status >= 400, is_error, "{plain:?}: {answer:?}");
         }
         Some("application/json") => {
-            let body: Value = serde_json::from_str(&answer.body).expect("it is JSON");
+            let body: Value =
+                serde_json::from_str(&answer.body).expect("an answer of the JSON protocol is JSON");
             assert_eq!(answer.status >= 400, body["Error"]["Code"].is_string(), "{plain:?}: {answer:?}");
         }
         Some("text/xml") => {
-            let body = xml::parse(answer.body.as_bytes(), xml::Bounds::default()).expect("it is XML");
+            let body = xml::parse(answer.body.as_bytes(), xml::Bounds::default())
+                .expect("an answer of the Query protocol is XML");
             let is_error = ["ErrorResponse", "UnknownOperationException"].contains(&body.name.as_str());
             assert_eq!(answer.status >= 400, is_error, "{plain:?}: {answer:?}");
         }
@@ -234,29 +225,29 @@ fn is_well_formed(answer: &Answer, plain: &Plain) {
     }
 }
 
-async fn storm(house: &House, requests: usize, chance: &mut Chance, sign: bool) -> usize {
+async fn storm(server: &SqsServer, requests: usize, random: &mut Random, sign: bool) -> usize {
     let mut served = 0;
-    let mut client = Client::open(house).await;
+    let mut client = server.client().await;
     for _ in 0..requests {
-        let mut plain = request(chance);
-        if sign && chance.below(8) > 0 {
+        let mut plain = request(random);
+        if sign && random.below(8) > 0 {
             plain = signer("AKID").sign(&plain);
-            if chance.below(3) == 0 {
-                change(&mut plain, chance);
+            if random.below(3) == 0 {
+                change(&mut plain, random);
             }
         }
-        client.write(&plain.bytes()).await;
+        client.send(&plain.bytes()).await;
         // Time stands, so a receive that was made to wait would wait for ever.
-        let Ok(answer) = tokio::time::timeout(Duration::from_secs(5), client.read()).await else {
+        let Ok(answer) = tokio::time::timeout(Duration::from_secs(5), client.next_answer()).await else {
             assert!(plain.body.contains("Wait") || plain.target.contains("Wait"), "no answer to {plain:?}");
-            client = Client::open(house).await;
+            client = server.client().await;
             continue;
         };
         let answer = answer.unwrap_or_else(|| panic!("closed after {plain:?}"));
         is_well_formed(&answer, &plain);
         served += usize::from(answer.status == 200);
         if answer.header("connection") == Some("close") {
-            client = Client::open(house).await;
+            client = server.client().await;
         }
     }
     served
@@ -264,18 +255,18 @@ async fn storm(house: &House, requests: usize, chance: &mut Chance, sign: bool) 
 
 #[tokio::test]
 async fn changed_requests_get_a_well_formed_answer_in_open_mode() {
-    let house = House::open().await;
-    house.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
-    house.ask("CreateQueue", r#"{"QueueName":"orders.fifo","Attributes":{"FifoQueue":"true"}}"#).await.ok();
-    let served = storm(&house, 6_000, &mut Chance(0x9e37_79b9_7f4a_7c15), false).await;
+    let server = SqsServer::open().await;
+    server.ask("CreateQueue", r#"{"QueueName":"orders"}"#).await.ok();
+    server.ask("CreateQueue", r#"{"QueueName":"orders.fifo","Attributes":{"FifoQueue":"true"}}"#).await.ok();
+    let served = storm(&server, 6_000, &mut Random::from_seed(0x9e37_79b9_7f4a_7c15), false).await;
     assert!(served > 300, "only {served} were legal: the storm tests nothing");
 }
 
 #[tokio::test]
 async fn changed_requests_get_a_well_formed_answer_in_strict_mode() {
-    let house = house([key("AKID", 0, None)]).await;
-    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
-    house.send(&signer("AKID").sign(&create).bytes()).await.ok();
-    let served = storm(&house, 3_000, &mut Chance(0x2545_f491_4f6c_dd1d), true).await;
+    let server = server([key("AKID", 0, None)]).await;
+    let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    server.send(&signer("AKID").sign(&create).bytes()).await.ok();
+    let served = storm(&server, 3_000, &mut Random::from_seed(0x2545_f491_4f6c_dd1d), true).await;
     assert!(served > 150, "only {served} were legal: the storm tests nothing");
 }

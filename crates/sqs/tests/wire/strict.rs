@@ -1,15 +1,15 @@
-//! Strict mode: whoever signs properly is served, everything forged, stale or tampered with is refused, each with its
-//! own error in both protocols.
+//! Strict mode: requests with a valid signature are served; everything forged, stale or tampered with is refused, each
+//! with its own error in both protocols.
 
 use std::sync::Arc;
 
-use aws_sigv4::http_request::SignableBody;
 use kew_core::{AccountId, Clock, Timestamp};
 use kew_sqs::{AccessKey, Auth, Keys, Settings};
+use kew_testing::SignableBody;
 use proptest::prelude::*;
 
-use super::house::{Answer, House, NOW};
-use super::signer::{Plain, Signer};
+use super::server::{Answer, NOW, SqsAnswer, SqsServer};
+use kew_testing::{PlainRequest, TestSigner};
 
 /// Each key has a secret of its own.
 fn secret(id: &str) -> String {
@@ -37,46 +37,46 @@ pub fn key(id: &str, account: u64, user: Option<&str>) -> AccessKey {
 }
 
 /// A front-end that knows these keys.
-pub async fn house(keys: impl IntoIterator<Item = AccessKey>) -> House {
+pub async fn server(keys: impl IntoIterator<Item = AccessKey>) -> SqsServer {
     let keys = Keys::new(keys, Arc::new(Still)).expect("the keys are legal");
-    House::with(Settings { auth: Auth::Strict(Arc::new(keys)), ..Settings::default() }).await
+    SqsServer::with(Settings { auth: Auth::Strict(Arc::new(keys)), ..Settings::default() }).await
 }
 
 /// Signs with one of the keys.
-pub fn signer(id: &str) -> Signer {
-    Signer::of(id, &secret(id))
+pub fn signer(id: &str) -> TestSigner {
+    TestSigner::of(id, &secret(id))
 }
 
-async fn ask(house: &House, request: &Plain) -> Answer {
-    house.send(&request.bytes()).await
+async fn ask(server: &SqsServer, request: &PlainRequest) -> Answer {
+    server.send(&request.bytes()).await
 }
 
-async fn house_with_orders() -> House {
-    let house = house([key("AKID", 1, Some("anna")), key("ROOT", 1, None)]).await;
-    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
-    ask(&house, &signer("AKID").sign(&create)).await.ok();
-    house
+async fn server_with_orders() -> SqsServer {
+    let server = server([key("AKID", 1, Some("anna")), key("ROOT", 1, None)]).await;
+    let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    ask(&server, &signer("AKID").sign(&create)).await.ok();
+    server
 }
 
-fn send_json() -> Plain {
-    Plain::json("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#)
+fn send_json() -> PlainRequest {
+    PlainRequest::json("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"m"}"#)
 }
 
-fn send_form() -> Plain {
-    Plain::form("/000000000001/orders", "Action=SendMessage&MessageBody=m")
+fn send_form() -> PlainRequest {
+    PlainRequest::form("/000000000001/orders", "Action=SendMessage&MessageBody=m")
 }
 
-fn send_url() -> Plain {
-    Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m&MessageBody=m")
+fn send_url() -> PlainRequest {
+    PlainRequest::get("/000000000001/orders?Action=SendMessage&MessageBody=m&MessageBody=m")
 }
 
 /// How many messages there are.
-async fn drain(house: &House) -> usize {
-    let receive = Plain::json("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
+async fn drain(server: &SqsServer) -> usize {
+    let receive = PlainRequest::json("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
     let receive = signer("AKID").sign(&receive);
     let mut found = 0;
     loop {
-        let answer = ask(house, &receive).await;
+        let answer = ask(server, &receive).await;
         match answer.ok().matches("MessageId").count() {
             0 => return found,
             more => found += more,
@@ -85,7 +85,7 @@ async fn drain(house: &House) -> usize {
 }
 
 /// Tampers with a signed request.
-type Tamper = Box<dyn Fn(&mut Plain)>;
+type Tamper = Box<dyn Fn(&mut PlainRequest)>;
 
 /// What is done to it, what is refused, and how.
 struct Case {
@@ -95,7 +95,7 @@ struct Case {
     status: u16,
 }
 
-fn case(name: &'static str, code: &'static str, tamper: impl Fn(&mut Plain) + 'static) -> Case {
+fn case(name: &'static str, code: &'static str, tamper: impl Fn(&mut PlainRequest) + 'static) -> Case {
     let status = match code {
         "IncompleteSignature" | "RequestExpired" => 400,
         _ => 403,
@@ -108,7 +108,7 @@ fn authorization(name: &'static str, code: &'static str, from: &'static str, to:
 }
 
 /// Signed again by `signer`.
-fn signed_by(name: &'static str, code: &'static str, signer: Signer) -> Case {
+fn signed_by(name: &'static str, code: &'static str, signer: TestSigner) -> Case {
     case(name, code, move |request| {
         request.unset("authorization");
         request.unset("x-amz-date");
@@ -162,8 +162,8 @@ fn header_cases() -> Vec<Case> {
         }),
         // Forged.
         signed_by("an unknown key", "InvalidClientTokenId", signer("NOBODY")),
-        signed_by("a key in small letters", "InvalidClientTokenId", Signer::of("akid", &secret("AKID"))),
-        signed_by("another secret", NO, Signer::of("AKID", "guessed")),
+        signed_by("a key in small letters", "InvalidClientTokenId", TestSigner::of("akid", &secret("AKID"))),
+        signed_by("another secret", NO, TestSigner::of("AKID", "guessed")),
         authorization("another key's name", NO, "Credential=AKID", "Credential=ROOT"),
         case("another signature", NO, |request| {
             let value = request.header("authorization");
@@ -189,11 +189,11 @@ fn header_cases() -> Vec<Case> {
         authorization("an illegal region", NO, "/us-east-1/", "/us_east_1/"),
         authorization("another day", NO, "/20260101/", "/20260102/"),
         authorization("another terminator", NO, "/aws4_request", "/aws5_request"),
-        signed_by("another service", NO, Signer { service: "s3", ..base() }),
+        signed_by("another service", NO, TestSigner { service: "s3", ..base() }),
         // Stale.
-        signed_by("a date 15 minutes and a second ago", NO, Signer { at: at(-901), ..base() }),
-        signed_by("a date in 15 minutes and a second", NO, Signer { at: at(901), ..base() }),
-        signed_by("a date of last year", NO, Signer { at: at(-86_400 * 200), ..base() }),
+        signed_by("a date 15 minutes and a second ago", NO, TestSigner { at: at(-901), ..base() }),
+        signed_by("a date in 15 minutes and a second", NO, TestSigner { at: at(901), ..base() }),
+        signed_by("a date of last year", NO, TestSigner { at: at(-86_400 * 200), ..base() }),
         case("a date moved on", NO, |request| {
             *request.header("x-amz-date") = "20260101T000001Z".to_owned();
         }),
@@ -225,7 +225,7 @@ fn header_cases() -> Vec<Case> {
 
 #[tokio::test]
 async fn forged_stale_and_tampered_requests_are_refused_in_both_protocols() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let cases = header_cases();
     assert!(cases.len() >= 40);
     let mut proper = 0;
@@ -233,10 +233,10 @@ async fn forged_stale_and_tampered_requests_are_refused_in_both_protocols() {
         for mut plain in [send_json(), send_form(), send_url()] {
             plain.set("x-signed", "a");
             let mut request = signer("AKID").sign(&plain);
-            ask(&house, &request).await.ok();
+            ask(&server, &request).await.ok();
             proper += 1;
             tamper(&mut request);
-            let answer = ask(&house, &request).await;
+            let answer = ask(&server, &request).await;
             assert_eq!(answer.status, *status, "{name}: {}", answer.body);
             let query_code = format!("{code};Sender");
             assert_eq!(answer.header("x-amzn-query-error"), Some(query_code.as_str()), "{name}");
@@ -251,7 +251,7 @@ async fn forged_stale_and_tampered_requests_are_refused_in_both_protocols() {
             }
         }
     }
-    assert_eq!(drain(&house).await, proper, "what was refused did nothing");
+    assert_eq!(drain(&server).await, proper, "what was refused did nothing");
 }
 
 #[tokio::test]
@@ -259,9 +259,9 @@ async fn forged_stale_and_tampered_urls_are_refused() {
     const NO: &str = "SignatureDoesNotMatch";
     const HALF: &str = "IncompleteSignature";
     let retarget = |name, code, from: &'static str, to: &'static str| {
-        case(name, code, move |request: &mut Plain| request.retarget(from, to))
+        case(name, code, move |request: &mut PlainRequest| request.retarget(from, to))
     };
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let cases = [
         retarget("no algorithm", HALF, "X-Amz-Algorithm", "X-Nothing"),
         retarget("no credential", HALF, "X-Amz-Credential", "X-Nothing"),
@@ -291,13 +291,14 @@ async fn forged_stale_and_tampered_urls_are_refused() {
         case("a body", NO, |request| request.body.push_str("MessageBody=n")),
         case("another method", NO, |request| request.method = "POST"),
         case("its time over", "RequestExpired", |request| {
-            let late = Signer { at: at(-61), ..signer("AKID") };
-            *request = late.presign(&Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
+            let late = TestSigner { at: at(-61), ..signer("AKID") };
+            *request =
+                late.presign(&PlainRequest::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
         }),
         case("a date to come", NO, |request| {
-            let early = Signer { at: at(901), ..signer("AKID") };
-            *request =
-                early.presign(&Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
+            let early = TestSigner { at: at(901), ..signer("AKID") };
+            *request = early
+                .presign(&PlainRequest::get("/000000000001/orders?Action=SendMessage&MessageBody=m"), 60);
         }),
         case("an old signature version", "InvalidSecurity", |request| {
             request.target =
@@ -305,60 +306,62 @@ async fn forged_stale_and_tampered_urls_are_refused() {
         }),
     ];
     for Case { name, tamper, code, status } in &cases {
-        let mut plain = Plain::get("/000000000001/orders?Action=SendMessage&MessageBody=m");
+        let mut plain = PlainRequest::get("/000000000001/orders?Action=SendMessage&MessageBody=m");
         plain.set("x-signed", "a");
         let mut request = signer("AKID").presign(&plain, 60);
-        ask(&house, &request).await.ok();
+        ask(&server, &request).await.ok();
         tamper(&mut request);
-        let answer = ask(&house, &request).await;
+        let answer = ask(&server, &request).await;
         let query_code = format!("{code};Sender");
         assert_eq!(answer.header("x-amzn-query-error"), Some(query_code.as_str()), "{name}: {}", answer.body);
         assert_eq!(answer.status, *status, "{name}");
     }
-    assert_eq!(drain(&house).await, cases.len(), "what was refused did nothing");
+    assert_eq!(drain(&server).await, cases.len(), "what was refused did nothing");
 }
 
 #[tokio::test]
 async fn each_refusal_has_its_text() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let is = |answer: Answer, kind: &str, query: &str, status: u16, text: &str| {
         let kind = format!("com.amazon.coral.service#{kind}");
         answer.is_error(status, &kind, &format!("{query};Sender"), text);
     };
-    let unsigned = ask(&house, &send_json()).await;
+    let unsigned = ask(&server, &send_json()).await;
     let text = "Request is missing Authentication Token";
     is(unsigned, "MissingAuthenticationTokenException", "MissingAuthenticationToken", 403, text);
-    let unknown = ask(&house, &signer("NOBODY").sign(&send_json())).await;
+    let unknown = ask(&server, &signer("NOBODY").sign(&send_json())).await;
     let text = "The security token included in the request is invalid.";
     is(unknown, "UnrecognizedClientException", "InvalidClientTokenId", 403, text);
-    let forged = ask(&house, &Signer::of("AKID", "guessed").sign(&send_json())).await;
+    let forged = ask(&server, &TestSigner::of("AKID", "guessed").sign(&send_json())).await;
     is(forged, "InvalidSignatureException", "SignatureDoesNotMatch", 403, MISMATCH);
-    let stale = ask(&house, &Signer { at: at(-901), ..signer("AKID") }.sign(&send_json())).await;
+    let stale = ask(&server, &TestSigner { at: at(-901), ..signer("AKID") }.sign(&send_json())).await;
     let text = "Signature expired: 20251231T234459Z is now earlier than 20251231T234500Z (20260101T000000Z - 15 min.)";
     is(stale, "InvalidSignatureException", "SignatureDoesNotMatch", 403, text);
-    let early = ask(&house, &Signer { at: at(901), ..signer("AKID") }.sign(&send_json())).await;
+    let early = ask(&server, &TestSigner { at: at(901), ..signer("AKID") }.sign(&send_json())).await;
     let text = "Signature not yet current: 20260101T001501Z is still later than 20260101T001500Z (20260101T000000Z + 15 min.)";
     is(early, "InvalidSignatureException", "SignatureDoesNotMatch", 403, text);
-    let expired = Signer { at: at(-61), ..signer("AKID") }.presign(&send_url(), 60);
-    let expired = ask(&house, &expired).await;
+    let expired = TestSigner { at: at(-61), ..signer("AKID") }.presign(&send_url(), 60);
+    let expired = ask(&server, &expired).await;
     let told = "<Code>RequestExpired</Code><Message>Request has expired.</Message>";
     assert!(expired.status == 400 && expired.body.contains(told), "{}", expired.body);
 }
 
 #[tokio::test]
 async fn signatures_hold_at_the_edges_of_their_time() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     for seconds in [-900, 0, 900] {
-        ask(&house, &Signer { at: at(seconds), ..signer("AKID") }.sign(&send_json())).await.ok();
+        ask(&server, &TestSigner { at: at(seconds), ..signer("AKID") }.sign(&send_json())).await.ok();
     }
     for (seconds, expires) in [(-60, 60), (0, 1), (900, 1), (-604_800, 604_800)] {
-        ask(&house, &Signer { at: at(seconds), ..signer("AKID") }.presign(&send_url(), expires)).await.ok();
+        ask(&server, &TestSigner { at: at(seconds), ..signer("AKID") }.presign(&send_url(), expires))
+            .await
+            .ok();
     }
 }
 
 #[tokio::test]
 async fn what_proxies_and_clients_may_do_to_a_signed_request_does_not_break_it() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let mut plain = send_json();
     plain.set("x-many", "a   b");
     plain.set("x-many", "c");
@@ -367,33 +370,33 @@ async fn what_proxies_and_clients_may_do_to_a_signed_request_does_not_break_it()
     signed.set("x-amzn-trace-id", "Root=1-5759e988-bd862e3fe1be46a994272793");
     signed.set("x-amz-user-agent", "unsigned by some");
     signed.set("x-forwarded-for", "192.0.2.1");
-    ask(&house, &signed).await.ok();
+    ask(&server, &signed).await.ok();
     *signed.header("authorization") = signed.header("authorization").replace(", ", ",");
-    ask(&house, &signed).await.ok();
-    let token = Signer { token: Some("session/+token=".to_owned()), ..signer("AKID") };
-    ask(&house, &token.sign(&send_form())).await.ok();
-    ask(&house, &token.presign(&send_url(), 60)).await.ok();
+    ask(&server, &signed).await.ok();
+    let token = TestSigner { token: Some("session/+token=".to_owned()), ..signer("AKID") };
+    ask(&server, &token.sign(&send_form())).await.ok();
+    ask(&server, &token.presign(&send_url(), 60)).await.ok();
 }
 
 #[tokio::test]
 async fn a_body_that_was_signed_as_unsigned_may_be_any() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let mut plain = send_json();
     plain.set("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
     let mut signed = signer("AKID").sign_body(&plain, SignableBody::UnsignedPayload);
     signed.body.push(' ');
-    ask(&house, &signed).await.ok();
+    ask(&server, &signed).await.ok();
 }
 
 #[tokio::test]
 async fn a_body_that_was_not_signed_overrides_nothing_that_was() {
-    let house = house_with_orders().await;
-    let unsigned = |mut plain: Plain| {
+    let server = server_with_orders().await;
+    let unsigned = |mut plain: PlainRequest| {
         plain.set("x-amz-content-sha256", "UNSIGNED-PAYLOAD");
         signer("AKID").sign_body(&plain, SignableBody::UnsignedPayload)
     };
-    let create = Plain::json("CreateQueue", r#"{"QueueName":"others"}"#);
-    ask(&house, &signer("AKID").sign(&create)).await.ok();
+    let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"others"}"#);
+    ask(&server, &signer("AKID").sign(&create)).await.ok();
     let send = "Action=SendMessage&MessageBody=m";
     for (target, body) in [
         ("/000000000001/orders?Action=SendMessage&MessageBody=m", "MessageBody=forged"),
@@ -402,22 +405,22 @@ async fn a_body_that_was_not_signed_overrides_nothing_that_was() {
         ("/000000000001/orders", "Action=SendMessage&MessageBody=m&QueueUrl=others"),
         ("/000000000001/orders", send),
     ] {
-        let mut request = unsigned(Plain::form(target, ""));
+        let mut request = unsigned(PlainRequest::form(target, ""));
         request.body = body.to_owned();
-        let answer = ask(&house, &request).await;
+        let answer = ask(&server, &request).await;
         assert_eq!(answer.status, 403, "{target} {body}");
         assert!(answer.body.contains("SignatureDoesNotMatch"), "{}", answer.body);
         // Without a body, or with one that is signed, the same is fine as far as the signature goes.
-        let mut signed = Plain::form(target, body);
+        let mut signed = PlainRequest::form(target, body);
         signed.body = body.to_owned();
-        assert_ne!(ask(&house, &signer("AKID").sign(&signed)).await.status, 403, "{target} {body}");
+        assert_ne!(ask(&server, &signer("AKID").sign(&signed)).await.status, 403, "{target} {body}");
     }
-    let mut json = Plain::json("SendMessage", r#"{"MessageBody":"m"}"#);
+    let mut json = PlainRequest::json("SendMessage", r#"{"MessageBody":"m"}"#);
     json.target = "/000000000001/orders".to_owned();
-    assert_eq!(ask(&house, &unsigned(json)).await.status, 403, "the body could name another queue");
-    let mut whole = unsigned(Plain::form("/", ""));
+    assert_eq!(ask(&server, &unsigned(json)).await.status, 403, "the body could name another queue");
+    let mut whole = unsigned(PlainRequest::form("/", ""));
     whole.body = format!("{send}&QueueUrl=others");
-    ask(&house, &whole).await.ok();
+    ask(&server, &whole).await.ok();
 }
 
 #[tokio::test]
@@ -434,7 +437,7 @@ async fn the_date_may_stand_in_a_plain_date_header() {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "20260101T000000Z"] {
         let mut plain = send_form();
         let body = hex(&Sha256::digest(&plain.body));
@@ -454,40 +457,41 @@ async fn the_date_may_stand_in_a_plain_date_header() {
                 hex(&mac(&key, &text))
             ),
         );
-        ask(&house, &plain).await.ok();
+        ask(&server, &plain).await.ok();
     }
 }
 
 #[tokio::test]
 async fn messages_show_who_signed_their_send() {
-    let house = house_with_orders().await;
+    let server = server_with_orders().await;
     let receive = r#"{"QueueUrl":"orders","AttributeNames":["SenderId"]}"#;
     for (id, sender) in [("AKID", "anna"), ("ROOT", "000000000001")] {
-        ask(&house, &signer(id).sign(&send_json())).await.ok();
-        let received = ask(&house, &signer("AKID").sign(&Plain::json("ReceiveMessage", receive))).await;
+        ask(&server, &signer(id).sign(&send_json())).await.ok();
+        let received =
+            ask(&server, &signer("AKID").sign(&PlainRequest::json("ReceiveMessage", receive))).await;
         assert_eq!(received.text("SenderId"), sender);
     }
 }
 
 #[tokio::test]
 async fn queues_are_separate_by_region_and_account() {
-    let house = house([key("ONE", 1, None), key("TWO", 2, None)]).await;
-    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
-    let find = Plain::json("GetQueueUrl", r#"{"QueueName":"orders"}"#);
-    let url = ask(&house, &signer("ONE").sign(&create)).await.text("QueueUrl");
+    let server = server([key("ONE", 1, None), key("TWO", 2, None)]).await;
+    let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    let find = PlainRequest::json("GetQueueUrl", r#"{"QueueName":"orders"}"#);
+    let url = ask(&server, &signer("ONE").sign(&create)).await.text("QueueUrl");
     assert_eq!(url, "http://kew.test/000000000001/orders");
-    let elsewhere = Signer { region: "eu-west-1".to_owned(), ..signer("ONE") };
-    assert_eq!(ask(&house, &elsewhere.sign(&find)).await.status, 400);
-    assert_eq!(ask(&house, &signer("TWO").sign(&find)).await.status, 400);
-    ask(&house, &elsewhere.sign(&create)).await.ok();
-    let url = ask(&house, &signer("TWO").sign(&create)).await.text("QueueUrl");
+    let elsewhere = TestSigner { region: "eu-west-1".to_owned(), ..signer("ONE") };
+    assert_eq!(ask(&server, &elsewhere.sign(&find)).await.status, 400);
+    assert_eq!(ask(&server, &signer("TWO").sign(&find)).await.status, 400);
+    ask(&server, &elsewhere.sign(&create)).await.ok();
+    let url = ask(&server, &signer("TWO").sign(&create)).await.text("QueueUrl");
     assert_eq!(url, "http://kew.test/000000000002/orders");
 }
 
 #[tokio::test]
 async fn open_mode_takes_any_credentials_and_none() {
-    let house = House::open().await;
-    let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+    let server = SqsServer::open().await;
+    let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"orders"}"#);
     for authorization in [
         "",
         "Basic dGVzdDp0ZXN0",
@@ -500,22 +504,22 @@ async fn open_mode_takes_any_credentials_and_none() {
     ] {
         let mut request = create.clone();
         request.set("authorization", authorization);
-        ask(&house, &request).await.ok();
+        ask(&server, &request).await.ok();
     }
     let mut twice = create.clone();
     twice.set("authorization", "a");
     twice.set("authorization", "b");
-    assert_eq!(ask(&house, &twice).await.status, 400, "a repeated header is refused by every listener");
-    ask(&house, &Signer { at: at(-86_400), ..signer("NOBODY") }.sign(&create)).await.ok();
+    assert_eq!(ask(&server, &twice).await.status, 400, "a repeated header is refused by every listener");
+    ask(&server, &TestSigner { at: at(-86_400), ..signer("NOBODY") }.sign(&create)).await.ok();
     let url =
         "/?Action=GetQueueUrl&QueueName=orders&X-Amz-Signature=0&X-Amz-Credential=%2F%2F&X-Amz-Expires=x";
-    ask(&house, &Plain::get(url)).await.ok();
-    let far = Signer { region: "mars-1".to_owned(), ..signer("NOBODY") };
-    let here = Plain::get("/?Action=GetQueueUrl&QueueName=orders");
-    assert_eq!(ask(&house, &far.presign(&here, 60)).await.status, 400, "the region still counts");
+    ask(&server, &PlainRequest::get(url)).await.ok();
+    let far = TestSigner { region: "mars-1".to_owned(), ..signer("NOBODY") };
+    let here = PlainRequest::get("/?Action=GetQueueUrl&QueueName=orders");
+    assert_eq!(ask(&server, &far.presign(&here, 60)).await.status, 400, "the region still counts");
 }
 
-fn plain() -> impl Strategy<Value = Plain> {
+fn plain() -> impl Strategy<Value = PlainRequest> {
     let segment = "[A-Za-z0-9._~%/-]{0,12}".prop_map(|text| text.replace('%', "%20"));
     let pair =
         "[A-Za-z0-9.%+_~*-]{1,8}=[A-Za-z0-9.%+=:/_~*-]{0,12}".prop_map(|text| text.replace('%', "%C3%A9"));
@@ -524,12 +528,12 @@ fn plain() -> impl Strategy<Value = Plain> {
     let headers = proptest::collection::vec(header, 0..4);
     (segment, query, headers, "[ -~é]{0,64}").prop_map(|(segment, query, headers, body)| {
         let body = serde_json::json!({ "QueueName": "orders", "Padding": body }).to_string();
-        let mut plain = Plain::json("GetQueueUrl", &body);
+        let mut plain = PlainRequest::json("GetQueueUrl", &body);
         plain.target = format!("/{segment}");
         if !query.is_empty() {
             plain.target.push_str(&format!("?{}", query.join("&")));
         }
-        // The signer leaves this one out, whoever sends it.
+        // The signer never signs this header.
         headers
             .iter()
             .filter(|header| header.0 != "x-amzn-trace-id")
@@ -549,45 +553,45 @@ proptest! {
         presigned: bool,
         place: proptest::sample::Index,
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it starts");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread starts");
         runtime.block_on(async {
-            let house = house([key("AKID", 1, None)]).await;
-            let signer = Signer { region, token, ..signer("AKID") };
-            let create = Plain::json("CreateQueue", r#"{"QueueName":"orders"}"#);
-            ask(&house, &signer.sign(&create)).await.ok();
+            let server = server([key("AKID", 1, None)]).await;
+            let signer = TestSigner { region, token, ..signer("AKID") };
+            let create = PlainRequest::json("CreateQueue", r#"{"QueueName":"orders"}"#);
+            ask(&server, &signer.sign(&create)).await.ok();
             let request = if presigned { signer.presign(&plain, 300) } else { signer.sign(&plain) };
-            ask(&house, &request).await.ok();
+            ask(&server, &request).await.ok();
             let mut changed = request.clone();
             let mut body: Vec<char> = changed.body.chars().collect();
             let place = place.index(body.len());
             body[place] = if body[place] == 'x' { 'y' } else { 'x' };
             changed.body = body.into_iter().collect();
-            assert_eq!(ask(&house, &changed).await.status, 403, "a changed body");
+            assert_eq!(ask(&server, &changed).await.status, 403, "a changed body");
             let mut longer = request.clone();
             longer.target.push_str(if longer.target.contains('?') { "&more=1" } else { "?more=1" });
-            assert_eq!(ask(&house, &longer).await.status, 403, "one more parameter");
+            assert_eq!(ask(&server, &longer).await.status, 403, "one more parameter");
         });
     }
 }
 
 // Tools sign the question for the security token service with the same keys.
 #[tokio::test]
-async fn a_signed_caller_is_told_its_user_and_a_signature_for_another_service_is_refused() {
-    let house = house_with_orders().await;
-    let question = Plain::form("/", "Action=GetCallerIdentity&Version=2011-06-15");
-    let for_sts = |id: &str| Signer { service: "sts", ..signer(id) };
+async fn a_signed_caller_gets_its_user_and_a_signature_for_another_service_is_refused() {
+    let server = server_with_orders().await;
+    let question = PlainRequest::form("/", "Action=GetCallerIdentity&Version=2011-06-15");
+    let for_sts = |id: &str| TestSigner { service: "sts", ..signer(id) };
     for (id, arn, user) in [("AKID", "user/anna", "anna"), ("ROOT", "root", "000000000001")] {
-        let answer = ask(&house, &for_sts(id).sign(&question)).await;
+        let answer = ask(&server, &for_sts(id).sign(&question)).await;
         let identity = format!("<Arn>arn:aws:iam::000000000001:{arn}</Arn><UserId>{user}</UserId>");
         assert!(answer.ok().contains(&identity), "{}", answer.body);
     }
-    let wrong = ask(&house, &signer("AKID").sign(&question)).await;
+    let wrong = ask(&server, &signer("AKID").sign(&question)).await;
     assert_eq!(
         (wrong.status, wrong.header("x-amzn-query-error")),
         (403, Some("SignatureDoesNotMatch;Sender"))
     );
-    assert_eq!(ask(&house, &question).await.status, 403, "an unsigned question is refused");
+    assert_eq!(ask(&server, &question).await.status, 403, "an unsigned question is refused");
     // Nothing of the queues is done with a signature for the other service.
-    assert_eq!(ask(&house, &for_sts("AKID").sign(&send_json())).await.status, 403);
-    assert_eq!(drain(&house).await, 0);
+    assert_eq!(ask(&server, &for_sts("AKID").sign(&send_json())).await.status, 403);
+    assert_eq!(drain(&server).await, 0);
 }

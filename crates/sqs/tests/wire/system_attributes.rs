@@ -6,18 +6,18 @@ use kew_core::Policy;
 use kew_sqs::Settings;
 use serde_json::json;
 
-use super::house::House;
+use super::server::{SqsAnswer, SqsServer};
 
 #[tokio::test]
 async fn all_of_a_plain_message_are_four_and_the_count_rises() {
-    let house = House::open().await;
-    house.queue("orders", Policy::standard()).await;
-    let sent_at = house.now();
-    house.send_to("orders", "m", json!({})).await.ok();
-    house.advance(Duration::from_millis(1_234)).await;
-    let first_at = house.now();
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::standard()).await;
+    let sent_at = server.now();
+    server.send_to("orders", "m", json!({})).await.ok();
+    server.advance(Duration::from_millis(1_234)).await;
+    let first_at = server.now();
     for count in 1..4 {
-        let received = house.receive("orders", json!({"AttributeNames": ["All"]})).await;
+        let received = server.receive("orders", json!({"AttributeNames": ["All"]})).await;
         let expected = json!({
             "SenderId": "000000000000",
             "SentTimestamp": sent_at.to_string(),
@@ -25,23 +25,23 @@ async fn all_of_a_plain_message_are_four_and_the_count_rises() {
             "ApproximateFirstReceiveTimestamp": first_at.to_string(),
         });
         assert_eq!(received.messages()[0]["Attributes"], expected);
-        house.advance(Duration::from_secs(30)).await;
+        server.advance(Duration::from_secs(30)).await;
     }
 }
 
 #[tokio::test]
 async fn both_lists_of_names_count_and_unknown_names_are_refused() {
     // [rec] spec 5.10: the union of AttributeNames and MessageSystemAttributeNames.
-    let house = House::open().await;
-    house.queue("orders", Policy::standard()).await;
-    house.send_to("orders", "m", json!({})).await.ok();
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::standard()).await;
+    server.send_to("orders", "m", json!({})).await.ok();
     let asked = json!({"AttributeNames": ["ApproximateReceiveCount", "QueueArn"], "MessageSystemAttributeNames": ["SenderId", "SequenceNumber"], "VisibilityTimeout": 0});
-    let message = house.receive("orders", asked).await.messages().remove(0);
+    let message = server.receive("orders", asked).await.messages().remove(0);
     assert_eq!(message["Attributes"], json!({"ApproximateReceiveCount": "1", "SenderId": "000000000000"}));
     let message =
-        house.receive("orders", json!({"AttributeNames": ["Policy"], "VisibilityTimeout": 0})).await;
+        server.receive("orders", json!({"AttributeNames": ["Policy"], "VisibilityTimeout": 0})).await;
     assert!(message.messages()[0].get("Attributes").is_none(), "absent, not empty");
-    house.receive("orders", json!({"MessageSystemAttributeNames": ["Colour"]})).await.is_error(
+    server.receive("orders", json!({"MessageSystemAttributeNames": ["Colour"]})).await.is_error(
         400,
         "com.amazonaws.sqs#InvalidAttributeName",
         "InvalidAttributeName;Sender",
@@ -51,20 +51,20 @@ async fn both_lists_of_names_count_and_unknown_names_are_refused() {
 
 #[tokio::test]
 async fn the_sender_is_who_sent_it() {
-    let house = House::with(Settings { sender: "AIDAEXAMPLE".into(), ..Settings::default() }).await;
-    house.queue("orders", Policy::standard()).await;
-    house.send_to("orders", "m", json!({})).await.ok();
-    let received = house.receive("orders", json!({"AttributeNames": ["SenderId"]})).await;
+    let server = SqsServer::with(Settings { sender: "AIDAEXAMPLE".into(), ..Settings::default() }).await;
+    server.queue("orders", Policy::standard()).await;
+    server.send_to("orders", "m", json!({})).await.ok();
+    let received = server.receive("orders", json!({"AttributeNames": ["SenderId"]})).await;
     assert_eq!(received.messages()[0]["Attributes"], json!({"SenderId": "AIDAEXAMPLE"}));
 }
 
 #[tokio::test]
 async fn in_xml_each_is_an_attribute_element() {
-    let house = House::open().await;
-    house.queue("orders", Policy::standard()).await;
-    let sent_at = house.now();
-    house.query("Action=SendMessage&QueueUrl=orders&MessageBody=m").await.ok();
-    let received = house.query("Action=ReceiveMessage&QueueUrl=orders&AttributeName.1=SentTimestamp&AttributeName.2=ApproximateReceiveCount").await;
+    let server = SqsServer::open().await;
+    server.queue("orders", Policy::standard()).await;
+    let sent_at = server.now();
+    server.query("Action=SendMessage&QueueUrl=orders&MessageBody=m").await.ok();
+    let received = server.query("Action=ReceiveMessage&QueueUrl=orders&AttributeName.1=SentTimestamp&AttributeName.2=ApproximateReceiveCount").await;
     let elements = format!(
         "<Attribute><Name>SentTimestamp</Name><Value>{sent_at}</Value></Attribute><Attribute><Name>ApproximateReceiveCount</Name><Value>1</Value></Attribute></Message>"
     );

@@ -74,7 +74,7 @@ impl Claims {
         }
     }
 
-    /// What a token says, whoever wrote it.
+    /// What a token says, before its signature is checked.
     pub(super) fn unverified(token: &str) -> Result<Self, WireError> {
         let mut parts = token.split('.');
         let (Some(_header), Some(payload), Some(_signature), None) =
@@ -150,7 +150,7 @@ mod tests {
     fn a_lifetime_holds_at_both_its_ends_and_as_far_as_clocks_may_differ() {
         let claims: Claims =
             serde_json::from_str(r#"{"nbf":100,"iat":100,"exp":200.5,"iss":"i","aud":["a","b"]}"#)
-                .expect("it is whole");
+                .expect("a token's claims are well-formed JSON");
         let judge = |millis: u64, skew: u64| {
             claims.check_lifetime(Timestamp(millis), Duration::from_secs(skew), NotBefore::Required).is_ok()
         };
@@ -183,7 +183,7 @@ mod tests {
         for text in ["", "a", "a.b", "a.b.c.d", "e30.%.x"] {
             assert!(Claims::unverified(text).is_err(), "{text}");
         }
-        let claims = Claims::unverified(&token(whole)).expect("it is whole");
+        let claims = Claims::unverified(&token(whole)).expect("claims with all fields are read");
         let judge = |rule| claims.check_lifetime(Timestamp(1), Duration::ZERO, rule).is_ok();
         assert_eq!((judge(NotBefore::Required), judge(NotBefore::Optional)), (false, true));
     }

@@ -1,7 +1,7 @@
 //! Bearer tokens: worth nothing, read without checking who signed them (for development only), or verified against the
 //! keys of those who issue them.
 //!
-//! Whatever they are worth, they are looked at over TLS only: whoever overhears one can use it.
+//! Whatever they are worth, they are looked at over TLS only: a third party that reads one can use it.
 
 mod claims;
 mod keys;
@@ -24,7 +24,7 @@ pub enum Bearer {
     /// Nothing.
     #[default]
     Off,
-    /// Whatever they say is believed if it is well formed, in time and for this service; nobody's signature is checked.
+    /// Whatever they say is believed if it is well formed, in time and for this service; no signature is checked.
     Basic,
     /// What somebody known has signed.
     Verified(Arc<Verifier>),

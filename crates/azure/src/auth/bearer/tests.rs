@@ -36,13 +36,13 @@ impl Signer {
             Algorithm::EdDSA => &PKCS_ED25519,
             _ => &PKCS_RSA_SHA256,
         };
-        let pair = KeyPair::generate_for(kind).expect("there is chance");
+        let pair = KeyPair::generate_for(kind).expect("a key pair of this kind is generated");
         let (der, raw) = (pair.serialize_der(), pair.public_key_raw().to_vec());
         let key = match algorithm {
             Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_der(&der),
             Algorithm::EdDSA => EncodingKey::from_ed_der(&der),
             // The key itself lies behind 26 bytes that say what kind it is.
-            _ => EncodingKey::from_rsa_der(der.get(26..).expect("it is longer")),
+            _ => EncodingKey::from_rsa_der(der.get(26..).expect("an RSA key is longer than its header")),
         };
         Self { id, algorithm, key, raw }
     }
@@ -53,9 +53,10 @@ impl Signer {
             let x = URL_SAFE_NO_PAD.encode(&self.raw);
             return json!({"kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": x});
         }
-        let mut jwk = Jwk::from_encoding_key(&self.key, self.algorithm).expect("it has one");
+        let mut jwk =
+            Jwk::from_encoding_key(&self.key, self.algorithm).expect("a signing key has a public half");
         jwk.common.key_id = Some(self.id.to_owned());
-        serde_json::to_value(jwk).expect("it is JSON")
+        serde_json::to_value(jwk).expect("a key is written as JSON")
     }
 
     fn header(&self) -> Header {
@@ -63,7 +64,7 @@ impl Signer {
     }
 
     fn token(&self, claims: &Value) -> String {
-        encode(&self.header(), claims, &self.key).expect("it signs")
+        encode(&self.header(), claims, &self.key).expect("a token is signed with its own algorithm")
     }
 }
 
@@ -73,7 +74,7 @@ fn set(signers: &[&Signer]) -> Vec<u8> {
 
 fn verifier(signers: &[&Signer]) -> (Verifier, Arc<KeySet>) {
     let keys = Arc::new(KeySet::default());
-    keys.replace(&set(signers)).expect("there are some");
+    keys.replace(&set(signers)).expect("the key set holds a key of each signer");
     let skew = Duration::from_secs(SKEW);
     (Verifier::new(vec![ISSUER.to_owned()], Vec::new(), skew, Arc::clone(&keys)), keys)
 }
@@ -111,10 +112,12 @@ fn tokens_of_every_kind_of_key_are_taken_with_and_without_the_keys_name() {
         let other = Signer::new("two", Algorithm::ES256);
         let (verifier, _) = verifier(&[&other, &signer]);
         assert_eq!(judged(&verifier, &signer.token(&claims(json!({})))), None, "{algorithm:?}");
-        let nameless = encode(&Header::new(algorithm), &claims(json!({})), &signer.key).expect("it signs");
+        let nameless = encode(&Header::new(algorithm), &claims(json!({})), &signer.key)
+            .expect("a token without a key id is signed");
         assert_eq!(judged(&verifier, &nameless), None, "{algorithm:?}");
         let renamed = Header { kid: Some("two".to_owned()), ..Header::new(algorithm) };
-        let renamed = encode(&renamed, &claims(json!({})), &signer.key).expect("it signs");
+        let renamed =
+            encode(&renamed, &claims(json!({})), &signer.key).expect("a token with another key id is signed");
         assert_eq!(judged(&verifier, &renamed).as_deref(), Some(FORGED), "{algorithm:?}");
     }
 }
@@ -153,7 +156,7 @@ fn what_a_token_says_has_to_hold_here_and_now() {
     }
     let audiences = vec!["api://kew".to_owned()];
     let keys = Arc::new(KeySet::default());
-    keys.replace(&set(&[&signer])).expect("there is one");
+    keys.replace(&set(&[&signer])).expect("the key set holds the signer's key");
     let own = Verifier::new(vec![ISSUER.to_owned()], audiences, Duration::ZERO, keys);
     assert_eq!(judged(&own, &signer.token(&claims(json!({"aud": "api://kew"})))), None);
     assert_eq!(judged(&own, &signer.token(&claims(json!({})))).as_deref(), Some(audience));
@@ -166,15 +169,18 @@ fn no_algorithm_is_believed_because_a_token_names_it() {
     let (verifier, _) = verifier(&[&rsa, &curve]);
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let body = part(&claims(json!({})));
-    // A public key is no secret: whoever signs with it as if it were one is nobody.
+    // A public key is no secret: a token signed with it as if it were one is forged.
     for signer in [&rsa, &curve] {
         let public = signer.public();
         let texts = ["n", "x", "y"].iter().filter_map(|name| public[name].as_str());
-        let bytes = texts.map(|text| URL_SAFE_NO_PAD.decode(text).expect("it is Base64"));
+        let bytes = texts.map(|text| URL_SAFE_NO_PAD.decode(text).expect("the parts of a token are Base64"));
         for secret in bytes.chain([public.to_string().into_bytes(), Vec::new()]) {
             let header = Header { kid: Some(signer.id.to_owned()), ..Header::new(Algorithm::HS256) };
             let token = encode(&header, &claims(json!({})), &EncodingKey::from_secret(&secret));
-            assert_eq!(judged(&verifier, &token.expect("it signs")).as_deref(), Some(FORGED));
+            assert_eq!(
+                judged(&verifier, &token.expect("a token is signed with a public key as secret")).as_deref(),
+                Some(FORGED)
+            );
         }
     }
     for header in [
@@ -196,12 +202,14 @@ fn no_algorithm_is_believed_because_a_token_names_it() {
 fn a_token_that_brings_its_own_key_or_was_changed_is_refused() {
     let (signer, forger) = (Signer::new("one", Algorithm::ES256), Signer::new("one", Algorithm::ES256));
     let (verifier, _) = verifier(&[&signer]);
-    let jwk = serde_json::from_value(forger.public()).expect("it is a key");
+    let jwk = serde_json::from_value(forger.public()).expect("a public key is read from its JSON");
     let own = Header { jwk: Some(jwk), jku: Some("https://evil.example/keys".to_owned()), ..forger.header() };
-    let token = encode(&own, &claims(json!({})), &forger.key).expect("it signs");
+    let token =
+        encode(&own, &claims(json!({})), &forger.key).expect("a token with a key of its own is signed");
     assert_eq!(judged(&verifier, &token).as_deref(), Some(FORGED));
     let critical = Header { crit: Some(vec!["b64".to_owned()]), ..signer.header() };
-    let token = encode(&critical, &claims(json!({})), &signer.key).expect("it signs");
+    let token =
+        encode(&critical, &claims(json!({})), &signer.key).expect("a token with a critical header is signed");
     assert_eq!(judged(&verifier, &token).as_deref(), Some(FORGED), "an extension nobody here knows");
 
     let token = signer.token(&claims(json!({})));
@@ -234,9 +242,9 @@ fn keys_are_exchanged_while_tokens_come_in() {
     assert!(!keys.was_missed());
     assert_eq!(judged(&verifier, &second).as_deref(), Some(FORGED));
     assert!(keys.was_missed(), "somebody signs with a key that is not here");
-    keys.replace(&set(&[&old, &new])).expect("there are two");
+    keys.replace(&set(&[&old, &new])).expect("the key set holds the old and the new key");
     assert_eq!((judged(&verifier, &first), judged(&verifier, &second)), (None, None));
-    keys.replace(&set(&[&new])).expect("there is one");
+    keys.replace(&set(&[&new])).expect("the key set holds the new key");
     assert_eq!(judged(&verifier, &first).as_deref(), Some(FORGED));
     assert_eq!(judged(&verifier, &second), None);
 }

@@ -9,7 +9,7 @@ use super::Node;
 use super::table::{Member, Shape};
 use crate::error::WireError;
 
-/// A value of JSON. Unlike the library's own it keeps the order of the form, in which faults are told.
+/// A value of JSON. Unlike the library's own it keeps the order of the form, which decides the fault that is reported.
 pub(super) enum Json<'n> {
     Text(&'n str),
     Integer(i64),

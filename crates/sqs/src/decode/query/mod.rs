@@ -89,9 +89,11 @@ mod tests {
     use super::*;
 
     fn members(action: Action, form: &str) -> String {
-        let json =
-            Form::read(b"", form.as_bytes()).expect("it is well formed").members(action).expect("it is read");
-        String::from_utf8(json).expect("it is text")
+        let json = Form::read(b"", form.as_bytes())
+            .expect("a form is well formed")
+            .members(action)
+            .expect("the form's members are within their bounds");
+        String::from_utf8(json).expect("members are written as UTF-8")
     }
 
     #[test]
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_should_be_a_number_and_is_none_is_refused() {
-        let form = Form::read(b"DelaySeconds=abc", b"").expect("it is well formed");
+        let form = Form::read(b"DelaySeconds=abc", b"").expect("a query is a well-formed form");
         assert!(form.members(Action::SendMessage).is_err());
     }
 
@@ -158,13 +160,13 @@ mod tests {
             ("Attribute.1.Value=5", "Attribute.1.Name"),
             ("MessageAttribute.1.Value.DataType=String", "MessageAttribute.1.Name"),
         ] {
-            let form = Form::read(b"", form.as_bytes()).expect("it is well formed");
+            let form = Form::read(b"", form.as_bytes()).expect("a body is a well-formed form");
             let error = form.members(Action::CreateQueue).expect_err("half a pair is missing");
             assert_eq!(error, WireError::missing(missing));
         }
     }
 
-    // [rec] spec 5.1: the first attribute that differs is told, so their order counts.
+    // [rec] spec 5.1: the error names the first attribute that differs, so their order counts.
     #[test]
     fn pairs_keep_the_order_of_their_numbers() {
         let form = "Attribute.2.Name=A&Attribute.2.Value=1&Attribute.1.Name=V&Attribute.1.Value=2";

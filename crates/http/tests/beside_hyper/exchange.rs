@@ -1,4 +1,4 @@
-//! What a server was asked, and what it told its client.
+//! What a server was asked, and what it answered.
 
 use http::{Method, StatusCode, Uri};
 
@@ -49,16 +49,16 @@ pub struct Replied {
     pub body: String,
 }
 
-/// All that a server was asked and told on one connection.
+/// All requests and replies of one connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct Exchange {
     pub asked: Vec<Asked>,
     pub replied: Vec<Replied>,
-    /// How often a client was told to go on is not compared: ours says it only to those who may still wait for it.
+    /// The number of `100 Continue` replies is not compared: ours says it only to those who may still wait for it.
     pub garbage: String,
 }
 
-impl Told {
+impl Exchange {
     pub fn new(asked: Vec<Asked>, bytes: &[u8]) -> Self {
         let mut rest = bytes;
         let mut replied = Vec::new();

@@ -1,12 +1,11 @@
-//! An engine with a dispatcher beside it. Time stands and is moved by hand; chance counts.
+//! An engine with a dispatcher beside it. Time stands until a test moves it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kew_core::command::{CreateQueue, FirstReceipts, Send, UpdateQueue};
-use kew_core::{AccountId, Clock, Counts, Entropy, NewMessage, Policy, Queue, QueueId, QueueKey, Timestamp};
-use kew_engine::{ClockKind, Engine, Options, TimeSource};
+use kew_core::{AccountId, Counts, NewMessage, Policy, Queue, QueueId, QueueKey};
+use kew_engine::{Engine, Options};
 use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
@@ -15,57 +14,29 @@ use kew_push::{
     Attempts, Circuits, Consumer, ConsumerId, Delivery, Dispatcher, Notice, Push, Settings, Target,
     WebhookUrl, consumer, document,
 };
-use kew_store::MemoryStore;
+pub use kew_testing::CountingEntropy;
+use kew_testing::{FixedClock, NOW, TestStore, advance, start_engine};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::hook::Hook;
 
-/// 2026-01-01, and it stays that.
-const START: Timestamp = Timestamp(1_767_225_600_000);
 /// How long a test waits in real time for what must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-#[derive(Default)]
-pub struct Counting(AtomicU64);
-
-impl Entropy for Counting {
-    fn bits(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
-    }
-}
-
-struct Standing;
-
-impl TimeSource for Standing {
-    fn system(&self) -> Timestamp {
-        START
-    }
-
-    fn steady(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-impl Clock for Standing {
-    fn now(&self) -> Timestamp {
-        START
-    }
-}
-
 /// An engine with a dispatcher.
-pub struct House {
+pub struct TestDispatcher {
     pub engine: Arc<Engine>,
-    pub told: Arc<Mutex<Vec<Notice>>>,
+    pub notices: Arc<Mutex<Vec<Notice>>>,
     pub attempts: Arc<Attempts>,
     pub circuits: Arc<Circuits>,
     stop: Drain,
     running: JoinHandle<()>,
 }
 
-/// Tries that reached nobody.
-pub fn unreached(house: &House) -> u64 {
-    house.attempts.count(Ending::Unreached)
+/// Attempts that did not reach their target.
+pub fn unreached(dispatcher: &TestDispatcher) -> u64 {
+    dispatcher.attempts.count(Ending::Unreached)
 }
 
 /// Waits until something is so.
@@ -78,47 +49,42 @@ pub async fn until(what: &str, is_so: impl Fn() -> bool) {
     assert!(tokio::time::timeout(PATIENCE, waits).await.is_ok(), "waited in vain for {what}");
 }
 
+/// An engine over the store in memory.
 pub async fn engine() -> Arc<Engine> {
-    let entropy: Arc<dyn Entropy> = Arc::new(Counting::default());
-    let store = Arc::new(MemoryStore::new(Arc::clone(&entropy)));
-    let options = Options { clock: ClockKind::Virtual, ..Options::default() };
-    let engine = Engine::start(store, Arc::new(Standing), entropy, options);
-    let engine = engine.await.expect("an empty store opens");
-    let timers = Arc::clone(&engine);
-    tokio::spawn(async move { timers.run_timers().await });
-    engine
+    let entropy = Arc::new(CountingEntropy::default());
+    start_engine(&TestStore::memory(), entropy, Options::default()).await
 }
 
-impl House {
+impl TestDispatcher {
     pub async fn open() -> Self {
         Self::over(engine().await, 256)
     }
 
-    /// A house over an engine, with so many places for batches.
+    /// A dispatcher over an engine, with places for `batches_max` batches.
     pub fn over(engine: Arc<Engine>, batches_max: u32) -> Self {
         Self::with(engine, batches_max, None)
     }
 
     /// The same, with Workers.
     pub fn with(engine: Arc<Engine>, batches_max: u32, workers: Option<Arc<Workers>>) -> Self {
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let notices = {
-            let told = Arc::clone(&told);
-            Arc::new(move |notice| told.lock().push(notice))
+            let received = Arc::clone(&received);
+            Arc::new(move |notice| received.lock().push(notice))
         };
         let settings = Settings {
             reach: Reach::Private,
             batches_max,
             in_flight_max: 120_000,
-            clock: Arc::new(Standing),
-            entropy: Arc::new(Counting::default()),
+            clock: Arc::new(FixedClock),
+            entropy: Arc::new(CountingEntropy::default()),
             notices,
         };
         let stop = Drain::default();
         let dispatcher = Dispatcher::new(Arc::clone(&engine), settings, workers, stop.clone());
         let (attempts, circuits) = (Arc::clone(dispatcher.attempts()), Arc::clone(dispatcher.circuits()));
         let running = tokio::spawn(dispatcher.run());
-        Self { engine, told, attempts, circuits, stop, running }
+        Self { engine, notices: received, attempts, circuits, stop, running }
     }
 
     /// Calls the end, and waits for it.
@@ -137,14 +103,14 @@ impl House {
         self.running.is_finished()
     }
 
-    /// A queue of this name, consumed like this.
+    /// A queue of this name, with this consumer.
     pub async fn queue(&self, name: &str, consumer: Option<&Consumer>) -> QueueId {
         queue(&self.engine, name, Policy::standard(), consumer).await.id
     }
 
     /// Changes the consumer of a queue.
     pub async fn consume(&self, queue: QueueId, consumer: Option<&Consumer>) {
-        let known = self.engine.queue_by_id(queue).expect("it is there");
+        let known = self.engine.queue_by_id(queue).expect("the queue of the consumer exists");
         let rule = match consumer {
             Some(consumer) => {
                 Some(consumer.dead_letter_rule(&known.key, known.policy.dead_letters.as_deref()))
@@ -157,7 +123,7 @@ impl House {
     }
 
     pub async fn pause(&self, queue: QueueId, paused: bool) {
-        let known = self.engine.queue_by_id(queue).expect("it is there");
+        let known = self.engine.queue_by_id(queue).expect("the queue that is paused exists");
         let policy = Policy { paused, ..known.policy.clone() };
         self.update(queue, policy, Vec::new()).await;
     }
@@ -169,7 +135,7 @@ impl House {
         documents: Vec<(kew_core::DocumentKey, Option<bytes::Bytes>)>,
     ) {
         let update = UpdateQueue { queue, if_version: None, policy: Some(policy), documents, rename: None };
-        self.engine.update_queue(update).await.expect("it is there");
+        self.engine.update_queue(update).await.expect("the queue that is changed exists");
     }
 
     /// Sends texts, all in one step.
@@ -189,17 +155,17 @@ impl House {
             .map(|text| NewMessage { delay, ..NewMessage::text(self.engine.message_id(), text) })
             .collect();
         let send = Send { queue, messages, receipts: FirstReceipts::Untold };
-        self.engine.send(send).await.expect("they are sent");
+        self.engine.send(send).await.expect("the engine accepts the messages");
     }
 
     /// Moves time ahead, through everything that happens on the way.
     pub async fn advance(&self, by: Duration) {
-        self.engine.advance(by).await.expect("the clock is virtual");
+        advance(&self.engine, by).await;
     }
 
     /// Seconds since the test began.
     pub fn seconds(&self) -> u64 {
-        self.engine.now().since(START).as_secs()
+        self.engine.now().since(NOW).as_secs()
     }
 
     /// Lets everybody who has something to do now do it.
@@ -211,10 +177,10 @@ impl House {
     }
 
     pub async fn counts(&self, queue: QueueId) -> Counts {
-        self.engine.counts(queue).await.expect("it is there")
+        self.engine.counts(queue).await.expect("the queue that is counted exists")
     }
 
-    /// Waits until a queue holds so many messages: ready, leased, delayed.
+    /// Waits until a queue holds these numbers of messages: ready, leased, delayed.
     pub async fn until_holds(&self, queue: QueueId, expected: (u64, u64, u64)) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -245,7 +211,7 @@ pub fn to(hook: &Hook) -> Consumer {
 
 pub fn to_url(url: &str) -> Consumer {
     to_target(Target::Webhook {
-        url: WebhookUrl::parse(url).expect("it is an address"),
+        url: WebhookUrl::parse(url).expect("the URL of the webhook is valid"),
         secret: None,
         timeout: Duration::from_secs(30),
     })
@@ -253,12 +219,12 @@ pub fn to_url(url: &str) -> Consumer {
 
 pub fn to_target(target: Target) -> Consumer {
     let push = Push { max_wait: Duration::ZERO, ..Push::to(target) };
-    Consumer::of(ConsumerId([7; 16]), START, Delivery::Push(push))
+    Consumer::of(ConsumerId([7; 16]), NOW, Delivery::Push(push))
 }
 
 /// The same with other settings of pushing.
 pub fn pushing(consumer: &Consumer, change: impl FnOnce(&mut Push)) -> Consumer {
-    let mut push = consumer.push().expect("it is pushed to").clone();
+    let mut push = consumer.push().expect("the consumer is a push consumer").clone();
     change(&mut push);
     Consumer { delivery: Delivery::Push(push), ..consumer.clone() }
 }

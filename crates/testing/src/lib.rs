@@ -1,0 +1,23 @@
+//! What tests of several crates share: only dev-dependencies name this crate.
+//!
+//! [`TestServer`] serves any front-end on a free port and [`TestClient`] speaks bytes to it. [`TestStore`] and
+//! [`start_engine`] make what is below a front-end. Time stands at [`NOW`] until a test moves it, and
+//! [`CountingEntropy`] counts, so every byte of a reply is known.
+
+mod answer;
+mod client;
+mod engine;
+mod fixed;
+mod random;
+mod server;
+#[cfg(feature = "signer")]
+mod signer;
+
+pub use answer::Answer;
+pub use client::TestClient;
+pub use engine::{TestStore, advance, start_engine};
+pub use fixed::{CountingEntropy, FixedClock, NOW};
+pub use random::Random;
+pub use server::TestServer;
+#[cfg(feature = "signer")]
+pub use signer::{PlainRequest, SignableBody, TestSigner};
