@@ -3,8 +3,8 @@
 //! `cargo test` waits for a program that hangs without end. Here it is killed at its limit, with the programs it has
 //! started, and the others still run.
 
-use crate::Done;
 use crate::run::{cargo, shown};
+use crate::{Done, tools};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +25,10 @@ pub struct Program {
     folder: PathBuf,
 }
 
-/// Builds every test program of the workspace.
+/// Programs that start a PostgreSQL, by the beginnings of their names.
+const ON_POSTGRES: [&str; 2] = ["log-pg tests/", "kew tests/postgres"];
+
+/// Builds every test program of the workspace, and names those that can run here: without a PostgreSQL some cannot.
 pub fn build() -> Result<Vec<Program>, String> {
     let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
     let output = cargo(&words)
@@ -39,7 +42,17 @@ pub fn build() -> Result<Vec<Program>, String> {
     let mut programs: Vec<Program> =
         String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect();
     programs.sort();
+    if !tools::has_postgres() {
+        let (left_out, can_run) = programs.into_iter().partition(needs_postgres);
+        programs = can_run;
+        let names: Vec<String> = left_out.into_iter().map(|program| program.name).collect();
+        println!("  MISSING  PostgreSQL (apt-get install postgresql): left out {}", names.join(", "));
+    }
     if programs.is_empty() { Err("cargo named no test program".to_owned()) } else { Ok(programs) }
+}
+
+fn needs_postgres(program: &Program) -> bool {
+    ON_POSTGRES.iter().any(|beginning| program.name.starts_with(beginning))
 }
 
 /// Builds every test program and runs each once, with its output shown. One that fails does not end the run.

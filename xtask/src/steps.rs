@@ -65,6 +65,7 @@ pub fn test_long() -> Done {
 
 fn everything(run: &mut Run, counts: Counts, limit: Duration) {
     let browser = tools::browser();
+    tools::postgres();
     house(run);
     tests(run, counts, browser, limit);
     run.step("wire tests over the embedded store", wire_tests_over_the_log);

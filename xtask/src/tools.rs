@@ -6,6 +6,7 @@ use crate::Done;
 use std::process::{Command, Stdio};
 
 struct Tool {
+    name: &'static str,
     /// The command that prints the tool's version.
     version: &'static [&'static str],
     purpose: &'static str,
@@ -13,14 +14,26 @@ struct Tool {
 }
 
 const NEEDED: &[Tool] = &[
-    Tool { version: &["rustc", "--version"], purpose: "compiles Kew", origin: "https://rustup.rs" },
-    Tool { version: &["cargo", "--version"], purpose: "builds and tests", origin: "https://rustup.rs" },
     Tool {
+        name: "rustc",
+        version: &["rustc", "--version"],
+        purpose: "compiles Kew",
+        origin: "https://rustup.rs",
+    },
+    Tool {
+        name: "cargo",
+        version: &["cargo", "--version"],
+        purpose: "builds and tests",
+        origin: "https://rustup.rs",
+    },
+    Tool {
+        name: "cargo fmt",
         version: &["cargo", "fmt", "--version"],
         purpose: "checks the format",
         origin: "rustup component add rustfmt",
     },
     Tool {
+        name: "cargo clippy",
         version: &["cargo", "clippy", "--version"],
         purpose: "checks the lints",
         origin: "rustup component add clippy",
@@ -39,6 +52,7 @@ pub fn report() -> Done {
 }
 
 const BROWSER: Tool = Tool {
+    name: "chromium",
     version: &["chromium", "--version"],
     purpose: "tries to reach an open server from web pages",
     origin: "apt-get install chromium",
@@ -47,16 +61,28 @@ const BROWSER: Tool = Tool {
 /// Whether there is a browser for the tests that need one. Where packages may be installed it is installed; elsewhere
 /// its tests are left out, and this says so.
 pub fn browser() -> bool {
-    if BROWSER.installed_version().is_none() && is_root() {
-        println!("  installing {} ({})", BROWSER.name(), BROWSER.purpose);
-        for words in [&["update"][..], &["install", "-y", "--no-install-recommends", "chromium"]] {
-            let mut install = Command::new("apt-get");
-            install.args(words).args(["-qq"]).env("DEBIAN_FRONTEND", "noninteractive");
-            // What does not work is seen below: a machine without packages or a network has no browser.
-            let _tried = install.stdin(Stdio::null()).stdout(Stdio::null()).status();
-        }
-    }
-    BROWSER.report()
+    BROWSER.found_or_installed("chromium")
+}
+
+const POSTGRES: Tool = Tool {
+    name: "postgres",
+    version: &["sh", "-c", FIND_POSTGRES],
+    purpose: "PostgreSQL, whose tests start a server of their own",
+    origin: "apt-get install postgresql",
+};
+
+/// Debian keeps the server's programs, of which the tests start their own, outside the path.
+const FIND_POSTGRES: &str =
+    "PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1); postgres --version";
+
+/// Whether there is a PostgreSQL of which tests can start a server; where packages may be installed it is installed.
+pub fn postgres() -> bool {
+    POSTGRES.found_or_installed("postgresql")
+}
+
+/// Whether there is a PostgreSQL; nothing is installed.
+pub fn has_postgres() -> bool {
+    POSTGRES.installed_version().is_some()
 }
 
 /// Whether packages of the system may be installed.
@@ -66,18 +92,27 @@ pub fn is_root() -> bool {
 }
 
 impl Tool {
+    /// Whether the tool is there, or is after its package was installed where that may be done. Says which.
+    fn found_or_installed(&self, package: &str) -> bool {
+        if self.installed_version().is_none() && is_root() {
+            println!("  installing {package} ({})", self.purpose);
+            for words in [&["update"][..], &["install", "-y", "--no-install-recommends", package]] {
+                let mut install = Command::new("apt-get");
+                install.args(words).args(["-qq"]).env("DEBIAN_FRONTEND", "noninteractive");
+                // What does not work is seen below: a machine without packages or a network lacks the tool.
+                let _tried = install.stdin(Stdio::null()).stdout(Stdio::null()).status();
+            }
+        }
+        self.report()
+    }
+
     fn report(&self) -> bool {
         let found = self.installed_version();
         match &found {
             Some(version) => println!("  found    {version} ({})", self.purpose),
-            None => println!("  MISSING  {} ({}): {}", self.name(), self.purpose, self.origin),
+            None => println!("  MISSING  {} ({}): {}", self.name, self.purpose, self.origin),
         }
         found.is_some()
-    }
-
-    fn name(&self) -> String {
-        let words = self.version.iter().filter(|word| !word.starts_with('-'));
-        words.copied().collect::<Vec<_>>().join(" ")
     }
 
     fn installed_version(&self) -> Option<String> {
@@ -94,10 +129,13 @@ mod tests {
 
     #[test]
     fn a_tool_that_does_not_exist_is_reported_missing() {
-        let tool =
-            Tool { version: &["kew-no-such-tool", "--version"], purpose: "nothing", origin: "nowhere" };
+        let tool = Tool {
+            name: "kew-no-such-tool",
+            version: &["kew-no-such-tool", "--version"],
+            purpose: "nothing",
+            origin: "nowhere",
+        };
         assert_eq!(tool.installed_version(), None);
-        assert_eq!(tool.name(), "kew-no-such-tool");
         assert!(!tool.report());
     }
 

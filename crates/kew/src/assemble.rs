@@ -1,13 +1,14 @@
 //! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
 
-use std::path::PathBuf;
+use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
 use kew_console::{Board, Console, InFlightLimits, Running, UpkeepReport};
 use kew_core::Entropy;
-use kew_engine::Options;
+use kew_engine::{Options, TimeSource};
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsFiles};
+use kew_log_pg::{PgDisk, PgStore};
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
@@ -20,7 +21,7 @@ use crate::listen::{
     FrontEndSettings, Serves, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Level, Log};
-use crate::machine::{self, SystemEntropy, SystemTimeSource};
+use crate::machine::{self, DatabaseTime, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
 use crate::start_error::StartError;
 use crate::{credentials, notices, opening, push};
@@ -36,7 +37,7 @@ pub struct Server {
     pub bound: Bound,
     /// How many connections may be open.
     pub connections_max: usize,
-    kept: Option<(Arc<LogStore>, PathBuf)>,
+    kept: Kept,
     drain: Drain,
     pushes: Pushes,
     others_ended: Drain,
@@ -58,7 +59,7 @@ impl Server {
         let mut certificates = Certificates::default();
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
         let (keys, token_keys) = token_keys(settings, log)?;
-        let (sockets, bound) = bind::bind(&settings.server)?;
+        let (sockets, mut bound) = bind::bind(&settings.server)?;
         let inner_token = format!("{:032x}", entropy.wide_bits()).into();
         let parts = Parts {
             settings,
@@ -80,18 +81,19 @@ impl Server {
             workers: Arc::default(),
             log,
         };
-        let Sockets { entrances, admin } = sockets;
+        let Sockets { mut entrances, admin } = sockets;
         // It answers while the store is being opened.
         let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
+        let owned = parts.own_store(&mut entrances, &mut bound)?;
         let mut doors = Vec::new();
         for (serves, socket) in entrances {
             let tls = certificates.load(tls_files(settings, serves))?;
             doors.push(parts.entrance(serves, socket, tls));
         }
-        let (kept, running) = parts.open_and_run(doors)?;
+        let (kept, running) = parts.open_and_run(owned, doors)?;
         let pushes = parts.consumers(&bound, &running)?;
-        let store = kept.as_ref().map(|(store, _)| Arc::clone(store));
+        let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
         parts.board.serving(on_board(&running, &pushes, store));
         let certificates = certificates.watch(log);
         let certificates = certificates
@@ -116,12 +118,18 @@ impl Server {
     /// Where messages are kept, for people.
     pub fn store_line(&self) -> String {
         match &self.kept {
-            Some((_, path)) => path.display().to_string(),
+            Some(kept) => kept.place.clone(),
             None => "memory".to_owned(),
         }
     }
 
-    /// What resolves when nothing is served any more although nobody asked for that; it can be had once.
+    /// Why another node owns the store by now, if it does: everything is to be started again.
+    pub fn lost(&self) -> Option<String> {
+        let disk = self.kept.as_ref()?.owned.as_ref()?;
+        disk.tenure().over().map(ToOwned::to_owned)
+    }
+
+    /// What resolves when nothing is served any more without an order to stop; it can be had once.
     pub fn ended(&mut self) -> impl Future<Output = ()> + use<> {
         self.running.ended()
     }
@@ -136,8 +144,16 @@ impl Server {
         let pushed = self.pushes.join();
         self.others_ended.close();
         self.running.join().map_err(|error| error.to_string())?;
-        if let Some((store, path)) = self.kept {
-            store.close().map_err(|error| format!("closing the store in {}: {error}", path.display()))?;
+        if let Some(KeptStore { store, place, owned }) = self.kept {
+            let closed = store.close().map_err(|error| format!("closing the store in {place}: {error}"));
+            let is_lost = owned.as_ref().is_some_and(|disk| disk.tenure().over().is_some());
+            if let Some(disk) = owned.filter(|_| !is_lost) {
+                disk.give_up();
+            }
+            // A store that another node owns by now is not closed but left.
+            if !is_lost {
+                closed?;
+            }
         }
         if let Some(admin) = self.admin {
             admin.stop().map_err(|error| error.to_string())?;
@@ -175,11 +191,44 @@ struct Parts<'a> {
     log: Log,
 }
 
-/// A store that is kept, with its directory.
-type Kept = Option<(Arc<LogStore>, PathBuf)>;
+/// A store that is kept.
+type Kept = Option<KeptStore>;
+
+struct KeptStore {
+    store: Arc<LogStore>,
+    /// Where, for people.
+    place: String,
+    /// The log in PostgreSQL that this node owns.
+    owned: Option<PgDisk>,
+}
 
 impl Parts<'_> {
-    fn open_and_run(&self, entrances: Vec<Entrance>) -> Result<(Kept, Started), StartError> {
+    /// Owns the store in PostgreSQL, if that is where it is. While another node does, nothing listens but the admin
+    /// API: clients are refused at once and go to the other node.
+    fn own_store(
+        &self,
+        entrances: &mut Vec<(Serves, TcpListener)>,
+        bound: &mut Bound,
+    ) -> Result<Option<PgDisk>, StartError> {
+        let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
+        let mut waited = false;
+        let disk = opening::own_postgres(url, &*self.entropy, self.log, |why| {
+            entrances.clear();
+            waited = true;
+            self.board.waiting(why);
+        })?;
+        if waited {
+            self.board.starting();
+            *entrances = bind::bind_entrances(&self.settings.server, bound)?;
+        }
+        Ok(Some(disk))
+    }
+
+    fn open_and_run(
+        &self,
+        owned: Option<PgDisk>,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Started), StartError> {
         let limits = &self.settings.limits;
         let bounds = Bounds {
             deduplication_ids: limits.dedup_ids,
@@ -191,7 +240,25 @@ impl Parts<'_> {
                 let warning = "messages are kept in memory only and are gone when the server stops";
                 self.log.tell(Level::Warn, warning, &[]);
                 let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), bounds);
-                Ok((None, self.run(Arc::new(store), entrances)?))
+                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances)?))
+            }
+            StoreChoice::Postgres(url) => {
+                let disk = owned.expect("the store in PostgreSQL was owned before it is opened");
+                let options = LogOptions {
+                    drive: Drive::Loop,
+                    durability: self.settings.server.durability,
+                    // Ids that were put away would be read from the database while steps wait.
+                    bounds: Bounds { deduplication_ids_max: limits.dedup_ids, ..bounds },
+                    segments: segments(),
+                    ..LogOptions::default()
+                };
+                let tenure = Arc::clone(disk.tenure());
+                let entropy = Arc::clone(&self.entropy);
+                let log = opening::open_postgres(disk.clone(), url, options, entropy, self.log)?;
+                log.report_to(Arc::clone(&self.upkeep) as _);
+                let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
+                let running = self.run(store, Arc::new(DatabaseTime::new(tenure)), entrances)?;
+                Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
             }
             StoreChoice::Directory(path) => {
                 let durability = self.settings.server.durability;
@@ -205,8 +272,9 @@ impl Parts<'_> {
                 let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
                 store.report_to(Arc::clone(&self.upkeep) as _);
                 opening::scrub(&store, path, self.settings.scrub)?;
-                let kept = Some((Arc::clone(&store), path.clone()));
-                Ok((kept, self.run(store, entrances)?))
+                let place = path.display().to_string();
+                let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
+                Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances)?))
             }
         }
     }
@@ -214,6 +282,7 @@ impl Parts<'_> {
     fn run<S: Store + 'static>(
         &self,
         store: Arc<S>,
+        source: Arc<dyn TimeSource>,
         entrances: Vec<Entrance>,
     ) -> Result<Started, StartError> {
         let (log, limits, upkeep) = (self.log, &self.settings.limits, Arc::clone(&self.upkeep));
@@ -229,7 +298,7 @@ impl Parts<'_> {
         };
         let event_loop = EventLoop {
             store,
-            source: Arc::new(SystemTimeSource),
+            source,
             entropy: Arc::clone(&self.entropy),
             options,
             front_ends: self.front_ends()?,
@@ -344,7 +413,7 @@ impl Parts<'_> {
         }
     }
 
-    fn entrance(&self, serves: Serves, socket: std::net::TcpListener, tls: Option<Tls>) -> Entrance {
+    fn entrance(&self, serves: Serves, socket: TcpListener, tls: Option<Tls>) -> Entrance {
         let guard = match serves {
             Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
             Serves::Only(Dialect::Sqs) => {
@@ -376,7 +445,7 @@ impl Parts<'_> {
         }
     }
 
-    fn admin(&self, socket: std::net::TcpListener, tls: Option<Tls>) -> AdminLoop {
+    fn admin(&self, socket: TcpListener, tls: Option<Tls>) -> AdminLoop {
         let settings = kew_console::Settings {
             token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
             metrics_token: self.settings.metrics_token.as_ref().map(|token| token.0.as_str().into()),
@@ -432,7 +501,7 @@ fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>) ->
     }
 }
 
-/// The keys of bearer tokens, and what looks after them. Nobody asks for them in open mode.
+/// The keys of bearer tokens, and what looks after them. Open mode does not use them.
 fn token_keys(
     settings: &Settings,
     log: Log,

@@ -32,13 +32,27 @@ pub struct Bound {
 
 /// Binds all of them.
 pub fn bind(server: &ServerSettings) -> Result<(Sockets, Bound), StartError> {
+    let mut bound = Bound::default();
+    let entrances = bind_entrances(server, &mut bound)?;
+    let admin = server.admin.socket().map(|address| listen("admin", address)).transpose()?;
+    let (admin, address) = admin.unzip();
+    bound.admin = address;
+    Ok((Sockets { entrances, admin }, bound))
+}
+
+/// Binds those of dialects, and notes where.
+pub fn bind_entrances(
+    server: &ServerSettings,
+    bound: &mut Bound,
+) -> Result<Vec<(Serves, TcpListener)>, StartError> {
+    (bound.dialects, bound.also) = (Vec::new(), Vec::new());
     // One row for each dialect.
     let dialects = [
         (Dialect::Sqs, server.sqs),
         (Dialect::Azure, server.azure),
         (Dialect::Cloudflare, server.cloudflare),
     ];
-    let (mut entrances, mut bound) = (Vec::new(), Bound::default());
+    let mut entrances = Vec::new();
     for (dialect, address) in dialects {
         if let Some(address) = address.socket() {
             let (socket, address) = listen(dialect.name(), address)?;
@@ -51,10 +65,7 @@ pub fn bind(server: &ServerSettings) -> Result<(Sockets, Bound), StartError> {
         bound.also.push(address);
         entrances.push((Serves::All, socket));
     }
-    let admin = server.admin.socket().map(|address| listen("admin", address)).transpose()?;
-    let (admin, address) = admin.unzip();
-    bound.admin = address;
-    Ok((Sockets { entrances, admin }, bound))
+    Ok(entrances)
 }
 
 fn listen(name: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

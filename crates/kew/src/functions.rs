@@ -23,7 +23,7 @@ use crate::listen::Dialect;
 use crate::log::{Level, Log};
 use crate::machine::{SystemClock, SystemEntropy};
 
-/// How long runs may take to end when nobody says.
+/// How long runs may take to end by default.
 pub const DRAIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The words that make this program guard a handler: hidden from the help, since only the host says them.

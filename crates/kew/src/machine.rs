@@ -1,17 +1,19 @@
 //! What only the machine knows: chance, the time, and how many files may be open.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kew_core::{Clock, Entropy, Timestamp, time::millis};
 use kew_engine::TimeSource;
+use kew_log_pg::Tenure;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 const BLOCK_BYTES: usize = 4096;
 
-/// A clock that nobody sets.
+/// A clock that cannot be set.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const STEADY: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -80,6 +82,29 @@ impl TimeSource for SystemTimeSource {
         // It goes on while the machine sleeps: a laptop that was closed for a night has not leapt.
         let since_boot = clock_gettime(STEADY);
         Duration::try_from(since_boot).unwrap_or(Duration::ZERO)
+    }
+}
+
+/// The clock of the database that a shard is kept in, carried on by this machine's between two looks at it. Whichever
+/// node owns the shard, its time is the same.
+pub struct DatabaseTime {
+    tenure: Arc<Tenure>,
+}
+
+impl DatabaseTime {
+    /// The clock that a tenure follows.
+    pub fn new(tenure: Arc<Tenure>) -> Self {
+        Self { tenure }
+    }
+}
+
+impl TimeSource for DatabaseTime {
+    fn system(&self) -> Timestamp {
+        Timestamp(self.tenure.now_ms())
+    }
+
+    fn steady(&self) -> Duration {
+        SystemTimeSource.steady()
     }
 }
 

@@ -6,7 +6,7 @@ use kew_engine::Notice;
 
 use crate::log::{Level, Log};
 
-/// Logs a notice. What the store refuses again and again is told at the rate of the upkeep report.
+/// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.
 pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
     match notice {
         Notice::ClockBehind { by } => {

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kew_core::Entropy;
+use kew_core::{Entropy, Timestamp};
+use kew_log_pg::{PgDisk, Waiting};
 use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
 };
 
+use crate::config::PgUrl;
 use crate::log::{Level, Log};
 use crate::machine;
 use crate::slow_disk;
@@ -39,6 +41,69 @@ pub fn open(
     })?;
     tell_opening(log, &report, options.durability);
     close_to_others(path, log);
+    Ok(Arc::new(store))
+}
+
+/// How often a node that waits for its shard says so.
+const TELLS_AGAIN: Duration = Duration::from_secs(60);
+
+/// The log of the store in PostgreSQL, as soon as no other node owns it. `waits` is called with the reason each time
+/// it is found that this node has to wait.
+pub fn own_postgres(
+    url: &PgUrl,
+    entropy: &dyn Entropy,
+    log: Log,
+    mut waits: impl FnMut(&str),
+) -> Result<PgDisk, StartError> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let id = kew_log_pg::node_id(&name, entropy.wide_bits());
+    // What was logged last, and when: whether the database failed.
+    let mut told: Option<(bool, Instant)> = None;
+    let shown = url.to_string();
+    let owned = kew_log_pg::wait_to_own(&url.0, &name, &id, |waiting| {
+        let fails = matches!(waiting, Waiting::Failing(_));
+        let is_news = told.is_none_or(|(failed, at)| failed != fails || at.elapsed() > TELLS_AGAIN);
+        match waiting {
+            Waiting::For(node) => {
+                waits(&format!("standing by: node {node} owns the store"));
+                if is_news {
+                    let line = "another node owns the store; this one stands by and takes over when that one is gone";
+                    log.tell(Level::Info, line, &[("store", &shown), ("owner", node)]);
+                }
+            }
+            Waiting::Failing(cause) => {
+                waits(&format!("the database cannot be used yet: {cause}"));
+                if is_news {
+                    let line = "the database cannot be used yet; it is tried again until it can";
+                    log.tell(Level::Warn, line, &[("store", &shown), ("cause", &cause.to_string())]);
+                }
+            }
+        }
+        if is_news {
+            told = Some((fails, Instant::now()));
+        }
+        true
+    });
+    let owned = owned.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
+    let ready = owned.expect("waiting goes on until the shard is owned");
+    for warning in &ready.warnings {
+        log.tell(Level::Warn, warning, &[("store", &shown)]);
+    }
+    Ok(ready.disk)
+}
+
+/// The store on a log in PostgreSQL that this node owns.
+pub fn open_postgres(
+    disk: PgDisk,
+    url: &PgUrl,
+    options: LogOptions,
+    entropy: Arc<dyn Entropy>,
+    log: Log,
+) -> Result<Arc<LogStore>, StartError> {
+    let tenure = Arc::clone(disk.tenure());
+    let opened = LogStore::open(Arc::new(disk), options, entropy, Timestamp(tenure.now_ms()));
+    let (store, report) = opened.map_err(|cause| StartError::PostgresStore { url: url.clone(), cause })?;
+    tell_opening(log, &report, options.durability);
     Ok(Arc::new(store))
 }
 

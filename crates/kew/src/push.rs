@@ -35,7 +35,7 @@ pub struct WorkersWanted<'a> {
     pub bound: &'a Bound,
     /// What they are let in with there.
     pub token: Arc<str>,
-    /// Where whoever uploads them finds them.
+    /// Where uploads find them.
     pub place: &'a OnceLock<Arc<Workers>>,
 }
 
@@ -143,7 +143,7 @@ fn word(ending: Ending) -> &'static str {
 }
 
 fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log, upkeep: Arc<UpkeepReport>) -> Settings {
-    // Whoever may name a webhook in open mode is at this machine anyway; an account of many is not.
+    // Clients that may name a webhook in open mode are at this machine anyway; an account of many is not.
     let private = settings.push.private_addresses.unwrap_or(settings.server.auth == Auth::Open);
     Settings {
         reach: if private { Reach::Private } else { Reach::Public },
@@ -155,20 +155,10 @@ fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log, upkeep: Arc<U
     }
 }
 
-/// Logs a notice. What the store refuses again and again is told at the rate of the upkeep report.
+/// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.
 fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
     match notice {
-        Notice::BatchFailed(attempt) => {
-            let (messages, acked) = (attempt.messages.to_string(), attempt.acked.to_string());
-            let fields = [
-                ("queue", &*attempt.queue.name),
-                ("batch", attempt.batch.as_str()),
-                ("messages", messages.as_str()),
-                ("acked", acked.as_str()),
-                ("cause", attempt.error.as_deref().unwrap_or("unknown")),
-            ];
-            log.tell(Level::Warn, "a consumer failed a batch", &fields);
-        }
+        Notice::BatchFailed(attempt) => log_failed_batch(log, attempt),
         Notice::Unreached(open) => {
             let fields = [
                 ("queue", &*open.queue.name),
@@ -190,14 +180,7 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
         Notice::GivenUp { queue, message, attempts, to } => {
             let (message, attempts) = (message.to_string(), attempts.to_string());
             let to = to.as_ref().map_or("nowhere: it was deleted", |key| &*key.name);
-            let fields = [
-                ("queue", &*queue.name),
-                ("message", message.as_str()),
-                ("attempts", attempts.as_str()),
-                ("to", to),
-                ("reason", "attempts exhausted"),
-            ];
-            log.tell(Level::Warn, "a message failed too often and left its queue", &fields);
+            log_given_up(log, &queue.name, &message, &attempts, to);
         }
         Notice::LeaseFailed(queue, error) => {
             upkeep.failed(Work::Push, &format!("leasing a batch of {}: {error}", queue.name));
@@ -217,4 +200,28 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
             log.tell(Level::Warn, line, &[("batches", &*batches.to_string())]);
         }
     }
+}
+
+fn log_failed_batch(log: Log, attempt: &Attempt) {
+    let (messages, acked) = (attempt.messages.to_string(), attempt.acked.to_string());
+    let fields = [
+        ("queue", &*attempt.queue.name),
+        ("batch", attempt.batch.as_str()),
+        ("messages", messages.as_str()),
+        ("acked", acked.as_str()),
+        ("cause", attempt.error.as_deref().unwrap_or("unknown")),
+    ];
+    log.tell(Level::Warn, "a consumer failed a batch", &fields);
+}
+
+/// `to` is the name of the dead-letter queue.
+fn log_given_up(log: Log, queue: &str, message: &str, attempts: &str, to: &str) {
+    let fields = [
+        ("queue", queue),
+        ("message", message),
+        ("attempts", attempts),
+        ("to", to),
+        ("reason", "attempts exhausted"),
+    ];
+    log.tell(Level::Warn, "a message failed too often and left its queue", &fields);
 }

@@ -1,6 +1,6 @@
 //! A disk whose syncs or reads take longer than the machine's, to measure what a slow one does to those who wait:
-//! `KEW_SLOW_SYNC_MS=3 kew serve`, `KEW_SLOW_READ_MS=5 kew serve`. They are no settings, since nobody wants them in
-//! earnest, and they are told as a warning.
+//! `KEW_SLOW_SYNC_MS=3 kew serve`, `KEW_SLOW_READ_MS=5 kew serve`. They are no settings, since no server needs them in
+//! earnest, and a warning is logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn only_syncs_of_data_take_longer_and_bytes_are_there() {
-        let directory = tempfile::tempdir().expect("there is room");
-        let real = RealDisk::open(directory.path()).expect("it is ours");
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let real = RealDisk::open(directory.path()).expect("the directory opens as a disk");
         let disk = slowed(real, Slow { sync: Duration::from_millis(30), read: Duration::ZERO });
         let file = disk.create("file").expect("the name is free");
-        file.write_at(0, b"bytes").expect("there is room");
+        file.write_at(0, b"bytes").expect("the test's disk takes a write");
         let begun = Instant::now();
-        file.sync_data().expect("it syncs");
+        file.sync_data().expect("the test's disk syncs");
         assert!(begun.elapsed() >= Duration::from_millis(30));
         let mut read = [0; 5];
         assert_eq!(disk.open("file").and_then(|file| file.read_at(0, &mut read)).ok(), Some(5));

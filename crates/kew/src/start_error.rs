@@ -1,4 +1,4 @@
-//! Why a server did not start, in words for whoever started it.
+//! Why a server did not start, in words for the operator.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use kew_http::TlsError;
 use kew_store_log::LogError;
 use thiserror::Error;
 
+use crate::config::PgUrl;
 use crate::listen::TokenKeysError;
 
 /// Why the server did not start.
@@ -33,6 +34,22 @@ pub enum StartError {
     Store {
         /// Which directory.
         path: PathBuf,
+        /// Why not.
+        cause: LogError,
+    },
+    /// The store in PostgreSQL cannot be used.
+    #[error("cannot use the store in {url}: {cause}")]
+    Postgres {
+        /// The database.
+        url: PgUrl,
+        /// Why not.
+        cause: kew_log_pg::PgError,
+    },
+    /// The store in PostgreSQL cannot be opened.
+    #[error("cannot open the store in {url}: {cause}")]
+    PostgresStore {
+        /// The database.
+        url: PgUrl,
         /// Why not.
         cause: LogError,
     },

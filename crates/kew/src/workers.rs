@@ -68,7 +68,9 @@ fn program(named: Option<&Path>) -> Result<PathBuf, String> {
 fn directory(store: &StoreChoice) -> PathBuf {
     match store {
         StoreChoice::Directory(path) => path.join("workers"),
-        StoreChoice::Memory => std::env::temp_dir().join(format!("kew-workers-{}", std::process::id())),
+        StoreChoice::Memory | StoreChoice::Postgres(_) => {
+            std::env::temp_dir().join(format!("kew-workers-{}", std::process::id()))
+        }
     }
 }
 

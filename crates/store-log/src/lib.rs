@@ -31,9 +31,10 @@ pub use checkpoint::{
     CheckpointWriter, Identity, Manifest, ManifestFields, STORE_VERSION, SealedCheckpoint, Sidecar, SliceRef,
 };
 pub use disk::{
-    BACKUP_LIST, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock,
-    Fault, FaultPlan, Found, IDENTITY_FILE, MANIFEST_FILE, Operation, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER,
-    SimDisk, SimStats, WatchedDisk, Watcher, lock_store, make_private,
+    AppendListener, Appends, BACKUP_LIST, BatchMark, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER,
+    DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock, Fault, FaultPlan, Found, IDENTITY_FILE, MANIFEST_FILE,
+    Operation, RealDisk, SCRUB_FILE, SEGMENTS_FOLDER, SimDisk, SimStats, WatchedDisk, Watcher, lock_store,
+    make_private,
 };
 pub use error::LogError;
 pub use journal::{

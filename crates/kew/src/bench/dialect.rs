@@ -44,7 +44,7 @@ pub(super) trait Dialect {
     fn remove(&self, queue: &Queue) -> Vec<u8>;
     /// The request that sends these messages, one or up to ten.
     fn send(&self, queue: &Queue, messages: &[Outgoing<'_>]) -> Vec<u8>;
-    /// The request that receives up to so many, waiting so many seconds.
+    /// The request that receives up to this number of messages and waits this number of seconds.
     fn receive(&self, queue: &Queue, max: u32, wait_seconds: u32) -> Vec<u8>;
     /// The messages in a reply to that.
     fn received(&self, reply: &Reply<'_>) -> Result<Vec<Received>, Fault>;

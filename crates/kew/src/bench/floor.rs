@@ -15,7 +15,7 @@ use super::process::Process;
 
 static ANSWER: [u8; 200] = [b' '; 200];
 
-/// A floor that serves, on a thread whose CPU can be told from ours.
+/// A floor that serves, on a thread whose CPU is measured apart from ours.
 pub(super) struct Floor {
     pub(super) address: String,
     pub(super) process: Process,
@@ -40,7 +40,7 @@ impl Floor {
 async fn serve(tell: &mpsc::Sender<(String, i32)>) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
-    // Whoever asked waits for exactly this.
+    // The starter of the thread waits for exactly this.
     let _told = tell.send((listener.local_addr()?.to_string(), thread));
     loop {
         let (stream, _) = listener.accept().await?;

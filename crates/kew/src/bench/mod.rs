@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 pub use plan::BenchArgs;
 
-/// What goes wrong in a measurement, told to the person at the terminal.
+/// What goes wrong in a measurement, printed at the terminal.
 type Fault = Box<dyn std::error::Error>;
 
 /// Measures, prints, and fails when a reply or a message was not what it should be.

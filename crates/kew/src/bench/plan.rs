@@ -22,7 +22,7 @@ pub struct BenchArgs {
     /// How long one round lasts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Ends a round after so many messages, if that comes first
+    /// Ends a round after this number of messages, if that comes first
     #[arg(long)]
     pub count: Option<u64>,
     /// Bytes of each body

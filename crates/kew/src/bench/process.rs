@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory() {
-        let usage = Process::Other(std::process::id()).usage().expect("it runs");
+        let usage = Process::Other(std::process::id()).usage().expect("the process of the test has figures");
         assert!(usage.resident_bytes > 100_000, "{usage:?}");
     }
 }

@@ -164,7 +164,7 @@ async fn singles(
 }
 
 impl Hook {
-    /// Waits until so many have arrived.
+    /// Waits until this number have arrived.
     async fn until(&self, count: u64) -> Result<(), Fault> {
         while *self.arrived.borrow() < count {
             if !self.news().await {
@@ -284,7 +284,7 @@ impl Api {
         }
     }
 
-    /// Sends so many new messages.
+    /// Sends this number of new messages.
     async fn send(&mut self, hook: &Hook, queue: &str, bytes: u32, count: u64) -> Result<u64, Fault> {
         let marks: Vec<Mark> = (0..count).map(|_| hook.tally.borrow_mut().next(0)).collect();
         let messages: Vec<Value> =

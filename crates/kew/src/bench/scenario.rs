@@ -140,7 +140,7 @@ impl Worker {
         let all_received =
             |round: &Round| round.finished_senders.get() == senders && round.tally.borrow().missing() == 0;
         while !all_received(&self.round) {
-            // Near the end nobody may come any more to end a long wait.
+            // Near the end no message may come any more to end a long wait.
             let wait = if self.round.is_over() { 1 } else { WAIT_SECONDS.min(self.seconds_left()) };
             let messages = self.receive(1, wait).await?;
             self.delete(&messages).await?;
@@ -277,7 +277,7 @@ pub(super) async fn drain(round: &Rc<Round>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds so many messages.
+/// Adds this number of messages.
 pub(super) async fn fill(round: Rc<Round>, place: u32, count: u64) -> Result<(), Fault> {
     let connection = round.connect().await?;
     let mut worker = Worker { round, place, connection };

@@ -45,7 +45,7 @@ struct Fate {
 pub(super) struct Faults {
     /// Acknowledged and never received.
     pub(super) lost: u64,
-    /// Received again although nobody's lease had ended.
+    /// Received again although no lease had ended.
     pub(super) duplicated: u64,
     /// Received again after its deletion was acknowledged.
     pub(super) resurrected: u64,
@@ -77,7 +77,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// A tally for so many senders.
+    /// A tally for this number of senders.
     pub(super) fn new(run: u32, senders: u32) -> Self {
         Self {
             run,
@@ -161,7 +161,7 @@ impl Tally {
         Faults { lost: self.missing(), ..self.faults }
     }
 
-    /// The same when messages are left in the queue on purpose, and so many are stored.
+    /// The same when messages are left in the queue on purpose, and this number are stored.
     pub(super) fn faults_beside(&self, stored: u64) -> Faults {
         let expected = self.acknowledged.saturating_sub(self.deletions);
         Faults {

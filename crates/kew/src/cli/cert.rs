@@ -1,7 +1,7 @@
 //! `kew cert`: a certificate authority for one machine, and a server certificate it signs.
 //!
 //! Run again it changes nothing, unless other names are asked for or the certificate is about to run out: then the same
-//! authority signs a new one, so that clients who trust it need not be told. Keys are readable by their owner only.
+//! authority signs a new one, so that clients that trust it need no change. Keys are readable by their owner only.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::machine::system_now;
 
 const DAY_MS: u64 = 86_400_000;
-/// What clients accept of an authority nobody else knows.
+/// What clients accept of a private authority.
 const SERVER_DAYS: u64 = 820;
 const AUTHORITY_DAYS: u64 = 3_650;
 /// A certificate that runs out sooner is made anew.
@@ -29,7 +29,7 @@ const RENEW_DAYS: u64 = 30;
 /// The names of a server on this machine.
 const NAMES: &[&str] = &["localhost", "*.localhost", "127.0.0.1", "::1", "host.docker.internal"];
 
-/// What `kew cert` may be told.
+/// The arguments of `kew cert`.
 #[derive(Args, Debug)]
 pub(super) struct CertArgs {
     /// The directory for the four files; made when it is missing
@@ -58,7 +58,7 @@ enum CertError {
 pub(super) fn run(args: &CertArgs) -> ExitCode {
     match make(args, system_now()) {
         Ok(lines) => {
-            // Where nobody listens the exit code says it all.
+            // With a closed output the exit code says it all.
             let _told = io::stdout().lock().write_all(lines.as_bytes());
             ExitCode::SUCCESS
         }
@@ -158,7 +158,7 @@ fn named(name: &str) -> DistinguishedName {
     named
 }
 
-/// The date so many days from now: year, month and day.
+/// The date this number of days from now: year, month and day.
 fn civil(now: Timestamp, days: u64) -> (i32, u8, u8) {
     let text = date::rfc3339(Timestamp(now.0 + days * DAY_MS));
     let mut parts = text.split(['-', 'T']);
@@ -168,7 +168,7 @@ fn civil(now: Timestamp, days: u64) -> (i32, u8, u8) {
     (year.unwrap_or(1970), month.unwrap_or(1), day.unwrap_or(1))
 }
 
-/// Makes a certificate hold from today's midnight for so many days.
+/// Makes a certificate hold from today's midnight for this number of days.
 fn hold(params: &mut CertificateParams, now: Timestamp, days: u64) {
     let (year, month, day) = civil(now, 0);
     params.not_before = date_time_ymd(year, month, day);
@@ -198,7 +198,7 @@ impl Note {
     }
 }
 
-/// Whoever reads it never sees half of it.
+/// A reader never sees half of it.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CertError> {
     let failed = |cause| CertError::File { path: path.to_owned(), cause };
     let beside = path.with_extension("tmp");
@@ -252,44 +252,45 @@ mod tests {
 
     #[test]
     fn files_can_be_served_with_and_keys_are_their_owners_own() {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         let out = directory.path().join("certs");
-        let told = make(&args(&out, &["queue.test"]), NOW).expect("they are made");
+        let told = make(&args(&out, &["queue.test"]), NOW).expect("the certificates are made");
         assert!(told.contains("queue.test") && told.contains("(made;"), "{told}");
         let files = Files::of(&out);
         for key in [&files.authority_key, &files.server_key] {
-            let mode = fs::metadata(key).expect("it is there").permissions().mode();
+            let mode = fs::metadata(key).expect("the file exists").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", key.display());
         }
-        Tls::load(TlsFiles { cert: files.server, key: files.server_key }).expect("they go together");
+        Tls::load(TlsFiles { cert: files.server, key: files.server_key })
+            .expect("certificate and key are a pair");
     }
 
     #[test]
     fn run_again_it_changes_nothing_until_names_or_time_ask_for_it() {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         let out = directory.path();
         let files = Files::of(out);
         let read = || {
-            let text = |path: &Path| fs::read_to_string(path).expect("it is there");
+            let text = |path: &Path| fs::read_to_string(path).expect("the file exists");
             (text(&files.authority), text(&files.server))
         };
-        make(&args(out, &[]), NOW).expect("they are made");
+        make(&args(out, &[]), NOW).expect("the certificates are made");
         let first = read();
-        let told = make(&args(out, &[]), NOW).expect("they are there");
+        let told = make(&args(out, &[]), NOW).expect("an unchanged certificate is no error");
         assert!(told.contains("(kept;"), "{told}");
         assert_eq!(read(), first);
-        make(&args(out, &["other.test"]), NOW).expect("it is made anew");
+        make(&args(out, &["other.test"]), NOW).expect("the certificate is made anew");
         let second = read();
         assert_eq!(second.0, first.0, "the authority stays");
         assert_ne!(second.1, first.1);
         let late = Timestamp(NOW.0 + (SERVER_DAYS - RENEW_DAYS + 1) * DAY_MS);
-        make(&args(out, &["other.test"]), late).expect("it is made anew");
+        make(&args(out, &["other.test"]), late).expect("the certificate is made anew");
         assert_ne!(read().1, second.1);
     }
 
     #[test]
     fn a_name_that_is_none_is_refused() {
-        let directory = tempfile::tempdir().expect("there is room");
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         assert!(make(&args(directory.path(), &["é"]), NOW).is_err());
     }
 }

@@ -34,7 +34,7 @@ pub(super) enum FunctionsCommand {
     },
 }
 
-/// What `kew functions start` may be told.
+/// The arguments of `kew functions start`.
 #[derive(Args, Debug)]
 pub(super) struct StartArgs {
     /// The project's folder: where host.json is
@@ -79,7 +79,7 @@ fn serve(args: &StartArgs) -> ExitCode {
     let project = match functions::read(&args.root, None) {
         Ok(project) => project,
         Err(error) => {
-            // Where nobody listens the exit code says it all.
+            // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
             return ExitCode::from(EXIT_WRONG);
         }
@@ -134,7 +134,7 @@ fn greet(lines: &[String]) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push_str("\nReady.\n");
-    // Nobody has to read it.
+    // The output may be closed.
     let _greeted = io::stdout().lock().write_all(text.as_bytes());
 }
 

@@ -16,7 +16,7 @@ use crate::config::{Address, address};
 /// An answer is short.
 const REPLY_BYTES_MAX: u64 = 16 << 10;
 
-/// What `kew health` may be told.
+/// The arguments of `kew health`.
 #[derive(Args, Debug)]
 pub(super) struct HealthArgs {
     /// The admin address of the server; `https://` before it asks over TLS
@@ -102,7 +102,7 @@ fn ask_over_tls(client: &Client, authority: &str, within: Duration) -> Result<An
     Ok(Answer { ready: answer.status == StatusCode::OK, text })
 }
 
-/// An error with everything that led to it, since nobody else is told.
+/// An error with everything that led to it, since it is logged nowhere else.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -149,7 +149,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 }
 
 fn told(code: u8, line: &str) -> ExitCode {
-    // Where nobody listens the exit code says it all.
+    // With a closed output the exit code says it all.
     let _told = if code == 0 {
         writeln!(io::stdout().lock(), "{line}")
     } else {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::assemble::Server;
-use crate::config::{self, ConfigError, Printed, ServeArgs, Settings};
+use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice};
 use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
@@ -16,7 +16,7 @@ const EXIT_AT_ONCE: i32 = 130;
 /// Asked wrongly.
 const EXIT_WRONG: u8 = 2;
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 pub(super) fn run(args: &ServeArgs) -> ExitCode {
     if args.print == Some(Printed::Strict) {
         return print_strict();
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
         Err(error) => return refused(&error),
     };
     if args.print.is_some() {
-        // A closed standard output is nobody who could be told.
+        // With a closed standard output nothing can be printed.
         let _shown = io::stdout().lock().write_all(config::lines(&values, &settings.accounts).as_bytes());
         return ExitCode::SUCCESS;
     }
@@ -43,7 +43,7 @@ fn print_strict() -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where nobody listens the exit code says it all.
+            // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
             ExitCode::FAILURE
         }
@@ -52,23 +52,45 @@ fn print_strict() -> ExitCode {
 
 fn serve(settings: &Settings) -> ExitCode {
     let log = Log::new(settings.server.log);
-    // A project that cannot run is told before anything is opened.
+    // A project that cannot run is an error before anything is opened.
     if let Some(root) = &settings.server.functions
         && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))
     {
         let _told = writeln!(io::stderr().lock(), "error: --functions: {error}");
         return ExitCode::from(EXIT_WRONG);
     }
+    loop {
+        match serve_once(settings, log) {
+            Ended::With(code) => return code,
+            Ended::ToStartAgain => {}
+        }
+    }
+}
+
+/// How one run of a server ended.
+enum Ended {
+    With(ExitCode),
+    /// Its store has another owner by now: it stands by, and takes over when that one is gone.
+    ToStartAgain,
+}
+
+fn serve_once(settings: &Settings, log: Log) -> Ended {
+    let failed = |log, line: &str| Ended::With(failed(log, line));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(log, &format!("cannot start: {error}")),
     };
-    let server = match runtime.block_on(async { Signals::listen() }) {
-        Ok(signals) => Server::start(settings, log).map(|server| (server, signals)),
-        Err(cause) => Err(StartError::Machine { doing: "listening for signals", cause }),
+    let signals = runtime.block_on(async { Signals::listen() });
+    let mut signals = match signals {
+        Ok(signals) => signals,
+        Err(cause) => {
+            let error = StartError::Machine { doing: "listening for signals", cause };
+            return failed(log, &error.to_string());
+        }
     };
-    let (mut server, mut signals) = match server {
-        Ok(server) => server,
+    let mut server = match started(settings, log, &runtime, &mut signals) {
+        Ok(Some(server)) => server,
+        Ok(None) => return Ended::With(ExitCode::SUCCESS),
         Err(error) => return failed(log, &error.to_string()),
     };
     if let Some(path) = &settings.server.ports_file
@@ -87,34 +109,108 @@ fn serve(settings: &Settings) -> ExitCode {
             return failed(log, &stopped.err().map_or(error.clone(), |also| format!("{error}; {also}")));
         }
     };
-    // Nobody has to read it: a closed standard output is no reason not to serve.
+    // The output may be closed: a closed standard output is no reason not to serve.
     let _greeted = io::stdout().lock().write_all(greeting::lines(&server, settings).as_bytes());
     let ended = server.ended();
-    let signal = runtime.block_on(async {
+    let why = runtime.block_on(async {
         tokio::select! {
-            signal = signals.next() => Some(signal),
-            () = ended => None,
+            signal = signals.next() => Why::Signal(signal),
+            () = ended => Why::LoopEnded,
+            why = lost(&server) => Why::Lost(why),
         }
     });
-    match signal {
-        Some(signal) => {
+    let starts_again = matches!(why, Why::Lost(_));
+    match why {
+        Why::Lost(why) => {
+            let line = "the store has another owner or must be opened again; this node stops serving it and stands by";
+            log.tell(Level::Warn, line, &[("cause", &why)]);
+        }
+        Why::Signal(signal) => {
             log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
         }
         // A restart recovers what is durable; stopping says why.
-        None => log.tell(Level::Error, "the event loop ended: stopping", &[]),
+        Why::LoopEnded => log.tell(Level::Error, "the event loop ended: stopping", &[]),
     }
-    std::thread::spawn(move || {
-        runtime.block_on(signals.next());
+    let watch = runtime.handle().clone();
+    let stop_at_once = watch.spawn(async move {
+        signals.next().await;
         std::process::exit(EXIT_AT_ONCE);
+    });
+    let (stopped, is_stopped) = tokio::sync::oneshot::channel::<()>();
+    let watching = std::thread::spawn(move || {
+        // Ends with the stop, or by a second signal before that.
+        let _stopped = runtime.block_on(is_stopped);
     });
     if let Some(beside) = beside {
         // While the server is there: what has been run must be deleted.
         beside.stop();
     }
-    match server.stop() {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = server.stop();
+    stop_at_once.abort();
+    drop(stopped);
+    // It panics only if the runtime does, which has been reported then.
+    let _ended = watching.join();
+    match result {
+        Ok(()) if starts_again => Ended::ToStartAgain,
+        Ok(()) => Ended::With(ExitCode::SUCCESS),
+        Err(error) if starts_again => {
+            log.tell(Level::Warn, "what could not be stopped in order is left", &[("cause", &error)]);
+            Ended::ToStartAgain
+        }
         Err(error) => failed(log, &error),
     }
+}
+
+/// Why a server stops.
+enum Why {
+    Signal(&'static str),
+    LoopEnded,
+    Lost(String),
+}
+
+/// How often it is looked whether the store has another owner by now.
+const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+
+async fn lost(server: &Server) -> String {
+    loop {
+        if let Some(why) = server.lost() {
+            return why;
+        }
+        tokio::time::sleep(LOOKS_EVERY).await;
+    }
+}
+
+/// Starts the server; `None` when a signal came first, which ends a node that stands by.
+fn started(
+    settings: &Settings,
+    log: Log,
+    runtime: &tokio::runtime::Runtime,
+    signals: &mut Signals,
+) -> Result<Option<Server>, StartError> {
+    if !matches!(settings.server.store, StoreChoice::Postgres(_)) {
+        return Server::start(settings, log).map(Some);
+    }
+    std::thread::scope(|scope| {
+        let (done, is_done) = tokio::sync::oneshot::channel();
+        let starting = scope.spawn(move || {
+            let server = Server::start(settings, log);
+            // The one who waits for it waits below.
+            let _told = done.send(());
+            server
+        });
+        let signal = runtime.block_on(async {
+            tokio::select! {
+                signal = signals.next() => Some(signal),
+                _done = is_done => None,
+            }
+        });
+        if let Some(signal) = signal {
+            // It has opened nothing that must be closed, and waits for what may never come.
+            log.tell(Level::Info, "stopped while standing by", &[("signal", signal)]);
+            std::process::exit(0);
+        }
+        starting.join().map_or_else(|panic| std::panic::resume_unwind(panic), |server| server.map(Some))
+    })
 }
 
 /// An environment variable, if it is set and is text.
@@ -129,7 +225,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 }
 
 fn refused(error: &ConfigError) -> ExitCode {
-    // Where nobody listens the exit code says it all.
+    // With a closed output the exit code says it all.
     let _told = writeln!(io::stderr().lock(), "error: {error}");
     ExitCode::from(EXIT_WRONG)
 }

@@ -8,19 +8,21 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use kew_core::{Entropy, Timestamp};
+use kew_log_pg::{PgDisk, PgError};
 use kew_store_log::{
     BackupReport, CheckReport, Disk, Drive, ExportReport, IDENTITY_FILE, LogError, LogOptions, LogStore,
     MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, Sharing, StoreStats, TailReport, Unreadable, make_private,
 };
 use thiserror::Error;
 
+use crate::config::{PgUrl, is_postgres};
 use crate::machine::{SystemEntropy, system_now};
 use crate::private;
 
-/// What `kew store` may be told.
+/// The arguments of `kew store`.
 #[derive(Args, Debug)]
 pub(super) struct StoreArgs {
-    /// The store's directory
+    /// The store's directory, or postgres://USER@HOST/DATABASE
     #[arg(long, global = true, env = "KEW_STORE", value_name = "PATH", default_value = "./kew-data")]
     store: PathBuf,
 
@@ -30,6 +32,11 @@ pub(super) struct StoreArgs {
 
 #[derive(Subcommand, Debug)]
 enum Tool {
+    /// Make an empty store; one that is there is left as it is
+    Create {
+        /// This directory or database instead of --store's
+        place: Option<PathBuf>,
+    },
     /// Read everything and name each damage by file and offset; exit code 1 when there is any
     Check {
         /// This directory instead of --store's; a backup is compared with its list too
@@ -79,16 +86,18 @@ enum ToolError {
     Locked { path: PathBuf, holder: String },
     #[error(transparent)]
     Log(LogError),
+    #[error("{place}: {cause}")]
+    Postgres { place: String, cause: PgError },
     #[error("{cause}; {} holds an empty store now: remove it before the next import", path.display())]
     CutShort { path: PathBuf, cause: LogError },
     #[error("{doing}: {cause}")]
     Machine { doing: String, cause: io::Error },
-    /// It was done, and what it found is not good; it has been told.
+    /// It was done, and what it found is not good; it has been printed.
     #[error("the store is damaged")]
     Damaged,
     #[error("{0}; --leave-out-damaged exports everything else")]
     Unreadable(Unreadable),
-    /// The rest was exported; each of these has been told.
+    /// The rest was exported; each of these has been printed.
     #[error("messages left out, since they cannot be read: {0}")]
     LeftOut(u64),
 }
@@ -101,7 +110,7 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
     match store.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Where nobody listens the exit code says it all.
+            // With a closed output the exit code says it all.
             let _told = writeln!(io::stderr().lock(), "error: {error}");
             if let ToolError::LeftOut(_) = error { LEFT_OUT.into() } else { ExitCode::FAILURE }
         }
@@ -111,6 +120,7 @@ pub(super) fn run(store: &StoreArgs) -> ExitCode {
 impl StoreArgs {
     fn run(&self) -> Result<(), ToolError> {
         match &self.tool {
+            Tool::Create { place } => self.create(place.as_deref()),
             Tool::Check { directory } => self.check(directory.as_deref()),
             Tool::Stats { json } => {
                 let stats = kew_store_log::stats(&self.look()?);
@@ -132,6 +142,62 @@ impl StoreArgs {
         }
     }
 
+    fn create(&self, place: Option<&Path>) -> Result<(), ToolError> {
+        let named = place.map(|place| Self { store: place.to_owned(), tool: Tool::Stats { json: false } });
+        let this = named.as_ref().unwrap_or(self);
+        let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
+        let (disk, owned) = this.disk_to_fill()?;
+        let opened = LogStore::open(disk, options, entropy()?, system_now());
+        let (store, report) = opened.map_err(|error| this.explain(error))?;
+        store.close().map_err(ToolError::Log)?;
+        if let Some(owned) = owned {
+            owned.give_up();
+        }
+        let shown = this.shown();
+        tell(&if report.created {
+            format!("made an empty store in {shown}\n")
+        } else {
+            format!("{shown} holds a store already\n")
+        })
+    }
+
+    /// The database, if that is where the store is.
+    fn postgres(&self) -> Option<PgUrl> {
+        self.store.to_str().filter(|text| is_postgres(text)).map(|url| PgUrl(url.to_owned()))
+    }
+
+    /// Where the store is, for people.
+    fn shown(&self) -> String {
+        self.postgres().map_or_else(|| self.store.display().to_string(), |url| url.to_string())
+    }
+
+    /// A place for a store that may not be there yet, to be changed. A database is owned until that is given up.
+    fn disk_to_fill(&self) -> Result<(Arc<dyn Disk>, Option<PgDisk>), ToolError> {
+        if let Some(url) = self.postgres() {
+            let disk = self.own(&url)?;
+            return Ok((Arc::new(disk.clone()), Some(disk)));
+        }
+        let disk = RealDisk::open(&self.store).map_err(doing(format!("making {}", self.store.display())))?;
+        Ok((Arc::new(disk), None))
+    }
+
+    fn own(&self, url: &PgUrl) -> Result<PgDisk, ToolError> {
+        let id = kew_log_pg::node_id("kew store", entropy()?.wide_bits());
+        let owned =
+            kew_log_pg::own(&url.0, "kew store", &id).map_err(|error| self.explain_postgres(error))?;
+        Ok(owned.disk)
+    }
+
+    fn explain_postgres(&self, error: PgError) -> ToolError {
+        match error {
+            PgError::Owned { node, .. } => {
+                ToolError::Locked { path: self.shown().into(), holder: format!("the node {node}") }
+            }
+            PgError::NoStore => ToolError::NoStore(self.shown().into()),
+            cause => ToolError::Postgres { place: self.shown(), cause },
+        }
+    }
+
     fn check(&self, directory: Option<&Path>) -> Result<(), ToolError> {
         let named = directory
             .map(|directory| Self { store: directory.to_owned(), tool: Tool::Stats { json: false } });
@@ -149,9 +215,12 @@ impl StoreArgs {
             None => Box::new(io::stdin().lock()),
         };
         let was_store = self.store.join(IDENTITY_FILE).exists();
-        let disk = RealDisk::open(&self.store).map_err(doing(format!("making {}", self.store.display())))?;
+        let (disk, owned) = self.disk_to_fill()?;
         let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
-        let imported = kew_store_log::import(&mut *lines, Arc::new(disk), options, entropy()?, system_now());
+        let imported = kew_store_log::import(&mut *lines, disk, options, entropy()?, system_now());
+        if let Some(owned) = &owned {
+            owned.give_up();
+        }
         let report = imported.map_err(|error| {
             let is_cut_short = !was_store && self.store.join(IDENTITY_FILE).exists();
             if is_cut_short {
@@ -160,7 +229,10 @@ impl StoreArgs {
                 self.explain(error)
             }
         })?;
-        make_private(&self.store).map_err(doing(format!("closing {} to others", self.store.display())))?;
+        if owned.is_none() {
+            make_private(&self.store)
+                .map_err(doing(format!("closing {} to others", self.store.display())))?;
+        }
         tell(&format!(
             "{} queues and {} messages, out of {} lines\n",
             report.queues, report.messages, report.lines
@@ -172,7 +244,7 @@ impl StoreArgs {
         let looked = LogStore::look(self.disk_to_look_at()?, LogOptions::default(), entropy()?);
         let (store, report) = looked.map_err(|error| self.explain(error))?;
         if let Some(tail) = &report.tail {
-            // Where nobody listens the work goes on.
+            // With a closed output the work goes on.
             let _told = writeln!(io::stderr().lock(), "{}", tail_line(tail));
         }
         Ok(store)
@@ -181,30 +253,43 @@ impl StoreArgs {
     /// Opens the store, works with it, and closes it as it should be.
     fn with_store(&self, work: impl FnOnce(&LogStore) -> Result<(), ToolError>) -> Result<(), ToolError> {
         let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
-        let opened = LogStore::open(self.disk()?, options, entropy()?, Timestamp::ZERO);
+        let (disk, owned) = self.disk()?;
+        let opened = LogStore::open(disk, options, entropy()?, Timestamp::ZERO);
         let (store, report) = opened.map_err(|error| self.explain(error))?;
         if let Some(tail) = &report.tail {
             let line = format!(
                 "cut {} bytes of an incomplete batch off {} at offset {}\n",
                 tail.bytes_dropped, tail.file, tail.offset
             );
-            // Where nobody listens the work goes on.
+            // With a closed output the work goes on.
             let _told = io::stderr().lock().write_all(line.as_bytes());
         }
         let worked = work(&store);
         let closed = store.close().map_err(ToolError::Log);
+        if let Some(owned) = owned {
+            owned.give_up();
+        }
         worked.and(closed)
     }
 
-    /// The directory of a store that exists, to be changed.
-    fn disk(&self) -> Result<Arc<dyn Disk>, ToolError> {
+    /// The place of a store that exists, to be changed.
+    fn disk(&self) -> Result<(Arc<dyn Disk>, Option<PgDisk>), ToolError> {
+        if let Some(url) = self.postgres() {
+            // Looked at first: only a store that is there is owned.
+            drop(kew_log_pg::look(&url.0).map_err(|error| self.explain_postgres(error))?);
+            return self.disk_to_fill();
+        }
         self.holds_a_store()?;
         let disk = RealDisk::open(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;
-        Ok(Arc::new(disk))
+        Ok((Arc::new(disk), None))
     }
 
     /// The same, to be read only.
     fn disk_to_look_at(&self) -> Result<Arc<dyn Disk>, ToolError> {
+        if let Some(url) = self.postgres() {
+            let looked = kew_log_pg::look(&url.0).map_err(|error| self.explain_postgres(error))?;
+            return Ok(Arc::new(looked));
+        }
         self.holds_a_store()?;
         let disk = RealDisk::look(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;
         Ok(Arc::new(disk))
@@ -262,7 +347,7 @@ fn write_lines(store: &LogStore, to: &mut dyn Write, leaves_out: bool) -> Result
     let mut stopped_at = None;
     let exported = kew_store_log::export_readable(store, to, &mut |message| {
         if leaves_out {
-            // Where nobody listens the work goes on.
+            // With a closed output the work goes on.
             let _told = writeln!(io::stderr().lock(), "left out {message}");
             return Ok(());
         }

@@ -113,7 +113,7 @@ impl ApiPermission {
     }
 }
 
-/// A text that is shown to nobody.
+/// A text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -215,7 +215,7 @@ fn word(text: &str, length: usize, also: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// A name that means two accounts means none. Of a token, which is a secret, its places alone are told.
+/// A name that means two accounts means none. Of a token, which is a secret, only its places are shown.
 fn check_unique(accounts: &[Account]) -> Result<(), ConfigError> {
     let mut seen: BTreeMap<(&str, Cow<'_, str>), String> = BTreeMap::new();
     for (number, account) in accounts.iter().enumerate() {
@@ -331,8 +331,9 @@ mod tests {
     use super::*;
 
     fn accounts(text: &str) -> Result<Vec<Account>, String> {
-        let table: Table = text.parse().expect("it is TOML");
-        read(table.get(SECTION).expect("it is there")).map_err(|error| error.to_string())
+        let table: Table = text.parse().expect("the text is TOML");
+        read(table.get(SECTION).expect("the text has a section of accounts"))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -345,14 +346,14 @@ mod tests {
             cloudflare = { id = "0123456789ABCDEF0123456789abcdef", tokens = [{ token = "x", permissions = ["queues_read"] }] }
             "#,
         )
-        .expect("it is fine");
-        let account = found.first().expect("there is one");
+        .expect("the accounts are valid");
+        let account = found.first().expect("the text has one account");
         assert_eq!(account.aws.id, AccountId(123_456_789_012));
         let users: Vec<Option<&str>> =
             account.aws.access_keys.iter().map(|key| key.user.as_deref()).collect();
         assert_eq!(users, [Some("ann"), None]);
         assert_eq!(account.azure.as_ref().map(|azure| azure.name.as_str()), Some("orders"));
-        let cloudflare = account.cloudflare.as_ref().expect("it is there");
+        let cloudflare = account.cloudflare.as_ref().expect("the account has a Cloudflare part");
         assert_eq!(cloudflare.id, "0123456789abcdef0123456789abcdef");
         assert!(!format!("{found:?}").contains("a2V5"), "secrets are not shown");
     }

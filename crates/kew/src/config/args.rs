@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::table::{Kind, SETTINGS, Setting};
 use super::values::{Said, Written};
 
-/// What `kew serve` was told on the command line.
+/// The arguments of `kew serve`.
 #[derive(Clone, Debug, Default)]
 pub struct ServeArgs {
     /// The settings that have a flag.

@@ -125,7 +125,7 @@ fn keys_of(section: &str) -> Vec<&'static str> {
     SETTINGS.iter().filter(|setting| setting.section == section).map(|setting| setting.key).collect()
 }
 
-/// The error that nobody knows a key. Its value is not shown where it may be a secret.
+/// The error of an unknown key. Its value is not shown where it may be a secret.
 pub(super) fn unknown_key(place: &str, key: &str, value: &Value, allowed: &[&str]) -> ConfigError {
     let secretive =
         ["secret", "token", "key", "password"].iter().any(|word| key.to_lowercase().contains(word));
@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn every_kind_of_value_is_read() {
         let text = "[server]\nlog = \"json\"\ninsecure = true\nhosts = [\"a\", \"b\"]\n[sqs]\nname_hold_seconds = 0\n";
-        let said = contents(text).expect("it is fine").said;
+        let said = contents(text).expect("the file is valid").said;
         assert_eq!(said.get(&("server", "log")), Some(&Written::One("json".into())));
         assert_eq!(said.get(&("server", "insecure")), Some(&Written::One("true".into())));
         assert_eq!(said.get(&("server", "hosts")), Some(&Written::Many(vec!["a".into(), "b".into()])));
         assert_eq!(said.get(&("sqs", "name_hold_seconds")), Some(&Written::One("0".into())));
-        let said = contents("[tls]\ncert = \"a\"\nsqs = { cert = \"b\" }\n").expect("it is fine").said;
+        let said = contents("[tls]\ncert = \"a\"\nsqs = { cert = \"b\" }\n").expect("the file is valid").said;
         assert_eq!(said.get(&("tls", "cert")), Some(&Written::One("a".into())));
         assert_eq!(said.get(&("tls.sqs", "cert")), Some(&Written::One("b".into())));
     }
@@ -202,7 +202,7 @@ mod tests {
 
     // A missing quote must not put the secret on a screen or into a log.
     #[test]
-    fn a_line_that_is_no_toml_is_told_by_its_place_and_not_shown() {
+    fn a_line_that_is_no_toml_is_reported_by_its_place_and_not_shown() {
         for (text, expected) in [
             ("[server]\n[admin]\ntoken = hush\n", "line 3, column 9 (token): "),
             ("[admin]\ntoken = \"hush\n", "line 2, column "),

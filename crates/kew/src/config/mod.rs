@@ -32,7 +32,7 @@ pub use accounts::{
 };
 pub use args::{Printed, ServeArgs};
 pub use error::ConfigError;
-pub use parse::{Address, KeySource, StoreChoice, address};
+pub use parse::{Address, KeySource, PgUrl, StoreChoice, address, is_postgres};
 pub use print::lines;
 pub use ready::strict;
 pub use values::Values;
@@ -107,7 +107,7 @@ pub struct ServerSettings {
 pub enum Auth {
     /// Everyone, as the default account.
     Open,
-    /// Whoever proves an account.
+    /// Clients that prove an account.
     Strict,
 }
 
@@ -120,7 +120,7 @@ pub struct SqsSettings {
     pub name_hold: Duration,
     /// How long after a purge the next is refused.
     pub purge_interval: Duration,
-    /// At most so many messages of a standard queue are in flight when SQS leases one more.
+    /// Maximum messages in flight of a standard queue for SQS.
     pub standard_in_flight_limit: u32,
     /// The same for FIFO queues.
     pub fifo_in_flight_limit: u32,

@@ -17,6 +17,30 @@ pub enum StoreChoice {
     Memory,
     /// In this directory.
     Directory(PathBuf),
+    /// In the PostgreSQL of this URL.
+    Postgres(PgUrl),
+}
+
+/// The URL of a store in PostgreSQL. It is shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PgUrl(pub String);
+
+impl fmt::Display for PgUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("postgres", &self.0));
+        // Also one that is given as a parameter.
+        let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+        match rest.rsplit_once('@').map(|(who, place)| (who.split(':').next().unwrap_or_default(), place)) {
+            None => write!(f, "{scheme}://{rest}"),
+            Some((user, place)) => write!(f, "{scheme}://{user}@{place}"),
+        }
+    }
+}
+
+impl fmt::Debug for PgUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for StoreChoice {
@@ -24,6 +48,7 @@ impl fmt::Display for StoreChoice {
         match self {
             Self::Memory => f.write_str("memory"),
             Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Postgres(url) => write!(f, "{url}"),
         }
     }
 }
@@ -47,16 +72,21 @@ impl Address {
     }
 }
 
-/// A directory, or `memory`.
+/// A directory, `memory`, or a URL of PostgreSQL.
 pub fn store(text: &str) -> Result<StoreChoice, String> {
+    const ALLOWED: &str = "a directory, `memory`, or postgres://USER@HOST/DATABASE";
     match text {
-        "" => Err("a directory, or `memory`".to_owned()),
+        "" => Err(ALLOWED.to_owned()),
         "memory" => Ok(StoreChoice::Memory),
-        text if text.contains("://") => {
-            Err("a directory, or `memory`; no other kind of store is there yet".to_owned())
-        }
+        url if is_postgres(url) => Ok(StoreChoice::Postgres(PgUrl(url.to_owned()))),
+        text if text.contains("://") => Err(ALLOWED.to_owned()),
         path => Ok(StoreChoice::Directory(PathBuf::from(path))),
     }
+}
+
+/// Whether a text is a URL of PostgreSQL.
+pub fn is_postgres(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
 /// An address with a port. A port alone is one of this machine's loopback address.
@@ -211,7 +241,7 @@ pub enum KeySource {
     Url(String),
 }
 
-/// A file's path, or a URL whose answers nobody on the way can change.
+/// A file's path, or a URL whose answers cannot be changed on the way.
 pub fn key_source(text: &str) -> Result<KeySource, String> {
     let allowed = || "a file, an https:// URL, or an http:// URL of a loopback address".to_owned();
     if let Some(rest) = text.strip_prefix("http://") {
@@ -277,7 +307,10 @@ mod tests {
     fn addresses_are_numbers_or_names_or_off() {
         assert_eq!(address("off"), Ok(Address::Off));
         assert_eq!(address("127.0.0.1:0"), Ok(Address::At(([127, 0, 0, 1], 0).into())));
-        assert_eq!(address("[::1]:1"), Ok(Address::At("[::1]:1".parse().expect("it is one"))));
+        assert_eq!(
+            address("[::1]:1"),
+            Ok(Address::At("[::1]:1".parse().expect("the address with brackets is a socket address")))
+        );
         assert_eq!(address("9324"), Ok(Address::At(([127, 0, 0, 1], 9324).into())));
         assert_eq!(socket("0"), Ok(([127, 0, 0, 1], 0).into()));
         for wrong in ["", "127.0.0.1", "127.0.0.1:99999", "99999", "-1", "+1", " 1", "OFF"] {
@@ -286,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_from_where_nobody_can_change_them_on_the_way() {
+    fn keys_come_only_over_connections_that_protect_them() {
         assert_eq!(key_source("keys.json"), Ok(KeySource::File("keys.json".into())));
         for url in [
             "https://login.example/keys",

@@ -1,4 +1,4 @@
-//! `--print-config=strict`: a configuration of strict mode that is whole, with new secrets, and how clients are told
+//! `--print-config=strict`: a configuration of strict mode that is whole, with new secrets, and how clients are set up
 //! them.
 //!
 //! The account is the one that open mode uses, so that its queues are there. docs/strict.md goes through it.
@@ -16,7 +16,7 @@ const SECRET_BYTES: usize = 24;
 const ID_BYTES: usize = 8;
 const CLOUDFLARE_ID: &str = "00000000000000000000000000000000";
 
-/// The file's text. `chance` fills bytes with what nobody can guess.
+/// The file's text. `chance` fills bytes with random bits.
 pub fn strict<E>(mut chance: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<String, E> {
     let mut hex = |bytes: usize| {
         let mut filled = vec![0; bytes];
@@ -73,14 +73,16 @@ mod tests {
             }
             Ok::<(), ()>(())
         });
-        let text = text.expect("there is chance");
-        let contents = super::super::file::contents(&text).expect("it can be read");
-        let account = contents.accounts.first().expect("there is one");
+        let text = text.expect("the system has random numbers");
+        let contents =
+            super::super::file::contents(&text).expect("the configuration that was written can be read");
+        let account = contents.accounts.first().expect("the configuration has one account");
         let (azure, cloudflare) = (account.azure.as_ref(), account.cloudflare.as_ref());
         let key = &account.aws.access_keys[0];
-        let token = &cloudflare.expect("it is there").tokens[0];
+        let token = &cloudflare.expect("the account has a Cloudflare part").tokens[0];
         assert_eq!(token.permissions.len(), 2);
-        let secrets = [&key.secret.0, &azure.expect("it is there").keys[0].0, &token.token.0];
+        let secrets =
+            [&key.secret.0, &azure.expect("the account has an Azure part").keys[0].0, &token.token.0];
         let unique: BTreeSet<&String> = secrets.into_iter().collect();
         assert!(unique.len() == 3 && unique.iter().all(|secret| secret.len() >= 48), "{text}");
         for secret in secrets {

@@ -12,11 +12,11 @@ pub struct Setting {
     pub key: &'static str,
     /// What it looks like.
     pub kind: Kind,
-    /// What holds when nobody says anything.
+    /// The default.
     pub default: Option<&'static str>,
     /// Its flag, if it has one: how the flag's value is shown, and what it does.
     pub flag: Option<Flag>,
-    /// Whether its value is shown to nobody.
+    /// Whether its value is never shown.
     pub secret: bool,
 }
 

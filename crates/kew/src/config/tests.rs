@@ -41,7 +41,7 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
         (["--sqs", "0.0.0.0:0"], "--insecure"),
         (["--admin", "0.0.0.0:0"], "--admin 0.0.0.0:0 can be reached"),
         (["--also", "0.0.0.0:0"], "--also"),
-        (["--store", "postgres://db"], "--store"),
+        (["--store", "mysql://db"], "--store"),
         (["--durability", "never"], "one of sync, os"),
         (["--log", "xml"], "one of text, json"),
         (["--clock", "sundial"], "one of system, virtual"),
@@ -62,7 +62,7 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
 
 #[test]
 fn a_port_alone_is_an_address_on_loopback_in_the_file_too() {
-    let directory = tempfile::tempdir().expect("there is room");
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
     let file = directory.path().join("kew.toml");
     let read = |text: &str| {
         std::fs::write(&file, text).expect("the directory is ours");
@@ -70,7 +70,7 @@ fn a_port_alone_is_an_address_on_loopback_in_the_file_too() {
     };
     let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
     let text = "[server]\nsqs = 4100\nadmin = 4101\nalso = [4566, \"[::1]:4567\"]\n";
-    let server = read(text).expect("it is fine").0.server;
+    let server = read(text).expect("the configuration is valid").0.server;
     assert_eq!((server.sqs, server.admin), (Address::At(at(4100)), Address::At(at(4101))));
     assert_eq!(server.also.first(), Some(&at(4566)));
     let told = read("[server]\nsqs = 70000\n").map(|_| ()).expect_err("there is no such port");
@@ -88,7 +88,7 @@ fn variables_reach_settings_without_a_flag() {
         ("KEW_TLS_SQS_CERT", "c.pem"),
         ("KEW_TLS_SQS_KEY", "k.pem"),
     ];
-    let (settings, _) = read_with(&[], &variables).expect("they are fine");
+    let (settings, _) = read_with(&[], &variables).expect("the variables are valid");
     assert_eq!(settings.sqs.name_hold, Duration::ZERO);
     assert_eq!(settings.scrub, None);
     assert_eq!(settings.sqs.url_style, UrlStyle::Standard);
@@ -116,7 +116,8 @@ fn strict_mode_without_accounts_stays_on_loopback_whatever_is_said() {
 fn a_certificate_without_its_key_is_refused() {
     let told = refused(&[], &[("KEW_TLS_CERT", "c.pem")]);
     assert!(told.contains("KEW_TLS_CERT=c.pem needs [tls] key beside it"), "{told}");
-    let (settings, _) = read_with(&[], &[("KEW_TLS_CERT", "c"), ("KEW_TLS_KEY", "k")]).expect("it is fine");
+    let (settings, _) = read_with(&[], &[("KEW_TLS_CERT", "c"), ("KEW_TLS_KEY", "k")])
+        .expect("certificate and key are a valid pair of variables");
     assert!(settings.tls.sqs.is_some() && settings.tls.also.is_some());
     assert!(settings.tls.admin.is_none(), "it needs one of its own");
 }
@@ -141,10 +142,11 @@ fn printed_settings_show_origins_hide_secrets_and_can_be_read_back() {
     assert_eq!(line("token = "), "token = \"********\" # variable KEW_ADMIN_TOKEN");
     assert_eq!(line("name_hold_seconds = "), "name_hold_seconds = 60 # default");
     assert_eq!(line("# ports_file "), "# ports_file is not set # default");
-    let directory = tempfile::tempdir().expect("there is room");
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
     let file = directory.path().join("kew.toml");
     std::fs::write(&file, &printed).expect("the directory is ours");
-    let (again, _) = read_with(&["--config", &file.to_string_lossy()], &[]).expect("it can be read back");
+    let (again, _) = read_with(&["--config", &file.to_string_lossy()], &[])
+        .expect("the printed configuration can be read back");
     assert_eq!(again.sqs.region, "eu-west-1");
     assert_eq!(again.server.log, Format::Json);
 }

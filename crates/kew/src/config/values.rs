@@ -36,7 +36,7 @@ pub enum Origin {
     Variable(String),
     /// This file.
     File(PathBuf),
-    /// Nobody said anything.
+    /// No source sets it.
     Default,
 }
 
@@ -148,7 +148,7 @@ impl Values {
         ConfigError::new(format!("{} is not allowed; it must be {allowed}", self.told(section, key)))
     }
 
-    /// A setting as whoever set it wrote it, for errors.
+    /// A setting as its source wrote it, for errors.
     pub fn told(&self, section: &'static str, key: &'static str) -> String {
         let Some(setting) = Setting::at(section, key) else { return format!("[{section}] {key}") };
         let value = self.at(section, key);
@@ -218,7 +218,7 @@ mod tests {
         let values = Values::overlay(&Said::new(), &variable, None);
         assert_eq!(values.at("server", "log").origin, Origin::Default);
         let hosts = values.read_list("server", "hosts", |text| Ok(text.to_owned()));
-        assert_eq!(hosts.expect("they are fine"), ["a.example", "b.example"]);
+        assert_eq!(hosts.expect("the list of hosts is valid"), ["a.example", "b.example"]);
     }
 
     #[test]

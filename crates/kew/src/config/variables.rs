@@ -1,4 +1,4 @@
-//! Variables that look like settings and are none: a slip of the pen is told instead of having no effect.
+//! Variables that look like settings and are none: a misspelled one is an error instead of having no effect.
 //!
 //! Known are the settings' own, those of other commands and of tests, and what Kubernetes puts into every container of
 //! a namespace that has a service named `kew` or `kew-…`.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_told_with_what_was_meant_and_without_its_value() {
+    fn a_misspelled_variable_is_reported_with_the_nearest_name_and_without_its_value() {
         for (name, nearest) in [
             ("KEW_SQS_NAME_HOLD", "KEW_SQS_NAME_HOLD_SECONDS"),
             ("KEW_STROE", "KEW_STORE"),

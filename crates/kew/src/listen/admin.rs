@@ -57,7 +57,7 @@ impl AdminLoop {
             let shared = Shared { drain, ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits) };
             // The console guards what must be guarded: health and metrics are for everyone.
             let listener = Listener::new(self.console, Guard::strict(), &shared);
-            // Whoever started the thread waits for exactly this.
+            // The starter of the thread waits for exactly this.
             let _told = tell.send(());
             match self.tls {
                 Some(tls) => listener.accept_tls(socket, tls).await,

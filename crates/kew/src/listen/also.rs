@@ -105,11 +105,14 @@ mod tests {
     fn request(method: Method, target: &str, headers: &[(&'static str, &str)], body: &str) -> Request {
         let mut map = Headers::default();
         for (name, value) in headers {
-            map.append(HeaderName::from_static(name), HeaderValue::from_str(value).expect("it is one"));
+            map.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).expect("the header's value is visible ASCII"),
+            );
         }
         Request {
             method,
-            uri: target.parse::<Uri>().expect("it is one"),
+            uri: target.parse::<Uri>().expect("the target is a URI"),
             headers: map,
             body: body.to_owned().into(),
             id: RequestId::from_chance(0),

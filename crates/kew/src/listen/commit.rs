@@ -87,7 +87,7 @@ impl<S: Store + 'static> Paced<S> {
     }
 
     /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for
-    /// a write only: whoever gets his now may come back with an ack that the same sync serves.
+    /// a write only: a client that gets its answer now may come back with an ack that the same sync serves.
     async fn gather(&self, target: u32) {
         let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
         while seen < target && empty_passes < EMPTY_PASSES_MAX {
@@ -249,7 +249,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// How many answers to hope for: at one connection one, so that nothing ever waits for nobody.
+    /// How many answers to hope for: at one connection one, so that no answer waits for a client that is not there.
     pub fn target(&self) -> u32 {
         let largest = self.groups.iter().copied().max().unwrap_or_default();
         largest.saturating_sub(largest / 8).max(1)
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// So many clients on one event loop, each sending so often, one after the other.
+    /// Runs this number of clients on one event loop; each sends this number of messages, one after the other.
     async fn clients(store: Recorder, clients: usize, sends: usize) -> Vec<(u32, ThreadId)> {
         let store = Arc::new(store);
         let paced = Paced::new(Arc::clone(&store), Arc::default());
@@ -378,13 +378,13 @@ mod tests {
                         for _ in 0..client % 4 {
                             tokio::task::yield_now().await;
                         }
-                        paced.step(Timestamp::ZERO, &Command::Due).await.expect("it is committed");
+                        paced.step(Timestamp::ZERO, &Command::Due).await.expect("the step is committed");
                     }
                 })
             })
             .collect();
         for task in tasks {
-            task.await.expect("it ends");
+            task.await.expect("the client's task does not panic");
         }
         committer.abort();
         std::mem::take(&mut *store.commits.lock())

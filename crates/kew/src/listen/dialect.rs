@@ -55,7 +55,7 @@ impl Dialect {
 pub enum Serves {
     /// One dialect.
     Only(Dialect),
-    /// All of them, told apart by request.
+    /// All of them, distinguished by request.
     All,
 }
 
@@ -109,7 +109,7 @@ impl FrontEnds {
         })
     }
 
-    /// In a box, so that a connection keeps no room for it, and nobody on the way to the client moves it.
+    /// In a box, so that a connection keeps no room for it, and no step on the way to the client moves it.
     fn answer<'a>(&'a self, (serves, dialect): (Serves, Dialect), request: &'a Request) -> Answering<'a> {
         match dialect {
             Dialect::Sqs => Box::pin(self.sqs(serves).answer(request)),
@@ -237,9 +237,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_nobody_is_told_all_three() {
+    fn an_unrecognized_request_gets_the_names_of_all_three_dialects() {
         assert_eq!(unknown().status, StatusCode::NOT_FOUND);
-        let text = String::from_utf8(unknown().body.to_vec()).expect("it is text");
+        let text = String::from_utf8(unknown().body.to_vec()).expect("the refusal is UTF-8");
         for dialect in Dialect::ALL {
             assert!(text.contains(dialect.title()), "{text}");
         }

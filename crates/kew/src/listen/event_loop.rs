@@ -41,7 +41,7 @@ pub struct EventLoop<S> {
     pub replies: Replies,
     /// Ends it.
     pub drain: Drain,
-    /// Closed once nobody drives the engine from another thread any more: what they did must still be committed.
+    /// Closed once no other thread drives the engine any more: what they did must still be committed.
     pub others_ended: Drain,
 }
 
@@ -133,7 +133,7 @@ impl<S: Store + 'static> EventLoop<S> {
         let engine = match engine {
             Ok(engine) => engine,
             Err(error) => {
-                // Whoever started the thread waits for exactly this.
+                // The starter of the thread waits for exactly this.
                 let _told = tell.send(Err(error));
                 return Ok(());
             }
@@ -174,10 +174,10 @@ impl<S: Store + 'static> EventLoop<S> {
     }
 }
 
-/// Where it is told that the engine is there.
+/// Gets the engine when it has started.
 type Tell = mpsc::Sender<Result<(Arc<Engine>, Handle), EngineError>>;
 
-/// What is told of a task that must not end and did.
+/// The text about a task that must not end and did.
 fn fallen(what: &str, ended: Result<(), JoinError>) -> io::Error {
     let why = match ended.map_err(JoinError::try_into_panic) {
         Err(Ok(panic)) => {
@@ -226,7 +226,8 @@ mod tests {
     }
 
     fn start(falls: &Arc<AtomicBool>) -> io::Result<Started> {
-        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().expect("there is chance"));
+        let entropy: Arc<dyn Entropy> =
+            Arc::new(SystemEntropy::new().expect("the system has random numbers"));
         let inner = MemoryStore::new(Arc::clone(&entropy));
         let event_loop = EventLoop {
             store: Arc::new(Frail { inner, falls: Arc::clone(falls) }),
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn a_commit_that_panics_ends_the_loop_and_says_so() {
         let falls = Arc::new(AtomicBool::new(false));
-        let mut started = start(&falls).expect("it starts");
+        let mut started = start(&falls).expect("the event loop starts");
         falls.store(true, Ordering::Relaxed);
         let engine = Arc::clone(&started.engine);
         let create = kew_core::command::CreateQueue {
@@ -263,7 +264,8 @@ mod tests {
         };
         drop(started.handle.spawn(async move { engine.create_queue(create).await }));
         let ended = started.ended();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("it is built");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("a runtime of one thread is built");
         runtime.block_on(ended);
         let error = started.join().expect_err("it did not end as it should").to_string();
         assert!(error.contains("the disk is mad"), "{error}");

@@ -1,8 +1,8 @@
 //! The keys that verify bearer tokens, read again when they change, on a thread that may wait for a disk or a network.
 //!
 //! A file is read when it looks different. A URL is asked once an hour, and sooner when a token names a key that is not
-//! there: issuers show a new key before they sign with it, but nobody has to have been up then. Keys that cannot be had
-//! leave those before in use.
+//! there: issuers show a new key before they sign with it, but this server need not have been up then. Keys that cannot
+//! be had leave those before in use.
 
 use std::io;
 use std::path::Path;
@@ -44,8 +44,8 @@ pub struct TokenKeysWatch {
 }
 
 impl TokenKeysWatch {
-    /// Takes the keys of `source` into `keys`, and looks after them from now on. A file has to be there; whoever is
-    /// behind a URL may be down for a while.
+    /// Takes the keys of `source` into `keys`, and looks after them from now on. A file has to be there; a server that
+    /// is behind a URL may be down for a while.
     pub fn start(source: KeySource, keys: Arc<KeySet>, log: Log) -> Result<Self, TokenKeysError> {
         let place = place(&source);
         let failed = |cause: String| TokenKeysError { place: place.clone(), cause };

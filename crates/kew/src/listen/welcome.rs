@@ -55,7 +55,7 @@ pub fn page(serves: Serves, admin: Option<AdminPlace>, request: &Request) -> Rep
         .with(POLICY, HeaderValue::from_static("default-src 'none'"))
 }
 
-/// Others are not told where to look for it.
+/// Others do not learn where it is.
 fn is_of_this_machine(request: &Request) -> bool {
     request.peer.ip().to_canonical().is_loopback()
 }

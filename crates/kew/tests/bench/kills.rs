@@ -17,11 +17,12 @@ fn is_long() -> bool {
     std::env::var("KEW_LONG").is_ok_and(|value| value == "1")
 }
 
-/// An address for as long as a test takes: below the ports that the system gives to whoever asks for any, so that
-/// nobody takes it while its server is away.
+/// An address for as long as a test takes: below the ports that the system gives to other sockets, so that
+/// no other program takes it while its server is away.
 fn address() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).expect("it is below 10 000");
+    let first =
+        20_000 + u16::try_from(std::process::id() % 10_000).expect("a number below 10 000 fits into 16 bits");
     loop {
         let address = format!("127.0.0.1:{}", first + NEXT.fetch_add(1, Ordering::Relaxed));
         if TcpListener::bind(&address).is_ok() {
@@ -40,7 +41,10 @@ fn kill_and_restart(
 ) -> Kew {
     for kill in 0..kills {
         std::thread::sleep(BEFORE_KILL);
-        assert!(load.try_wait().expect("it is ours").is_none(), "the load was over before kill {kill}");
+        assert!(
+            load.try_wait().expect("the child process was not waited for before").is_none(),
+            "the load was over before kill {kill}"
+        );
         kew.kill();
         kew = Kew::start_with(directory, words);
     }
@@ -59,7 +63,7 @@ fn survives(dialect: &str, scenario: &str, more: &[&str]) {
     words.extend(more);
     let mut load = bench(&words);
     let _kew = kill_and_restart(kew, directory.path(), &server, &mut load, kills);
-    let printed = document(&load.wait_with_output().expect("it ends"), &words.join(" "));
+    let printed = document(&load.wait_with_output().expect("the load can be waited for"), &words.join(" "));
     let round = &printed["rounds"][0];
     assert!(round["interruptions"].as_u64() > Some(0), "no request was under way: {printed}");
     assert!(round["messages"].as_u64() > Some(0), "{printed}");

@@ -7,16 +7,16 @@ use super::{bench, document};
 
 /// Runs one load to its end and answers with what it printed.
 fn run(kew: &Kew, dialect: &str, words: &[&str]) -> Value {
-    let endpoint = format!("http://{}", kew.ports[dialect].as_str().expect("it is served"));
+    let endpoint = format!("http://{}", kew.ports[dialect].as_str().expect("the listener is on"));
     let pid = kew.id().to_string();
     let mut all =
         vec!["--dialect", dialect, "--endpoint", &endpoint, "--json", "--seconds", "20", "--pid", &pid];
     all.extend(words);
-    document(&bench(&all).wait_with_output().expect("it ends"), &all.join(" "))
+    document(&bench(&all).wait_with_output().expect("the load can be waited for"), &all.join(" "))
 }
 
 fn is_verified(document: &Value, operations: &[&str]) {
-    for round in document["rounds"].as_array().expect("there are rounds") {
+    for round in document["rounds"].as_array().expect("the document has rounds") {
         for fault in ["lost", "duplicated", "resurrected", "disordered", "strange", "early_empty_receives"] {
             assert_eq!(round[fault], 0, "{fault}: {document}");
         }
@@ -115,7 +115,7 @@ azure = {{ name = "bench", keys = ["{KEY}"] }}
     let key = ["--access-key", "bench", "--secret", KEY, "--count", "200"];
     is_verified(&run(&kew, "azure", &key), &["send", "receive", "delete"]);
     let wrong = ["--endpoint", &format!("http://{}", kew.sqs), "--access-key", "BENCH", "--secret", "wrong"];
-    let refused = bench(&wrong).wait_with_output().expect("it ends");
+    let refused = bench(&wrong).wait_with_output().expect("the load can be waited for");
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }
 
@@ -136,7 +136,7 @@ fn a_scenario_that_a_dialect_has_no_words_for_is_refused() {
         ["--dialect", "cloudflare", "--scenario", "longpoll"],
         ["--dialect", "sqs", "--scenario", "push"],
     ] {
-        let output = bench(&words).wait_with_output().expect("it ends");
+        let output = bench(&words).wait_with_output().expect("the load can be waited for");
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains("has no"), "{output:?}");
     }
@@ -148,7 +148,7 @@ fn a_worker_is_brought_every_message_once() {
     let directory = data_directory();
     let config = directory.path().join("kew.toml");
     std::fs::write(&config, "[workers]\noutbound = \"all\"\n").expect("the directory is ours");
-    let config = config.to_str().expect("it is text");
+    let config = config.to_str().expect("the path of a temporary directory is UTF-8");
     let kew = Kew::start_with(
         directory.path(),
         &["--store", "memory", "--workers", "on", "--workerd", &workerd, "--config", config],

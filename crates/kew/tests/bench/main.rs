@@ -14,7 +14,7 @@ use serde_json::Value;
 fn bench(words: &[&str]) -> std::process::Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
     command.arg("bench").args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("it was built")
+    command.spawn().expect("the program kew is built with its tests")
 }
 
 /// What it printed as JSON, once it is over; it must have found nothing wrong.

@@ -29,7 +29,7 @@ fn a_project_that_is_broken_is_refused_with_what_to_change() {
     assert!(refused(&rig).contains("host.json is not valid JSON"));
     rig.file("host.json", "{\"version\":\"2.0\"}");
     assert!(refused(&rig).contains("Missing worker Description."));
-    std::fs::remove_file(rig.root().join("host.json")).expect("it is there");
+    std::fs::remove_file(rig.root().join("host.json")).expect("the file exists");
     assert!(refused(&rig).contains("holds no host.json"));
 }
 
@@ -59,7 +59,7 @@ fn a_handler_that_cannot_stay_is_tried_three_times() {
 }
 
 #[test]
-fn a_handler_that_is_no_program_is_told_as_that() {
+fn a_handler_that_is_no_program_is_reported_as_such() {
     let rig = Rig::new("", "orders");
     rig.file(
         "host.json",
@@ -89,7 +89,7 @@ fn runs_fail_when_the_handler_dies_and_go_on_with_the_next() {
 #[test]
 fn a_run_that_takes_too_long_has_failed_and_goes_on_nowhere() {
     let rig = Rig::new("", "orders");
-    let host_json = std::fs::read_to_string(rig.root().join("host.json")).expect("it is there");
+    let host_json = std::fs::read_to_string(rig.root().join("host.json")).expect("the file exists");
     rig.file("host.json", &host_json.replacen('{', r#"{"functionTimeout":"00:00:01","#, 1));
     let mut host = rig.host();
     let before = crate::stops::handlers(&rig);
@@ -206,7 +206,7 @@ fn a_wrong_key_is_logged_with_what_to_check_and_ends_nothing() {
 }
 
 #[test]
-fn a_clock_that_is_no_clock_is_told_as_that() {
+fn a_url_that_is_no_clock_is_reported_as_such() {
     let mut rig = Rig::with_clock("", "orders", "system");
     rig.told = handler::AT_ONCE.to_owned();
     let clock = format!("http://{}", rig.kew.admin);
@@ -218,7 +218,7 @@ fn a_clock_that_is_no_clock_is_told_as_that() {
 /// Half a minute: the time a handler has to listen.
 #[test]
 #[ignore = "takes half a minute for each try; part of `make test-slow`"]
-fn a_handler_that_never_listens_is_told_what_it_must_do() {
+fn a_handler_that_never_listens_has_an_error_that_says_what_it_must_do() {
     let mut rig = Rig::new("", "orders");
     rig.told = handler::DEAF.to_owned();
     let mut host = rig.begin(&[]);

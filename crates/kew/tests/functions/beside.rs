@@ -21,7 +21,7 @@ fn a_server_runs_a_projects_functions_beside_itself() {
     let mut command = program::command();
     command.env(handler::VARIABLE, &rig.desk.address);
     let mut kew = Kew::start_by(command, directory.path(), &flags);
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     assert_eq!(crate::rig::ask(&azure, "PUT", "/orders", "").status, 201);
     let message = "<QueueMessage><MessageText>aGVsbG8=</MessageText></QueueMessage>";
     assert_eq!(crate::rig::ask(&azure, "POST", "/orders/messages", message).status, 201);

@@ -33,12 +33,12 @@ pub struct Call {
 impl Desk {
     pub fn open() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it is bound").to_string();
+        let address = listener.local_addr().expect("a bound socket has an address").to_string();
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, sender) = (stream.expect("connections come"), sender.clone());
-                stream.set_nodelay(true).expect("it is a socket");
+                stream.set_nodelay(true).expect("the connection is open");
                 std::thread::spawn(move || serve(stream, &sender));
             }
         });
@@ -48,15 +48,19 @@ impl Desk {
     /// The next run.
     #[track_caller]
     pub fn next(&self) -> Call {
-        self.calls.lock().expect("nobody panics with it").recv_timeout(PATIENCE).expect("a run begins")
+        self.calls
+            .lock()
+            .expect("no thread panics while it holds the lock")
+            .recv_timeout(PATIENCE)
+            .expect("a run begins")
     }
 
     /// The next run, if one begins soon.
     pub fn soon(&self) -> Option<Call> {
-        self.calls.lock().expect("nobody panics with it").recv_timeout(SILENCE).ok()
+        self.calls.lock().expect("no thread panics while it holds the lock").recv_timeout(SILENCE).ok()
     }
 
-    /// So many runs, none of which has ended.
+    /// This number of runs, none of which has ended.
     #[track_caller]
     pub fn take(&self, count: usize) -> Vec<Call> {
         (0..count).map(|_| self.next()).collect()
@@ -78,17 +82,17 @@ fn serve(mut stream: TcpStream, calls: &Sender<Call>) {
         if let Some(length) = handler::whole(&bytes) {
             let request: Vec<u8> = bytes.drain(..length).collect();
             let text = String::from_utf8(request).expect("requests are text");
-            let (head, body) = text.split_once("\r\n\r\n").expect("it is whole");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a request has a head and a body");
             if head.starts_with("GET ") {
                 // Any answer means that the handler is there.
                 write(&mut stream, "404 Not Found", "text/plain", "");
                 continue;
             }
             let function =
-                head.split(' ').nth(1).expect("there is a path").trim_start_matches('/').to_owned();
+                head.split(' ').nth(1).expect("a request has a path").trim_start_matches('/').to_owned();
             let (done, ended) = mpsc::channel();
             let body = serde_json::from_str(body).expect("calls are JSON");
-            let handed = stream.try_clone().expect("it is open");
+            let handed = stream.try_clone().expect("the connection is open");
             calls
                 .send(Call { function, head: head.to_owned(), body, stream: handed, done })
                 .expect("the desk is open");
@@ -140,7 +144,7 @@ impl Call {
     }
 
     pub fn tries(&self) -> String {
-        self.body["Metadata"]["DequeueCount"].as_str().expect("it is coded as text").to_owned()
+        self.body["Metadata"]["DequeueCount"].as_str().expect("the dequeue count is coded as text").to_owned()
     }
 }
 

@@ -35,9 +35,10 @@ impl Emulator {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the emulator can be started");
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut lines =
+            BufReader::new(child.stdout.take().expect("the output of the child is a pipe")).lines();
         let address = lines.find_map(|line| {
-            let line = line.expect("it is text");
+            let line = line.expect("a line of the output is UTF-8");
             Some(line.split_once("successfully listens on http://")?.1.trim().to_owned())
         });
         let address = address.expect("the emulator says where it listens");
@@ -55,7 +56,7 @@ impl Drop for Emulator {
 
 fn at_the_emulator(scenario: impl Fn(&Rig)) {
     let mut rig = Rig::with_clock(r#""newBatchThreshold":8"#, "unused", "system");
-    let folder = tempfile::tempdir().expect("there is room");
+    let folder = tempfile::tempdir().expect("the machine has a temporary directory");
     let emulator = Emulator::start(folder.path());
     rig.azure.clone_from(&emulator.address);
     rig.endpoint.clone_from(&emulator.address);

@@ -12,12 +12,12 @@ fn named(page: &str) -> Vec<&str> {
 
 /// All source below a folder.
 fn sources(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).expect("it is a folder of the repository") {
-        let path = entry.expect("it can be read").path();
+    for entry in fs::read_dir(folder).expect("the folder is one of the repository") {
+        let path = entry.expect("the folder can be read").path();
         if path.is_dir() {
             sources(&path, text);
         } else {
-            text.push_str(&fs::read_to_string(path).expect("it is source"));
+            text.push_str(&fs::read_to_string(path).expect("a source is UTF-8"));
         }
     }
 }
@@ -25,7 +25,7 @@ fn sources(folder: &Path, text: &mut String) {
 #[test]
 fn each_figure_of_the_page_has_its_test() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(here.join("../../docs/functions-figures.md")).expect("it is there");
+    let page = fs::read_to_string(here.join("../../docs/functions-figures.md")).expect("the file exists");
     let mut text = String::new();
     sources(&here.join("tests/functions"), &mut text);
     sources(&here.join("../functions/src"), &mut text);

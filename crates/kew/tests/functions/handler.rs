@@ -1,4 +1,4 @@
-//! The handler's process: this program, told by a variable to be one.
+//! The handler's process: this program, made one by a variable.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -25,16 +25,16 @@ fn serves_when_it_is_told_to() {
     }
     if let Some(code) = told.strip_prefix("exit-") {
         eprintln!("the handler cannot go on");
-        std::process::exit(code.parse().expect("it is a number"));
+        std::process::exit(code.parse().expect("the text is a number"));
     }
     let port: u16 = std::env::var("FUNCTIONS_CUSTOMHANDLER_PORT")
         .expect("the host sets it")
         .parse()
-        .expect("it is a port");
+        .expect("the port of the handler is a number");
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the host chose a free port");
     for stream in listener.incoming() {
         let stream = stream.expect("connections come");
-        stream.set_nodelay(true).expect("it is a socket");
+        stream.set_nodelay(true).expect("the connection is open");
         if told == BRIEF {
             answer_once(stream);
             std::process::exit(0);
@@ -49,9 +49,11 @@ fn serves_when_it_is_told_to() {
 /// Both ways, byte by byte.
 fn hand_on(stream: TcpStream, to: &str) {
     let Ok(other) = TcpStream::connect(to) else { return };
-    other.set_nodelay(true).expect("it is a socket");
-    let (mut here, mut there) =
-        (stream.try_clone().expect("it is open"), other.try_clone().expect("it is open"));
+    other.set_nodelay(true).expect("the connection is open");
+    let (mut here, mut there) = (
+        stream.try_clone().expect("the connection is open"),
+        other.try_clone().expect("the connection is open"),
+    );
     std::thread::spawn(move || copy(&mut here, &mut there));
     copy(&mut { other }, &mut { stream });
 }
@@ -65,10 +67,10 @@ const REPLY: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconten
 
 fn answer_once(mut stream: TcpStream) {
     let mut piece = [0; 1_024];
-    let read = stream.read(&mut piece).expect("it is asked");
+    let read = stream.read(&mut piece).expect("the host sends a request");
     assert!(read > 0);
     stream.write_all(REPLY.as_bytes()).expect("the answer is waited for");
-    stream.shutdown(Shutdown::Write).expect("it is open");
+    stream.shutdown(Shutdown::Write).expect("the connection is open");
     // Until it has been read.
     let _ended = stream.read(&mut piece);
 }
@@ -95,6 +97,6 @@ pub fn whole(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let length = head.split("content-length:").nth(1).and_then(|rest| rest.split('\r').next());
-    let length = length.map_or(0, |length| length.trim().parse::<usize>().expect("it is a number"));
+    let length = length.map_or(0, |length| length.trim().parse::<usize>().expect("the text is a number"));
     (bytes.len() >= end + length).then_some(end + length)
 }

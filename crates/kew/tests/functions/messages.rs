@@ -135,7 +135,7 @@ fn a_trigger_may_take_its_texts_otherwise_than_the_host() {
 }
 
 #[test]
-fn the_handler_is_told_what_is_known_of_a_message() {
+fn the_handler_gets_all_metadata_of_a_message() {
     let rig = Rig::new("", "orders");
     let _host = rig.host();
     rig.put("orders", r#"{"colour":"red","size":{"w":1}}"#);
@@ -153,7 +153,7 @@ fn the_handler_is_told_what_is_known_of_a_message() {
     assert_eq!(metadata["sys"]["MethodName"], "fn");
     assert!(metadata.get("QueueTrigger").is_none());
     for name in ["ExpirationTime", "InsertionTime", "NextVisibleTime"] {
-        let text = metadata[name].as_str().expect("it is a date");
+        let text = metadata[name].as_str().expect("a date is coded as text");
         assert!(text.len() == 25 && text.ends_with("+00:00"), "{name}: {text}");
     }
     call.succeed();

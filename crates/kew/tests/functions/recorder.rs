@@ -29,7 +29,11 @@ impl Seen {
         let (_, query) = self.target.split_once('?')?;
         let (_, value) =
             query.split('&').filter_map(|pair| pair.split_once('=')).find(|(found, _)| *found == name)?;
-        Some(kew_http::percent::decode(value.as_bytes()).expect("it is well formed").into_owned())
+        Some(
+            kew_http::percent::decode(value.as_bytes())
+                .expect("the percent encoding is well formed")
+                .into_owned(),
+        )
     }
 
     pub fn is(&self, operation: &str) -> bool {
@@ -57,7 +61,7 @@ impl Recorder {
     /// Stands between this rig's hosts and its server from now on.
     pub fn between(rig: &mut Rig) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = listener.local_addr().expect("it is bound").to_string();
+        let address = listener.local_addr().expect("a bound socket has an address").to_string();
         let recorder = Arc::new(Self { seen: Mutex::default(), cut: AtomicBool::new(false) });
         rig.endpoint = address;
         let (azure, admin) = (rig.azure.clone(), rig.kew.admin.clone());
@@ -76,14 +80,14 @@ impl Recorder {
     pub fn seen(&self, operation: &str) -> Vec<Seen> {
         self.seen
             .lock()
-            .expect("nobody panics with it")
+            .expect("no thread panics while it holds the lock")
             .iter()
             .filter(|seen| seen.is(operation))
             .cloned()
             .collect()
     }
 
-    /// Waits until so many of this kind were taken down.
+    /// Waits until this number of this kind were recorded.
     #[track_caller]
     pub fn has_seen(&self, operation: &str, times: usize) {
         let begun = Instant::now();
@@ -93,15 +97,15 @@ impl Recorder {
         }
     }
 
-    /// Lets nobody through, or everybody again.
+    /// Refuses all connections, or lets all through again.
     pub fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
     }
 
     fn serve(&self, mut client: TcpStream, azure: &str, admin: &str) {
-        client.set_nodelay(true).expect("it is a socket");
+        client.set_nodelay(true).expect("the connection is open");
         let Ok(mut server) = TcpStream::connect(azure) else { return };
-        server.set_nodelay(true).expect("it is a socket");
+        server.set_nodelay(true).expect("the connection is open");
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
         while let Some(request) = next(&mut client, &mut asked) {
             if self.cut.load(Ordering::SeqCst) {
@@ -122,7 +126,7 @@ impl Recorder {
 
     fn take_down(&self, at: u64, request: &[u8], reply: &[u8]) {
         let request = String::from_utf8_lossy(request).into_owned();
-        let (head, body) = request.split_once("\r\n\r\n").expect("it is whole");
+        let (head, body) = request.split_once("\r\n\r\n").expect("a request has a head and a body");
         let mut line = head.split(' ');
         let mut part = || line.next().unwrap_or_default().to_owned();
         let (method, target) = (part(), part());
@@ -139,7 +143,7 @@ impl Recorder {
             status,
             receipt: receipt.trim().to_owned(),
         };
-        self.seen.lock().expect("nobody panics with it").push(seen);
+        self.seen.lock().expect("no thread panics while it holds the lock").push(seen);
     }
 }
 
@@ -160,6 +164,6 @@ fn next(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
 fn now(admin: &str) -> u64 {
     let (_, reply) =
         crate::program::http(admin, "GET", "/api/v1/clock", &[("Authorization", "Bearer token")], "");
-    let shown: serde_json::Value = serde_json::from_str(&reply).expect("it is JSON");
-    shown["now_ms"].as_u64().expect("it is a number")
+    let shown: serde_json::Value = serde_json::from_str(&reply).expect("the reply is JSON");
+    shown["now_ms"].as_u64().expect("now_ms is a number")
 }

@@ -31,7 +31,7 @@ pub struct Rig {
     directory: TempDir,
     /// Whether hosts follow the server's clock.
     follows: bool,
-    /// What the handler is told.
+    /// What the handler is to do.
     pub told: String,
 }
 
@@ -48,12 +48,12 @@ impl Rig {
             directory.path(),
             &["--store", &data, "--clock", clock, "--auth", "strict", "--config", &config(directory.path())],
         );
-        let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+        let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
         let desk = Desk::open();
         let told = desk.address.clone();
         let follows = clock == "virtual";
         let rig = Self { kew, desk, endpoint: azure.clone(), azure, directory, follows, told };
-        let executable = std::env::current_exe().expect("this program is a file");
+        let executable = std::env::current_exe().expect("the test program has a path");
         let description =
             serde_json::json!({ "defaultExecutablePath": executable, "arguments": handler::ARGUMENTS });
         rig.file("host.json", &format!(
@@ -67,7 +67,8 @@ impl Rig {
     /// A file of the project.
     pub fn file(&self, name: &str, text: &str) {
         let path = self.root().join(name);
-        std::fs::create_dir_all(path.parent().expect("it is in the root")).expect("the folder is ours");
+        std::fs::create_dir_all(path.parent().expect("a file of the project has a parent"))
+            .expect("the folder is ours");
         std::fs::write(path, text).expect("the folder is ours");
     }
 
@@ -95,7 +96,8 @@ impl Rig {
 
     /// A host that has just been started.
     pub fn begin(&self, flags: &[&str]) -> Host {
-        let place = tempfile::tempdir_in(self.directory.path()).expect("there is room");
+        let place =
+            tempfile::tempdir_in(self.directory.path()).expect("the machine has a temporary directory");
         let (out, log) = (place.path().join("out"), place.path().join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
         for (name, _) in
@@ -115,7 +117,7 @@ impl Rig {
             .stdout(File::create(&out).expect("the folder is ours"))
             .stderr(File::create(&log).expect("the folder is ours"))
             .spawn()
-            .expect("it was built");
+            .expect("the program kew is built with its tests");
         Host { child, out, log, _place: place }
     }
 
@@ -141,15 +143,15 @@ impl Rig {
 
     /// Puts a text by the front-end that takes the longest ones with a token alone.
     pub fn put_by_cloudflare(&self, queue: &str, text: &str) {
-        let address = self.kew.ports["cloudflare"].as_str().expect("it is served");
+        let address = self.kew.ports["cloudflare"].as_str().expect("the listener is on");
         let queues = format!("/client/v4/accounts/{}/queues", "0".repeat(32));
         let headers = [("Authorization", "Bearer test"), ("Content-Type", "application/json")];
         let (status, reply) = program::http(address, "GET", &queues, &headers, "");
         assert_eq!(status, 200, "{reply}");
-        let reply: serde_json::Value = serde_json::from_str(&reply).expect("it is JSON");
-        let all = reply["result"].as_array().expect("it is a list");
-        let found = all.iter().find(|shown| shown["queue_name"] == queue).expect("it is listed");
-        let id = found["queue_id"].as_str().expect("it is a text");
+        let reply: serde_json::Value = serde_json::from_str(&reply).expect("the reply is JSON");
+        let all = reply["result"].as_array().expect("result is a list");
+        let found = all.iter().find(|shown| shown["queue_name"] == queue).expect("the queue is listed");
+        let id = found["queue_id"].as_str().expect("queue_id is text");
         let body = serde_json::json!({ "body": text, "content_type": "text" }).to_string();
         let (status, reply) =
             program::http(address, "POST", &format!("{queues}/{id}/messages"), &headers, &body);
@@ -159,7 +161,9 @@ impl Rig {
     /// How many messages there are, hidden ones too; none when there is no such queue.
     pub fn count(&self, queue: &str) -> Option<u64> {
         let reply = self.ask("GET", &format!("/{queue}?comp=metadata"), "");
-        reply.header("x-ms-approximate-messages-count").map(|count| count.parse().expect("it is a number"))
+        reply
+            .header("x-ms-approximate-messages-count")
+            .map(|count| count.parse().expect("the text is a number"))
     }
 
     /// What can be seen of a queue: texts and how often each was received.
@@ -168,7 +172,7 @@ impl Rig {
         reply.elements("MessageText").into_iter().zip(reply.elements("DequeueCount")).collect()
     }
 
-    /// Waits until a queue holds so many messages.
+    /// Waits until a queue holds this number of messages.
     #[track_caller]
     pub fn holds(&self, queue: &str, count: u64) {
         let begun = Instant::now();
@@ -225,8 +229,8 @@ impl Rig {
 
 fn shown((status, reply): (u16, String)) -> u64 {
     assert_eq!(status, 200, "{reply}");
-    let reply: serde_json::Value = serde_json::from_str(&reply).expect("it is JSON");
-    reply["now_ms"].as_u64().expect("it is a number")
+    let reply: serde_json::Value = serde_json::from_str(&reply).expect("the reply is JSON");
+    reply["now_ms"].as_u64().expect("now_ms is a number")
 }
 
 fn config(directory: &Path) -> String {
@@ -244,7 +248,7 @@ pub fn connection(address: &str) -> String {
 pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Reply {
     use std::io::Write as _;
     let stream = TcpStream::connect(address);
-    let mut stream = stream.expect("it listens");
+    let mut stream = stream.expect("the server accepts connections");
     let length = body.len();
     let (path_only, query) = path.split_once('?').unwrap_or((path, ""));
     let date = kew_http::date::http_date(kew::machine::system_now());
@@ -252,7 +256,7 @@ pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Reply {
     let request = format!(
         "{method} /devstoreaccount1{path} HTTP/1.1\r\nhost: {address}\r\nx-ms-date: {date}\r\nx-ms-version: 2021-12-02\r\nauthorization: SharedKey devstoreaccount1:{signed}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("the server reads the request");
     Reply::read(stream)
 }
 
@@ -263,14 +267,14 @@ fn sign(method: &str, path: &str, query: &str, length: usize, date: &str) -> Str
     let mut pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
     pairs.sort_unstable();
     for pair in pairs {
-        let (name, value) = pair.split_once('=').expect("there is a value");
-        let value = kew_http::percent::decode(value.as_bytes()).expect("it is well formed");
+        let (name, value) = pair.split_once('=').expect("a query parameter has a value");
+        let value = kew_http::percent::decode(value.as_bytes()).expect("the percent encoding is well formed");
         resource.push_str(&format!("\n{name}:{value}"));
     }
     let text = format!(
         "{method}\n\n\n{length}\n\n\n\n\n\n\n\n\nx-ms-date:{date}\nx-ms-version:2021-12-02\n{resource}"
     );
-    let key = STANDARD.decode(KEY).expect("it is Base64");
+    let key = STANDARD.decode(KEY).expect("the well-known key is Base64");
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(&key).expect("any length will do");
     mac.update(text.as_bytes());
     STANDARD.encode(mac.finalize().into_bytes())
@@ -286,12 +290,12 @@ pub struct Reply {
 impl Reply {
     fn read(mut stream: TcpStream) -> Self {
         use std::io::Read as _;
-        stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the connection is open");
         let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers and closes");
-        let (head, body) = text.split_once("\r\n\r\n").expect("it answers HTTP");
+        stream.read_to_string(&mut text).expect("the server answers and closes the connection");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a reply has a head and a body");
         let status =
-            head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("there is a status");
+            head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a reply has a status");
         Self { status, head: head.to_owned(), body: body.to_owned() }
     }
 
@@ -326,7 +330,7 @@ impl Host {
     fn until(&mut self, is_so: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !is_so(self) {
-            let ended = self.child.try_wait().expect("it is ours");
+            let ended = self.child.try_wait().expect("the child process was not waited for before");
             assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{ended:?}: {}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -366,21 +370,22 @@ impl Host {
     }
 
     pub fn kill(mut self) -> Self {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("the child process can be killed");
+        self.child.wait().expect("the child process was not waited for before");
         self
     }
 
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(sent.expect("there is a kill").success());
+        assert!(sent.expect("the system has the program kill").success());
     }
 
     #[track_caller]
     pub fn exit_code(&mut self, within: Duration) -> Option<i32> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
+            if let Some(status) = self.child.try_wait().expect("the child process was not waited for before")
+            {
                 return status.code();
             }
             assert!(begun.elapsed() < within, "it does not end: {}", self.log());

@@ -69,7 +69,7 @@ fn two_hosts_run_each_message_once_and_take_none_from_the_other() {
     let mut held = rig.desk.take(10);
     let mut seen: BTreeSet<String> = held.iter().map(Call::text).collect();
     let mut runs = held.len();
-    // Some run for more than ten minutes meanwhile; nobody gets them a second time.
+    // Some run for more than ten minutes meanwhile; no host gets them a second time.
     let mut moved = 0;
     while runs < 400 {
         let call = rig.desk.next();
@@ -115,7 +115,7 @@ fn ten_thousand_messages_run_once_each() {
     println!("{count} runs in {took:?}: {rate:.0} a second");
 }
 
-/// Puts so many messages, over several connections.
+/// Puts this number of messages, over several connections.
 fn fill(rig: &Rig, count: usize) {
     std::thread::scope(|scope| {
         for part in 0..8 {

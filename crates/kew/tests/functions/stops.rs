@@ -8,7 +8,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 // Scenario 15.
 #[test]
-fn a_host_that_is_told_to_stop_completes_what_it_runs() {
+fn a_stopping_host_completes_its_running_functions() {
     let rig = Rig::new("", "orders");
     let mut host = rig.host();
     rig.put("orders", "hello");
@@ -52,7 +52,7 @@ fn a_second_signal_ends_a_host_at_once() {
 /// The processes that run with this project's root in their environment.
 pub fn handlers(rig: &Rig) -> Vec<String> {
     let marker = format!("FUNCTIONS_APP_ROOT_PATH={}\0", rig.root().display());
-    let processes = std::fs::read_dir("/proc").expect("there are processes");
+    let processes = std::fs::read_dir("/proc").expect("Linux has /proc");
     let is_one = |name: &String| {
         name.bytes().all(|byte| byte.is_ascii_digit())
             && std::fs::read(format!("/proc/{name}/environ"))
@@ -69,7 +69,7 @@ pub fn kill_handler(rig: &Rig) {
     };
     for id in handlers(rig).into_iter().filter(|id| !is_guard(id)) {
         let killed = std::process::Command::new("kill").args(["-KILL", &id]).status();
-        assert!(killed.expect("there is a kill").success());
+        assert!(killed.expect("the system has the program kill").success());
     }
 }
 

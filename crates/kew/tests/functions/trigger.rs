@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::recorder::Recorder;
 use crate::rig::Rig;
 
-/// The first start is told a little after the receipt it counts from, on a busy machine a little more.
+/// The first start is recorded a little after the receipt it counts from, on a busy machine a little more.
 const TEN_MINUTES_MS: u64 = 599_500;
 /// A host starts within this, also on a busy machine.
 const START_MS: u64 = 15_000;

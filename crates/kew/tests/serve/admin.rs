@@ -12,7 +12,7 @@ const JSON: (&str, &str) = ("Content-Type", "application/json");
 fn clock(kew: &Kew, change: &str) -> Value {
     let (status, body) = kew.admin("POST", "/api/v1/clock", &[JSON], change);
     assert_eq!(status, 200, "{change}: {body}");
-    serde_json::from_str(&body).expect("it is JSON")
+    serde_json::from_str(&body).expect("the reply is JSON")
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn kew_health_says_it_by_its_exit_code() {
     let mut kew = Kew::start(directory.path());
     let health = |admin: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-        command.args(["health", "--admin", admin]).output().expect("it was built")
+        command.args(["health", "--admin", admin]).output().expect("the program kew is built with its tests")
     };
     let output = health(&kew.admin);
     assert!(output.status.success(), "{output:?}");
@@ -61,13 +61,13 @@ fn the_virtual_clock_moves_by_json_only_and_never_back() {
     let kew = Kew::start_with(directory.path(), &["--store", "memory", "--clock", "virtual"]);
     let (status, body) = kew.admin("GET", "/api/v1/clock", &[], "");
     assert_eq!(status, 200, "{body}");
-    let begun: Value = serde_json::from_str(&body).expect("it is JSON");
+    let begun: Value = serde_json::from_str(&body).expect("the reply is JSON");
     assert_eq!((&begun["offset_ms"], &begun["frozen"]), (&Value::from(0), &Value::from(false)));
     let asked = Instant::now();
     let moved = clock(&kew, r#"{"advance_ms":600000}"#);
     // Real time that passes during the jump does not count: the clock is ahead by so much less.
     let passed = u64::try_from(asked.elapsed().as_millis()).expect("the jump is short") + 1;
-    let offset = moved["offset_ms"].as_u64().expect("it is a number");
+    let offset = moved["offset_ms"].as_u64().expect("offset_ms is a number");
     assert!(offset <= 600_000 && offset + passed >= 600_000, "{offset} after {passed} ms");
     assert!(moved["now_ms"].as_u64() >= begun["now_ms"].as_u64().map(|now| now + 600_000));
     for wrong in [r#"{"advance_ms":-1}"#, r#"{"advance_ms":1.5}"#, "{}", "", "[", r#"{"freeze":"yes"}"#] {

@@ -46,7 +46,7 @@ fn with_also(flags: &[&str]) -> (tempfile::TempDir, Kew, String) {
     let directory = data_directory();
     let kew =
         Kew::start_with(directory.path(), &[&["--store", "memory", "--also", "127.0.0.1:0"], flags].concat());
-    let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+    let also = kew.ports["also"][0].as_str().expect("the listener is on").to_owned();
     (directory, kew, also)
 }
 
@@ -105,7 +105,7 @@ fn messages_are_shown_at_the_emulators_developer_endpoint_and_stay_where_they_ar
         let (_, shown) = http(&also, "GET", &format!("{url}{also_shown}"), &accept, "");
         let shown = json(&shown);
         let messages = shown["ReceiveMessageResponse"]["ReceiveMessageResult"]["Message"].as_array();
-        let messages = messages.expect("it is a list");
+        let messages = messages.expect("the reply has a list");
         let found: Vec<&str> = messages.iter().filter_map(|message| message["Body"].as_str()).collect();
         assert_eq!(found, bodies);
         let state = |name: &str, value: &str| serde_json::json!({"Name": name, "Value": value});
@@ -131,7 +131,7 @@ fn in_strict_mode_the_developer_endpoint_shows_nothing_to_who_does_not_sign() {
     command.env("KEW_ADMIN_TOKEN", "hush");
     let flags = ["--store", "memory", "--also", "127.0.0.1:0", "--auth", "strict"];
     let kew = Kew::start_by(command, directory.path(), &flags);
-    let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+    let also = kew.ports["also"][0].as_str().expect("the listener is on").to_owned();
     let (status, refused) = http(&also, "GET", "/_aws/sqs/messages/us-east-1/000000000000/orders", &[], "");
     assert!(status == 403 && refused.contains("MissingAuthenticationToken"), "{status} {refused}");
 }
@@ -161,7 +161,7 @@ fn addresses_of_ipv6_are_served_and_shown_in_brackets() {
         let flags = ["--store", "memory", "--also", "[::1]:0"];
         let mut kew = Kew::start_by(command, directory.path(), &flags);
         assert!(kew.sqs.starts_with("[::1]:"), "{}", kew.ports);
-        let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+        let also = kew.ports["also"][0].as_str().expect("the listener is on").to_owned();
         let greeting = kew.greeting();
         for address in [&kew.sqs, &also] {
             assert!(greeting.contains(&format!("http://{address} ")), "{greeting}");
@@ -181,11 +181,11 @@ fn replies_name_no_origin_where_all_dialects_are_served() {
     let directory = data_directory();
     let file = directory.path().join("kew.toml");
     let text = "[sqs]\ncors_origins = [\"http://localhost:3000\"]\n[admin]\ntoken = \"hush\"\n";
-    std::fs::write(&file, text).expect("there is room");
-    let config = file.to_str().expect("it is text");
+    std::fs::write(&file, text).expect("the test can write to its own directory");
+    let config = file.to_str().expect("the path of a temporary directory is UTF-8");
     let flags = ["--store", "memory", "--also", "127.0.0.1:0", "--auth", "strict", "--config", config];
     let kew = Kew::start_with(directory.path(), &flags);
-    let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+    let also = kew.ports["also"][0].as_str().expect("the listener is on").to_owned();
     let headers = [("Origin", "http://localhost:3000"), ("X-Amz-Target", "AmazonSQS.ListQueues")];
     for (address, is_named) in [(&kew.sqs, true), (&also, false)] {
         let reply = super::program::whole(address, "POST", "/", &headers, "{}");

@@ -23,15 +23,17 @@ pub fn encrypted(
     certificates: &Path,
     answer: impl Fn(&Value) -> Option<Vec<u8>> + Send + Sync + 'static,
 ) -> String {
-    let chain = CertificateDer::pem_file_iter(certificates.join("server.pem")).expect("it is there");
-    let chain = chain.map(|certificate| certificate.expect("it is PEM")).collect();
-    let key = PrivateKeyDer::from_pem_file(certificates.join("server-key.pem")).expect("it is a key");
+    let chain = CertificateDer::pem_file_iter(certificates.join("server.pem"))
+        .expect("the file of certificates exists");
+    let chain = chain.map(|certificate| certificate.expect("the certificate is PEM")).collect();
+    let key = PrivateKeyDer::from_pem_file(certificates.join("server-key.pem"))
+        .expect("the file holds a private key");
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("there are some")
+        .expect("the default versions of TLS are supported")
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .expect("they belong together");
+        .expect("the default versions of TLS are supported");
     let config = Arc::new(config);
     listen(answer, move |stream| {
         let connection = ServerConnection::new(Arc::clone(&config)).ok()?;
@@ -52,14 +54,14 @@ fn listen(
     open: impl Fn(TcpStream) -> Option<Box<dyn Stream>> + Send + 'static,
 ) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("a bound socket has an address").to_string();
     let answer: Arc<Answer> = Arc::new(answer);
     let open = Arc::new(std::sync::Mutex::new(open));
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let (answer, open) = (Arc::clone(&answer), Arc::clone(&open));
             std::thread::spawn(move || {
-                let stream = open.lock().expect("nobody panics")(stream)?;
+                let stream = open.lock().expect("no thread panics while it holds the lock")(stream)?;
                 serve(stream, &*answer)
             });
         }

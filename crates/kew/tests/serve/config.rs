@@ -93,7 +93,7 @@ fn strict_mode_without_a_token_or_beyond_loopback_is_refused() {
 }
 
 #[test]
-fn strict_mode_answers_nobody_who_proves_nothing() {
+fn strict_mode_refuses_requests_without_credentials() {
     let directory = data_directory();
     let file = directory.path().join("kew.toml");
     std::fs::write(&file, "[admin]\ntoken = \"hush\"\n").expect("the directory is ours");

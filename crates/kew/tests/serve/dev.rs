@@ -33,7 +33,7 @@ const CODE: &str = "export default { async queue(batch, env) {
 } };";
 
 fn dev(folder: &Path, kew: &Kew) -> Output {
-    command(folder, kew).arg("--once").output().expect("it was built")
+    command(folder, kew).arg("--once").output().expect("the program kew is built with its tests")
 }
 
 fn command(folder: &Path, kew: &Kew) -> Command {
@@ -52,7 +52,7 @@ pub fn deployed(folder: &Path, kew: &Kew) -> String {
 }
 
 fn address(kew: &Kew) -> &str {
-    kew.ports["cloudflare"].as_str().expect("it is served")
+    kew.ports["cloudflare"].as_str().expect("the listener is on")
 }
 
 fn call(kew: &Kew, method: &str, path: &str, body: &Value) -> Value {
@@ -61,7 +61,7 @@ fn call(kew: &Kew, method: &str, path: &str, body: &Value) -> Value {
     let (status, reply) =
         program::http(address(kew), method, &path, &[("Authorization", "Bearer any")], &text);
     assert_eq!(status, 200, "{method} {path}: {reply}");
-    let reply: Value = serde_json::from_str(&reply).expect("it is JSON");
+    let reply: Value = serde_json::from_str(&reply).expect("the reply is JSON");
     reply["result"].clone()
 }
 
@@ -70,11 +70,13 @@ fn queue(kew: &Kew, name: &str) -> Value {
 }
 
 fn path(queue: &Value) -> String {
-    format!("/{}", queue["queue_id"].as_str().expect("it has an id"))
+    format!("/{}", queue["queue_id"].as_str().expect("a queue has an id"))
 }
 
 fn retry_delay(kew: &Kew) -> u64 {
-    queue(kew, "my-queue")["consumers"][0]["settings"]["retry_delay"].as_u64().expect("it has one")
+    queue(kew, "my-queue")["consumers"][0]["settings"]["retry_delay"]
+        .as_u64()
+        .expect("the consumer has a retry delay")
 }
 
 fn project() -> tempfile::TempDir {
@@ -85,7 +87,7 @@ fn project() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn a_missing_file_is_reported() {
     let (directory, empty) = (data_directory(), data_directory());
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
     let output = dev(empty.path(), &kew);
@@ -134,7 +136,7 @@ fn a_project_is_deployed_and_the_newest_writer_of_its_settings_wins() {
     assert!(!output.status.success() && errors.contains("SyntaxError"), "{errors}");
 }
 
-/// Says what it gets, and fails where it is told to.
+/// Says what it gets, and fails where the message says so.
 const TALKS: &str = "export default { async queue(batch) {
   for (const message of batch.messages) {
     console.log(`VERSION got ${message.body.order}`);
@@ -155,7 +157,7 @@ fn what_the_worker_says_is_shown_at_the_terminal_through_deployments_and_a_resta
         std::fs::write(folder.path().join("index.js"), code).expect("the directory is ours");
     };
     write("first");
-    // Said before anybody followed: shown to nobody.
+    // Logged before anybody followed: not shown.
     deployed(folder.path(), &kew);
     let source = path(&queue(&kew, "my-queue"));
     let send = |body: &Value| {
@@ -171,7 +173,7 @@ fn what_the_worker_says_is_shown_at_the_terminal_through_deployments_and_a_resta
     let shown = directory.path().join("shown");
     let mut command = command(folder.path(), &kew);
     let output = std::fs::File::create(&shown).expect("the directory is ours");
-    let mut dev = Followed(command.stdout(output).spawn().expect("it was built"));
+    let mut dev = Followed(command.stdout(output).spawn().expect("the program kew is built with its tests"));
     let text = || std::fs::read_to_string(&shown).unwrap_or_default();
     let until = |what: &str| {
         let begun = Instant::now();
@@ -197,14 +199,20 @@ fn what_the_worker_says_is_shown_at_the_terminal_through_deployments_and_a_resta
     until("[log] second got 5");
     let own = kew.id().to_string();
     let killed = Command::new("pkill").args(["-9", "-P", &own, "workerd"]).status();
-    assert!(killed.expect("there is a pkill").success());
+    assert!(killed.expect("the system has the program pkill").success());
     until("its process ended");
     send(&json!({ "order": 6 }));
     until("[log] second got 6");
     assert!(!text().contains("got 1"), "what was said before it began is not shown: {}", text());
     let id = dev.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("there is a kill").success());
-    assert_eq!(dev.0.wait().expect("it is ours").code(), Some(0));
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .expect("the system has the program kill")
+            .success()
+    );
+    assert_eq!(dev.0.wait().expect("the child process was not waited for before").code(), Some(0));
 }
 
 /// A process that is not left behind.
@@ -218,7 +226,7 @@ impl Drop for Followed {
 }
 
 #[test]
-fn a_log_is_shown_to_whoever_shows_a_token_and_ends_with_the_server() {
+fn a_log_is_shown_to_clients_with_a_token_and_ends_with_the_server() {
     let Some(workerd) = program::workerd() else { return };
     let (directory, folder) = (data_directory(), project());
     let mut kew =
@@ -230,10 +238,10 @@ fn a_log_is_shown_to_whoever_shows_a_token_and_ends_with_the_server() {
     };
     assert_eq!(ask("", &[]).0, 403, "without a token");
     let (status, text) = ask("", &[("Authorization", "Bearer any")]);
-    let page: Value = serde_json::from_str(&text).expect("it is JSON");
+    let page: Value = serde_json::from_str(&text).expect("the reply is JSON");
     assert_eq!((status, &page["result"]["lines"]), (200, &json!([])), "{text}");
     assert_eq!(ask("?after=yesterday", &[("Authorization", "Bearer any")]).0, 400);
-    let last = page["result"]["last"].as_u64().expect("it is a number");
+    let last = page["result"]["last"].as_u64().expect("last is a number");
     let (address, path) = (address(&kew).to_owned(), format!("{place}?after={last}&wait=30"));
     let waits = std::thread::spawn(move || {
         let begun = Instant::now();
@@ -242,7 +250,7 @@ fn a_log_is_shown_to_whoever_shows_a_token_and_ends_with_the_server() {
     std::thread::sleep(Duration::from_millis(300));
     kew.signal("TERM");
     assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
-    let ((status, text), took) = waits.join().expect("it was answered");
+    let ((status, text), took) = waits.join().expect("the waiting request does not panic");
     let waited = Duration::from_millis(200)..Duration::from_secs(15);
     assert!(status == 200 && waited.contains(&took), "{status} {text} after {took:?}");
 }

@@ -47,7 +47,7 @@ fn what_azure_acknowledged_survives_a_kill() {
         assert_eq!(azure(&kew, "POST", "/orders/messages", &message(text)).0, 201);
     }
     let (_, got) = azure(&kew, "GET", "/orders/messages?numofmessages=2&visibilitytimeout=600", "");
-    let of_deleted = got.split("<QueueMessage>").nth(2).expect("there are two").to_owned();
+    let of_deleted = got.split("<QueueMessage>").nth(2).expect("the reply has two messages").to_owned();
     let receipt =
         element(&of_deleted, "PopReceipt").replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
     let path = format!("/orders/messages/{}?popreceipt={receipt}", element(&of_deleted, "MessageId"));
@@ -69,7 +69,7 @@ const CLOUDFLARE: &str = "/client/v4/accounts/0/queues";
 fn cloudflare(address: &str, method: &str, path: &str, body: &str) -> serde_json::Value {
     let (status, text) = program::http(address, method, &format!("{CLOUDFLARE}{path}"), &[], body);
     assert_eq!(status, 200, "{text}");
-    serde_json::from_str::<serde_json::Value>(&text).expect("it is JSON")["result"].clone()
+    serde_json::from_str::<serde_json::Value>(&text).expect("the reply is JSON")["result"].clone()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn one_queue_is_sent_to_received_from_and_settled_in_three_dialects() {
     let address = |kew: &Kew| kew.ports["cloudflare"].as_str().unwrap_or_default().to_owned();
     let at = address(&kew);
     let listed = cloudflare(&at, "GET", "?name=orders", "");
-    let queue = format!("/{}", listed[0]["queue_id"].as_str().expect("it is listed"));
+    let queue = format!("/{}", listed[0]["queue_id"].as_str().expect("the queue is listed"));
     cloudflare(&at, "POST", &format!("{queue}/consumers"), r#"{"type":"http_pull"}"#);
     let message = "<QueueMessage><MessageText>from azure</MessageText></QueueMessage>";
     assert_eq!(azure(&kew, "POST", "/orders/messages", message).0, 201);
@@ -119,7 +119,7 @@ fn one_queue_is_sent_to_received_from_and_settled_in_three_dialects() {
 }
 
 #[test]
-fn one_address_serves_all_told_apart_by_request() {
+fn one_address_serves_all_dialects_distinguished_by_request() {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory", "--also", "127.0.0.1:0"]);
     let also = kew.ports["also"][0].as_str().unwrap_or_default().to_owned();

@@ -41,10 +41,13 @@ fn has(tool: &str) -> bool {
 }
 
 /// What bash prints of these commands, which must all succeed. `kew` is this program, and nothing else is known of
-/// whoever runs the test.
+/// the user that runs the test.
 fn pasted(directory: &Path, commands: &str) -> String {
-    let programs =
-        Path::new(env!("CARGO_BIN_EXE_kew")).parent().expect("it lies somewhere").display().to_string();
+    let programs = Path::new(env!("CARGO_BIN_EXE_kew"))
+        .parent()
+        .expect("the program lies in a folder")
+        .display()
+        .to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
     for (name, _) in std::env::vars().filter(|(name, _)| {
@@ -57,7 +60,7 @@ fn pasted(directory: &Path, commands: &str) -> String {
         .env("PATH", format!("{programs}:{path}"))
         .env("HOME", directory)
         .output()
-        .expect("there is a bash");
+        .expect("the system has bash");
     let text = [output.stdout, b"\n".to_vec(), output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(output.status.success(), "{commands}: {text}");
@@ -68,11 +71,11 @@ fn pasted(directory: &Path, commands: &str) -> String {
 fn strict(directory: &Path) -> Kew {
     pasted(directory, blocks(PAGE)[0]);
     let file = directory.join("kew.toml");
-    let config = file.to_str().expect("it is text");
+    let config = file.to_str().expect("the path of a temporary directory is UTF-8");
     assert_eq!(blocks(PAGE)[1].trim(), "kew serve --config kew.toml");
     let kew = Kew::start_with(directory, &["--store", "memory", "--config", config]);
-    let text = std::fs::read_to_string(&file).expect("it was made");
-    std::fs::write(&file, here(&kew, &text)).expect("it is ours");
+    let text = std::fs::read_to_string(&file).expect("the file kew.toml was made");
+    std::fs::write(&file, here(&kew, &text)).expect("the test can change its own files");
     kew
 }
 
@@ -84,11 +87,11 @@ fn the_page_about_strict_mode_works_as_it_is_pasted() {
     }
     let directory = data_directory();
     let kew = strict(directory.path());
-    let file = std::fs::metadata(directory.path().join("kew.toml")).expect("it was made");
+    let file = std::fs::metadata(directory.path().join("kew.toml")).expect("the file kew.toml was made");
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
     let mut commands = String::new();
     for block in &blocks(PAGE)[2..] {
-        let tool = block.split(' ').next().expect("there is a first word");
+        let tool = block.split(' ').next().expect("a block begins with a tool");
         if ["aws", "az"].contains(&tool) && !has(tool) {
             continue;
         }
@@ -139,13 +142,20 @@ fn commands(kew: &mut Kew) -> Vec<String> {
 
 /// Create Queue by the connection string of a banner's `az`, as an SDK does it.
 fn by_connection_string(az: &str, key: &str) {
-    let text = az.split('"').nth(1).expect("it is quoted").replace("$AZURE_STORAGE_KEY", key);
-    let endpoint = Endpoint::from_connection_string(&text).expect("it is one");
+    let text =
+        az.split('"').nth(1).expect("the connection string is in quotes").replace("$AZURE_STORAGE_KEY", key);
+    let endpoint = Endpoint::from_connection_string(&text).expect("the connection string is valid");
     let stamp = Stamp { now: kew::machine::system_now(), id: "test", token: None };
-    let request = endpoint.request(&Call::create_queue("invoices"), stamp).expect("it can be sent");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it is built");
+    let request = endpoint
+        .request(&Call::create_queue("invoices"), stamp)
+        .expect("the call has a valid URI and headers");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread is built");
     let client = Client::new(ClientSettings::default());
-    let answer = runtime.block_on(client.exchange(request, Duration::from_secs(20))).expect("it answers");
+    let answer =
+        runtime.block_on(client.exchange(request, Duration::from_secs(20))).expect("the server answers");
     assert_eq!(answer.status, 201, "{answer:?}");
 }
 
@@ -189,8 +199,8 @@ fn a_banner_shows_no_command_that_no_account_can_perform() {
     let file = directory.path().join("kew.toml");
     let text = "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[[accounts]]\naws = { id = \"000000000001\", access_keys = [] }\n\
                 cloudflare = { id = \"00000000000000000000000000000001\", tokens = [{ token = \"t\", permissions = [\"queues_read\"] }] }\n";
-    std::fs::write(&file, text).expect("there is room");
-    let config = file.to_str().expect("it is text");
+    std::fs::write(&file, text).expect("the test can write to its own directory");
+    let config = file.to_str().expect("the path of a temporary directory is UTF-8");
     let mut kew = Kew::start_with(directory.path(), &["--store", "memory", "--config", config]);
     let commands = commands(&mut kew);
     assert_eq!(commands.len(), 1, "{commands:?}");

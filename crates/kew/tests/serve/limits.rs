@@ -14,18 +14,18 @@ fn sqs(kew: &Kew, region: &str, name: &str) -> (u16, String) {
 }
 
 fn azure(kew: &Kew, name: &str) -> (u16, String) {
-    let address = kew.ports["azure"].as_str().expect("it is served");
+    let address = kew.ports["azure"].as_str().expect("the listener is on");
     http(address, "PUT", &format!("/devstoreaccount1/{name}"), &[("x-ms-version", "2025-01-05")], "")
 }
 
 fn cloudflare(kew: &Kew, name: &str) -> (u16, String) {
-    let address = kew.ports["cloudflare"].as_str().expect("it is served");
+    let address = kew.ports["cloudflare"].as_str().expect("the listener is on");
     let body = format!(r#"{{"queue_name":"{name}"}}"#);
     http(address, "POST", "/client/v4/accounts/0/queues", &[JSON], &body)
 }
 
 #[test]
-fn an_account_has_so_many_queues_by_whichever_dialect_they_are_made() {
+fn an_account_has_a_maximum_of_queues_over_all_dialects() {
     let directory = data_directory();
     let data = directory.path().join("data").to_string_lossy().into_owned();
     let mut few = command();
@@ -73,11 +73,11 @@ fn messages_in_flight_are_limited_by_each_dialects_own_setting() {
     }
     let receive = || kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
     let of_azure = || {
-        let address = kew.ports["azure"].as_str().expect("it is served");
+        let address = kew.ports["azure"].as_str().expect("the listener is on");
         http(address, "GET", "/devstoreaccount1/orders/messages", &[("x-ms-version", "2025-01-05")], "")
     };
     let of_cloudflare = || {
-        let address = kew.ports["cloudflare"].as_str().expect("it is served");
+        let address = kew.ports["cloudflare"].as_str().expect("the listener is on");
         let queues = "/client/v4/accounts/0/queues";
         let (_, listed) = http(address, "GET", queues, &[], "");
         let id = super::member(&listed, "queue_id");
@@ -108,7 +108,7 @@ fn messages_in_flight_are_limited_by_each_dialects_own_setting() {
 fn a_request_that_is_authorized_twice_is_refused_by_every_listener() {
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
-    let address = |name: &str| kew.ports[name].as_str().expect("it is served").to_owned();
+    let address = |name: &str| kew.ports[name].as_str().expect("the listener is on").to_owned();
     let twice =
         [("Authorization", "Bearer a"), ("authorization", "Bearer b"), ("x-ms-version", "2025-01-05")];
     for (listener, path, said) in [

@@ -96,8 +96,8 @@ impl Crowd {
     async fn gather(kew: &Kew) -> Self {
         let (tell, arrivals) = mpsc::unbounded_channel();
         for _ in 0..POLLERS {
-            let mut stream = TcpStream::connect(&kew.sqs).await.expect("it listens");
-            stream.set_nodelay(true).expect("it is a socket");
+            let mut stream = TcpStream::connect(&kew.sqs).await.expect("the server accepts connections");
+            stream.set_nodelay(true).expect("the connection is open");
             let poll = request(&kew.sqs, "ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":20}"#);
             let tell = tell.clone();
             tokio::spawn(async move {
@@ -110,8 +110,8 @@ impl Crowd {
                 }
             });
         }
-        let sender = TcpStream::connect(&kew.sqs).await.expect("it listens");
-        sender.set_nodelay(true).expect("it is a socket");
+        let sender = TcpStream::connect(&kew.sqs).await.expect("the server accepts connections");
+        sender.set_nodelay(true).expect("the connection is open");
         // The polls were written before; half a second lets the server read them all.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Self { arrivals, sender, address: kew.sqs.clone() }
@@ -125,8 +125,8 @@ impl Crowd {
     async fn send(&mut self, text: &str) {
         let json = format!(r#"{{"QueueUrl":"orders","MessageBody":"{text}"}}"#);
         let request = request(&self.address, "SendMessage", &json);
-        self.sender.write_all(request.as_bytes()).await.expect("it reads");
-        let reply = reply(&mut self.sender).await.expect("it answers");
+        self.sender.write_all(request.as_bytes()).await.expect("the server reads the request");
+        let reply = reply(&mut self.sender).await.expect("the server answers");
         assert!(reply.contains("MessageId"), "{reply}");
     }
 }

@@ -76,10 +76,10 @@ fn a_second_signal_while_it_is_ending_stops_it_at_once() {
     let mut kew = Kew::start(directory.path());
     body(&kew, "CreateQueue", r#"{"QueueName":"orders"}"#);
     // A request that has begun is waited for, far longer than this test.
-    let mut half = std::net::TcpStream::connect(&kew.sqs).expect("it listens");
+    let mut half = std::net::TcpStream::connect(&kew.sqs).expect("the server accepts connections");
     let head =
         "POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: AmazonSQS.ListQueues\r\nContent-Length: 100\r\n\r\n{";
-    half.write_all(head.as_bytes()).expect("it reads");
+    half.write_all(head.as_bytes()).expect("the server reads the request");
     body(&kew, "ListQueues", "{}");
     kew.signal("TERM");
     while !kew.errors().contains("a second signal stops at once") {
@@ -173,7 +173,8 @@ fn relaxed_durability_is_said_aloud_in_json_too() {
     let data = directory.path().join("data").to_string_lossy().into_owned();
     let kew = Kew::start_with(directory.path(), &["--store", &data, "--durability", "os", "--log", "json"]);
     let errors = kew.errors();
-    let line = errors.lines().find(|line| line.contains("power cut")).expect("it is said");
+    let line =
+        errors.lines().find(|line| line.contains("power cut")).expect("the log mentions the power cut");
     let line: serde_json::Value = serde_json::from_str(line).expect("lines are JSON");
     assert_eq!(line["level"], "warn");
 }

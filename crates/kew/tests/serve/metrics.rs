@@ -15,7 +15,7 @@ fn scrape(kew: &Kew) -> String {
 
 fn value(text: &str, sample: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {sample} in {text}")).parse().expect("it is a number")
+    line.unwrap_or_else(|| panic!("no {sample} in {text}")).parse().expect("the text is a number")
 }
 
 /// The names of all samples, histograms by the name of the family too.

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use kew_testing::Random;
+
 use super::program::{Kew, command, data_directory};
 
 /// Requests of one burst.
@@ -17,16 +19,6 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// How many requests are pipelined.
 fn requests() -> u64 {
     std::env::var("KEW_PIPELINED").map_or(5_000, |count| count.parse().expect("KEW_PIPELINED is a number"))
-}
-
-/// Numbers by seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// How a burst ends its connection.
@@ -60,13 +52,13 @@ fn request(out: &mut Vec<u8>, action: &str, body: &str, more: &str) {
     out.extend_from_slice(body.as_bytes());
 }
 
-fn one(out: &mut Vec<u8>, chance: &mut Chance) -> u16 {
-    match chance.below(5) {
+fn one(out: &mut Vec<u8>, random: &mut Random) -> u16 {
+    match random.below(5) {
         0 => request(out, "ListQueues", "{}", ""),
         1 => request(out, "ReceiveMessage", r#"{"QueueUrl":"q","MaxNumberOfMessages":10}"#, ""),
         2 => {
             // Some are longer than what is read ahead.
-            let length = [10, 1_000, 100_000][chance.below(3) as usize];
+            let length = random.one_of(&[10, 1_000, 100_000]);
             let body = format!(r#"{{"QueueUrl":"q","MessageBody":"{}"}}"#, "m".repeat(length));
             request(out, "SendMessage", &body, "");
         }
@@ -79,14 +71,14 @@ fn one(out: &mut Vec<u8>, chance: &mut Chance) -> u16 {
     200
 }
 
-fn burst(chance: &mut Chance) -> Burst {
-    let requests = 1 + chance.below(BURST_MAX);
-    let end = [End::HalfClosed, End::Asked, End::Broken, End::TooLong][chance.below(4) as usize];
-    let last = if end == End::HalfClosed { requests } else { chance.below(requests) };
+fn burst(random: &mut Random) -> Burst {
+    let requests = 1 + random.below(BURST_MAX);
+    let end = random.one_of(&[End::HalfClosed, End::Asked, End::Broken, End::TooLong]);
+    let last = if end == End::HalfClosed { requests } else { random.below(requests) };
     let (mut bytes, mut expected) = (Vec::new(), Vec::new());
     for number in 0..requests {
         if number != last {
-            let status = one(&mut bytes, chance);
+            let status = one(&mut bytes, random);
             if number < last {
                 expected.push(status);
             }
@@ -122,9 +114,12 @@ fn statuses(mut read: &[u8]) -> (Vec<u16>, bool) {
         };
         let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let length: usize = length.expect("each reply says its length").parse().expect("it is a number");
+        let length: usize =
+            length.expect("each reply says its length").parse().expect("content-length is a number");
         let Some(rest) = read.get(end + 4 + length..) else { return (statuses, false) };
-        statuses.push(head.split(' ').nth(1).expect("a status").parse().expect("it is a number"));
+        statuses.push(
+            head.split(' ').nth(1).expect("a reply has a status").parse().expect("a status is a number"),
+        );
         read = rest;
     }
     (statuses, true)
@@ -132,17 +127,17 @@ fn statuses(mut read: &[u8]) -> (Vec<u16>, bool) {
 
 /// Sends a burst from one thread while this one reads, and compares.
 fn play(kew: &Kew, seed: u64) -> u64 {
-    let burst = burst(&mut Chance(seed));
-    let mut stream = TcpStream::connect(&kew.sqs).expect("it listens");
-    stream.set_read_timeout(Some(WITHIN)).expect("it is a socket");
-    let mut writer = stream.try_clone().expect("there are file descriptors");
+    let burst = burst(&mut Random::from_seed(seed));
+    let mut stream = TcpStream::connect(&kew.sqs).expect("the server accepts connections");
+    stream.set_read_timeout(Some(WITHIN)).expect("the connection is open");
+    let mut writer = stream.try_clone().expect("the test has free file descriptors");
     let mut read = Vec::new();
     let ended = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             // Behind the end of the connection nothing is taken any more.
             let _sent = writer.write_all(&burst.bytes);
             // Behind a body that is too long its rest is waited for, some seconds, unless the client says that none
-            // comes. A server that has closed already has nothing to be told.
+            // comes. A server that has closed already needs nothing more.
             if matches!(burst.end, End::HalfClosed | End::TooLong) {
                 let told = writer.shutdown(Shutdown::Write);
                 assert!(
@@ -152,7 +147,7 @@ fn play(kew: &Kew, seed: u64) -> u64 {
             }
         });
         let ended = stream.read_to_end(&mut read);
-        writing.join().expect("it only writes");
+        writing.join().expect("the writing thread does not panic");
         ended
     });
     let (found, is_whole) = statuses(&read);

@@ -26,7 +26,7 @@ pub fn workerd() -> Option<String> {
 }
 
 pub fn data_directory() -> TempDir {
-    tempfile::tempdir().expect("there is room for a directory")
+    tempfile::tempdir().expect("the machine has a temporary directory")
 }
 
 pub struct Kew {
@@ -66,18 +66,18 @@ impl Kew {
             .stdout(File::create(&greeting).expect("the directory is ours"))
             .stderr(File::create(&errors).expect("the directory is ours"))
             .spawn()
-            .expect("it was built");
+            .expect("the program kew is built with its tests");
         let ports_file = ports;
         let (ports, sqs, admin) = Default::default();
         let mut kew = Self { child, ports, sqs, admin, errors, greeting };
         let begun = Instant::now();
         while !kew.greeting().ends_with("Ready.\n") {
-            let ended = kew.child.try_wait().expect("it is ours");
+            let ended = kew.child.try_wait().expect("the child process was not waited for before");
             assert!(ended.is_none() && begun.elapsed() < PATIENCE, "{ended:?}: {}", kew.errors());
             std::thread::sleep(Duration::from_millis(2));
         }
-        let ports = std::fs::read(&ports_file).expect("it is written before Ready.");
-        kew.ports = serde_json::from_slice(&ports).expect("it is JSON");
+        let ports = std::fs::read(&ports_file).expect("the file of ports is written before the line Ready.");
+        kew.ports = serde_json::from_slice(&ports).expect("the file of ports is JSON");
         let address = |name: &str| kew.ports[name].as_str().unwrap_or_default().to_owned();
         (kew.sqs, kew.admin) = (address("sqs"), address("admin"));
         kew
@@ -98,13 +98,13 @@ impl Kew {
 
     /// An action that is asked for, not yet answered.
     pub fn begin(&self, action: &str, json: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.sqs).expect("it listens");
+        let mut stream = TcpStream::connect(&self.sqs).expect("the server accepts connections");
         let request = format!(
             "POST / HTTP/1.1\r\nHost: {}\r\nX-Amz-Target: AmazonSQS.{action}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{json}",
             self.sqs,
             json.len()
         );
-        stream.write_all(request.as_bytes()).expect("it reads");
+        stream.write_all(request.as_bytes()).expect("the server reads the request");
         stream
     }
 
@@ -120,32 +120,35 @@ impl Kew {
 
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status();
-        assert!(sent.expect("there is a kill").success());
+        assert!(sent.expect("the system has the program kill").success());
     }
 
     pub fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("the child process can be killed");
+        self.child.wait().expect("the child process was not waited for before");
     }
 
     /// What it has used of the processor so far, in the program and in the system for it.
     pub fn processor_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .expect("the process has a folder in /proc");
         // After the name in parentheses, which may hold spaces: state is the first, user time the twelfth.
-        let fields = stat.rsplit(')').next().expect("there is a last part").split_whitespace();
+        let fields =
+            stat.rsplit(')').next().expect("the line of /proc has fields behind the name").split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
         // The kernel counts in hundredths of a second for everyone outside it.
         Duration::from_millis(ticks * 10)
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("it is ours").is_none()
+        self.child.try_wait().expect("the child process was not waited for before").is_none()
     }
 
     pub fn exit_code(&mut self) -> Option<i32> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
+            if let Some(status) = self.child.try_wait().expect("the child process was not waited for before")
+            {
                 return status.code();
             }
             assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.errors());
@@ -168,34 +171,39 @@ pub fn http(address: &str, method: &str, path: &str, headers: &[(&str, &str)], b
 
 /// The same; the whole reply.
 pub fn whole(address: &str, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the server accepts connections");
     let host = if headers.iter().any(|(name, _)| *name == "Host") { "" } else { "Host: localhost\r\n" };
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(request.as_bytes()).expect("it reads");
+    stream.write_all(request.as_bytes()).expect("the server reads the request");
     text_of(stream)
 }
 
 /// What a run that ends by itself prints, with these variables.
 pub fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = command();
-    let output = command.args(arguments).envs(variables.iter().copied()).output().expect("it was built");
+    let output = command
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("the program kew is built with its tests");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Exit code and errors of a start that does not work.
 pub fn fail(flags: &[&str]) -> (Option<i32>, String) {
-    let output = command().args(flags).output().expect("it was built");
+    let output = command().args(flags).output().expect("the program kew is built with its tests");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// A figure of a process's status, in KiB.
 pub fn member_of_status(id: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("it runs");
+    let status =
+        std::fs::read_to_string(format!("/proc/{id}/status")).expect("the process has a folder in /proc");
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("no {name} in {status}"))
@@ -206,15 +214,15 @@ pub fn reply(stream: TcpStream) -> (u16, String) {
 }
 
 fn text_of(mut stream: TcpStream) -> String {
-    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("the connection is open");
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("it answers and closes");
+    stream.read_to_string(&mut text).expect("the server answers and closes the connection");
     text
 }
 
 fn taken_apart(text: &str) -> (u16, String) {
-    let (head, body) = text.split_once("\r\n\r\n").expect("it answers HTTP");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("there is a status");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a reply has a head and a body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a reply has a status");
     (status, body.to_owned())
 }
 
@@ -242,7 +250,7 @@ pub fn tool_with_open_umask() -> Command {
 }
 
 fn set_up(mut command: Command) -> Command {
-    // Settings of whoever runs the tests are not ours.
+    // Settings of the user that runs the tests do not count.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
         command.env_remove(name);
     }

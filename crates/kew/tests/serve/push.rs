@@ -41,10 +41,15 @@ impl Hook {
     }
 
     fn take(&self, batch: &Value) -> Vec<u8> {
-        for message in batch["messages"].as_array().expect("it has messages") {
-            let text = message["body"].as_str().expect("it is a text").to_owned();
-            let attempts = message["attempts"].as_u64().expect("it is a number");
-            self.delivered.lock().expect("nobody panics").entry(text).or_default().push(attempts);
+        for message in batch["messages"].as_array().expect("a batch has messages") {
+            let text = message["body"].as_str().expect("body is text").to_owned();
+            let attempts = message["attempts"].as_u64().expect("attempts is a number");
+            self.delivered
+                .lock()
+                .expect("no thread panics while it holds the lock")
+                .entry(text)
+                .or_default()
+                .push(attempts);
         }
         while self.holds.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(2));
@@ -53,7 +58,7 @@ impl Hook {
     }
 
     pub fn delivered(&self) -> BTreeMap<String, Vec<u64>> {
-        self.delivered.lock().expect("nobody panics").clone()
+        self.delivered.lock().expect("no thread panics while it holds the lock").clone()
     }
 
     pub fn until(&self, what: &str, is_so: impl Fn(&BTreeMap<String, Vec<u64>>) -> bool) {
@@ -71,7 +76,7 @@ pub fn kills() -> u32 {
 }
 
 pub fn cloudflare(kew: &Kew) -> String {
-    kew.ports["cloudflare"].as_str().expect("it is served").to_owned()
+    kew.ports["cloudflare"].as_str().expect("the listener is on").to_owned()
 }
 
 /// One call of the Cloudflare API; its result.
@@ -81,14 +86,14 @@ pub fn call(address: &str, method: &str, path: &str, body: &Value) -> Value {
     let text = if body.is_null() { String::new() } else { body.to_string() };
     let (status, reply) = program::http(address, method, &path, &token, &text);
     assert_eq!(status, 200, "{method} {path} {text}: {reply}");
-    let reply: Value = serde_json::from_str(&reply).expect("it is JSON");
+    let reply: Value = serde_json::from_str(&reply).expect("the reply is JSON");
     reply["result"].clone()
 }
 
 /// A queue whose consumer is this webhook.
 pub fn queue(address: &str, name: &str, hook: &Hook, settings: &Value) -> String {
     let made = call(address, "POST", "", &json!({ "queue_name": name }));
-    let id = made["queue_id"].as_str().expect("it has an id").to_owned();
+    let id = made["queue_id"].as_str().expect("a queue has an id").to_owned();
     let consumer = json!({ "type": "http_push", "url": hook.url, "settings": settings });
     call(address, "POST", &format!("/{id}/consumers"), &consumer);
     id
@@ -103,7 +108,7 @@ pub fn send(address: &str, queue: &str, texts: &[String]) {
 fn backlog(address: &str, queue: &str) -> u64 {
     call(address, "GET", &format!("/{queue}/metrics"), &Value::Null)["backlog_count"]
         .as_u64()
-        .expect("it is a number")
+        .expect("backlog_count is a number")
 }
 
 pub fn until_empty(address: &str, queue: &str) {

@@ -1,4 +1,4 @@
-//! What an operator is told of each batch: by the admin API, and counted in the metrics.
+//! What an operator sees of each batch: by the admin API, and counted in the metrics.
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use super::workers;
 fn attempts(kew: &Kew, query: &str) -> Vec<Value> {
     let (status, body) = kew.admin("GET", &format!("/api/v1/push/attempts{query}"), &[], "");
     assert_eq!(status, 200, "{body}");
-    let shown: Value = serde_json::from_str(&body).expect("it is JSON");
-    shown["attempts"].as_array().expect("it is a list").clone()
+    let shown: Value = serde_json::from_str(&body).expect("the reply is JSON");
+    shown["attempts"].as_array().expect("attempts is a list").clone()
 }
 
 /// The one attempt of a queue, as soon as it has ended.
@@ -36,7 +36,7 @@ fn attempt(kew: &Kew, queue: &str) -> Value {
 fn bring(kew: &Kew, name: &str, hook: &str) -> String {
     let address = cloudflare(kew);
     let made = call(&address, "POST", "", &json!({ "queue_name": name }));
-    let id = made["queue_id"].as_str().expect("it has an id").to_owned();
+    let id = made["queue_id"].as_str().expect("a queue has an id").to_owned();
     // Both are there before the first batch leaves, and nothing comes again while the test looks.
     let settings =
         json!({ "batch_size": 2, "max_wait_time_ms": 60_000, "retry_delay": 3_600, "timeout_ms": 1_000 });
@@ -44,7 +44,7 @@ fn bring(kew: &Kew, name: &str, hook: &str) -> String {
         json!({ "type": "http_push", "url": format!("http://{hook}/secret/path"), "settings": settings });
     let made = call(&address, "POST", &format!("/{id}/consumers"), &consumer);
     send(&address, &id, &["a".to_owned(), "b".to_owned()]);
-    made["consumer_id"].as_str().expect("it has an id").to_owned()
+    made["consumer_id"].as_str().expect("a consumer has an id").to_owned()
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn every_attempt_is_shown_with_its_outcome_and_its_cause() {
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
     let nobody = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        listener.local_addr().expect("it is bound").to_string()
+        listener.local_addr().expect("a bound socket has an address").to_string()
     };
-    let first = |batch: &Value| batch["messages"][0]["id"].as_str().expect("it has an id").to_owned();
+    let first = |batch: &Value| batch["messages"][0]["id"].as_str().expect("id is text").to_owned();
     let rows: Vec<(&str, String, &str, u64, Value, &str)> = vec![
         ("good", plain(|_| Some(reply(200, ""))), "ok", 2, json!(200), ""),
         (
@@ -115,7 +115,7 @@ fn every_attempt_is_shown_with_its_outcome_and_its_cause() {
     assert_eq!(names("?outcome=failed&max=2"), ["html", "endless"]);
     assert_eq!(names("?outcome=unreached"), ["absent"]);
     let (_, body) = kew.admin("GET", "/api/v1/push/attempts", &[], "");
-    let shown: Value = serde_json::from_str(&body).expect("it is JSON");
+    let shown: Value = serde_json::from_str(&body).expect("the reply is JSON");
     let open = &shown["circuits"][0];
     assert_eq!(
         json!([open["queue"], open["state"], shown["circuits"].as_array().map(Vec::len)]),

@@ -22,17 +22,17 @@ impl Desk<'_> {
     fn call(&self, path: &str, body: &Value) -> Value {
         let token = format!("Bearer {}", self.token);
         let path = format!("/client/v4/accounts/{}/queues{path}", self.account);
-        let address = self.kew.ports["cloudflare"].as_str().expect("it is served");
+        let address = self.kew.ports["cloudflare"].as_str().expect("the listener is on");
         let (status, reply) =
             program::http(address, "POST", &path, &[("Authorization", &token)], &body.to_string());
         assert_eq!(status, 200, "{path}: {reply}");
-        serde_json::from_str::<Value>(&reply).expect("it is JSON")["result"].take()
+        serde_json::from_str::<Value>(&reply).expect("the reply is JSON")["result"].take()
     }
 
     /// What came of one message for a webhook: outcome and error.
     fn outcome(&self, name: &str, url: &str) -> (String, String) {
         let made = self.call("", &json!({ "queue_name": name }));
-        let id = made["queue_id"].as_str().expect("it has an id");
+        let id = made["queue_id"].as_str().expect("a queue has an id");
         let settings = json!({ "max_wait_time_ms": 0, "retry_delay": 3_600 });
         let consumer = json!({ "type": "http_push", "url": url, "settings": settings });
         self.call(&format!("/{id}/consumers"), &consumer);
@@ -42,7 +42,7 @@ impl Desk<'_> {
             let path = format!("/api/v1/push/attempts?queue={name}");
             let (status, body) = self.kew.admin("GET", &path, &[("Authorization", "Bearer hush")], "");
             assert_eq!(status, 200, "{body}");
-            let found: Value = serde_json::from_str(&body).expect("it is JSON");
+            let found: Value = serde_json::from_str(&body).expect("the reply is JSON");
             if let Some(outcome) = found["attempts"][0]["outcome"].as_str() {
                 let error = found["attempts"][0]["error"].as_str().unwrap_or_default();
                 return (outcome.to_owned(), error.to_owned());
@@ -56,7 +56,7 @@ impl Desk<'_> {
 fn certificates(directory: &Path) -> PathBuf {
     let out = directory.join("certs");
     let made = Command::new(env!("CARGO_BIN_EXE_kew")).arg("cert").arg("--out").arg(&out).output();
-    assert!(made.expect("it was built").status.success());
+    assert!(made.expect("the program kew is built with its tests").status.success());
     out
 }
 
@@ -72,7 +72,7 @@ fn an_encrypted_webhook_is_reached_when_its_certificate_verifies_and_not_otherwi
     command.env("SSL_CERT_FILE", certs.join("ca.pem")).env_remove("SSL_CERT_DIR");
     let kew = Kew::start_by(command, directory.path(), &["--store", "memory"]);
     let desk = Desk { kew: &kew, account: "0", token: "any" };
-    let port = |address: &str| address.rsplit(':').next().expect("it has a port").to_owned();
+    let port = |address: &str| address.rsplit(':').next().expect("an address has a port").to_owned();
     let url = |address: &str| format!("https://localhost:{}/", port(address));
     assert_eq!(desk.outcome("known", &url(&known)), ("ok".to_owned(), String::new()));
     let (outcome, error) = desk.outcome("unknown", &url(&unknown));
@@ -84,7 +84,7 @@ fn an_encrypted_webhook_is_reached_when_its_certificate_verifies_and_not_otherwi
 }
 
 #[test]
-fn a_strict_server_reaches_private_addresses_only_where_it_is_told_to() {
+fn a_strict_server_reaches_private_addresses_only_where_configured() {
     let account = "0123456789abcdef0123456789abcdef";
     let config = format!(
         "[server]\nauth = \"strict\"\n[admin]\ntoken = \"hush\"\n[[accounts]]\naws = {{ id = \"123456789012\", access_keys = [{{ id = \"A\", secret = \"B\" }}] }}\ncloudflare = {{ id = \"{account}\", tokens = [{{ token = \"letmein\", permissions = [\"queues_read\", \"queues_write\"] }}] }}\n"

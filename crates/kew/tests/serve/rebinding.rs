@@ -16,7 +16,7 @@ use crate::program::{Kew, data_directory};
 /// A browser needs long to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The page asks what it was loaded from, as itself, and shows what it is told.
+/// The page asks what it was loaded from, as itself, and shows the replies.
 const PAGE: &str = r#"<!doctype html><title>page</title><p id="told">nothing</p><script>
 fetch("/devstoreaccount1?comp=list", {headers: {"x-ms-version": "2025-01-05"}})
   .then(async reply => { told.textContent = "told " + reply.status + " " + await reply.text(); })
@@ -63,22 +63,22 @@ fn shown(browser: &str, directory: &Path, url: &str) -> String {
         .stdout(std::fs::File::create(&page).expect("the directory is ours"))
         .stderr(Stdio::null())
         .spawn()
-        .expect("it was found");
+        .expect("the browser was found");
     let begun = Instant::now();
-    while child.try_wait().expect("it is ours").is_none() {
+    while child.try_wait().expect("the child process was not waited for before").is_none() {
         if begun.elapsed() > PATIENCE {
             let _ended = (child.kill(), child.wait());
             panic!("the browser does not end at {url}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    std::fs::read_to_string(&page).expect("it was written")
+    std::fs::read_to_string(&page).expect("the file was written")
 }
 
 /// Serves the page, and passes what else is asked on to `behind`; the port.
 fn page_in_front_of(behind: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("a bound socket has an address").port();
     let behind: Arc<str> = behind.into();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -115,7 +115,7 @@ fn a_page_that_points_its_own_domain_here_reads_nothing() {
     let Some(browser) = browser() else { return };
     let directory = data_directory();
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let port = page_in_front_of(azure.clone());
     for name in
         ["devstoreaccount1.attacker.example", "devstoreaccount1.queue.attacker.example", "x.attacker.example"]
@@ -128,7 +128,7 @@ fn a_page_that_points_its_own_domain_here_reads_nothing() {
     let page = shown(&browser, directory.path(), &own);
     assert!(page.contains("told ") && !page.contains("told 421"), "{page}");
     // Without anything between: the browser goes to every listener by a name of the attacker's.
-    let (_, azure_port) = azure.rsplit_once(':').expect("there is a port");
+    let (_, azure_port) = azure.rsplit_once(':').expect("an address has a port");
     let direct = format!("http://devstoreaccount1.attacker.example:{azure_port}/?comp=list");
     let page = shown(&browser, directory.path(), &direct);
     assert!(!page.contains("EnumerationResults"), "{page}");

@@ -10,7 +10,12 @@ use super::program::{Kew, command_with_open_umask, data_directory, tool_with_ope
 fn tool(directory: &Path, arguments: &[&str]) -> Output {
     let data = directory.join("data");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
-    command.env("KEW_STORE", data).arg("store").args(arguments).output().expect("it was built")
+    command
+        .env("KEW_STORE", data)
+        .arg("store")
+        .args(arguments)
+        .output()
+        .expect("the program kew is built with its tests")
 }
 
 fn done(directory: &Path, arguments: &[&str]) -> String {
@@ -44,8 +49,8 @@ fn a_store_is_checked_counted_exported_and_imported_again() {
     assert!(done(one.path(), &["check"]).contains("sound: "));
     let stats = done(one.path(), &["stats"]);
     assert!(stats.starts_with("queues               1\nmessages             3\n"), "{stats}");
-    let json: serde_json::Value =
-        serde_json::from_str(&done(one.path(), &["stats", "--json"])).expect("it is one object");
+    let json: serde_json::Value = serde_json::from_str(&done(one.path(), &["stats", "--json"]))
+        .expect("the figures are one JSON object");
     assert_eq!((&json["queues"], &json["messages"]["stored"]), (&1.into(), &3.into()), "{json}");
     for (line, value) in [
         ("  in flight          ", &json["messages"]["in_flight"]),
@@ -58,7 +63,7 @@ fn a_store_is_checked_counted_exported_and_imported_again() {
     }
     let lines = one.path().join("lines").to_string_lossy().into_owned();
     done(one.path(), &["export", "--to", &lines]);
-    assert_eq!(done(one.path(), &["export"]), std::fs::read_to_string(&lines).expect("it was written"));
+    assert_eq!(done(one.path(), &["export"]), std::fs::read_to_string(&lines).expect("the file was written"));
     done(other.path(), &["import", "--from", &lines]);
     let kew = Kew::start(other.path());
     let (_, found) = kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#);
@@ -96,14 +101,14 @@ fn tools_keep_away_from_a_running_server_and_from_nothing() {
 fn a_directory_of_something_else_is_no_store_and_is_left_as_it_is() {
     let directory = data_directory();
     let data = directory.path().join("data");
-    std::fs::create_dir(&data).expect("there is room");
-    std::fs::write(data.join("letter"), "dear").expect("there is room");
+    std::fs::create_dir(&data).expect("the test can write to its own directory");
+    std::fs::write(data.join("letter"), "dear").expect("the test can write to its own directory");
     for arguments in [&["check"][..], &["stats"], &["export"], &["backup", "elsewhere"]] {
         let output = tool(directory.path(), arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(errors(&output).contains("holds no store"), "{arguments:?}: {}", errors(&output));
     }
-    assert_eq!(std::fs::read_dir(&data).expect("it is there").count(), 1, "a tool made something");
+    assert_eq!(std::fs::read_dir(&data).expect("the directory exists").count(), 1, "a tool made something");
     let missing = directory.path().join("missing");
     let output = tool(directory.path(), &["backup", "--verify", &missing.to_string_lossy()]);
     assert!(errors(&output).contains("no such directory"), "{}", errors(&output));
@@ -116,7 +121,7 @@ fn an_import_that_fails_says_what_it_leaves() {
     left_behind(one.path());
     let lines = done(one.path(), &["export"]);
     let cut = one.path().join("cut");
-    std::fs::write(&cut, &lines[..lines.len() / 2]).expect("there is room");
+    std::fs::write(&cut, &lines[..lines.len() / 2]).expect("the test can write to its own directory");
     let import = ["import", "--from", &cut.to_string_lossy()];
     let output = tool(other.path(), &import);
     let told = errors(&output);
@@ -130,14 +135,17 @@ fn left_damaged(directory: &Path) {
     let backup = directory.join("backup").to_string_lossy().into_owned();
     done(directory, &["backup", &backup]);
     let segments = directory.join("data/segments");
-    let first =
-        std::fs::read_dir(&segments).expect("there are some").flatten().map(|entry| entry.path()).min();
-    let first = first.expect("there is one");
-    let mut bytes = std::fs::read(&first).expect("it is readable");
+    let first = std::fs::read_dir(&segments)
+        .expect("the store has a folder of segments")
+        .flatten()
+        .map(|entry| entry.path())
+        .min();
+    let first = first.expect("the store has a segment");
+    let mut bytes = std::fs::read(&first).expect("the test can read its own files");
     let text = format!("{BODY}1");
     let body = bytes.windows(text.len()).position(|window| window == text.as_bytes());
     bytes[body.expect("the segment holds bodies as they were sent")] ^= 1;
-    std::fs::write(&first, bytes).expect("it is writable");
+    std::fs::write(&first, bytes).expect("the test can write to its own directory");
 }
 
 #[test]
@@ -173,7 +181,7 @@ fn all_other_messages_are_rescued_from_a_store_with_a_damaged_one() {
     assert_eq!(sum, "error: messages left out, since they cannot be read: 1");
     let output = tool(one.path(), &["export", "--leave-out-damaged"]);
     assert_eq!(output.status.code(), Some(3));
-    assert_eq!(output.stdout, std::fs::read(&lines).expect("it was written"));
+    assert_eq!(output.stdout, std::fs::read(&lines).expect("the file was written"));
 
     done(other.path(), &["import", "--from", &lines]);
     // Of a sound store nothing is left out.
@@ -205,9 +213,9 @@ fn a_receive_of_a_damaged_message_fails_and_the_log_says_where_it_lies() {
 /// Mode bits of everything below a directory that lets others in, by name.
 fn open_to_others(directory: &Path) -> Vec<String> {
     let mut open = Vec::new();
-    for entry in std::fs::read_dir(directory).expect("it is there") {
-        let entry = entry.expect("it is readable");
-        let found = entry.metadata().expect("it is there");
+    for entry in std::fs::read_dir(directory).expect("the directory exists") {
+        let entry = entry.expect("the test can read its own files");
+        let found = entry.metadata().expect("the file exists");
         if found.permissions().mode() & 0o077 != 0 {
             open.push(format!("{} {:o}", entry.path().display(), found.permissions().mode()));
         }
@@ -222,10 +230,11 @@ fn open_to_others(directory: &Path) -> Vec<String> {
 fn store_exports_backups_and_the_ports_file_are_readable_by_their_owner_alone_whatever_the_umask() {
     let folder = data_directory();
     let work = folder.path().join("work");
-    std::fs::create_dir(&work).expect("there is room");
+    std::fs::create_dir(&work).expect("the test can write to its own directory");
     let text = |name: &str| work.join(name).to_string_lossy().into_owned();
     let mut kew = Kew::start_by(command_with_open_umask(), folder.path(), &["--store", &text("data")]);
-    let ports = folder.path().join("ports").metadata().expect("it is written before Ready.");
+    let ports =
+        folder.path().join("ports").metadata().expect("the file of ports is written before the line Ready.");
     assert_eq!(ports.permissions().mode() & 0o7777, 0o600);
     kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
     assert_eq!(open_to_others(&work), Vec::<String>::new());
@@ -233,11 +242,11 @@ fn store_exports_backups_and_the_ports_file_are_readable_by_their_owner_alone_wh
     for arguments in [&["export", "--to", &text("lines")][..], &["backup", &text("backup")]] {
         let mut tool = tool_with_open_umask();
         let output = tool.env("KEW_STORE", text("data")).arg("store").args(arguments).output();
-        assert!(output.expect("it was built").status.success(), "{arguments:?}");
+        assert!(output.expect("the program kew is built with its tests").status.success(), "{arguments:?}");
     }
     let mut import = tool_with_open_umask();
     import.env("KEW_STORE", text("import")).args(["store", "import", "--from", &text("lines")]);
-    assert!(import.output().expect("it was built").status.success());
+    assert!(import.output().expect("the program kew is built with its tests").status.success());
     assert_eq!(open_to_others(&work), Vec::<String>::new());
 }
 
@@ -247,24 +256,30 @@ fn a_store_that_an_older_version_left_open_is_closed_and_the_log_says_so() {
     left_behind(directory.path());
     let data = directory.path().join("data");
     for open in [data.clone(), data.join("segments")] {
-        std::fs::set_permissions(open, Permissions::from_mode(0o755)).expect("it is ours");
+        std::fs::set_permissions(open, Permissions::from_mode(0o755))
+            .expect("the test can change its own files");
     }
-    std::fs::set_permissions(data.join("STORE"), Permissions::from_mode(0o644)).expect("it is ours");
+    std::fs::set_permissions(data.join("STORE"), Permissions::from_mode(0o644))
+        .expect("the test can change its own files");
     let kew = Kew::start(directory.path());
     assert!(kew.errors().contains("other users of this machine could read the store"), "{}", kew.errors());
     assert_eq!(open_to_others(&data), Vec::<String>::new());
-    assert_eq!(data.metadata().expect("it is there").permissions().mode() & 0o7777, 0o700);
+    assert_eq!(data.metadata().expect("the file exists").permissions().mode() & 0o7777, 0o700);
 }
 
 /// Everything that can be seen of a directory: names, lengths, instants of the last change, contents.
 fn fingerprint(directory: &Path) -> Vec<String> {
     let mut seen = Vec::new();
-    for entry in std::fs::read_dir(directory).expect("it is there") {
-        let path = entry.expect("it is readable").path();
-        let found = path.metadata().expect("it is there");
+    for entry in std::fs::read_dir(directory).expect("the directory exists") {
+        let path = entry.expect("the test can read its own files").path();
+        let found = path.metadata().expect("the file exists");
         let (changed, touched) = (found.mtime_nsec(), found.mtime());
         let contents = if found.is_dir() { fingerprint(&path) } else { Vec::new() };
-        let bytes = if found.is_file() { std::fs::read(&path).expect("it is readable") } else { Vec::new() };
+        let bytes = if found.is_file() {
+            std::fs::read(&path).expect("the test can read its own files")
+        } else {
+            Vec::new()
+        };
         let text = path.display().to_string();
         seen.push(format!(
             "{text} {} {touched}.{changed} {:?} {bytes:?} {contents:?}",
@@ -284,7 +299,8 @@ fn check_stats_and_export_change_no_byte_of_a_store_whose_server_was_killed() {
     let folders = [data.clone(), data.join("segments"), data.join("checkpoints")];
     let set = |mode| {
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
-            std::fs::set_permissions(folder, Permissions::from_mode(mode)).expect("it is ours");
+            std::fs::set_permissions(folder, Permissions::from_mode(mode))
+                .expect("the test can change its own files");
         }
     };
     // Where the test does not run as root, nothing could be written either.
@@ -305,7 +321,7 @@ fn a_store_without_its_manifest_or_its_segments_is_refused_by_name_by_everything
     let backup = directory.path().join("backup").to_string_lossy().into_owned();
     // It makes a checkpoint.
     done(directory.path(), &["backup", &backup]);
-    let manifest = std::fs::read(data.join("MANIFEST")).expect("there was a checkpoint");
+    let manifest = std::fs::read(data.join("MANIFEST")).expect("the store has a manifest after a checkpoint");
     let refused = |file: &str| {
         let before = fingerprint(&data);
         let (code, told) = super::program::fail(&["--store", &data.to_string_lossy()]);
@@ -320,9 +336,9 @@ fn a_store_without_its_manifest_or_its_segments_is_refused_by_name_by_everything
         let names = |seen: &[String]| seen.iter().filter(|line| !line.contains("/LOCK ")).count();
         assert_eq!(names(&fingerprint(&data)), names(&before));
     };
-    std::fs::remove_file(data.join("MANIFEST")).expect("it is ours");
+    std::fs::remove_file(data.join("MANIFEST")).expect("the test can change its own files");
     refused("MANIFEST");
-    std::fs::write(data.join("MANIFEST"), manifest).expect("it is ours");
-    std::fs::remove_dir_all(data.join("segments")).expect("it is ours");
+    std::fs::write(data.join("MANIFEST"), manifest).expect("the test can change its own files");
+    std::fs::remove_dir_all(data.join("segments")).expect("the test can change its own files");
     refused(".seg");
 }

@@ -1,10 +1,8 @@
 //! Signed requests against the program in strict mode, signed by the vendor's own signer.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SignatureLocation, SigningSettings, sign};
-use aws_sigv4::sign::v4;
+use kew_testing::{PlainRequest, TestSigner};
 
 use super::program::{self, Kew, data_directory};
 
@@ -18,49 +16,22 @@ aws = { id = "123456789012", access_keys = [{ id = "AKIDANNA", secret = "annas/s
 azure = { name = "acme", keys = ["a2V5"] }
 "#;
 
-/// Settings of the signature, and the request as the signer adds to it.
+/// The reply to a form, signed in a header, or to a URL, signed in its query for `url`.
 fn signed(kew: &Kew, key: (&str, &str), url: Option<Duration>, target: &str, body: &str) -> (u16, String) {
-    let mut settings = SigningSettings::default();
-    if url.is_some() {
-        settings.signature_location = SignatureLocation::QueryParams;
-        settings.expires_in = url;
-    }
-    let identity = Credentials::new(key.0, key.1, None, None, "test").into();
-    let params = v4::SigningParams::builder()
-        .identity(&identity)
-        .region("eu-west-3")
-        .name("sqs")
-        .time(SystemTime::now())
-        .settings(settings)
-        .build()
-        .expect("nothing is missing")
-        .into();
-    let host = kew.sqs.clone();
-    let uri = format!("http://{host}{target}");
-    let (method, headers) = match url {
-        Some(_) => ("GET", vec![]),
-        None => ("POST", vec![("content-type", "application/x-www-form-urlencoded")]),
+    let (at, region) = (kew::machine::system_now(), "eu-west-3".to_owned());
+    let signer = TestSigner { at, region, ..TestSigner::of(key.0, key.1) };
+    let mut request = match url {
+        Some(valid) => signer.presign(&PlainRequest::get(target).to(&kew.sqs), valid.as_secs()),
+        None => signer.sign(&PlainRequest::form(target, body).to(&kew.sqs)),
     };
-    let signable =
-        SignableRequest::new(method, uri, headers.iter().copied(), SignableBody::Bytes(body.as_bytes()))
-            .expect("it can be signed");
-    let added = sign(signable, &params).expect("it is signed").into_parts().0;
-    let mut headers: Vec<(String, String)> =
-        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    headers.push(("Host".to_owned(), host));
-    headers.extend(added.headers().map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let mut target = target.to_owned();
-    for (name, value) in added.params() {
-        let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
-        target.push_str(&format!("&{name}={value}"));
-    }
+    request.set("Host", &kew.sqs);
     let headers: Vec<(&str, &str)> =
-        headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    program::http(&kew.sqs, method, &target, &headers, body)
+        request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    program::http(&kew.sqs, request.method, &request.target, &headers, body)
 }
 
 #[test]
-fn a_strict_server_serves_whoever_signs_and_nobody_else() {
+fn a_strict_server_serves_only_signed_requests() {
     let directory = data_directory();
     let config = directory.path().join("kew.toml");
     std::fs::write(&config, CONFIG).expect("the directory is ours");
@@ -87,7 +58,7 @@ fn a_strict_server_serves_whoever_signs_and_nobody_else() {
     }
     let (status, refused) = kew.ask("ListQueues", "{}");
     assert!(status == 403 && refused.contains("MissingAuthenticationToken"), "{status} {refused}");
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let (status, refused) = program::http(&azure, "GET", "/acme?comp=list", &[], "");
     assert!(status == 403 && refused.contains("AuthenticationFailed"), "{status} {refused}");
     assert_eq!(kew.admin("GET", "/api/v1/clock", &[], "").0, 401);

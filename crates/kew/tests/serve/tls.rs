@@ -21,7 +21,13 @@ use super::program::{Kew, data_directory};
 fn certificates(directory: &Path, further: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
     let out = directory.join("certs");
-    let output = command.arg("cert").arg("--out").arg(&out).args(further).output().expect("it was built");
+    let output = command
+        .arg("cert")
+        .arg("--out")
+        .arg(&out)
+        .args(further)
+        .output()
+        .expect("the program kew is built with its tests");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -42,17 +48,20 @@ fn start(directory: &Path, further: &str) -> Kew {
 /// One request over TLS by a client that trusts the authority `kew cert` made; the whole reply.
 fn ask(directory: &Path, address: &str, name: &str, request: &str) -> Result<String, std::io::Error> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(directory.join("certs/ca.pem")).expect("it is there") {
-        roots.add(certificate.expect("it is PEM")).expect("it is an authority");
+    for certificate in CertificateDer::pem_file_iter(directory.join("certs/ca.pem"))
+        .expect("the file of the authority exists")
+    {
+        roots.add(certificate.expect("the certificate is PEM")).expect("the certificate is an authority");
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("there are some")
+        .expect("the default versions of TLS are supported")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from(name.to_owned()).expect("it is one");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("it can begin");
+    let name = ServerName::try_from(name.to_owned()).expect("the name is a valid server name");
+    let connection =
+        ClientConnection::new(Arc::new(config), name).expect("the settings of the connection are valid");
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let mut stream = StreamOwned::new(connection, stream);
@@ -83,21 +92,21 @@ fn what_kew_cert_makes_encrypts_every_dialect_and_is_trusted_by_its_authority_al
         assert!(reply.contains("<QueueUrl>https://localhost/000000000000/orders</QueueUrl>"), "{reply}");
     }
     assert!(ask(directory.path(), &kew.sqs, "other.test", &create).is_err(), "nobody said that name");
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let reply = ask(directory.path(), &azure, "localhost", &get("/devstoreaccount1?comp=list", &[]));
-    assert!(reply.expect("it answers").contains("<Name>orders</Name>"));
+    assert!(reply.expect("the server answers").contains("<Name>orders</Name>"));
     assert_eq!(kew.admin("GET", "/readyz", &[], "").0, 200, "health checks stay plain");
-    let mut plain = TcpStream::connect(&kew.sqs).expect("it listens");
-    plain.write_all(create.as_bytes()).expect("it reads");
+    let mut plain = TcpStream::connect(&kew.sqs).expect("the server accepts connections");
+    plain.write_all(create.as_bytes()).expect("the server reads the request");
     let mut reply = Vec::new();
     let _closed = plain.read_to_end(&mut reply);
     assert!(!reply.starts_with(b"HTTP/1.1 200"), "nothing is served in plain");
 
     // Made anew by the same authority, they are used without a restart.
     let server = directory.path().join("certs/server.pem");
-    let before = std::fs::read(&server).expect("it is there");
+    let before = std::fs::read(&server).expect("the file exists");
     certificates(directory.path(), &["--host", "queues.test"]);
-    assert_eq!(std::fs::read(&server).expect("it is there"), before, "run again it changes nothing");
+    assert_eq!(std::fs::read(&server).expect("the file exists"), before, "run again it changes nothing");
     certificates(directory.path(), &["--host", "later.test"]);
     let begun = Instant::now();
     while ask(directory.path(), &kew.sqs, "later.test", &create).is_err() {
@@ -114,23 +123,27 @@ struct Issuer {
 
 impl Issuer {
     fn new(id: &'static str) -> Self {
-        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("there is chance");
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key pair is generated");
         Self { id, key: EncodingKey::from_ec_der(&pair.serialize_der()) }
     }
 
     fn key_set(&self) -> String {
-        let mut jwk = Jwk::from_encoding_key(&self.key, Algorithm::ES256).expect("it has one");
+        let mut jwk =
+            Jwk::from_encoding_key(&self.key, Algorithm::ES256).expect("a signing key has a public half");
         jwk.common.key_id = Some(self.id.to_owned());
         json!({"keys": [jwk]}).to_string()
     }
 
     fn token(&self, audience: &str) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("the system clock shows a time after 1970")
+            .as_secs();
         let claims = json!({
             "iss": "https://issuer.test/", "aud": audience, "nbf": now - 10, "iat": now - 10, "exp": now + 600,
         });
         let header = Header { kid: Some(self.id.to_owned()), ..Header::new(Algorithm::ES256) };
-        encode(&header, &claims, &self.key).expect("it signs")
+        encode(&header, &claims, &self.key).expect("the token is signed")
     }
 }
 
@@ -160,13 +173,13 @@ fn stored_policies_are_open_to_tokens_of_newer_clients() {
     let keys = directory.path().join("keys.json");
     std::fs::write(&keys, issuer.key_set()).expect("the directory is ours");
     let kew = start(directory.path(), &strict_bearer(&keys));
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let bearer = format!("Bearer {}", issuer.token("https://storage.azure.com/"));
     let ask = |method: &str, path: &str, version: &str| {
         let request =
             get(path, &[("Authorization", &bearer), ("x-ms-version", version), ("Content-Length", "0")]);
         let request = request.replacen("GET", method, 1);
-        ask(directory.path(), &azure, "localhost", &request).expect("it answers")
+        ask(directory.path(), &azure, "localhost", &request).expect("the server answers")
     };
     let queue = "/devstoreaccount1/orders";
     assert!(ask("PUT", queue, "2019-12-12").starts_with("HTTP/1.1 201"));
@@ -199,11 +212,11 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
     let keys = directory.path().join("keys.json");
     std::fs::write(&keys, first.key_set()).expect("the directory is ours");
     let kew = start(directory.path(), &strict_bearer(&keys));
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let version = ("x-ms-version", "2026-10-06");
     let list = |headers: &[(&str, &str)]| {
         ask(directory.path(), &azure, "localhost", &get("/devstoreaccount1?comp=list", headers))
-            .expect("it answers")
+            .expect("the server answers")
     };
     let with = |token: &str| list(&[version, ("Authorization", &format!("Bearer {token}"))]);
     let storage = "https://storage.azure.com/";
@@ -239,13 +252,13 @@ fn bearer_tokens_are_verified_against_a_key_set_that_may_change() {
 /// Answers every request with what `body` holds, until it is dropped with the test.
 fn serve_keys(body: Arc<std::sync::Mutex<String>>) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound").to_string();
+    let address = listener.local_addr().expect("a bound socket has an address").to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
             let _read = stream.read(&mut request);
-            let body = body.lock().expect("nobody panics holding it").clone();
+            let body = body.lock().expect("no thread panics while it holds the lock").clone();
             let length = body.len();
             let _sent = write!(
                 stream,
@@ -270,16 +283,16 @@ fn keys_behind_a_url_are_asked_for_again_when_one_is_missing() {
              bearer_keys = \"http://{address}/keys?v=2\"\nbearer_issuers = [\"https://issuer.test/\"]\n"
         ),
     );
-    let azure = kew.ports["azure"].as_str().expect("it is served").to_owned();
+    let azure = kew.ports["azure"].as_str().expect("the listener is on").to_owned();
     let is_served = |issuer: &Issuer| {
         let bearer = format!("Bearer {}", issuer.token("https://storage.azure.com/"));
         let request = get("/devstoreaccount1?comp=list", &[("Authorization", &bearer)]);
-        let reply = ask(directory.path(), &azure, "localhost", &request).expect("it answers");
+        let reply = ask(directory.path(), &azure, "localhost", &request).expect("the server answers");
         reply.starts_with("HTTP/1.1 200")
     };
     assert!(!is_served(&first), "there are no keys yet");
     for (issuer, others) in [(&first, &second), (&second, &first)] {
-        *keys.lock().expect("nobody panics holding it") = issuer.key_set();
+        *keys.lock().expect("no thread panics while it holds the lock") = issuer.key_set();
         // A token of a key that is missing has it asked for, ten seconds after the last time at the earliest.
         let begun = Instant::now();
         while !is_served(issuer) {
@@ -321,15 +334,18 @@ fn kew_health_asks_over_tls_and_believes_the_authority_it_is_given() {
     let certs = directory.path().join("certs");
     let (cert, key, ca) = (certs.join("server.pem"), certs.join("server-key.pem"), certs.join("ca.pem"));
     let kew = start(directory.path(), &format!("[tls.admin]\ncert = {cert:?}\nkey = {key:?}\n"));
-    let port = kew.admin.rsplit_once(':').expect("it has a port").1;
+    let port = kew.admin.rsplit_once(':').expect("an address has a port").1;
     let health = |arguments: &[&str], variables: &[(&str, &str)]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
         command.env_remove("SSL_CERT_FILE").args(["health", "--timeout", "20"]).args(arguments);
-        let output = command.envs(variables.iter().copied()).output().expect("it was built");
+        let output = command
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the program kew is built with its tests");
         let told = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&told).into_owned())
     };
-    let ca = ca.to_str().expect("it is text");
+    let ca = ca.to_str().expect("the path of a temporary directory is UTF-8");
     let (https, by_name) = (format!("https://{}", kew.admin), format!("https://localhost:{port}/"));
     for admin in [kew.admin.as_str(), &https, &by_name] {
         let (code, told) = health(&["--admin", admin, "--ca", ca], &[]);
@@ -338,7 +354,7 @@ fn kew_health_asks_over_tls_and_believes_the_authority_it_is_given() {
     assert_eq!(health(&["--admin", &kew.admin, "--ca", ca, "--name", "queues.test"], &[]).0, Some(0));
     let of_container = [("KEW_ADMIN", kew.admin.as_str()), ("KEW_HEALTH_CA", ca)];
     assert_eq!(health(&[], &of_container).0, Some(0));
-    // Whoever is not believed is not asked, and it says why.
+    // A server without a trusted certificate gets no request, and it says why.
     let (code, told) = health(&["--admin", &https], &[]);
     assert!(code == Some(1) && told.contains("ertificate"), "{code:?} {told}");
     let (code, told) = health(&["--admin", &kew.admin, "--ca", ca, "--name", "other.test"], &[]);

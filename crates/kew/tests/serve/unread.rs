@@ -27,23 +27,24 @@ fn unread() -> usize {
 const RECEIVE: &str = r#"{"QueueUrl":"big","MaxNumberOfMessages":10,"VisibilityTimeout":0}"#;
 
 fn http1(kew: &Kew) -> TcpStream {
-    let mut stream = TcpStream::connect(&kew.sqs).expect("it listens");
+    let mut stream = TcpStream::connect(&kew.sqs).expect("the server accepts connections");
     let length = RECEIVE.len();
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: AmazonSQS.ReceiveMessage";
-    write!(stream, "{head}\r\nContent-Length: {length}\r\n\r\n{RECEIVE}").expect("it reads");
+    write!(stream, "{head}\r\nContent-Length: {length}\r\n\r\n{RECEIVE}")
+        .expect("the server reads the request");
     stream
 }
 
 /// A frame of HTTP/2.
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    let length = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
+    let length = u32::try_from(payload.len()).expect("the length fits into the integer").to_be_bytes();
     out.extend_from_slice(&length[1..]);
     out.extend_from_slice(&[kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());
     out.extend_from_slice(payload);
 }
 
-/// One connection on which so many streams ask; it lets nothing through but what the protocol begins with.
+/// One connection with this number of streams; it lets nothing through but what the protocol begins with.
 fn http2(kew: &Kew, streams: usize) -> TcpStream {
     let mut headers = Vec::new();
     for (name, value) in [
@@ -55,19 +56,19 @@ fn http2(kew: &Kew, streams: usize) -> TcpStream {
     ] {
         headers.push(0);
         for text in [name, value] {
-            headers.push(u8::try_from(text.len()).expect("it is short"));
+            headers.push(u8::try_from(text.len()).expect("the length fits into the integer"));
             headers.extend_from_slice(text.as_bytes());
         }
     }
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     frame(&mut out, 4, 0, 0, &[]);
-    for number in 0..u32::try_from(streams).expect("they are few") {
+    for number in 0..u32::try_from(streams).expect("the number of streams fits into 32 bits") {
         let stream = 2 * number + 1;
         frame(&mut out, 1, 4, stream, &headers);
         frame(&mut out, 0, 1, stream, RECEIVE.as_bytes());
     }
-    let mut stream = TcpStream::connect(&kew.sqs).expect("it listens");
-    stream.write_all(&out).expect("it reads");
+    let mut stream = TcpStream::connect(&kew.sqs).expect("the server accepts connections");
+    stream.write_all(&out).expect("the server reads the request");
     stream
 }
 
@@ -171,7 +172,7 @@ fn a_receive_that_has_no_room_leases_nothing() {
     }
     // Its reply alone is all there is room for, and it reads only the beginning.
     let mut first = http1(&kew);
-    first.read_exact(&mut [0; 12]).expect("it is answered");
+    first.read_exact(&mut [0; 12]).expect("the server answers");
     assert_eq!(kew.ask("CreateQueue", r#"{"QueueName":"small"}"#).0, 200);
     assert_eq!(kew.ask("SendMessage", r#"{"QueueUrl":"small","MessageBody":"kept"}"#).0, 200);
     let leased = metric(&kew, "kew_messages_leased_total");

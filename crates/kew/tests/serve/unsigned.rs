@@ -2,14 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{PayloadChecksumKind, SignableBody, SignableRequest, SigningSettings, sign};
-use aws_sigv4::sign::v4;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use kew_testing::{PlainRequest, TestSigner};
 
 use super::program::{self, Kew, command, data_directory};
 
@@ -33,7 +31,7 @@ fn strict() -> (tempfile::TempDir, Kew) {
 }
 
 fn address(kew: &Kew, dialect: &str) -> String {
-    kew.ports[dialect].as_str().expect("it is served").to_owned()
+    kew.ports[dialect].as_str().expect("the listener is on").to_owned()
 }
 
 fn headers(pairs: &[(&str, &str)]) -> Headers {
@@ -50,7 +48,7 @@ fn head(method: &str, target: &str, host: &str, headers: &Headers, length: usize
 /// A request whose body comes in pieces; status and body of the reply.
 fn in_pieces(stream: TcpStream, head: &str, body: &str) -> (u16, String) {
     let mut stream = stream;
-    stream.write_all(head.as_bytes()).expect("it reads");
+    stream.write_all(head.as_bytes()).expect("the server reads the request");
     let (first, rest) = body.split_at(body.len() / 2);
     // Who is refused by the head reads no body.
     let _sent = stream.write_all(first.as_bytes());
@@ -60,20 +58,23 @@ fn in_pieces(stream: TcpStream, head: &str, body: &str) -> (u16, String) {
 }
 
 fn connect(address: &str) -> TcpStream {
-    TcpStream::connect(address).expect("it listens")
+    TcpStream::connect(address).expect("the server accepts connections")
 }
 
 /// A connection from another address of this machine.
 #[cfg(target_os = "linux")]
 fn connect_from(own: [u8; 4], address: &str) -> TcpStream {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it is built");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread is built");
     let stream = runtime.block_on(async {
-        let socket = tokio::net::TcpSocket::new_v4().expect("there is one more");
+        let socket = tokio::net::TcpSocket::new_v4().expect("the system gives a socket");
         socket.bind((own, 0).into()).expect("the whole network is this machine's");
-        socket.connect(address.parse().expect("it is an address")).await
+        socket.connect(address.parse().expect("the address is a socket address")).await
     });
-    let stream = stream.expect("it listens").into_std().expect("it is a socket");
-    stream.set_nonblocking(false).expect("it is a socket");
+    let stream = stream.expect("the server accepts connections").into_std().expect("the connection is open");
+    stream.set_nonblocking(false).expect("the connection is open");
     stream
 }
 
@@ -83,7 +84,7 @@ fn crowd(connect: impl Fn() -> TcpStream, head: &str) -> Vec<TcpStream> {
     (0..CROWD)
         .map(|_| {
             let mut stream = connect();
-            stream.set_write_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+            stream.set_write_timeout(Some(Duration::from_secs(5))).expect("the connection is open");
             // Who is turned away cannot send it all.
             let _sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(half.as_bytes()));
             stream
@@ -91,10 +92,10 @@ fn crowd(connect: impl Fn() -> TcpStream, head: &str) -> Vec<TcpStream> {
         .collect()
 }
 
-/// The status each of them was told, if it was told one.
+/// The status that each connection got, if any.
 fn told(crowd: Vec<TcpStream>) -> Vec<Option<u16>> {
     let status = |mut stream: TcpStream| {
-        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("it is a socket");
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("the connection is open");
         let mut start = [0; 12];
         stream.read_exact(&mut start).ok()?;
         std::str::from_utf8(&start).ok()?.get(9..12)?.parse().ok()
@@ -102,36 +103,18 @@ fn told(crowd: Vec<TcpStream>) -> Vec<Option<u16>> {
     crowd.into_iter().map(status).collect()
 }
 
-/// Signed by the vendor's own signer; with the body's hash in a header, or without it.
-fn signed_sqs(host: &str, key: (&str, &str), target: &str, body: &str, names_hash: bool) -> Headers {
-    let mut settings = SigningSettings::default();
-    if names_hash {
-        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
-    }
-    let identity = Credentials::new(key.0, key.1, None, None, "test").into();
-    let params = v4::SigningParams::builder()
-        .identity(&identity)
-        .region("us-east-1")
-        .name("sqs")
-        .time(SystemTime::now())
-        .settings(settings)
-        .build()
-        .expect("nothing is missing")
-        .into();
-    let mut all = headers(&[("x-amz-target", target), ("content-type", "application/x-amz-json-1.0")]);
-    let signable = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let body = SignableBody::Bytes(body.as_bytes());
-    let request =
-        SignableRequest::new("POST", format!("http://{host}/"), signable, body).expect("it can be signed");
-    let added = sign(request, &params).expect("it is signed").into_parts().0;
-    all.extend(added.headers().map(|(name, value)| (name.to_owned(), value.to_owned())));
-    all
+/// Headers of a request signed by the vendor's own signer, with the body's hash in a header or without it.
+fn signed_sqs(host: &str, key: (&str, &str), action: &str, body: &str, names_hash: bool) -> Headers {
+    let signer = TestSigner { at: kew::machine::system_now(), ..TestSigner::of(key.0, key.1) };
+    let request = PlainRequest::json(action, body).to(host);
+    let signed = if names_hash { signer.sign_with_hash(&request) } else { signer.sign(&request) };
+    signed.headers
 }
 
 /// A send of a large message, signed, from this machine's usual address.
 fn send_sqs(kew: &Kew, names_hash: bool) -> (u16, String) {
     let body = format!(r#"{{"QueueUrl":"orders","MessageBody":"{}"}}"#, "m".repeat(SIGNED));
-    let signed = signed_sqs(&kew.sqs, ("test", "test"), "AmazonSQS.SendMessage", &body, names_hash);
+    let signed = signed_sqs(&kew.sqs, ("test", "test"), "SendMessage", &body, names_hash);
     let head = head("POST", "/", &kew.sqs, &signed, body.len());
     in_pieces(connect(&kew.sqs), &head, &body)
 }
@@ -139,7 +122,7 @@ fn send_sqs(kew: &Kew, names_hash: bool) -> (u16, String) {
 fn with_orders() -> (tempfile::TempDir, Kew) {
     let (directory, kew) = strict();
     let body = r#"{"QueueName":"orders"}"#;
-    let signed = signed_sqs(&kew.sqs, ("test", "test"), "AmazonSQS.CreateQueue", body, false);
+    let signed = signed_sqs(&kew.sqs, ("test", "test"), "CreateQueue", body, false);
     let head = head("POST", "/", &kew.sqs, &signed, body.len());
     assert_eq!(in_pieces(connect(&kew.sqs), &head, body).0, 200);
     (directory, kew)
@@ -148,9 +131,8 @@ fn with_orders() -> (tempfile::TempDir, Kew) {
 #[test]
 fn sqs_clients_that_cannot_sign_are_turned_away_by_their_heads() {
     let (_directory, kew) = with_orders();
-    let target = "AmazonSQS.SendMessage";
-    let unsigned = headers(&[("x-amz-target", target)]);
-    let unknown = signed_sqs(&kew.sqs, ("nobody", "knows"), target, "x", true);
+    let unsigned = headers(&[("x-amz-target", "AmazonSQS.SendMessage")]);
+    let unknown = signed_sqs(&kew.sqs, ("unknown", "secret"), "SendMessage", "x", true);
     for headers in [unsigned, unknown] {
         let head = head("POST", "/", &kew.sqs, &headers, UNFINISHED + 1);
         let crowd = crowd(|| connect(&kew.sqs), &head);
@@ -167,7 +149,7 @@ fn sqs_clients_that_cannot_sign_are_turned_away_by_their_heads() {
 #[test]
 fn sqs_clients_that_name_a_known_key_hold_no_more_than_their_address_may() {
     let (_directory, kew) = with_orders();
-    let guessed = signed_sqs(&kew.sqs, ("test", "guessed"), "AmazonSQS.SendMessage", "x", false);
+    let guessed = signed_sqs(&kew.sqs, ("test", "guessed"), "SendMessage", "x", false);
     let head = head("POST", "/", &kew.sqs, &guessed, UNFINISHED + 1);
     let far = crowd(|| connect_from([127, 0, 0, 2], &kew.sqs), &head);
     let (status, body) = send_sqs(&kew, false);
@@ -184,7 +166,7 @@ fn signed_azure(key: &str, path: &str, length: usize) -> Headers {
     let text = format!(
         "POST\n\n\n{length}\n\n\n\n\n\n\n\n\nx-ms-date:{date}\nx-ms-version:2021-12-02\n/devstoreaccount1{path}"
     );
-    let key = STANDARD.decode(key).expect("it is Base64");
+    let key = STANDARD.decode(key).expect("the text is Base64");
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(&key).expect("any length will do");
     mac.update(text.as_bytes());
     let signature = STANDARD.encode(mac.finalize().into_bytes());

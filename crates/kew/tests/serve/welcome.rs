@@ -4,8 +4,8 @@ use super::program::{Kew, command, data_directory, http, whole};
 
 /// The addresses of dialects, and what each serves.
 fn addresses(kew: &Kew) -> Vec<(String, &'static str)> {
-    let address = |name: &str| kew.ports[name].as_str().expect("it is bound").to_owned();
-    let also = kew.ports["also"][0].as_str().expect("it is bound").to_owned();
+    let address = |name: &str| kew.ports[name].as_str().expect("the listener is on").to_owned();
+    let also = kew.ports["also"][0].as_str().expect("the listener is on").to_owned();
     vec![
         (address("sqs"), "Amazon SQS"),
         (address("azure"), "Azure Queue Storage"),

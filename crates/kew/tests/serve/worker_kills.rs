@@ -36,7 +36,7 @@ const CODE: &str = "export default { async queue(batch, env) {
 fn kill_runtime(kew: &Kew) -> bool {
     let own = kew.id().to_string();
     let killed = Command::new("pkill").args(["-9", "-P", &own, "workerd"]).status();
-    killed.expect("there is a pkill").success()
+    killed.expect("the system has the program pkill").success()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn kills_of_the_runtime_under_load_lose_nothing_and_what_was_acknowledged_stays_
     queue(&address, "out", &hook, &json!({ "max_wait_time_ms": 0, "batch_size": 100 }));
     dev::deployed(folder.path(), &kew);
     let found = call(&address, "GET", "?name=in", &serde_json::Value::Null);
-    let source = found[0]["queue_id"].as_str().expect("it has an id").to_owned();
+    let source = found[0]["queue_id"].as_str().expect("a queue has an id").to_owned();
     let mut sent = Vec::new();
     // A runtime that was killed again soon is started later and later: more would take long and show no more.
     for round in 0..kills().min(20) {

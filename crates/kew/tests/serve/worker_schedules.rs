@@ -25,16 +25,16 @@ fn start(directory: &Path, runtime: &str) -> Kew {
 }
 
 fn clock(kew: &Kew, body: &Value) -> u64 {
-    let admin = kew.ports["admin"].as_str().expect("it is served");
+    let admin = kew.ports["admin"].as_str().expect("the listener is on");
     let headers = [("Content-Type", "application/json")];
     let (status, text) = program::http(admin, "POST", "/api/v1/clock", &headers, &body.to_string());
     assert_eq!(status, 200, "{text}");
-    let reply: Value = serde_json::from_str(&text).expect("it is JSON");
-    reply["now_ms"].as_u64().expect("it is a number")
+    let reply: Value = serde_json::from_str(&text).expect("the reply is JSON");
+    reply["now_ms"].as_u64().expect("now_ms is a number")
 }
 
 fn crons(kept: &Value) -> Vec<&str> {
-    let kept = kept["schedules"].as_array().expect("they are a list");
+    let kept = kept["schedules"].as_array().expect("schedules is a list");
     kept.iter().filter_map(|schedule| schedule["cron"].as_str()).collect()
 }
 
@@ -55,7 +55,7 @@ fn a_workers_cron_triggers_ring_at_their_minutes_and_are_kept() {
     let path = format!("/queues/{results}/messages/peek");
     let found = done(&kew, "POST", &path, &json!({ "batch_size": 100 }));
     let first = now / 600_000 + 1;
-    let messages = found["messages"].as_array().expect("they are a list");
+    let messages = found["messages"].as_array().expect("messages is a list");
     assert_eq!(messages.len(), 6, "one for each of six minutes: {found}");
     for number in 0..6 {
         let at = (first + number) * 600_000;

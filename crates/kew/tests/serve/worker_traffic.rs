@@ -14,7 +14,7 @@ fn until_said(kew: &Kew, what: &str) {
     let begun = Instant::now();
     loop {
         let page = done(kew, "GET", "/workers/scripts/w/kew-log?after=0", &Value::Null);
-        let lines = page["lines"].as_array().expect("it is a list");
+        let lines = page["lines"].as_array().expect("lines is a list");
         if lines.iter().any(|line| line["text"].as_str().is_some_and(|text| text.contains(what))) {
             return;
         }
@@ -46,7 +46,7 @@ fn a_map_with_a_date_arrives_as_what_it_was_when_it_was_sent() {
     until_said(&kew, "arrived true 7 bigint a");
 }
 
-// Workers of 2026-03-12 and later are told cause and code, older ones the reply's reason.
+// Workers of 2026-03-12 and later get cause and code, older ones the reply's reason.
 #[test]
 fn a_send_that_is_refused_throws_what_the_runtime_makes_of_it() {
     let Some(runtime) = program::workerd() else { return };
@@ -94,7 +94,7 @@ fn deployments_under_load_lose_nothing_and_settle_nothing_twice() {
     let begun = Instant::now();
     let count = |queue: &str| {
         let metrics = done(&kew, "GET", &format!("/queues/{queue}/metrics"), &Value::Null);
-        metrics["backlog_count"].as_u64().expect("it is a number")
+        metrics["backlog_count"].as_u64().expect("backlog_count is a number")
     };
     while count(&orders) > 0 {
         assert!(begun.elapsed() < PATIENCE, "they are not consumed: {}", kew.errors());

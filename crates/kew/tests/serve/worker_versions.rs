@@ -27,13 +27,13 @@ fn each_version_keeps_what_it_is_made_of_and_each_deployment_is_remembered() {
     let (status, reply) = upload_to(&kew, ("POST", versions), &[TOKEN], &second, PASSES_ON);
     assert_eq!(status, 200, "{reply}");
     assert_eq!(reply["result"]["resources"]["bindings"][1]["text"], "of the second", "{reply}");
-    let newest = reply["result"]["id"].as_str().expect("it has an id").to_owned();
+    let newest = reply["result"]["id"].as_str().expect("id is text").to_owned();
 
     let listed = done(&kew, "GET", &format!("{versions}?deployable=true"), &Value::Null);
-    let listed = listed["items"].as_array().expect("it is a list").clone();
+    let listed = listed["items"].as_array().expect("items is a list").clone();
     assert_eq!(listed.iter().map(|version| &version["number"]).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(listed[0]["annotations"]["workers/tag"], "v2");
-    let oldest = listed[1]["id"].as_str().expect("it has an id").to_owned();
+    let oldest = listed[1]["id"].as_str().expect("id is text").to_owned();
     let shown = |kew: &_, id: &str| done(kew, "GET", &format!("{versions}/{id}"), &Value::Null);
     let [first, kept] = [&oldest, &newest].map(|id| shown(&kew, id));
     assert_eq!(first["resources"]["script_runtime"]["compatibility_date"], "2026-04-01");
@@ -64,7 +64,7 @@ fn each_version_keeps_what_it_is_made_of_and_each_deployment_is_remembered() {
 
     let history = |kew: &_| {
         let found = done(kew, "GET", deployments, &Value::Null);
-        let found = found["deployments"].as_array().expect("it is a list").clone();
+        let found = found["deployments"].as_array().expect("deployments is a list").clone();
         let one = |deployment: &Value| {
             let message =
                 deployment["annotations"]["workers/message"].as_str().unwrap_or_default().to_owned();

@@ -7,7 +7,7 @@ use crate::workers::{TOKEN, address, done, metadata, queues, send, start, upload
 
 const HOST: &str = "w.kew.localhost:9326";
 
-/// Says what it was asked, and sends a message when it is told to.
+/// Returns the request, and sends a message when the request says so.
 const SHOWS: &str = r#"
 export default {
   async fetch(request, env) {
@@ -84,7 +84,7 @@ fn a_deployed_workers_address_leads_to_its_fetch_handler() {
 }
 
 #[test]
-fn a_visit_that_a_worker_cannot_answer_is_told_why() {
+fn a_visit_that_a_worker_cannot_answer_gets_the_reason() {
     let directory = data_directory();
     let Some((kew, results)) = deployed(directory.path()) else { return };
     let only_queues = "export default { async queue(batch) {} };";
@@ -101,7 +101,7 @@ fn a_visit_that_a_worker_cannot_answer_is_told_why() {
     }
     let log = done(&kew, "GET", "/workers/scripts/w/kew-log?after=0", &Value::Null);
     let of_exception = |line: &&Value| line["text"].as_str().is_some_and(|text| text.contains("on purpose"));
-    let lines = log["lines"].as_array().expect("they are a list");
+    let lines = log["lines"].as_array().expect("lines is a list");
     assert_eq!(lines.iter().filter(of_exception).count(), 1, "{log}");
 
     // A handler that never gives the processor back is ended, and the Worker is there again.
@@ -132,9 +132,9 @@ fn slow_visits_keep_no_room_from_the_replies_of_others() {
     let directory = data_directory();
     let Some((kew, _results)) = deployed(directory.path()) else { return };
     let begin = || {
-        let mut stream = std::net::TcpStream::connect(address(&kew)).expect("it listens");
+        let mut stream = std::net::TcpStream::connect(address(&kew)).expect("the server accepts connections");
         let request = format!("GET /slow HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-        std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it reads");
+        std::io::Write::write_all(&mut stream, request.as_bytes()).expect("the server reads the request");
         stream
     };
     let visits: Vec<_> = (0..20).map(|_| begin()).collect();
@@ -142,7 +142,7 @@ fn slow_visits_keep_no_room_from_the_replies_of_others() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let (status, text) = kew.ask("CreateQueue", r#"{"QueueName":"others"}"#);
     assert_eq!(status, 200, "{text}");
-    let url: Value = serde_json::from_str(&text).expect("it is JSON");
+    let url: Value = serde_json::from_str(&text).expect("the reply is JSON");
     let begun = std::time::Instant::now();
     let (status, text) = kew.ask("ReceiveMessage", &json!({ "QueueUrl": url["QueueUrl"] }).to_string());
     assert!(status == 200 && begun.elapsed().as_secs() < 5, "{status} after {:?}: {text}", begun.elapsed());

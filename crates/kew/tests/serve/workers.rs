@@ -31,7 +31,7 @@ pub fn start(directory: &Path, runtime: &str) -> Kew {
 }
 
 pub fn address(kew: &Kew) -> String {
-    kew.ports["cloudflare"].as_str().expect("it is served").to_owned()
+    kew.ports["cloudflare"].as_str().expect("the listener is on").to_owned()
 }
 
 /// One call; its status and the JSON it is answered.
@@ -88,7 +88,7 @@ pub fn metadata() -> Value {
 pub fn queues(kew: &Kew) -> (String, String) {
     let id = |name: &str| done(kew, "POST", "/queues", &json!({ "queue_name": name }))["queue_id"].clone();
     let [orders, results] =
-        ["orders", "results"].map(|name| id(name).as_str().expect("it is text").to_owned());
+        ["orders", "results"].map(|name| id(name).as_str().expect("a queue has an id").to_owned());
     (orders, results)
 }
 
@@ -112,10 +112,10 @@ pub fn wait_for(kew: &Kew, queue: &str, wanted: impl Fn(&Value) -> bool) -> Valu
     loop {
         let found =
             done(kew, "POST", &format!("/queues/{queue}/messages/peek"), &json!({ "batch_size": 100 }));
-        for message in found["messages"].as_array().expect("it is a list") {
-            let text = message["body"].as_str().expect("it is Base64");
-            let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("it is Base64");
-            let body: Value = serde_json::from_slice(&bytes).expect("it is JSON");
+        for message in found["messages"].as_array().expect("messages is a list") {
+            let text = message["body"].as_str().expect("body is text");
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text).expect("the text is Base64");
+            let body: Value = serde_json::from_slice(&bytes).expect("the body of a message is JSON");
             if wanted(&body) {
                 return body;
             }
@@ -206,7 +206,8 @@ fn its_processes_do_not_outlive_a_server_that_is_killed() {
     assert_eq!(upload(&kew, &[TOKEN], &metadata(), PASSES_ON).0, 200);
     let children = || {
         let children = std::process::Command::new("pgrep").args(["-P", &kew.id().to_string()]).output();
-        let text = String::from_utf8_lossy(&children.expect("there is a pgrep").stdout).into_owned();
+        let text =
+            String::from_utf8_lossy(&children.expect("the system has the program pgrep").stdout).into_owned();
         text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let children = children();
@@ -271,7 +272,7 @@ fn code_is_taken_only_where_that_was_switched_on_and_from_who_shows_a_token() {
     assert!(reply.to_string().contains("--workers on"), "{reply}");
     let (status, reply) = upload(&off, &[], &metadata(), PASSES_ON);
     assert_eq!((status, &reply["errors"][0]["code"]), (403, &json!(10_000)), "even in open mode");
-    let also = off.ports["also"][0].as_str().expect("it is served").to_owned();
+    let also = off.ports["also"][0].as_str().expect("the listener is on").to_owned();
     let path = format!("{ACCOUNT}/workers/subdomain");
     let (status, text) = program::http(&also, "GET", &path, &[TOKEN], "");
     assert_eq!(status, 403, "{text}");

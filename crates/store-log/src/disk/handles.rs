@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Disk, DiskFile};
+use super::{BatchMark, Disk, DiskFile};
 use crate::error::lacks_descriptors;
 
 /// The open files of a store's segments.
@@ -156,13 +156,22 @@ impl Handle {
 
     /// Writes into the file, which is kept: it could be closed before the write otherwise, and its error be lost.
     pub(crate) fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.writing(|file| file.write_at(offset, bytes))
+    }
+
+    /// Writes a batch of the journal at an offset, or hands it over.
+    pub(crate) fn append(&self, offset: u64, bytes: &[u8], batch: BatchMark) -> io::Result<()> {
+        self.writing(|file| file.append(offset, bytes, batch))
+    }
+
+    fn writing(&self, write: impl FnOnce(&dyn DiskFile) -> io::Result<()>) -> io::Result<()> {
         debug_assert!(
             self.slot.kept.load(Ordering::Acquire),
             "{} is written and not kept open",
             self.slot.name
         );
         self.slot.begun.fetch_add(1, Ordering::AcqRel);
-        self.file()?.write_at(offset, bytes)?;
+        write(&*self.file()?)?;
         self.slot.done.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }

@@ -73,12 +73,56 @@ pub trait Disk: Send + Sync + 'static {
     fn lock(&self) -> io::Result<DiskLock>;
     /// True when overwriting allocates (btrfs, zfs, bcachefs): a full disk can then fail a journal write.
     fn is_copy_on_write(&self) -> bool;
+    /// Whether a file that is not needed any more may be overwritten and used again. Where it may not it is removed.
+    fn recycles(&self) -> bool {
+        true
+    }
+    /// The appends of the journal, where they end later and elsewhere. `None` where [`DiskFile::append`] has written
+    /// when it returns.
+    fn appends(&self) -> Option<Arc<dyn Appends>> {
+        None
+    }
+}
+
+/// Appends that are on their way: they end in order, and progress is reported.
+pub trait Appends: Send + Sync + 'static {
+    /// Reports progress to `listener` from now on.
+    fn report_to(&self, listener: Arc<dyn AppendListener>);
+    /// Whether another append may be handed over now. The listener hears of progress when that changes.
+    fn takes_more(&self) -> bool;
+}
+
+/// Learns how far appends have come. Called on the thread that appends; it must not wait for an append.
+pub trait AppendListener: Send + Sync + 'static {
+    /// Every batch up to `written` survives the end of this process; every one up to `durable` survives a power cut.
+    fn reached(&self, written: u64, durable: u64);
+    /// Answers that wait are refused with this text from now on, until `None`.
+    fn suspended(&self, why: Option<String>);
+    /// The log belongs to another owner now, or has lost what was durable: nothing is written any more.
+    fn lost(&self, why: String);
+}
+
+/// A batch on its way into a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchMark {
+    /// The batch's number.
+    pub number: u64,
+    /// Whether its answers wait until it survives a power cut.
+    pub must_sync: bool,
 }
 
 /// An open file. All methods take `&self`: positions are given, never kept.
 pub trait DiskFile: Send + Sync + 'static {
     /// Writes all the bytes at an offset, or fails; the file grows when they end past its length.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Writes a batch of the journal at an offset. Where the disk has [`Disk::appends`] it is only handed over.
+    fn append(&self, offset: u64, bytes: &[u8], _batch: BatchMark) -> io::Result<()> {
+        self.write_at(offset, bytes)
+    }
+    /// Drops all bytes from an offset on; they read as zeros. False where that is done by overwriting them.
+    fn cut(&self, _from: u64) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Makes written bytes durable, with the length needed to read them.
@@ -102,7 +146,8 @@ pub struct DiskLock {
 }
 
 impl DiskLock {
-    fn holding(held: impl Any + Send + Sync) -> Self {
+    /// A lock that is held until `held` is dropped.
+    pub fn holding(held: impl Any + Send + Sync) -> Self {
         Self { _held: Box::new(held) }
     }
 }

@@ -9,6 +9,7 @@ use super::frame::{Address, Checksums, SURVIVOR_SPACE};
 use super::scan::{ReplayStart, ScanEnd, TailReport, scan_journal};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentKind};
 use super::segments::{Room, Segments, Spare};
+use crate::disk::BatchMark;
 use crate::error::{Doing, LogError};
 use crate::planted::Planted;
 use std::sync::{Arc, OnceLock};
@@ -156,7 +157,16 @@ impl Journal {
     /// Writes the next batch, unsynced. `NoSpace` leaves the journal and the batch as they were; any other error
     /// stops the journal.
     pub fn append(&mut self, batch: &mut BatchBuffer) -> Result<Appended, LogError> {
-        self.append_as(batch, false)
+        self.append_as(batch, true, false)
+    }
+
+    /// The same for a batch whose answers may not all have to survive a power cut.
+    pub(crate) fn append_for(
+        &mut self,
+        batch: &mut BatchBuffer,
+        must_sync: bool,
+    ) -> Result<Appended, LogError> {
+        self.append_as(batch, must_sync, false)
     }
 
     /// What has to be synced to make everything written so far durable.
@@ -181,13 +191,23 @@ impl Journal {
     /// left out.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
+        self.mark_closed()?;
+        self.sync()
+    }
+
+    /// Writes the mark of a clean end, if there is space for it.
+    pub(crate) fn mark_closed(&mut self) -> Result<(), LogError> {
         let mut mark = self.batch_buffer();
         mark.begin(self.next_batch, self.end);
-        match self.append_as(&mut mark, true) {
-            Err(LogError::NoSpace { .. }) => Ok(()),
+        match self.append_as(&mut mark, true, true) {
+            Err(LogError::NoSpace { .. }) | Ok(_) => Ok(()),
             Err(error) => Err(error),
-            Ok(_) => self.sync(),
         }
+    }
+
+    /// Every batch up to this one is durable.
+    pub(crate) fn durable_to(&mut self, batch: u64) {
+        self.durable_through = self.durable_through.max(batch);
     }
 
     /// Stops the journal: it refuses everything from now on.
@@ -206,7 +226,12 @@ impl Journal {
         self.stop.check()
     }
 
-    fn append_as(&mut self, batch: &mut BatchBuffer, closing: bool) -> Result<Appended, LogError> {
+    fn append_as(
+        &mut self,
+        batch: &mut BatchBuffer,
+        must_sync: bool,
+        closing: bool,
+    ) -> Result<Appended, LogError> {
         self.stop.check()?;
         assert!(
             (batch.number(), batch.start()) == (self.next_batch, self.end),
@@ -228,7 +253,8 @@ impl Journal {
             return Err(self.stop.fail(what));
         }
         let sealed = batch.seal(self.durable_through, self.active.number(), closing)?;
-        if let Err(error) = self.active.append(sealed) {
+        let mark = BatchMark { number: self.next_batch, must_sync };
+        if let Err(error) = self.active.append_batch(sealed, mark) {
             return Err(self.stop.fail(format!("writing {}: {error}", self.active.name())));
         }
         let appended = Appended { batch: self.next_batch, address: self.end, bytes, segment_opened };
@@ -378,6 +404,9 @@ impl FailStop {
 fn repair(last: &Segment, found: &ScanEnd) -> Result<(), LogError> {
     last.set_used(found.end - last.base());
     let end = last.offset_of(found.end);
+    if last.cut(end)? {
+        return last.sync().doing("syncing", last.name());
+    }
     let mut at = last.offset_of(found.unsynced_from.unwrap_or(found.end)).max(SEGMENT_HEADER_BYTES);
     while at < end {
         let bytes = last.read(at, (end - at).min(REWRITE) as usize)?;

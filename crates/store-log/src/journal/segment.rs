@@ -4,7 +4,7 @@
 //! durable, so every `.seg` file has a whole header; anything else there is damage.
 
 use super::frame::{Address, SURVIVOR_SPACE, u32_at, u64_at};
-use crate::disk::{DiskFile, Handle, Handles, SEGMENTS_FOLDER, read_exact_at};
+use crate::disk::{BatchMark, DiskFile, Handle, Handles, SEGMENTS_FOLDER, read_exact_at};
 use crate::error::{Doing, LogError};
 use crate::planted::Planted;
 use crate::turns::{Lock, may_wait_for_a_disk};
@@ -271,11 +271,30 @@ impl Segment {
 
     /// Writes behind the bytes in use and counts them.
     pub(crate) fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.append_by(bytes, |handle, offset| handle.write_at(offset, bytes))
+    }
+
+    /// Writes a batch behind the bytes in use, or hands it over, and counts them.
+    pub(crate) fn append_batch(&self, bytes: &[u8], batch: BatchMark) -> std::io::Result<()> {
+        self.append_by(bytes, |handle, offset| handle.append(offset, bytes, batch))
+    }
+
+    fn append_by(
+        &self,
+        bytes: &[u8],
+        write: impl FnOnce(&Handle, u64) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
         let used = self.used();
         assert!(bytes.len() as u64 <= self.capacity() - used, "the caller has checked that it fits");
-        self.handle.write_at(SEGMENT_HEADER_BYTES + used, bytes)?;
+        write(&self.handle, SEGMENT_HEADER_BYTES + used)?;
         self.used.store(used + bytes.len() as u64, Ordering::Release);
         Ok(())
+    }
+
+    /// Drops what the file holds from an offset on. False where that is done by overwriting it.
+    pub(crate) fn cut(&self, from: u64) -> Result<bool, LogError> {
+        let file = self.handle.file().doing("opening", self.name())?;
+        file.cut(from).doing("cutting", self.name())
     }
 
     /// Overwrites at an offset of the file.

@@ -2,19 +2,23 @@
 //!
 //! One commit runs at a time: while it syncs, the next batch fills. A failure that is not a full disk stops the store.
 
+use std::sync::Weak;
+
 use kew_core::Work;
+use kew_store::StoreError;
 
 use super::inner::Inner;
 use super::options::Durability;
 use super::shelf::store_error;
 use super::writer::Writing;
+use crate::disk::AppendListener;
 use crate::error::LogError;
 use crate::planted::Planted;
 
 impl Inner {
     pub(crate) fn has_pending(&self) -> bool {
         let ledger = self.writer.lock();
-        ledger.shelf.batch.records() > 0 || ledger.shelf.owed > 0
+        ledger.shelf.batch.records() > 0 || (ledger.shelf.owed > 0 && self.appends.is_none())
     }
 
     /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
@@ -47,7 +51,11 @@ impl Inner {
     fn try_commit(&self) -> Result<(), LogError> {
         let _committing = self.committing.lock();
         self.write_behind_a_roll()?;
-        if self.writer.lock().shelf.owed == 0 { Ok(()) } else { self.sync_written() }
+        if self.appends.is_some() || self.writer.lock().shelf.owed == 0 {
+            Ok(())
+        } else {
+            self.sync_written()
+        }
     }
 
     /// Commits unless that takes longer than one write and, with `may_sync`, one sync; false when something is left.
@@ -56,6 +64,10 @@ impl Inner {
         self.write()?;
         let (is_written, owes) = {
             let ledger = self.writer.lock();
+            if self.appends.is_some() {
+                // What waits for an append that is under way is handed over when that ends.
+                return Ok(ledger.shelf.fits());
+            }
             (ledger.shelf.batch.records() == 0, ledger.shelf.owed > 0)
         };
         if !is_written || (owes && !may_sync) {
@@ -116,26 +128,40 @@ impl Inner {
     }
 
     fn write_batch(&self, mut ledger: Writing<'_>, rolled: Rolled) -> Result<(), LogError> {
+        if self.is_held_up() {
+            // It goes on filling, and is handed over when an append has ended.
+            return Ok(());
+        }
         let shelf = &mut ledger.shelf;
-        let Some(written) = shelf.write_batch()? else { return Ok(()) };
+        let Some(written) = shelf.write_batch(self.options.durability == Durability::Sync)? else {
+            return Ok(());
+        };
         let mut open = 0;
         if rolled == Rolled::Yes {
             // Whatever came before it was synced with the segment it left.
             (shelf.owed, open) = (0, written.batch - 1);
         }
+        let mut written_through = written.batch;
         if written.must_sync && self.options.durability == Durability::Sync {
             shelf.owed = written.batch;
-        } else if shelf.owed == 0 {
+        } else if shelf.owed == 0 && self.appends.is_none() {
             open = written.batch;
+        }
+        if self.appends.is_some() {
+            // Handed over; `reached` says when it is written.
+            written_through = open;
         }
         shelf.arrivals.forget(open);
         drop(ledger);
-        self.gate.wrote(written.batch, open);
+        self.gate.wrote(written_through, open);
         Ok(())
     }
 
     /// Makes everything written so far durable.
     pub(crate) fn sync(&self) -> Result<(), LogError> {
+        if self.appends.is_some() {
+            return self.sync_appends();
+        }
         self.commit_from_upkeep()?;
         let _committing = self.committing.lock();
         let synced = self.sync_written();
@@ -166,6 +192,79 @@ impl Inner {
         drop(ledger);
         self.gate.wrote(open, open);
         Ok(())
+    }
+}
+
+/// Where appends end later and elsewhere.
+impl Inner {
+    /// Waits until everything recorded so far is durable.
+    fn sync_appends(&self) -> Result<(), LogError> {
+        let wanted = {
+            let ledger = self.writer.lock();
+            let batch = &ledger.shelf.batch;
+            if batch.records() > 0 { batch.number() } else { batch.number() - 1 }
+        };
+        loop {
+            self.commit_from_upkeep()?;
+            let target = self.writer.lock().shelf.journal_mut()?.sync_target();
+            let synced = target.sync();
+            if let Err(error) = &synced {
+                self.stop_for(error);
+            }
+            synced?;
+            if target.batch() >= wanted {
+                self.writer.lock().shelf.journal_mut()?.synced(&target);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends the journal with the closing mark.
+    pub(super) fn close_appends(&self) -> Result<(), LogError> {
+        let target = {
+            let mut ledger = self.writer.lock();
+            let journal = ledger.shelf.journal_mut()?;
+            journal.mark_closed()?;
+            journal.sync_target()
+        };
+        target.sync()
+    }
+}
+
+/// Passes the progress of appends on to the answers that wait for it.
+pub(super) struct Progress(pub Weak<Inner>);
+
+impl AppendListener for Progress {
+    fn reached(&self, written: u64, durable: u64) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let mut ledger = inner.writer.lock();
+        let shelf = &mut ledger.shelf;
+        if let Some(journal) = &mut shelf.journal {
+            journal.durable_to(durable);
+        }
+        let mut open = durable;
+        if shelf.owed <= durable {
+            shelf.owed = 0;
+            open = written;
+        }
+        shelf.arrivals.forget(open);
+        drop(ledger);
+        inner.gate.wrote(written, open);
+        // What filled meanwhile is the next append. Its failure is passed on to those who wait.
+        let _written = inner.write();
+    }
+
+    fn suspended(&self, why: Option<String>) {
+        let Some(inner) = self.0.upgrade() else { return };
+        inner.gate.suspend(why.map(|cause| StoreError::Unavailable { cause }));
+    }
+
+    fn lost(&self, why: String) {
+        let Some(inner) = self.0.upgrade() else { return };
+        if let Some(journal) = &mut inner.writer.lock().shelf.journal {
+            let _refused = journal.fail(why.clone());
+        }
+        inner.stop_for(&LogError::FailStopped { cause: why });
     }
 }
 

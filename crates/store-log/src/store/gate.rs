@@ -20,6 +20,8 @@ pub(crate) struct LogGate {
 struct Waiting {
     wakers: Vec<(Wanted, Waker)>,
     failed: Option<StoreError>,
+    /// Why answers that are not ready are refused for now.
+    suspended: Option<StoreError>,
 }
 
 /// What an answer waits for.
@@ -60,6 +62,16 @@ impl LogGate {
         self.waiting.lock().failed.clone()
     }
 
+    /// Refuses every answer that is not ready, those that wait and those that come, until it is called with `None`.
+    pub(crate) fn suspend(&self, why: Option<StoreError>) {
+        let woken = {
+            let mut waiting = self.waiting.lock();
+            waiting.suspended = why;
+            std::mem::take(&mut waiting.wakers)
+        };
+        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
     #[inline]
     fn has(&self, wanted: Wanted) -> bool {
         self.open_through.load(Ordering::Acquire) >= wanted.open
@@ -87,7 +99,7 @@ impl LogGate {
         if self.has(wanted) {
             return Poll::Ready(Ok(()));
         }
-        if let Some(error) = &waiting.failed {
+        if let Some(error) = waiting.failed.as_ref().or(waiting.suspended.as_ref()) {
             return Poll::Ready(Err(error.clone()));
         }
         // Who is polled twice in a row stands here once. A search of all would cost every answer of a large batch a

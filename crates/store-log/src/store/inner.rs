@@ -14,12 +14,14 @@ use super::upkeep::reporting::Reporting;
 use super::upkeep::{Done, Upkeep};
 use super::writer::Writer;
 use crate::checkpoint::Expecting;
-use crate::disk::{Disk, DiskLock};
+use crate::disk::{Appends, Disk, DiskLock};
 use crate::journal::Segments;
 use crate::turns::Lock;
 
 pub(crate) struct Inner {
     pub disk: Arc<dyn Disk>,
+    /// The journal's appends, where they end later and elsewhere.
+    pub appends: Option<Arc<dyn Appends>>,
     pub options: LogOptions,
     pub segments: Segments,
     /// Guards the ledger and the batch being filled.

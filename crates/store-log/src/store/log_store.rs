@@ -9,6 +9,7 @@ use kew_core::{Clock, Command, Entropy, Reports, Tally, Timestamp, Work};
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::Mutex;
 
+use super::commit::Progress;
 use super::figures::LogStats;
 use super::inner::Inner;
 use super::options::{Drive, LogOptions};
@@ -36,6 +37,9 @@ impl LogStore {
     ) -> Result<(Self, OpenReport), LogError> {
         let (inner, report) = recover::open(disk, options, entropy, now)?;
         let inner = Arc::new(inner);
+        if let Some(appends) = &inner.appends {
+            appends.report_to(Arc::new(Progress(Arc::downgrade(&inner))));
+        }
         let mut threads = Vec::new();
         if options.drive == Drive::Threads {
             threads.push(spawn("kew-commit", inner.clone(), Inner::commit_until_stopped)?);
@@ -83,10 +87,14 @@ impl LogStore {
         self.stop_threads();
         self.inner.commit()?;
         let checkpoint = self.inner.upkeep.lock().checkpoint(&self.inner);
+        let closed_far = match &self.inner.appends {
+            Some(_) => self.inner.sync().and_then(|()| self.inner.close_appends()),
+            None => Ok(()),
+        };
         let _committing = self.inner.committing.lock();
         let mut ledger = self.inner.writer.lock();
         let journal = ledger.shelf.journal_mut()?;
-        let closed = journal.close();
+        let closed = if self.inner.appends.is_some() { closed_far } else { journal.close() };
         journal.fail("the store is closed");
         self.inner.gate.fail(StoreError::Unavailable { cause: "the store is closed".into() });
         // A full disk is no reason not to stop: the journal after the last checkpoint is all there.

@@ -199,6 +199,7 @@ impl Loaded {
         let reads = Arc::clone(&self.ledger.shelf.reads);
         Inner {
             upkeep: Lock::new(Upkeep::new(self.manifest, self.segments.clone(), sums)),
+            appends: disk.appends(),
             disk,
             options,
             segments: self.segments,

@@ -130,13 +130,13 @@ impl LogShelf {
     }
 
     /// Writes the batch being filled and begins the next; `None` when it is empty.
-    pub(super) fn write_batch(&mut self) -> Result<Option<Written>, LogError> {
+    pub(super) fn write_batch(&mut self, syncs: bool) -> Result<Option<Written>, LogError> {
         let Some(journal) = &mut self.journal else { return Ok(None) };
         if self.batch.records() == 0 {
             return Ok(None);
         }
         let start = self.batch.start();
-        let appended = journal.append(&mut self.batch)?;
+        let appended = journal.append_for(&mut self.batch, syncs && self.must_sync)?;
         let base = journal.active().base();
         let messages = self.live.place_batch(base);
         if messages > 0 {

@@ -127,7 +127,7 @@ impl Inner {
         command: &Command,
         freed: Freed,
     ) -> Submission {
-        if ledger.shelf.batch.records() == 0 || !ledger.shelf.fits() {
+        if ledger.shelf.batch.records() == 0 || !ledger.shelf.fits() || self.is_held_up() {
             return self.put_off(ledger, freed);
         }
         if self.relieve(ledger).is_err() {
@@ -139,6 +139,11 @@ impl Inner {
         again
     }
 
+    /// Whether the batch being filled waits until an append has ended elsewhere.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.appends.as_ref().is_some_and(|appends| !appends.takes_more())
+    }
+
     /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written,
     /// or a spare was made. Where neither helps it is refused.
     #[cold]
@@ -146,7 +151,8 @@ impl Inner {
         let shelf = &ledger.shelf;
         let waits = shelf.journal.as_ref().is_some_and(Journal::is_rolling)
             || (shelf.batch.records() > 0 && !shelf.fits())
-            || shelf.batch.bytes() > BATCH_BYTES_MAX;
+            || shelf.batch.bytes() > BATCH_BYTES_MAX
+            || (shelf.batch.records() > 0 && self.is_held_up());
         if waits {
             let error = StoreError::Overloaded { what: "the batch that waits for the disk" };
             return Submission::put_off(error, shelf.batch.number(), self.gate.clone()).freeing(freed);

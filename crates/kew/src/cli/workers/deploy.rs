@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn bodies_hold_exactly_what_the_file_says() {
         let text = "name = \"w\"\nmain = \"a.js\"\n[vars]\nA = \"t\"\nB = [1]\n[queues]\nproducers = [{ binding = \"OUT\", queue = \"q\" }]\nconsumers = [{ queue = \"a\" }, { queue = \"b\", max_batch_timeout = 10, max_concurrency = 1, dead_letter_queue = \"d\" }, { queue = \"c\", type = \"http_pull\", visibility_timeout_ms = 7 }]";
-        let project = Project::read(Path::new("wrangler.toml"), text).expect("it is fine");
+        let project = Project::read(Path::new("wrangler.toml"), text).expect("the configuration is valid");
         let bodies: Vec<Value> = project.consumers.iter().map(|consumer| body(&project, consumer)).collect();
         assert_eq!(
             bodies,

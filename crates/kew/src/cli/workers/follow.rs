@@ -45,7 +45,7 @@ impl Drop for Follower {
 }
 
 async fn follow(api: Arc<Api>, path: String, mut after: u64, tell: fn(&str)) {
-    // Told once, however often it is met.
+    // Reported once, however often it is met.
     let mut refused = String::new();
     loop {
         let begun = Instant::now();
@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn lines_are_shown_with_their_level_and_gaps_are_told() {
+    fn lines_are_shown_with_their_level_and_gaps_are_reported() {
         let line = |number: u64, text: &str| json!({ "number": number, "level": "log", "text": text });
         let page = json!({ "lines": [line(8, "a"), line(9, "b\u{1b}[2J\tc")], "last": 9 });
         assert_eq!(shown(&page, 7), ["[log] a", "[log] b\u{fffd}[2J\tc"]);

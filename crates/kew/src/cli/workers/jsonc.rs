@@ -11,29 +11,12 @@ pub(super) fn plain(text: &str) -> String {
             ('"', _) => {
                 comma = None;
                 plain.push('"');
-                while let Some(inner) = rest.next() {
-                    plain.push(inner);
-                    match inner {
-                        '\\' => plain.extend(rest.next()),
-                        '"' => break,
-                        _ => {}
-                    }
-                }
+                copy_string(&mut rest, &mut plain);
             }
             ('/', Some('/')) => while rest.next_if(|next| *next != '\n').is_some() {},
             ('/', Some('*')) => {
-                let mut before = ' ';
                 rest.next();
-                for inner in rest.by_ref() {
-                    if inner == '\n' {
-                        plain.push('\n');
-                    }
-                    if before == '*' && inner == '/' {
-                        break;
-                    }
-                    before = inner;
-                }
-                plain.push(' ');
+                skip_comment(&mut rest, &mut plain);
             }
             (',', _) => {
                 comma = Some(plain.len());
@@ -53,6 +36,33 @@ pub(super) fn plain(text: &str) -> String {
         }
     }
     plain
+}
+
+/// Copies a string behind its first quotation mark, up to and with the last.
+fn copy_string(rest: &mut impl Iterator<Item = char>, plain: &mut String) {
+    while let Some(inner) = rest.next() {
+        plain.push(inner);
+        match inner {
+            '\\' => plain.extend(rest.next()),
+            '"' => break,
+            _ => {}
+        }
+    }
+}
+
+/// Passes over a comment behind its beginning, up to and with its end; a space and its line ends stay.
+fn skip_comment(rest: &mut impl Iterator<Item = char>, plain: &mut String) {
+    let mut before = ' ';
+    for inner in rest {
+        if inner == '\n' {
+            plain.push('\n');
+        }
+        if before == '*' && inner == '/' {
+            break;
+        }
+        before = inner;
+    }
+    plain.push(' ');
 }
 
 #[cfg(test)]

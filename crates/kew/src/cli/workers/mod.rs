@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Where it is noted which settings were written to which server, beside the configuration.
 const NOTES: &str = ".kew-workers.json";
 
-/// What `kew workers` may be told.
+/// The arguments of `kew workers`.
 #[derive(Args, Debug)]
 pub(super) struct WorkersArgs {
     #[command(subcommand)]
@@ -176,7 +176,7 @@ fn digest(text: &str) -> String {
 }
 
 fn told(line: &str) {
-    // Nobody has to read it.
+    // The output may be closed.
     let _told = writeln!(io::stdout().lock(), "{line}");
 }
 

@@ -1,6 +1,6 @@
 //! A Worker's project as its configuration file describes it: `wrangler.toml`, `wrangler.json` or `wrangler.jsonc`.
 //!
-//! Keys that have nothing to do with what runs here are passed over, and told. Entries of queues are read strictly: a
+//! Keys that have nothing to do with what runs here are ignored with a warning. Entries of queues are read strictly: a
 //! setting that is misspelt would silently be the default.
 
 use std::collections::BTreeMap;
@@ -210,12 +210,12 @@ dead_letter_queue = "dead"
 
     #[test]
     fn the_same_project_in_all_forms_is_the_same() {
-        let toml = read("p/wrangler.toml", TOML).expect("it is fine");
+        let toml = read("p/wrangler.toml", TOML).expect("the configuration is valid");
         assert_eq!((toml.name.as_str(), toml.main.as_path()), ("orders", Path::new("p/src/index.ts")));
         assert_eq!(toml.delays(), BTreeMap::from([("next", 60)]));
         assert_eq!(toml.queues(), ["dead", "my-queue", "next"]);
         assert_eq!(toml.ignored, ["route"]);
-        let consumer = toml.consumers.first().expect("there is one");
+        let consumer = toml.consumers.first().expect("the project has one consumer");
         assert_eq!(
             (consumer.retry_delay, consumer.max_batch_size, consumer.max_retries),
             (Some(300), Some(30), None)
@@ -229,11 +229,11 @@ dead_letter_queue = "dead"
                     "max_batch_timeout": 10, "dead_letter_queue": "dead" }],
             },
         }"#;
-        assert_eq!(read("p/wrangler.jsonc", json).expect("it is fine"), toml);
+        assert_eq!(read("p/wrangler.jsonc", json).expect("the configuration is valid"), toml);
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_file() {
+    fn an_error_names_its_file() {
         for (text, expected) in [
             ("main = \"a.js\"", "missing field `name`"),
             ("name = \"a\"", "missing field `main`"),
@@ -254,9 +254,9 @@ dead_letter_queue = "dead"
     }
 
     #[test]
-    fn of_two_delays_of_one_queue_the_last_holds_and_it_is_told() {
+    fn of_two_delays_of_one_queue_the_last_holds_with_a_warning() {
         let text = "name = \"a\"\nmain = \"b\"\n[queues]\nproducers = [{ binding = \"A\", queue = \"q\", delivery_delay = 5 }, { binding = \"B\", queue = \"q\", delivery_delay = 7 }]";
-        let project = read("wrangler.toml", text).expect("it is fine");
+        let project = read("wrangler.toml", text).expect("the configuration is valid");
         assert_eq!((project.delays().get("q"), project.disputed()), (Some(&7), vec!["q"]));
     }
 }

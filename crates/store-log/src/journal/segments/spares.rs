@@ -289,7 +289,10 @@ impl Segments {
         let disk = &*self.shared.disk;
         let Ok(segment) = Arc::try_unwrap(segment) else { return Ok(None) };
         let (name, size) = (segment.name().to_owned(), segment.size());
-        if !self.worth_keeping(size) || disk.link_count(&name).doing("counting the names of", &name)? > 1 {
+        if !disk.recycles()
+            || !self.worth_keeping(size)
+            || disk.link_count(&name).doing("counting the names of", &name)? > 1
+        {
             return Ok(None);
         }
         let number = {

@@ -1,0 +1,104 @@
+//! `kew store` on PostgreSQL, and between PostgreSQL and a directory.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use kew_log_pg::server::PgServer;
+
+use super::nodes::{Node, ask};
+
+fn tool(store: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+    command.env("KEW_STORE", store).arg("store").args(arguments);
+    command.output().expect("the program kew is built with its tests")
+}
+
+fn done(store: &str, arguments: &[&str]) -> String {
+    let output = tool(store, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Serves a store, makes a queue with three messages of which one is in flight, and ends in order.
+fn fill(url: &str) {
+    let mut node = Node::start(url);
+    node.wait_until_ready();
+    ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).expect("the node serves");
+    for number in 0..3 {
+        let send = format!(r#"{{"QueueUrl":"orders","MessageBody":"m{number}"}}"#);
+        ask(node.sqs, "SendMessage", &send).expect("the node serves");
+    }
+    ask(node.sqs, "ReceiveMessage", r#"{"QueueUrl":"orders"}"#).expect("the node serves");
+    node.signal("TERM");
+    assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+}
+
+/// The lines of an export without the store's own id, which an import does not take over.
+fn contents(export: &str) -> String {
+    let (first, rest) = export.split_once('\n').expect("an export has lines");
+    let mut first: serde_json::Value = serde_json::from_str(first).expect("each line is JSON");
+    first["store"]["store_id"] = serde_json::Value::Null;
+    format!("{first}\n{rest}")
+}
+
+#[test]
+fn store_moves_from_postgres_to_a_directory_and_back_losing_nothing() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let [one, other] = [0, 1].map(|_| server.database().expect("the server makes databases"));
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    fill(&one);
+    let lines = text(&directory.path().join("lines"));
+    done(&one, &["export", "--to", &lines]);
+    let exported = contents(&std::fs::read_to_string(&lines).expect("the file was written"));
+    let between = text(&directory.path().join("data"));
+    done(&between, &["import", "--from", &lines]);
+    assert_eq!(contents(&done(&between, &["export"])), exported, "the directory holds something else");
+    done(&other, &["import", "--from", &lines]);
+    assert_eq!(contents(&done(&other, &["export"])), exported, "the other database holds something else");
+    assert!(done(&other, &["check"]).contains("sound: "));
+    let node = Node::start(&other);
+    node.wait_until_ready();
+    let receive = r#"{"QueueUrl":"orders","MaxNumberOfMessages":10}"#;
+    let found = ask(node.sqs, "ReceiveMessage", receive).expect("the node serves");
+    assert_eq!(found.matches("\"Body\":\"m").count(), 2, "the third is in flight: {found}");
+}
+
+#[test]
+fn store_is_made_checked_counted_and_backed_up() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nothing = tool(&url, &["check"]);
+    assert_eq!(nothing.status.code(), Some(1), "an empty database is no store");
+    let errors = String::from_utf8_lossy(&nothing.stderr);
+    assert!(errors.contains("holds no store"), "{errors}");
+    assert!(done(&url, &["create"]).starts_with("made an empty store in postgres://"));
+    assert!(done(&url, &["create"]).contains("holds a store already"));
+    fill(&url);
+    assert!(done(&url, &["check"]).contains("sound: "));
+    let stats = done(&url, &["stats"]);
+    assert!(stats.starts_with("queues               1\nmessages             3\n"), "{stats}");
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    let target = text(&directory.path().join("backup"));
+    done(&url, &["backup", &target]);
+    done(&url, &["backup", "--verify", &target]);
+    assert_eq!(done(&target, &["export"]), done(&url, &["export"]));
+}
+
+#[test]
+fn tools_keep_away_from_a_store_that_is_served() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let node = Node::start(&url);
+    node.wait_until_ready();
+    for arguments in [&["check"][..], &["stats"], &["export"], &["import"]] {
+        let output = tool(&url, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+        assert!(errors.contains("is in use by"), "{arguments:?}: {errors}");
+    }
+}

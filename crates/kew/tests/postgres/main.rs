@@ -1,0 +1,14 @@
+//! `kew serve` and `kew store` on a real PostgreSQL: nodes killed, stopped and continued, the database killed, all
+//! under load; the commands; what is refused.
+//!
+//! `KEW_KILLS` says how many nodes are killed; a quarter as many databases are, and as many owners are stopped and
+//! continued.
+
+mod commands;
+mod documents;
+mod load;
+mod nodes;
+mod refusals;
+mod standby;
+mod takeover;
+mod tls;

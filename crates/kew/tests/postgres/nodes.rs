@@ -1,0 +1,167 @@
+//! Nodes on one store, each a process on addresses that stay the same.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long a test waits for a node.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client waits for a reply: a node that was stopped never gives one.
+const REPLY_MAX: Duration = Duration::from_secs(2);
+
+/// A node.
+pub struct Node {
+    url: String,
+    /// Where SQS is served while it owns the store.
+    pub sqs: SocketAddr,
+    admin: SocketAddr,
+    directory: TempDir,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// Starts a node on a store.
+    pub fn start(url: &str) -> Self {
+        let free = || {
+            let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+            socket.local_addr().expect("a bound socket has an address")
+        };
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let mut node = Self { url: url.to_owned(), sqs: free(), admin: free(), directory, child: None };
+        node.start_again();
+        node
+    }
+
+    /// Starts it again after its end.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kew"));
+        // Settings of the user that runs the tests do not count.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
+            command.env_remove(name);
+        }
+        let errors = File::options().append(true).create(true).open(self.errors_path());
+        command.args(["serve", "--azure", "off", "--cloudflare", "off", "--store", &self.url]);
+        command.args(["--sqs", &self.sqs.to_string(), "--admin", &self.admin.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(errors.expect("the directory is the test's own"));
+        self.child = Some(command.spawn().expect("the program kew is built with its tests"));
+    }
+
+    fn errors_path(&self) -> PathBuf {
+        self.directory.path().join("errors")
+    }
+
+    /// What it has logged since its first start.
+    pub fn errors(&self) -> String {
+        std::fs::read_to_string(self.errors_path()).unwrap_or_default()
+    }
+
+    /// The reply of `/readyz`.
+    pub fn ready(&self) -> io::Result<(u16, String)> {
+        request(self.admin, "GET", "/readyz", &[], "")
+    }
+
+    /// Returns once `/readyz` says so.
+    pub fn wait_until_ready(&self) {
+        self.wait_until("is ready", |reply| matches!(reply, Ok((200, _))));
+    }
+
+    /// Returns once `/readyz` says that it stands by.
+    pub fn wait_until_standing_by(&self) {
+        self.wait_until(
+            "stands by",
+            |reply| matches!(reply, Ok((503, body)) if body.contains("standing by")),
+        );
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn(&io::Result<(u16, String)>) -> bool) {
+        let begun = Instant::now();
+        loop {
+            let reply = self.ready();
+            if is_so(&reply) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no node {what}: {reply:?}\n{}", self.errors());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.as_ref().expect("the node was started").id().to_string();
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(id).status();
+        assert!(sent.expect("the system has the program kill").success());
+    }
+
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("the node was started");
+        child.kill().expect("the child process can be killed");
+        child.wait().expect("the child process was not waited for before");
+    }
+
+    /// Waits for its end and answers the exit code.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        let child = self.child.as_mut().expect("the node was started");
+        loop {
+            if let Some(status) = child.try_wait().expect("the child process was not waited for before") {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ended = (child.kill(), child.wait());
+        }
+    }
+}
+
+/// One action of SQS; the body of its reply, or nothing where it failed or its outcome is not known.
+pub fn ask(node: SocketAddr, action: &str, json: &str) -> Option<String> {
+    let target = format!("X-Amz-Target: AmazonSQS.{action}");
+    match request(node, "POST", "/", &[&target], json) {
+        Ok((200, body)) => Some(body),
+        _ => None,
+    }
+}
+
+/// One request; status and body of the reply.
+pub fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, REPLY_MAX)?;
+    stream.set_read_timeout(Some(REPLY_MAX))?;
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let no_reply = || io::Error::new(io::ErrorKind::UnexpectedEof, "no whole reply");
+    let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(no_reply)?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    if length.is_some_and(|length| length != body.len()) {
+        return Err(no_reply());
+    }
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(no_reply)?;
+    Ok((status, body.to_owned()))
+}

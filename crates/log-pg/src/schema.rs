@@ -1,0 +1,79 @@
+//! The tables of a store in PostgreSQL, made and changed by embedded migrations.
+//!
+//! Migrations are ordered and checksummed. Each runs in a transaction of its own, under a lock that lets one node at a
+//! time migrate. A database whose newest migration this program does not know was made by a newer Kew and is refused.
+
+use sha2::{Digest, Sha256};
+use tokio_postgres::Client;
+
+use crate::PgError;
+
+/// The lock that a migrating node holds: "kew" and "migr" in letters.
+const LOCK: i64 = 0x6b65_776d_6967_7200;
+
+/// What the database is brought to, in order. A migration that was released is never changed.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_files.sql")];
+
+/// Brings the database to this program's version.
+pub(crate) async fn migrate(client: &mut Client) -> Result<(), PgError> {
+    client.batch_execute(&format!("SELECT pg_advisory_lock({LOCK})")).await?;
+    let migrated = apply_missing(client).await;
+    client.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})")).await?;
+    migrated
+}
+
+async fn apply_missing(client: &mut Client) -> Result<(), PgError> {
+    client
+        .batch_execute(
+            "CREATE TABLE IF NOT EXISTS kew_migration (
+                number int PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+        )
+        .await?;
+    check(client).await?;
+    let applied = newest(client).await?;
+    for (number, text) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > applied) {
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(text).await?;
+        let checksum = checksum(text);
+        let insert = "INSERT INTO kew_migration (number, checksum) VALUES ($1, $2)";
+        transaction.execute(insert, &[&number, &checksum]).await?;
+        transaction.commit().await?;
+    }
+    Ok(())
+}
+
+/// Refuses a database that holds no store, or one this program cannot read. Changes nothing.
+pub(crate) async fn verify(client: &Client) -> Result<(), PgError> {
+    let there = client.query_one("SELECT to_regclass('kew_migration') IS NOT NULL", &[]).await?;
+    if !there.get::<_, bool>(0) {
+        return Err(PgError::NoStore);
+    }
+    check(client).await?;
+    match newest(client).await? {
+        found if found < MIGRATIONS.len() as i32 => Err(PgError::OlderSchema { found }),
+        _ => Ok(()),
+    }
+}
+
+async fn newest(client: &Client) -> Result<i32, PgError> {
+    let row = client.query_one("SELECT coalesce(max(number), 0) FROM kew_migration", &[]).await?;
+    Ok(row.get(0))
+}
+
+async fn check(client: &Client) -> Result<(), PgError> {
+    for row in client.query("SELECT number, checksum FROM kew_migration ORDER BY number", &[]).await? {
+        let (number, found): (i32, String) = (row.get(0), row.get(1));
+        let known = usize::try_from(number - 1).ok().and_then(|at| MIGRATIONS.get(at));
+        let Some(text) = known else {
+            return Err(PgError::NewerSchema { found: number, known: MIGRATIONS.len() as i32 });
+        };
+        if checksum(text) != found {
+            return Err(PgError::ChangedMigration { number });
+        }
+    }
+    Ok(())
+}
+
+fn checksum(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,233 @@
+//! A PostgreSQL server of its own, for tests and measurements: made from the system's binaries in a temporary
+//! directory, reached through a port of the loopback address, gone with whoever started it.
+//!
+//! Only with the feature `server`.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Where Debian keeps the binaries of each version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+/// How long a server may take to start.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How often another port is tried.
+const PORTS_TRIED: usize = 5;
+/// What the server writes when its port is taken.
+const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
+/// Ends the server when the one who started it has gone: then nothing holds the other end of its input.
+const KEEPER: &str = r#""$@" </dev/null & server=$!
+cat >/dev/null
+kill -INT $server; wait $server
+kill -0 "$PARENT" || rm -rf "$FOLDER""#;
+
+/// A server.
+pub struct PgServer {
+    folder: TempDir,
+    port: u16,
+    child: Option<Child>,
+    databases: AtomicU32,
+}
+
+impl PgServer {
+    /// Whether the binaries are there.
+    pub fn is_installed() -> bool {
+        binaries().is_some()
+    }
+
+    /// Makes a server with settings, each as `name=value`, and starts it.
+    pub fn start(settings: &[&str]) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("kew-pg-").tempdir()?;
+        let data = folder.path().join("data");
+        if is_root() {
+            run(Command::new("chown").arg("postgres").arg(folder.path()))?;
+        }
+        let initdb = ["--auth=trust", "--username=kew", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"];
+        run(as_server("initdb")?.args(initdb).arg(&data))?;
+        let mut server = Self { folder, port: 0, child: None, databases: AtomicU32::new(0) };
+        let mut lines =
+            "listen_addresses='127.0.0.1'\nunix_socket_directories=''\nmax_connections=300\n".to_owned();
+        for setting in settings {
+            lines.push_str(setting);
+            lines.push('\n');
+        }
+        server.configure(&lines)?;
+        for _ in 0..PORTS_TRIED {
+            // Somebody else may take the port before the server does.
+            server.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            server.configure(&format!("port={}\n", server.port))?;
+            match server.run() {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => server.reap(),
+                other => return other.map(|()| server),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+
+    /// Adds lines to the settings; they hold from the next start on.
+    pub fn configure(&self, lines: &str) -> io::Result<()> {
+        let path = self.data().join("postgresql.conf");
+        let text = std::fs::read_to_string(&path)?;
+        std::fs::write(path, text + lines)
+    }
+
+    /// Starts it, and waits until it answers.
+    pub fn run(&mut self) -> io::Result<()> {
+        let log = std::fs::File::create(self.folder.path().join("log"))?;
+        let mut child = Command::new("sh");
+        child.args(["-c", KEEPER, "keeper"]);
+        let server = as_server("postgres")?;
+        child.arg(server.get_program()).args(server.get_args()).arg("-D").arg(self.data());
+        child.env("PARENT", std::process::id().to_string()).env("FOLDER", self.folder.path());
+        child.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log).current_dir("/");
+        self.child = Some(child.spawn()?);
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&self) -> io::Result<()> {
+        let begun = Instant::now();
+        loop {
+            if self.log()?.contains(PORT_TAKEN) {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            let mut psql = Command::new(binary("psql")?);
+            psql.args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "-U",
+                "kew",
+                "-d",
+                "postgres",
+                "-c",
+                "SELECT 1",
+            ]);
+            if psql.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
+                return Ok(());
+            }
+            if begun.elapsed() > START_MAX {
+                return Err(io::Error::other(format!("PostgreSQL did not start: {}", self.log()?)));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log(&self) -> io::Result<String> {
+        std::fs::read_to_string(self.folder.path().join("log"))
+    }
+
+    /// Ends it at once, as a power cut of its machine's processes would: nothing is written on the way out.
+    pub fn kill(&mut self) -> io::Result<()> {
+        let pid = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
+        let pid = pid.lines().next().unwrap_or_default().to_owned();
+        run(Command::new("sh").args(["-c", &format!("pkill -KILL -P {pid}; kill -KILL {pid}")]))?;
+        self.reap();
+        Ok(())
+    }
+
+    /// Ends it in order, with every connection cut.
+    pub fn stop(&mut self) -> io::Result<()> {
+        run(as_server("pg_ctl")?.args(["stop", "-m", "fast", "-w", "-D"]).arg(self.data()))?;
+        self.reap();
+        Ok(())
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.stdin.take());
+            // It was told to end, or has.
+            let _ended = child.wait();
+        }
+    }
+
+    /// Makes a new database and answers its URL.
+    pub fn database(&self) -> io::Result<String> {
+        let name = format!("kew{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.psql("postgres", &format!("CREATE DATABASE {name} STRATEGY file_copy"))?;
+        Ok(format!("postgres://kew@127.0.0.1:{}/{name}", self.port))
+    }
+
+    /// Runs statements in a database and answers what they print, columns divided by `|`.
+    pub fn psql(&self, database: &str, statements: &str) -> io::Result<String> {
+        let mut psql = Command::new(binary("psql")?);
+        psql.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "kew", "-d", database]);
+        psql.args(["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-c", statements]);
+        let output = psql.output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory of its data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+}
+
+impl Drop for PgServer {
+    fn drop(&mut self) {
+        self.reap();
+    }
+}
+
+/// The database's name in a URL.
+pub fn name_in(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or_default()
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// A command of the server, which refuses to run as root.
+fn as_server(name: &str) -> io::Result<Command> {
+    let path = binary(name)?;
+    if !is_root() {
+        return Ok(Command::new(path));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(path).current_dir("/");
+    Ok(command)
+}
+
+fn binary(name: &str) -> io::Result<PathBuf> {
+    let folder = binaries().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "PostgreSQL is not installed (apt-get install postgresql)")
+    })?;
+    Ok(folder.join(name))
+}
+
+/// The newest version's binaries.
+fn binaries() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(DEBIAN).into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()))
+        .max()
+        .map(|version| Path::new(DEBIAN).join(version.to_string()).join("bin"));
+    let in_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).find(|folder| folder.join("initdb").exists())
+    };
+    newest.filter(|folder| folder.join("initdb").exists()).or_else(in_path)
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{command:?}: {text}")))
+}

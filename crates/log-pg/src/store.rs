@@ -1,0 +1,74 @@
+//! The store on a log in PostgreSQL: it answers only while this node owns the shard.
+
+use std::sync::Arc;
+
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Command, Tally, Timestamp};
+use kew_store::{Store, StoreError, Submission};
+use kew_store_log::LogStore;
+
+use crate::Tenure;
+
+/// A store whose answers count only while its shard is owned.
+pub struct PgStore {
+    store: Arc<LogStore>,
+    tenure: Arc<Tenure>,
+}
+
+impl PgStore {
+    /// Puts the tenure before a store.
+    pub fn new(store: Arc<LogStore>, tenure: Arc<Tenure>) -> Self {
+        Self { store, tenure }
+    }
+
+    /// The store behind it.
+    pub fn log(&self) -> &Arc<LogStore> {
+        &self.store
+    }
+}
+
+impl Store for PgStore {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        if !self.tenure.is_held() {
+            let cause = "this node may not answer for its shard: its database has not renewed that in time";
+            return Submission::settled(Err(StoreError::Unavailable { cause: cause.to_owned() }));
+        }
+        self.store.step(now, command)
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.store.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.store.newest_instant()
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
+    fn commit(&self) -> bool {
+        self.store.commit()
+    }
+
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        self.store.commit_at_once(may_sync)
+    }
+
+    fn tally(&self) -> Tally {
+        self.store.tally()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.store.health()?;
+        if self.tenure.is_held() {
+            return Ok(());
+        }
+        Err(StoreError::Unavailable { cause: "the shard's tenure is over".to_owned() })
+    }
+
+    fn write(&self) {
+        self.store.write();
+    }
+}

@@ -1,0 +1,300 @@
+//! Bad days of a store on PostgreSQL: the database restarted, killed, its connections cut; owners that were silent for
+//! too long; two nodes at once; databases that cannot be used.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kept;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kept::{forget_owners, small};
+use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
+use kew_core::{
+    AccountId, Command, MessageId, NewMessage, Outcome, Policy, QueueId, QueueKey, RuleError, Timestamp,
+};
+use kew_log_pg::server::{PgServer, name_in};
+use kew_log_pg::{PgError, PgStore, TENURE, Tenure, node_id, own};
+use kew_store::contract::model::SeededEntropy;
+use kew_store::contract::model::subject::block_on;
+use kew_store::{Store, StoreError};
+use kew_store_log::{Drive, LogOptions, LogStore};
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// One node with its store.
+struct Node {
+    store: PgStore,
+    tenure: Arc<Tenure>,
+    queue: QueueId,
+}
+
+/// Numbers of messages, unlike each other in one test program.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Node {
+    fn start(url: &str) -> Result<Self, PgError> {
+        let run = NEXT.fetch_add(1, Ordering::Relaxed);
+        let ready = own(url, "test", &node_id("test", run.into()))?;
+        let tenure = Arc::clone(ready.disk.tenure());
+        let options = LogOptions { drive: Drive::Loop, ..small() };
+        let entropy = Arc::new(SeededEntropy::new(run));
+        let (store, _) = LogStore::open(Arc::new(ready.disk), options, entropy, NOW).unwrap();
+        let store = PgStore::new(Arc::new(store), Arc::clone(&tenure));
+        let mut node = Self { store, tenure, queue: QueueId(0) };
+        node.queue = node.queue_named("q");
+        Ok(node)
+    }
+
+    /// As soon as the one before it has been silent for long enough.
+    fn start_when_free(url: &str) -> Self {
+        let begun = Instant::now();
+        loop {
+            match Self::start(url) {
+                Ok(node) => return node,
+                Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn queue_named(&self, name: &str) -> QueueId {
+        let key = QueueKey::new(AccountId(0), "here", name);
+        let create = CreateQueue { key, policy: Policy::standard(), documents: Vec::new() };
+        match self.ask(Command::CreateQueue(create)) {
+            Ok(Outcome::Queue(queue)) => queue.id,
+            Err(StoreError::Rule(RuleError::QueueExists(queue))) => queue.id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks until the step is not put off.
+    fn ask(&self, command: Command) -> Result<Outcome, StoreError> {
+        loop {
+            let submission = self.store.step(NOW, &command);
+            let is_put_off = submission.is_put_off();
+            self.store.commit();
+            let answer = block_on(submission);
+            if !(is_put_off && matches!(answer, Err(StoreError::Overloaded { .. }))) {
+                return answer;
+            }
+        }
+    }
+
+    /// Sends a message with a number that nobody else has; answers the number when it was acknowledged.
+    fn send(&self) -> Result<u64, StoreError> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let id = MessageId::from_chance(u128::from(number) << 64);
+        let messages = vec![NewMessage::text(id, number.to_string())];
+        let send = Send { queue: self.queue, messages, receipts: FirstReceipts::Told };
+        self.ask(Command::Send(send)).map(|_sent| number)
+    }
+
+    /// Leases everything there is; answers the numbers, each as often as it was leased.
+    fn drain(&self) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        loop {
+            let leased = match self.ask(Command::Lease(Lease::of(self.queue, 10, NOW))).unwrap() {
+                Outcome::Leased(leased) if leased.is_empty() => return numbers,
+                Outcome::Leased(leased) => leased,
+                other => panic!("{other:?}"),
+            };
+            let number = |body: &[u8]| std::str::from_utf8(body).unwrap().parse::<u64>().unwrap();
+            numbers.extend(leased.iter().map(|leased| number(&leased.message.content.body)));
+        }
+    }
+}
+
+/// Every acknowledged message is there, and none is there twice.
+fn assert_kept(acknowledged: &[u64], found: Vec<u64>) {
+    let each: BTreeSet<u64> = found.iter().copied().collect();
+    assert_eq!(each.len(), found.len(), "a message was leased twice");
+    let lost: Vec<&u64> = acknowledged.iter().filter(|number| !each.contains(number)).collect();
+    assert!(lost.is_empty(), "of {} acknowledged messages are lost: {lost:?}", acknowledged.len());
+}
+
+/// Sends from four threads until `ends` is over; answers what was acknowledged and how many sends were refused.
+fn send_during(node: &Node, ends: impl FnOnce()) -> (Vec<u64>, u64) {
+    let (stop, refused) = (AtomicBool::new(false), AtomicU64::new(0));
+    let acknowledged = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut acknowledged = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        match node.send() {
+                            Ok(number) => acknowledged.push(number),
+                            Err(_) => {
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                std::thread::sleep(Duration::from_millis(5));
+                            }
+                        }
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        ends();
+        stop.store(true, Ordering::Relaxed);
+        senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect()
+    });
+    (acknowledged, refused.into_inner())
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_connections_are_cut_again_and_again() {
+    let url = kept::server().database().unwrap();
+    let node = Node::start(&url).unwrap();
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let (acknowledged, _) = send_during(&node, || {
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(60));
+            kept::server().psql(name_in(&url), cut).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    });
+    assert!(acknowledged.len() > 50, "only {} sends were acknowledged", acknowledged.len());
+    assert_eq!(node.tenure.over(), None, "the node still owns its shard");
+    drop(node);
+    forget_owners(&url);
+    let next = Node::start(&url).unwrap();
+    assert_kept(&acknowledged, next.drain());
+}
+
+#[test]
+fn node_goes_on_by_itself_when_its_database_was_restarted_or_killed() {
+    let mut server = PgServer::start(&[]).unwrap();
+    let url = server.database().unwrap();
+    let node = Node::start(&url).unwrap();
+    let (acknowledged, refused) = send_during(&node, || {
+        for is_killed in [false, true, false, true] {
+            std::thread::sleep(Duration::from_millis(300));
+            if is_killed {
+                server.kill().unwrap();
+            } else {
+                server.stop().unwrap();
+            }
+            // Longer than the tenure once, so that the node has to fall silent.
+            std::thread::sleep(if is_killed { Duration::from_millis(200) } else { TENURE });
+            server.run().unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    assert!(refused > 0, "while the database was away sends were refused");
+    assert_eq!(node.tenure.over(), None, "the node still owns its shard");
+    let last = node.send().unwrap();
+    assert!(acknowledged.len() > 50, "only {} sends were acknowledged", acknowledged.len());
+    assert_kept(&acknowledged, {
+        let found = node.drain();
+        assert!(found.contains(&last));
+        found
+    });
+}
+
+#[test]
+fn old_owner_answers_nothing_once_another_has_taken_over() {
+    let url = kept::server().database().unwrap();
+    let old = Node::start(&url).unwrap();
+    let (acknowledged, refused) = send_during(&old, || {
+        std::thread::sleep(Duration::from_millis(100));
+        forget_owners(&url);
+        let new = Node::start(&url).unwrap();
+        let taken = Instant::now();
+        // What the old one goes on with is refused from now on, whatever it is.
+        while old.tenure.over().is_none() {
+            assert!(taken.elapsed() < Duration::from_secs(5), "the old owner learned nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(new);
+        forget_owners(&url);
+    });
+    assert!(refused > 0);
+    assert!(old.ask(Command::Queues).is_err(), "not even a look is answered");
+    assert!(old.store.health().is_err());
+    let next = Node::start_when_free(&url);
+    assert_kept(&acknowledged, next.drain());
+}
+
+#[test]
+fn one_of_many_nodes_that_start_at_once_owns_the_shard() {
+    let url = kept::server().database().unwrap();
+    let owned: Vec<bool> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..6)
+            .map(|_| {
+                scope.spawn(|| match Node::start(&url) {
+                    Ok(node) => Some(node),
+                    Err(PgError::Owned { .. }) => None,
+                    Err(error) => panic!("{error}"),
+                })
+            })
+            .collect();
+        // All of them are kept until the last has tried.
+        let nodes: Vec<_> = starts.into_iter().map(|start| start.join().unwrap()).collect();
+        nodes.iter().map(Option::is_some).collect()
+    });
+    assert_eq!(owned.iter().filter(|owned| **owned).count(), 1);
+}
+
+#[test]
+fn node_that_ended_in_order_is_followed_at_once_and_one_that_vanished_within_five_seconds() {
+    let url = kept::server().database().unwrap();
+    let run = NEXT.fetch_add(1, Ordering::Relaxed);
+    let first = own(&url, "first", &node_id("first", run.into())).unwrap();
+    first.disk.give_up();
+    let node = Node::start(&url).unwrap();
+    let acknowledged: Vec<u64> = (0..20).map(|_| node.send().unwrap()).collect();
+    drop(node);
+    let gone = Instant::now();
+    let next = Node::start_when_free(&url);
+    assert!(gone.elapsed() < Duration::from_secs(5), "{:?}", gone.elapsed());
+    assert!(gone.elapsed() > Duration::from_millis(500), "the tenure counted for nothing");
+    assert_kept(&acknowledged, next.drain());
+}
+
+#[test]
+fn database_that_cannot_be_used_is_refused_by_name() {
+    let server = kept::server();
+    let url = server.database().unwrap();
+    let refused = |url: &str| match Node::start(url) {
+        Ok(_) => panic!("it was opened"),
+        Err(error) => error.to_string(),
+    };
+    let elsewhere = url.replace(name_in(&url), "nowhere");
+    assert!(refused(&elsewhere).contains("database \"nowhere\" does not exist"), "{}", refused(&elsewhere));
+    let nobody = url.replace("kew@", "nobody@");
+    assert!(refused(&nobody).contains("role \"nobody\" does not exist"), "{}", refused(&nobody));
+    assert!(refused("postgres://kew@127.0.0.1:1/kew").contains("cannot be reached"));
+    assert!(refused("postgres://kew@127.0.0.1:port/kew").contains("URL cannot be understood"));
+    drop(Node::start(&url).unwrap());
+    forget_owners(&url);
+    server.psql(name_in(&url), "UPDATE kew_migration SET checksum = 'other'").unwrap();
+    assert!(refused(&url).contains("migration 1"), "{}", refused(&url));
+    server.psql(name_in(&url), "INSERT INTO kew_migration (number, checksum) VALUES (99, 'newer')").unwrap();
+    server.psql(name_in(&url), "DELETE FROM kew_migration WHERE number = 1").unwrap();
+    assert!(refused(&url).contains("use the newer program"), "{}", refused(&url));
+}
+
+#[test]
+fn acknowledged_row_that_the_database_lost_ends_the_owner() {
+    let url = kept::server().database().unwrap();
+    let node = Node::start(&url).unwrap();
+    node.send().unwrap();
+    // As a fail-over to a standby that had not received it would.
+    let lose = "DO $$ DECLARE t text; BEGIN
+        FOR t IN SELECT relname FROM pg_class WHERE relname ~ '^kew_journal_[0-9]+$' LOOP
+            EXECUTE format('DELETE FROM %I WHERE pos > 64', t);
+        END LOOP; END $$";
+    kept::server().psql(name_in(&url), lose).unwrap();
+    let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    kept::server().psql(name_in(&url), cut).unwrap();
+    let begun = Instant::now();
+    while node.tenure.over().is_none() {
+        // The next append finds the connection cut.
+        let _refused = node.send();
+        assert!(begun.elapsed() < Duration::from_secs(10), "the loss went unnoticed");
+    }
+    assert!(node.tenure.over().unwrap().contains("has lost row"), "{:?}", node.tenure.over());
+}

@@ -1,0 +1,132 @@
+//! Stores on a PostgreSQL of the test's own, as contracts and histories ask for them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "each test program uses some of it")]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use kew_core::{Command, Timestamp};
+use kew_log_pg::server::{PgServer, name_in};
+use kew_log_pg::{PgStore, Ready, node_id, own};
+use kew_store::contract::model::SeededEntropy;
+use kew_store::contract::{Ending, Factory};
+use kew_store::{Store, Submission};
+use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use parking_lot::Mutex;
+
+/// The server of this test program.
+pub fn server() -> &'static PgServer {
+    static SERVER: OnceLock<PgServer> = OnceLock::new();
+    SERVER.get_or_init(|| PgServer::start(&["fsync=off", "full_page_writes=off"]).unwrap())
+}
+
+/// Forgets every owner, as time would.
+pub fn forget_owners(url: &str) {
+    server().psql(name_in(url), "DELETE FROM kew_node").unwrap();
+}
+
+/// Takes the shard of a database.
+pub fn take(url: &str) -> Ready {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    own(url, "test", &node_id("test", run.into())).unwrap()
+}
+
+/// Segments that are full after some messages.
+pub fn small() -> LogOptions {
+    let segments = SegmentOptions {
+        first_bytes: 4 << 10,
+        largest_bytes: 8 << 10,
+        reserve_spares: 1,
+        spares_max: 3,
+        open_max: 4,
+    };
+    LogOptions {
+        segments,
+        recent_bytes: 2 << 10,
+        checkpoint_bytes: 512,
+        slack_bytes: 0,
+        drive: Drive::Manual,
+        ..LogOptions::default()
+    }
+}
+
+/// A store that does its upkeep after every so many commits.
+struct Kept {
+    store: PgStore,
+    commits_per_upkeep: u32,
+    commits: AtomicU32,
+}
+
+impl Store for Kept {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        self.store.step(now, command)
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.store.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.store.newest_instant()
+    }
+
+    fn expiry_hold(&self) -> Option<kew_core::rules::retention::ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
+    fn commit(&self) -> bool {
+        let waited = self.store.commit();
+        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {
+            self.store.log().keep_up().unwrap();
+        }
+        waited
+    }
+}
+
+/// Opens such stores, each in a database of its own.
+pub struct OnPostgres {
+    options: LogOptions,
+    commits_per_upkeep: u32,
+    newest: Mutex<Option<(String, Arc<Kept>)>>,
+    starts: AtomicU64,
+}
+
+impl OnPostgres {
+    pub fn new(options: LogOptions, commits_per_upkeep: u32) -> Self {
+        Self { options, commits_per_upkeep, newest: Mutex::new(None), starts: AtomicU64::new(1) }
+    }
+
+    fn start(&self, url: String) -> Arc<dyn Store> {
+        let ready = take(&url);
+        let tenure = Arc::clone(ready.disk.tenure());
+        let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
+        let (store, _) = LogStore::open(Arc::new(ready.disk), self.options, entropy, Timestamp(0)).unwrap();
+        let store = PgStore::new(Arc::new(store), tenure);
+        let commits_per_upkeep = self.commits_per_upkeep;
+        let store = Arc::new(Kept { store, commits_per_upkeep, commits: AtomicU32::new(0) });
+        *self.newest.lock() = Some((url, store.clone()));
+        store
+    }
+}
+
+impl Factory for OnPostgres {
+    fn open(&self) -> Arc<dyn Store> {
+        self.start(server().database().unwrap())
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn reopen(&self, store: Arc<dyn Store>, ending: Ending) -> Arc<dyn Store> {
+        let (url, newest) = self.newest.lock().take().unwrap();
+        drop(store);
+        if ending == Ending::Close {
+            newest.store.log().close().unwrap();
+        }
+        drop(newest);
+        forget_owners(&url);
+        self.start(url)
+    }
+}
