@@ -3,8 +3,7 @@
 //! Everything that is downloaded or built lands in `e2e/.cache` (packages of Node beside their manifest, as Node
 //! wants them) and stays until a lock file or a source changes, so a second run needs no network.
 
-use crate::tools;
-use std::collections::BTreeSet;
+use super::packages::need;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -316,6 +315,10 @@ impl Client {
             .arg(&program)
             .arg(".")
             .current_dir(Path::new("e2e").join(room));
+        // A Go that is set up to keep to its own version may still fetch the one that go.mod names.
+        if env::var_os("GOTOOLCHAIN").is_none() {
+            build.env("GOTOOLCHAIN", "auto");
+        }
         run(&mut build)?;
         Ok(Command::new(program))
     }
@@ -409,37 +412,6 @@ fn python_with(name: &str) -> Result<(Command, String), Absent> {
     Ok((command, program.display().to_string()))
 }
 
-fn need(program: &str, version: &[&str], what: &str) -> Result<(), Absent> {
-    let is_there = || {
-        let found = Command::new(program).args(version).stdin(Stdio::null()).output();
-        found.is_ok_and(|output| output.status.success())
-    };
-    if is_there() || (install_packages(program) && is_there()) {
-        return Ok(());
-    }
-    Err(Absent::Missing(format!("{program} ({what})")))
-}
-
-/// Installs a tool from the system's packages, where this may be done and they are new enough. Once a run.
-fn install_packages(program: &str) -> bool {
-    static TRIED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let packages: &[&str] = match program {
-        "python3" => &["python3", "python3-venv", "python3-pip"],
-        _ => return false,
-    };
-    // Clients are prepared side by side: the others wait until it is there.
-    let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
-    if !tools::is_root() || !tried.insert(program.to_owned()) {
-        return true;
-    }
-    println!("  installing {}", packages.join(", "));
-    let apt = |words: &[&str]| {
-        let mut command = Command::new("apt-get");
-        run(command.arg("-qq").args(words).env("DEBIAN_FRONTEND", "noninteractive")).is_ok()
-    };
-    apt(&["update"]) && apt(&[&["-y", "--no-install-recommends", "install"], packages].concat())
-}
-
 /// Guards the cache: clients that share packages are prepared side by side, and one of them installs for all.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
@@ -467,7 +439,7 @@ fn once(
 }
 
 /// Runs a step of an installation, with a bound in time; its words are shown when it fails.
-fn run(command: &mut Command) -> Result<(), Absent> {
+pub fn run(command: &mut Command) -> Result<(), Absent> {
     let said = format!("{command:?}");
     let failed = |reason: &str| Absent::Failed(format!("{said}: {reason}"));
     let thread = std::thread::current().id();

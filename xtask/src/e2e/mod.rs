@@ -5,6 +5,7 @@
 
 mod agent;
 mod clients;
+mod packages;
 mod pattern;
 mod play;
 mod scenario;
