@@ -1,7 +1,8 @@
 //! The compatibility tables: what each dialect does as its service does, a row for each test that shows it.
 //!
 //! The rows are the wire tests themselves, whose names are sentences. So a row can't outlive its test, and a test can't
-//! be left out. `cargo xtask compatibility` writes the page; a check compares it.
+//! be left out. A line `/// Vendor: …` above a test names where the vendor's answer is written or was recorded.
+//! `cargo xtask compatibility` writes the page; a check compares it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,10 +24,13 @@ const INTRODUCTION: &str = "\
 # Compatibility, test by test
 
 What Kew does as each service does it. Each row is a test that sends a request's bytes to Kew and compares the reply's with
-what the service answers, and has the name of that test. What differs is said on each dialect's own page.
+what the service answers, and has the name of that test. The last column names the page, the source of an SDK or the recording
+that has the vendor's answer, where a test names one. What differs is said on each dialect's own page.
 
 Run one with `cargo test --workspace --test wire -- NAME`. This page is made from the tests by `cargo xtask compatibility`.
 ";
+
+const TABLE_HEAD: &str = "| what holds | test | the vendor's answer |\n|---|---|---|\n";
 
 /// Writes the page.
 pub fn write() -> Done {
@@ -47,7 +51,7 @@ pub fn compare() -> Done {
 }
 
 fn is_row(line: &str) -> bool {
-    line.starts_with("| ") && line.ends_with("` |")
+    line.starts_with("| ") && line.contains("` | ")
 }
 
 fn page() -> Result<String, String> {
@@ -57,9 +61,9 @@ fn page() -> Result<String, String> {
         let mut tables = String::new();
         for topic in topics(Path::new(folder))? {
             count += topic.tests.len();
-            let _text = write!(tables, "\n### {}\n\n| what holds | test |\n|---|---|\n", topic.about);
-            for test in &topic.tests {
-                let _text = writeln!(tables, "| {} | `{test}` |", sentence(test));
+            let _text = write!(tables, "\n### {}\n\n{TABLE_HEAD}", topic.about);
+            for Test { name, vendor } in &topic.tests {
+                let _text = writeln!(tables, "| {} | `{name}` | {vendor} |", sentence(name));
             }
         }
         let _text = write!(
@@ -75,7 +79,14 @@ fn page() -> Result<String, String> {
 #[derive(Debug, PartialEq, Eq)]
 struct Topic {
     about: String,
-    tests: Vec<String>,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Test {
+    name: String,
+    /// Where the vendor's answer is; may be empty.
+    vendor: String,
 }
 
 fn topics(folder: &Path) -> Result<Vec<Topic>, String> {
@@ -99,13 +110,19 @@ fn topic(source: &str) -> Topic {
     let words: Vec<&str> = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim).collect();
     let words = words.join(" ");
     let about = words.split(". ").next().unwrap_or_default().trim().trim_end_matches('.').to_owned();
-    let (mut tests, mut is_test) = (Vec::new(), false);
+    let (mut tests, mut is_test, mut vendor) = (Vec::new(), false, Vec::new());
     for line in source.lines().map(str::trim) {
-        if line.starts_with("#[test") || line.starts_with("#[tokio::test") {
+        if let Some(first) = line.strip_prefix("/// Vendor: ") {
+            vendor = vec![first];
+        } else if let Some(next) = line.strip_prefix("/// ").filter(|_| !vendor.is_empty()) {
+            vendor.push(next);
+        } else if line.starts_with("#[test") || line.starts_with("#[tokio::test") {
             is_test = true;
-        } else if let Some(name) = function(line).filter(|_| is_test) {
-            tests.push(name.to_owned());
-            is_test = false;
+        } else if let Some(name) = function(line) {
+            let vendor = std::mem::take(&mut vendor).join(" ");
+            if std::mem::take(&mut is_test) {
+                tests.push(Test { name: name.to_owned(), vendor });
+            }
         }
     }
     Topic { about, tests }
@@ -147,9 +164,11 @@ mod tests {
 
     #[test]
     fn rows_are_the_tests_of_a_file_in_their_order() {
-        let source = "//! Queues: made,\n//! found. More words.\n\nfn helper() {}\n\n#[tokio::test]\nasync fn b_comes_first() {}\n\
+        let source = "//! Queues: made,\n//! found. More words.\n\n/// Vendor: of no test\nfn helper() {}\n\n\
+                      /// Vendor: a page,\n/// its second part\n#[tokio::test]\nasync fn b_comes_first() {}\n\
                       #[test]\n#[ignore]\nfn a_is_last() {}\nfn other() {}\n";
-        let tests = vec!["b_comes_first".to_owned(), "a_is_last".to_owned()];
+        let test = |name: &str, vendor: &str| Test { name: name.to_owned(), vendor: vendor.to_owned() };
+        let tests = vec![test("b_comes_first", "a page, its second part"), test("a_is_last", "")];
         assert_eq!(topic(source), Topic { about: "Queues: made, found".to_owned(), tests });
         assert_eq!(sentence("b_comes_first"), "B comes first");
     }

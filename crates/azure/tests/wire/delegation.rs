@@ -103,6 +103,7 @@ async fn key_of(server: &AzureServer) -> Answer {
     issue(server, basic(), &bearer()).await
 }
 
+/// Vendor: REST reference, "Get User Delegation Key"; azure-storage-queue for Python 12.18.1, get_user_delegation_key
 #[tokio::test]
 async fn a_key_names_its_holder_its_time_and_its_service() {
     let server = AzureServer::open().await;
@@ -153,6 +154,7 @@ async fn no_account_key_is_good_for_a_delegated_one() {
     server.ask_with("POST", KEY_PATH, &[VERSION], "").await.is_error(403, "AuthenticationFailed");
 }
 
+/// Vendor: signed by azure-storage-queue for Python 12.18.1, generate_queue_sas with a user delegation key
 #[tokio::test]
 async fn a_signature_that_the_vendors_client_made_is_believed() {
     let strict = server().await;
@@ -163,6 +165,7 @@ async fn a_signature_that_the_vendors_client_made_is_believed() {
     }
 }
 
+/// Vendor: REST reference, "Create a user delegation SAS"
 #[tokio::test]
 async fn a_delegated_signature_reaches_its_queue_as_far_as_it_permits() {
     let strict = server().await;
@@ -218,6 +221,7 @@ async fn a_delegated_signature_lapses_with_its_own_time_and_with_its_keys() {
     assert_eq!(judge(&long).await, "AuthenticationFailed", "its key has lapsed");
 }
 
+/// Vendor: REST reference, "Create a user delegation SAS", string-to-sign
 #[tokio::test]
 async fn no_field_of_a_delegated_signature_can_be_changed_left_out_or_given_twice() {
     let strict = server().await;

@@ -2,6 +2,7 @@
 
 use super::server::{AzureAnswer, AzureServer, message};
 
+/// Vendor: REST reference, "Put Message", "Get Messages"
 #[tokio::test]
 async fn a_message_is_put_got_and_shown_with_all_its_times() {
     let server = AzureServer::open().await;
@@ -116,6 +117,7 @@ async fn a_message_with_a_delay_takes_its_place_when_it_shows() {
     assert_eq!(server.texts("orders", "?numofmessages=2").await, ["early", "late"]);
 }
 
+/// Vendor: REST reference, "Put Message", messagettl
 #[tokio::test]
 async fn times_to_live_may_be_for_ever_and_outlast_the_longest_delay() {
     let server = AzureServer::open().await;

@@ -13,6 +13,7 @@ async fn with_rules() -> AzureServer {
     server
 }
 
+/// Vendor: REST reference, "Cross-Origin Resource Sharing (CORS) support", "Preflight Queue Request"
 #[tokio::test]
 async fn a_browser_gets_the_headers_that_a_cors_rule_allows() {
     let server = with_rules().await;

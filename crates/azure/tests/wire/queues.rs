@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::server::{AzureAnswer, AzureServer, settings};
 
+/// Vendor: REST reference, "Create Queue"
 #[tokio::test]
 async fn a_queue_is_made_found_with_equal_metadata_and_refused_with_other() {
     let server = AzureServer::open().await;
@@ -42,6 +43,7 @@ async fn a_queue_on_its_way_out_is_in_the_way_as_long_as_the_setting_says() {
     server.queue("orders").await;
 }
 
+/// Vendor: REST reference, "Set Queue Metadata", "Get Queue Metadata"
 #[tokio::test]
 async fn metadata_is_replaced_as_a_whole_and_shown_with_the_number_of_messages() {
     let server = AzureServer::open().await;
@@ -98,6 +100,7 @@ async fn names_are_judged_by_length_and_then_by_characters_on_every_operation() 
     }
 }
 
+/// Vendor: REST reference, "Set Queue ACL", "Get Queue ACL"
 #[tokio::test]
 async fn stored_policies_come_back_as_they_were_written() {
     let server = AzureServer::open().await;
@@ -144,6 +147,7 @@ async fn lists_are_sorted_filtered_and_go_on_page_by_page_whatever_comes_and_goe
     names("&maxresults=x").await.is_error(400, "InvalidQueryParameterValue");
 }
 
+/// Vendor: REST reference, "Set Queue Metadata": names keep the case in which they were made
 #[tokio::test]
 async fn names_of_metadata_keep_the_case_in_which_they_were_written() {
     let server = AzureServer::open().await;

@@ -34,6 +34,7 @@ async fn the_receipt_of_a_put_deletes_and_updates() {
     delete(&server, "orders", &id, newest).await.is_error(404, "MessageNotFound");
 }
 
+/// Vendor: REST reference, "Get Messages", "Delete Message"
 #[tokio::test]
 async fn a_get_voids_every_earlier_receipt_and_its_own_outlives_its_invisibility() {
     let server = AzureServer::open().await;
@@ -50,6 +51,7 @@ async fn a_get_voids_every_earlier_receipt_and_its_own_outlives_its_invisibility
     assert_eq!(delete(&server, "orders", &id, &third.element("PopReceipt")).await.status, 204);
 }
 
+/// Vendor: REST reference, "Update Message"
 #[tokio::test]
 async fn an_update_keeps_or_empties_or_replaces_the_text_and_nothing_else_changes() {
     let server = AzureServer::open().await;

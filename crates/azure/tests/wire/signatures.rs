@@ -104,6 +104,7 @@ fn samples() -> Vec<(Signed, u16)> {
     ]
 }
 
+/// Vendor: signed by azure-storage-queue for Python
 #[tokio::test]
 async fn requests_signed_by_the_vendors_client_are_believed() {
     let server = AzureServer::with(strict()).await;
@@ -221,6 +222,7 @@ async fn code(server: &AzureServer, method: &str, path: &str, sas: &str, body: &
     answer.header("x-ms-error-code").map_or_else(|| answer.status.to_string(), str::to_owned)
 }
 
+/// Vendor: REST reference, "Create an account SAS", operations by signed service, resource type and permission
 #[tokio::test]
 async fn an_account_signature_reaches_as_far_as_it_says() {
     let server = AzureServer::with(strict()).await;
@@ -248,6 +250,8 @@ async fn an_account_signature_reaches_as_far_as_it_says() {
 
 /// "Create a service SAS", table "Permissions for a queue": nothing there opens the queue itself, its policies or
 /// lists.
+/// Vendor: REST reference, "Create a service SAS", permissions for a queue; error AuthorizationFailure for an
+/// operation no SAS can do
 #[tokio::test]
 async fn a_queue_signature_reaches_its_queue_and_no_further() {
     let server = AzureServer::with(strict()).await;

@@ -93,6 +93,7 @@ async fn judged(server: &AzureServer, settings: Settings, key: &Answer) -> Strin
 
 const REFUSED: &str = "AuthenticationFailed";
 
+/// Vendor: REST reference, "Authorize with Microsoft Entra ID"
 #[tokio::test]
 async fn who_shows_a_token_that_is_verified_gets_a_key_that_holds() {
     let (server, authority) = (server().await, Authority::new());

@@ -36,6 +36,7 @@ fn is_refused(answer: &Answer, status: u16, code: u32) {
     assert!(!answer.reason.is_empty());
 }
 
+/// Vendor: published source of workerd, queue binding; seen from workerd 2026-11-17
 #[tokio::test]
 async fn messages_keep_their_format_and_say_that_a_worker_sent_them() {
     let server = CloudflareServer::open().await;
@@ -110,6 +111,7 @@ async fn everything_is_checked_because_the_runtime_checks_nothing() {
     assert_eq!(server.backlog(&queue).await, 0, "a batch is all or nothing");
 }
 
+/// Vendor: published source of workerd, queue binding, `metrics()`
 #[tokio::test]
 async fn metrics_are_bare_figures() {
     let server = CloudflareServer::open().await;

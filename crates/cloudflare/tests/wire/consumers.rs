@@ -63,6 +63,7 @@ async fn a_queue_has_one_consumer() {
 }
 
 // [seed] Where the command line and the file both change a setting, the last write wins.
+/// Vendor: API schema, consumers: PUT; seen from wrangler 4.164.0
 #[tokio::test]
 async fn put_replaces_all_settings_and_keeps_id_and_type() {
     let server = CloudflareServer::open().await;

@@ -48,6 +48,7 @@ async fn a_message_that_failed_too_often_goes_to_the_dead_letter_queue_and_start
     assert_eq!((&letter["id"], &letter["metadata"]), (&sent["id"], &sent["metadata"]));
 }
 
+/// Vendor: docs, "Dead letter queues"; what it tells is ours
 #[tokio::test]
 async fn a_dead_letter_tells_where_it_came_from_and_why() {
     let server = CloudflareServer::open().await;

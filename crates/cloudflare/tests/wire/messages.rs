@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::server::{CloudflareAnswer, CloudflareServer, bodies, only, text};
 
+/// Vendor: docs, "Pull consumers"; API schema, `metadata.metrics` of publish and pull
 #[tokio::test]
 async fn a_message_is_pulled_with_everything_it_was_sent_with() {
     let server = CloudflareServer::open().await;

@@ -22,6 +22,7 @@ async fn a_queue_is_made_with_defaults_and_shown_whole() {
     assert_eq!(server.ask("GET", &format!("/queues/{id}"), "").await.result(), expected);
 }
 
+/// Vendor: API schema, queues: `jurisdiction` of eu or us
 #[tokio::test]
 async fn a_queue_keeps_its_settings_and_where_it_must_stay() {
     let server = CloudflareServer::open().await;
@@ -90,6 +91,7 @@ async fn lists_come_in_pages_and_by_exact_names_each_queue_once() {
     server.ask("GET", "/queues?page=0", "").await.is_error(400, 10_207);
 }
 
+/// Vendor: API schema, queues: PUT and PATCH
 #[tokio::test]
 async fn put_replaces_and_patch_merges() {
     let server = CloudflareServer::open().await;
@@ -149,6 +151,7 @@ async fn a_queue_is_deleted_with_everything_unless_a_consumer_counts_on_it() {
     assert_eq!(server.backlog(&again).await, 0);
 }
 
+/// Vendor: changelog of Queues, 2026-04-28, "Realtime backlog metrics"; API schema, metrics
 #[tokio::test]
 async fn metrics_count_what_is_not_acknowledged_and_what_is_delayed() {
     let server = CloudflareServer::open().await;

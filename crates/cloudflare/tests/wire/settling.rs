@@ -151,6 +151,7 @@ async fn a_late_retry_has_no_effect_on_the_present_lease() {
     assert!(server.pull(&queue, json!({})).await.is_empty(), "it is still leased");
 }
 
+/// Vendor: API schema, ack: `warnings`
 #[tokio::test]
 async fn leases_that_are_forged_repeated_or_of_another_queue_are_warnings() {
     let server = CloudflareServer::open().await;

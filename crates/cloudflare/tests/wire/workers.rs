@@ -294,6 +294,7 @@ async fn while_workers_are_not_known_yet_what_depends_on_them_is_to_be_tried_aga
     server.raw("GET", &path, &[TOKEN], b"").await.is_error(429, 10_250);
 }
 
+/// Vendor: of our own log; wrangler asks for it before the first deploy
 #[tokio::test]
 async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
     let shop = Shop::open().await;
@@ -311,6 +312,7 @@ async fn a_worker_that_is_not_there_yet_has_an_empty_log() {
 }
 
 // `wrangler tail` begins with this call, and shows the error's text.
+/// Vendor: seen from wrangler 4.164.0: `tail` shows the error of the API as it is
 #[tokio::test]
 async fn a_tail_of_a_worker_is_refused_with_the_place_of_its_log() {
     let shop = Shop::open().await;
@@ -323,6 +325,7 @@ async fn a_tail_of_a_worker_is_refused_with_the_place_of_its_log() {
 }
 
 // What wrangler 4.164.0 sends for producers whose queues are not there, or which name none, in its order.
+/// Vendor: seen from wrangler 4.164.0: deploy makes the queues of its producers
 #[tokio::test]
 async fn a_deployment_that_makes_the_queues_of_its_producers_finds_them_inherited_the_next_time() {
     let shop = Shop::open().await;

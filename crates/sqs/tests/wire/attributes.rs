@@ -56,6 +56,7 @@ fn fresh(name: &str) -> Value {
 
 // [rec] spec 4: `All` on a fresh standard queue returns exactly these; [seed] VisibilityTimeout's default is 30;
 // [rec] MaximumMessageSize is 1 MiB by default.
+/// Vendor: recorded from the service; API Reference, GetQueueAttributes
 #[tokio::test]
 async fn all_attributes_of_a_fresh_standard_queue_are_exactly_these() {
     let server = SqsServer::open().await;
@@ -65,6 +66,7 @@ async fn all_attributes_of_a_fresh_standard_queue_are_exactly_these() {
 }
 
 // [rec] spec 4: FIFO adds four attributes.
+/// Vendor: recorded from the service; API Reference, GetQueueAttributes
 #[tokio::test]
 async fn a_fifo_queue_has_four_attributes_more() {
     let server = SqsServer::open().await;
@@ -90,6 +92,7 @@ async fn nothing_is_shown_when_nothing_is_asked_for() {
     assert_eq!(shown(&server, "orders", &["VisibilityTimeout"]).await, json!({"VisibilityTimeout": "30"}));
 }
 
+/// Vendor: API Reference, SetQueueAttributes and GetQueueAttributes
 #[tokio::test]
 async fn every_attribute_that_is_set_is_shown_as_it_was_set() {
     let server = SqsServer::open().await;

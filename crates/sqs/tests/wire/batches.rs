@@ -78,6 +78,7 @@ async fn a_batch_that_is_wrong_as_a_whole_does_nothing() {
     assert_eq!(server.receive("orders", json!({})).await.ok(), "{}");
 }
 
+/// Vendor: API Reference, SendMessageBatch, error BatchRequestTooLong; Developer Guide, "Message quotas"
 #[tokio::test]
 async fn a_batch_has_a_maximum_of_bytes_whatever_the_queue_allows() {
     // [rec] spec 6: bodies and attributes together, independent of MaximumMessageSize.

@@ -36,6 +36,7 @@ async fn ask(server: &SqsServer, origin: &str, body: &str) -> Answer {
 const FOUND: &str = r#"{"QueueName":"orders"}"#;
 const MISSING: &str = r#"{"QueueName":"missing"}"#;
 
+/// Vendor: Fetch standard, section 3.2; the service answers no preflight, the setting is ours
 #[tokio::test]
 async fn a_page_of_a_listed_origin_may_ask_with_an_sdks_headers() {
     let server = server(&["http://other.test", APP]).await;

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::server::{SqsAnswer, SqsServer};
 
+/// Vendor: API Reference, SendMessage, MessageGroupId; recorded from the service
 #[tokio::test]
 async fn a_group_on_a_standard_queue_is_accepted_and_shown_and_orders_nothing() {
     // [rec] spec 7b: returned as system attribute, no SequenceNumber, no ordering or locking.
@@ -36,6 +37,7 @@ async fn ids_are_checked_as_on_fifo_queues_and_deduplication_is_none() {
     );
 }
 
+/// Vendor: Developer Guide, "How Amazon SQS fair queues work"
 #[tokio::test]
 async fn a_quiet_group_goes_before_one_that_holds_most_of_the_flight() {
     let server = SqsServer::open().await;
@@ -57,6 +59,7 @@ async fn a_quiet_group_goes_before_one_that_holds_most_of_the_flight() {
     );
 }
 
+/// Vendor: Developer Guide, "Amazon SQS fair queues": a backlog of one tenant and the dwell time of the others
 #[tokio::test]
 async fn a_quiet_group_goes_before_the_backlog_of_a_noisy_one_when_nothing_is_in_flight() {
     let server = SqsServer::open().await;

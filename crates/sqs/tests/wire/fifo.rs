@@ -218,6 +218,7 @@ async fn ids_reach_over_the_queue_or_over_one_group() {
     }
 }
 
+/// Vendor: recorded from the service: DeduplicationScope changed to messageGroup on a queue with traffic
 #[tokio::test]
 async fn ids_used_before_a_change_of_scope_reach_as_far_as_they_did() {
     // [rec] issue 18 and spec 8a: a change holds for new sends, but the service was recorded to deduplicate over the
@@ -288,6 +289,7 @@ async fn a_purge_forgets_the_ids() {
     assert_eq!(take(&server, 1).await.bodies(), ["g-1"]);
 }
 
+/// Vendor: API Reference, ReceiveMessage, ReceiveRequestAttemptId
 #[tokio::test]
 async fn a_receive_that_is_tried_again_gets_the_same_messages_and_handles() {
     // [seed] spec 8a: a consumer may retry without affecting order; [doc] within five minutes, with fresh timeouts; no

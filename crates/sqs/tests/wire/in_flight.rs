@@ -25,6 +25,7 @@ fn policy_is_fifo(server: &SqsServer) -> bool {
     server.engine.all_queues().iter().any(|queue| queue.policy.kind.is_fifo())
 }
 
+/// Vendor: API Reference, ReceiveMessage, error OverLimit
 #[tokio::test]
 async fn a_short_poll_at_the_limit_is_refused_until_something_is_deleted() {
     // [seed] spec 7: OverLimit for a short poll.
@@ -72,6 +73,8 @@ async fn a_fifo_queue_at_its_limit_is_silent_also_to_short_polls() {
 
 // [seed] spec 7: about 120,000 on standard queues; [seed] spec 8a: 20,000 on FIFO ones, where today's service allows
 // more.
+/// Vendor: Developer Guide, "Amazon SQS standard queue quotas" and "FIFO queue quotas"; FIFO 20 000 is an older
+/// figure of it
 #[tokio::test]
 async fn the_limits_are_those_of_the_seeds_unless_configured() {
     for (policy, limit) in [(Policy::standard(), 120_000), (Policy::fifo(), 20_000)] {

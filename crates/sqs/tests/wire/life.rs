@@ -113,6 +113,7 @@ async fn names_that_mean_nothing_here_are_not_listed() {
 }
 
 // [rec] spec 5.1: 60 s after a deletion its name is held.
+/// Vendor: API Reference, CreateQueue, error QueueDeletedRecently
 #[tokio::test]
 async fn the_name_of_a_deleted_queue_is_held_for_a_minute() {
     let server = SqsServer::open().await;
@@ -193,6 +194,7 @@ async fn an_id_from_before_a_purge_delivers_again_after_it() {
 }
 
 // [rec] spec 5.7: a second purge within 60 s is refused, of that queue only.
+/// Vendor: API Reference, PurgeQueue, error PurgeQueueInProgress
 #[tokio::test]
 async fn a_queue_is_purged_once_a_minute() {
     let server = SqsServer::open().await;

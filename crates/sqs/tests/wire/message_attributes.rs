@@ -31,6 +31,7 @@ async fn attributes_come_back_as_they_were_sent_with_their_hash() {
     assert!(message.get("Attributes").is_none());
 }
 
+/// Vendor: recorded from the service; Developer Guide, "MD5 message digest calculation for message attributes"
 #[tokio::test]
 async fn the_hash_is_the_one_recorded_and_covers_what_is_returned() {
     // [rec] spec 7a: check values; on receive the MD5 covers the returned attributes only, absent when none are.
@@ -60,6 +61,7 @@ async fn the_hash_is_the_one_recorded_and_covers_what_is_returned() {
 }
 
 // [rec] spec 7a: an empty value, names and types that are too long, `! " § ( ?`, periods at either end.
+/// Vendor: Developer Guide, "Message attribute components"; the text was recorded from the service
 #[tokio::test]
 async fn attributes_that_are_not_allowed_are_refused_with_the_reason() {
     let server = with_queue().await;
@@ -93,6 +95,7 @@ async fn attributes_that_are_not_allowed_are_refused_with_the_reason() {
     assert_eq!(server.receive("orders", json!({})).await.ok(), "{}", "nothing of it was sent");
 }
 
+/// Vendor: recorded from the service: an accented first letter is refused, one further on is not
 #[tokio::test]
 async fn accented_names_and_two_periods_in_a_row_pass() {
     // [rec] spec 7a: `attr.1øßä` passes, `..` in the middle was not rejected.

@@ -203,6 +203,7 @@ async fn xml_carries_every_character_that_is_allowed() {
 }
 
 // Half of a surrogate pair is no character: the service names the characters that a message may hold.
+/// Vendor: API Reference, SendMessage, error InvalidMessageContents; the text was recorded from the service
 #[tokio::test]
 async fn half_a_surrogate_pair_is_refused_with_the_text_of_bad_characters() {
     let server = SqsServer::open().await;
@@ -222,6 +223,7 @@ async fn half_a_surrogate_pair_is_refused_with_the_text_of_bad_characters() {
     server.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"\ud83d\ude00"}"#).await.ok();
 }
 
+/// Vendor: recorded from the service: an ARN as QueueUrl is understood
 #[tokio::test]
 async fn a_queue_is_found_by_its_arn_in_its_own_region_only() {
     let server = SqsServer::open().await;

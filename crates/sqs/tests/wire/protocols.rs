@@ -104,6 +104,7 @@ async fn a_queues_path_serves_only_what_is_about_a_queue() {
 }
 
 // [rec] spec 1.2: Accept: application/json gives JSON with the key ListQueuesResponse, else XML.
+/// Vendor: recorded from the service: Query requests with `Accept: application/json`
 #[tokio::test]
 async fn query_replies_are_json_for_those_who_ask_for_it() {
     let server = with_orders().await;
@@ -183,6 +184,7 @@ async fn what_the_listener_refuses_is_worded_in_the_requests_protocol() {
 }
 
 // Tools ask the security token service, at the same endpoint, who they are before they begin.
+/// Vendor: STS API Reference, GetCallerIdentity
 #[tokio::test]
 async fn the_caller_gets_its_own_identity() {
     let server = SqsServer::open().await;

@@ -95,6 +95,7 @@ async fn urls_of_the_standard_style_lead_back_to_the_server() {
 }
 
 // Properties of a CloudFormation template are members of their own there; here they would be lost.
+/// Vendor: names of properties: CloudFormation reference, AWS::SQS::Queue; the text is ours
 #[tokio::test]
 async fn attributes_beside_attributes_are_refused_by_name() {
     let server = SqsServer::open().await;

@@ -60,6 +60,7 @@ async fn a_change_to_zero_makes_the_message_available_at_once_and_wakes_waiting_
     assert_eq!(polled.bodies(), ["m"]);
 }
 
+/// Vendor: Developer Guide, "Amazon SQS visibility timeout"; API Reference, ChangeMessageVisibility
 #[tokio::test]
 async fn twelve_hours_from_the_receive_are_the_limit_however_often_it_is_extended() {
     // [seed] spec 7: 43200 s in total from the receive; extending does not reset it; 43195 works right after.
