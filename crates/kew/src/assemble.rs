@@ -211,8 +211,8 @@ impl Parts<'_> {
         bound: &mut Bound,
     ) -> Result<Option<PgDisk>, StartError> {
         let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
-        let mut waited = false;
-        let disk = opening::own_postgres(url, &*self.entropy, self.log, |why| {
+        let (node, mut waited) = (self.settings.server.node.as_deref(), false);
+        let disk = opening::own_postgres(url, node, &*self.entropy, self.log, |why| {
             entrances.clear();
             waited = true;
             self.board.waiting(why);

@@ -51,11 +51,13 @@ const TELLS_AGAIN: Duration = Duration::from_secs(60);
 /// it is found that this node has to wait.
 pub fn own_postgres(
     url: &PgUrl,
+    node: Option<&str>,
     entropy: &dyn Entropy,
     log: Log,
     mut waits: impl FnMut(&str),
 ) -> Result<PgDisk, StartError> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = node.map_or_else(machine, ToOwned::to_owned);
     let id = kew_log_pg::node_id(&name, entropy.wide_bits());
     // What was logged last, and when: whether the database failed.
     let mut told: Option<(bool, Instant)> = None;

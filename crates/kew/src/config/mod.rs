@@ -70,6 +70,8 @@ pub struct Settings {
 pub struct ServerSettings {
     /// Where messages are kept.
     pub store: StoreChoice,
+    /// What other nodes and operators call this one; the machine's name if it is not set.
+    pub node: Option<String>,
     /// Where SQS is served.
     pub sqs: Address,
     /// Where Azure Queue Storage is served.
@@ -282,6 +284,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     let section = table::SERVER;
     Ok(ServerSettings {
         store: values.read(section, "store", parse::store)?,
+        node: values.read_if_set(section, "node", parse::node)?,
         sqs: values.read(section, "sqs", address)?,
         azure: values.read(section, "azure", address)?,
         cloudflare: values.read(section, "cloudflare", address)?,

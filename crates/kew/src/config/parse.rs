@@ -199,6 +199,14 @@ pub fn host(text: &str) -> Result<String, String> {
     }
 }
 
+/// The name of a node.
+pub fn node(text: &str) -> Result<String, String> {
+    let is_name = (1..=64).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let allowed = || "1 to 64 letters, digits, -, . and _, such as queue-1".to_owned();
+    if is_name { Ok(text.to_owned()) } else { Err(allowed()) }
+}
+
 /// A domain that hosts stand below. One label alone may be a domain in which anybody can have a name.
 pub fn parent(text: &str) -> Result<String, String> {
     let is_parent = !text.starts_with("*.") && (text.contains('.') || text.eq_ignore_ascii_case("localhost"));

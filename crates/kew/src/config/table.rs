@@ -56,9 +56,11 @@ pub const SERVER: &str = "server";
 /// All settings but accounts, which only the file can hold.
 pub const SETTINGS: &[Setting] = &[
     server("store", Kind::Text, Some("./kew-data")).flag(
-        "PATH|memory",
-        "Where messages are kept: a directory, or `memory` to forget everything at the end",
+        "PATH|memory|URL",
+        "Where messages are kept: a directory, `memory` to forget everything at the end, or a PostgreSQL (postgres://…)",
     ),
+    server("node", Kind::Text, None)
+        .flag("NAME", "What other nodes and operators call this one, on PostgreSQL; the machine's name otherwise"),
     // The listeners: one row for each dialect.
     server("sqs", Kind::Address, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),
     server("azure", Kind::Address, Some("127.0.0.1:10001"))

@@ -43,6 +43,7 @@ fn wrong_values_are_refused_with_the_flag_and_what_is_allowed() {
         (["--also", "0.0.0.0:0"], "--also"),
         (["--store", "mysql://db"], "--store"),
         (["--durability", "never"], "one of sync, os"),
+        (["--node", "one/two"], "1 to 64 letters, digits"),
         (["--log", "xml"], "one of text, json"),
         (["--clock", "sundial"], "one of system, virtual"),
         (["--auth", "strict"], "[admin] token"),
