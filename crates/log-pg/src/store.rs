@@ -56,6 +56,10 @@ impl Store for PgStore {
         self.store.commit_at_once(may_sync)
     }
 
+    fn syncs(&self) -> u64 {
+        self.store.syncs()
+    }
+
     fn tally(&self) -> Tally {
         self.store.tally()
     }

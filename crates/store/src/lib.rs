@@ -54,6 +54,11 @@ pub trait Store: Send + Sync {
         true
     }
 
+    /// Number of syncs that commits have waited for since it was opened; 0 where commits sync nothing.
+    fn syncs(&self) -> u64 {
+        0
+    }
+
     /// What has happened since it was opened. A store that does not count shows nothing.
     fn tally(&self) -> Tally {
         Tally::default()

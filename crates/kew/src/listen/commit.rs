@@ -67,11 +67,12 @@ impl<S: Store + 'static> Paced<S> {
             let group = self.waiting.swap(0, Ordering::Relaxed);
             let syncs = self.syncs.swap(false, Ordering::Relaxed);
             self.leases.store(0, Ordering::SeqCst);
-            let begun = Instant::now();
+            let (begun, synced) = (Instant::now(), self.store.syncs());
             if (syncs && pace.is_slow()) || !self.store.commit_at_once(!pace.is_slow()) {
                 self.commit_elsewhere().await;
             }
-            if syncs {
+            // Not every commit that was expected to sync did, and some that were not did.
+            if self.store.syncs() > synced {
                 let took = begun.elapsed();
                 pace.synced(took);
                 self.took.record(took);
@@ -143,6 +144,9 @@ impl<S: Store + 'static> Paced<S> {
                     self.lease_bell.notify_one();
                 }
             }
+            Waits::ForCommit => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
             Waits::Perhaps => {}
         }
     }
@@ -191,6 +195,10 @@ impl<S: Store + 'static> Store for Paced<S> {
         self.store.expiry_hold()
     }
 
+    fn syncs(&self) -> u64 {
+        self.store.syncs()
+    }
+
     fn tally(&self) -> Tally {
         self.store.tally()
     }
@@ -208,6 +216,8 @@ impl<S: Store + 'static> Store for Paced<S> {
 enum Waits {
     ForSync,
     ForWrite,
+    /// The commit, which syncs only if a body was replaced or something before it must be synced.
+    ForCommit,
     /// Something it rests on, if anything: nothing to gather for.
     Perhaps,
 }
@@ -217,14 +227,13 @@ impl Waits {
         match outcome {
             Outcome::Sent(_)
             | Outcome::Acked(_)
-            | Outcome::Extended(_)
-            | Outcome::Released(_)
             | Outcome::Queue(_)
             | Outcome::QueueDeleted(_)
             | Outcome::Purged(_)
             | Outcome::Move(_)
             | Outcome::MovedChosen(_) => Self::ForSync,
             Outcome::Leased(leases) if !leases.is_empty() => Self::ForWrite,
+            Outcome::Extended(_) | Outcome::Released(_) => Self::ForCommit,
             Outcome::Leased(_)
             | Outcome::Withdrawn(_)
             | Outcome::Peeked(_)
@@ -279,10 +288,11 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kew_core::Sequence;
     use kew_core::outcome::Sent;
+    use kew_core::{RuleError, Sequence};
     use kew_store::{Gate, StoreError};
     use parking_lot::Mutex;
+    use std::sync::atomic::AtomicU64;
     use std::task::{Context, Poll, Waker};
     use std::thread::ThreadId;
 
@@ -295,6 +305,9 @@ mod tests {
         slow: bool,
         /// Every commit takes more than one write and one sync.
         long: bool,
+        /// Its steps give leases another end, which no commit syncs.
+        extends: bool,
+        syncs: AtomicU64,
         /// The commit that panics, by its number.
         falls_at: Option<usize>,
     }
@@ -328,6 +341,10 @@ mod tests {
                 duplicate: false,
             };
             let batch = *self.gate.open_through.lock() + 1;
+            if self.extends {
+                let refused = vec![Err(RuleError::QueueNotFound)];
+                return Submission::applied(Outcome::Extended(refused), batch, Arc::clone(&self.gate) as _);
+            }
             Submission::applied(Outcome::Sent(vec![sent]), batch, Arc::clone(&self.gate) as _)
         }
 
@@ -348,6 +365,7 @@ mod tests {
             let (group, wakers) = std::mem::take(&mut *self.gate.pending.lock());
             self.commits.lock().push((group, std::thread::current().id()));
             *self.gate.open_through.lock() += 1;
+            self.syncs.fetch_add(u64::from(!self.extends), Ordering::Relaxed);
             wakers.into_iter().for_each(Waker::wake);
             group > 0
         }
@@ -357,6 +375,10 @@ mod tests {
                 self.commit();
             }
             !self.long
+        }
+
+        fn syncs(&self) -> u64 {
+            self.syncs.load(Ordering::Relaxed)
         }
 
         fn write(&self) {
@@ -457,6 +479,21 @@ mod tests {
             "the first is not known to be slow"
         );
         assert!(commits.iter().skip(1).all(|(_, thread)| *thread != here), "{commits:?}");
+    }
+
+    #[tokio::test]
+    async fn commits_of_extensions_alone_are_no_syncs_and_stay_on_the_loop() {
+        let took = Arc::new(Histogram::default());
+        for (extends, syncs) in [(true, 0), (false, 10)] {
+            let store = Arc::new(Recorder { extends, ..Recorder::default() });
+            let paced = Paced::new(Arc::clone(&store), Arc::clone(&took));
+            let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
+            for _ in 0..10 {
+                paced.step(Timestamp::ZERO, &Command::Due).await.expect("the step is committed");
+            }
+            committer.abort();
+            assert_eq!(took.distribution().count, syncs, "extensions: {extends}");
+        }
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! One commit runs at a time: while it syncs, the next batch fills. A failure that is not a full disk stops the store.
 
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 
 use kew_core::Work;
 use kew_store::StoreError;
@@ -176,6 +177,7 @@ impl Inner {
     fn sync_written(&self) -> Result<(), LogError> {
         let target = self.writer.lock().shelf.journal_mut()?.sync_target();
         target.sync()?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         let expected = self.expecting.segment(target.segment());
         let mut ledger = self.writer.lock();
         let shelf = &mut ledger.shelf;

@@ -23,6 +23,8 @@ pub(crate) struct Inner {
     /// The journal's appends, where they end later and elsewhere.
     pub appends: Option<Arc<dyn Appends>>,
     pub options: LogOptions,
+    /// Number of syncs of the journal for commits.
+    pub syncs: AtomicU64,
     pub segments: Segments,
     /// Guards the ledger and the batch being filled.
     pub writer: Writer,

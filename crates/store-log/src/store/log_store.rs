@@ -183,6 +183,10 @@ impl Store for LogStore {
         self.inner.writer.lock().expiry_hold()
     }
 
+    fn syncs(&self) -> u64 {
+        self.inner.syncs.load(Ordering::Relaxed)
+    }
+
     fn tally(&self) -> Tally {
         self.inner.writer.lock().tally()
     }

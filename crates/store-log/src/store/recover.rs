@@ -200,6 +200,7 @@ impl Loaded {
         Inner {
             upkeep: Lock::new(Upkeep::new(self.manifest, self.segments.clone(), sums)),
             appends: disk.appends(),
+            syncs: AtomicU64::new(0),
             disk,
             options,
             segments: self.segments,
