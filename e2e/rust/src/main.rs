@@ -1,4 +1,4 @@
-//! Makes the calls it is told with the AWS SDK for Rust.
+//! Makes the calls that it reads with the AWS SDK for Rust.
 //!
 //! One JSON object a line in, one a line out; `xtask/src/e2e/agent.rs` says what they hold.
 

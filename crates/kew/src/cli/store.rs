@@ -88,8 +88,8 @@ enum ToolError {
     Log(LogError),
     #[error("{place}: {cause}")]
     Postgres { place: String, cause: PgError },
-    #[error("{cause}; {} holds an empty store now: remove it before the next import", path.display())]
-    CutShort { path: PathBuf, cause: LogError },
+    #[error("{cause}; {place} holds an empty store now: {remedy} before the next import")]
+    CutShort { place: String, cause: LogError, remedy: &'static str },
     #[error("{doing}: {cause}")]
     Machine { doing: String, cause: io::Error },
     /// It was done, and what it found is not good; it has been printed.
@@ -214,17 +214,20 @@ impl StoreArgs {
             )),
             None => Box::new(io::stdin().lock()),
         };
-        let was_store = self.store.join(IDENTITY_FILE).exists();
         let (disk, owned) = self.disk_to_fill()?;
+        let was_store = holds_store(&*disk);
         let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
-        let imported = kew_store_log::import(&mut *lines, disk, options, entropy()?, system_now());
+        let imported =
+            kew_store_log::import(&mut *lines, Arc::clone(&disk), options, entropy()?, system_now());
+        let is_cut_short = imported.is_err() && !was_store && holds_store(&*disk);
         if let Some(owned) = &owned {
             owned.give_up();
         }
         let report = imported.map_err(|error| {
-            let is_cut_short = !was_store && self.store.join(IDENTITY_FILE).exists();
             if is_cut_short {
-                ToolError::CutShort { path: self.store.clone(), cause: error }
+                let remedy =
+                    if owned.is_some() { "drop the tables that begin with kew_" } else { "remove it" };
+                ToolError::CutShort { place: self.shown(), cause: error, remedy }
             } else {
                 self.explain(error)
             }
@@ -312,6 +315,11 @@ impl StoreArgs {
             error => ToolError::Log(error),
         }
     }
+}
+
+/// Whether a store, empty or not, is in this place.
+fn holds_store(disk: &dyn Disk) -> bool {
+    disk.list("").is_ok_and(|names| names.iter().any(|name| name == IDENTITY_FILE))
 }
 
 fn export(store: &LogStore, to: Option<&Path>, leaves_out: bool) -> Result<(), ToolError> {

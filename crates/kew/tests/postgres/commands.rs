@@ -90,6 +90,21 @@ fn store_is_made_checked_counted_and_backed_up() {
 }
 
 #[test]
+fn import_that_is_cut_short_says_what_to_do_with_what_it_left() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let [from, to] = [0, 1].map(|_| server.database().expect("the server makes databases"));
+    fill(&from);
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    let lines = text(&directory.path().join("lines"));
+    let export = done(&from, &["export"]);
+    std::fs::write(&lines, &export[..export.len() / 2]).expect("the directory is the test's own");
+    let short = tool(&to, &["import", "--from", &lines]);
+    let errors = String::from_utf8_lossy(&short.stderr);
+    assert_eq!(short.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("holds an empty store now: drop the tables that begin with kew_"), "{errors}");
+}
+
+#[test]
 fn tools_keep_away_from_a_store_that_is_served() {
     let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
     let url = server.database().expect("the server makes databases");

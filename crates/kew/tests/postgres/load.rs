@@ -14,7 +14,7 @@ use super::nodes::ask;
 
 /// How long a received message is hidden.
 const HIDDEN: Duration = Duration::from_secs(8);
-/// Kew's time has whole milliseconds, and each node knows the database's clock as well as its quickest answer told.
+/// Kew's time has whole milliseconds, and each node knows the database's clock as well as its quickest answer shows it.
 const PRECISION: Duration = Duration::from_millis(10);
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 2;
