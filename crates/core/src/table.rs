@@ -1,4 +1,5 @@
-//! The table of all commands: for each its input, its answer, and what room its records need.
+//! The table of all commands: for each its input, its answer, what room its records need, and whether they have to be
+//! synced before the answer leaves.
 //!
 //! To add a command, add its input to [`crate::command`], a row here, and, where no answer fits, a row of `answers`.
 //! The compiler then names each match that has to know it.
@@ -36,6 +37,17 @@ pub trait Ask {
     fn answer(outcome: Outcome) -> Self::Answer;
 }
 
+/// What becomes of a command's records before its answer leaves. What was due before it may ask for more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Records {
+    /// It records nothing.
+    Nothing,
+    /// They are written: a power cut may forget them. A new body that comes with an extension is synced.
+    Written,
+    /// They are synced.
+    Synced,
+}
+
 #[cold]
 fn mismatch(command: &str, outcome: &Outcome) -> ! {
     unreachable!("a store answers each command with its own kind of outcome: {command} got {outcome:?}")
@@ -45,7 +57,8 @@ macro_rules! table {
     (
         answers { $($(#[$about:meta])* $answer:ident $(($content:ty))?;)* }
         commands {
-            $($(#[$what:meta])* $name:ident $(($it:ident: $input:ty))? => $reply:ident $(($value:ty))?, $($room:ident)+ $(($entries:expr))?;)*
+            $($(#[$what:meta])* $name:ident $(($it:ident: $input:ty))? => $reply:ident $(($value:ty))?,
+                $($room:ident)+ $(($entries:expr))?, $records:ident;)*
         }
     ) => {
         /// One atomic step. Everything in it happens, or nothing.
@@ -69,6 +82,16 @@ macro_rules! table {
             pub fn entries_max(&self) -> Option<u64> {
                 match self {
                     $(Self::$name $(($it))? => table!(@room $($room)+ $(($entries))?),)*
+                }
+            }
+        }
+
+        impl Command {
+            /// Whether what it records must be synced before its answer leaves.
+            #[inline]
+            pub fn records(&self) -> Records {
+                match self {
+                    $(Self::$name { .. } => table!(@records $records),)*
                 }
             }
         }
@@ -105,6 +128,9 @@ macro_rules! table {
     };
     (@room looks) => { None };
     (@room writes ($entries:expr)) => { Some($entries) };
+    (@records nothing) => { Records::Nothing };
+    (@records written) => { Records::Written };
+    (@records synced) => { Records::Synced };
     (@same $name:ident $type:ty) => { $name };
 }
 
@@ -152,55 +178,55 @@ table! {
 
     commands {
         /// Makes a queue; refused with the one that has the name already.
-        CreateQueue(create: CreateQueue) => Queue(Arc<Queue>), writes (1);
+        CreateQueue(create: CreateQueue) => Queue(Arc<Queue>), writes (1), synced;
         /// Changes a queue's settings, documents or name.
-        UpdateQueue(update: UpdateQueue) => Queue(Arc<Queue>), writes (1);
+        UpdateQueue(update: UpdateQueue) => Queue(Arc<Queue>), writes (1), synced;
         /// Deletes a queue and everything in it.
-        DeleteQueue(delete: DeleteQueue) => QueueDeleted(u64), writes (1);
+        DeleteQueue(delete: DeleteQueue) => QueueDeleted(u64), writes (1), synced;
         /// Adds messages, in order, all or none.
-        Send(send: Send) => Sent(Vec<Sent>), writes (1);
+        Send(send: Send) => Sent(Vec<Sent>), writes (1), synced;
         /// Claims messages.
-        Lease(lease: Lease) => Leased(Vec<Leased>), writes (u64::from(lease.max));
+        Lease(lease: Lease) => Leased(Vec<Leased>), writes (u64::from(lease.max)), written;
         /// Undoes leases whose messages were never delivered: the receiver went away, or its target could not be
         /// reached.
-        Withdraw(withdraw: Withdraw) => Withdrawn(u32), writes (withdraw.tokens.len() as u64);
+        Withdraw(withdraw: Withdraw) => Withdrawn(u32), writes (withdraw.tokens.len() as u64), written;
         /// Deletes messages by their receipts, each for itself.
-        Ack(ack: Ack) => Acked(Vec<Result<(), RuleError>>), writes (ack.tokens.len() as u64);
+        Ack(ack: Ack) => Acked(Vec<Result<(), RuleError>>), writes (ack.tokens.len() as u64), synced;
         /// Gives leases another end, each for itself.
-        Extend(extend: Extend) => Extended(Vec<Result<Extended, RuleError>>), writes (extend.entries.len() as u64);
+        Extend(extend: Extend) => Extended(Vec<Result<Extended, RuleError>>), writes (extend.entries.len() as u64), written;
         /// Gives leases up, each for itself.
-        Release(release: Release) => Released(Vec<Result<Timestamp, RuleError>>), writes (release.entries.len() as u64);
+        Release(release: Release) => Released(Vec<Result<Timestamp, RuleError>>), writes (release.entries.len() as u64), written;
         /// Releases every endless lease of owners other than this one.
-        ReleaseOwners(release: ReleaseOwners) => Done, writes (1);
+        ReleaseOwners(release: ReleaseOwners) => Done, writes (1), written;
         /// Shows messages without touching them.
-        Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks;
+        Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks, nothing;
         /// Says which message a receipt is of.
-        Identify(identify: Identify) => Identified(MessageId), looks;
+        Identify(identify: Identify) => Identified(MessageId), looks, nothing;
         /// Deletes everything in a queue, and its deduplication ids.
-        Purge(purge: Purge) => Purged(u64), writes (1);
+        Purge(purge: Purge) => Purged(u64), writes (1), synced;
         /// Counts a queue's messages.
-        Counts(queue: QueueId) => Counts(Counts), looks;
+        Counts(queue: QueueId) => Counts(Counts), looks, nothing;
         /// Starts emptying a queue.
-        StartMove(start: StartMove) => Move(Arc<MoveTask>), writes (1);
+        StartMove(start: StartMove) => Move(Arc<MoveTask>), writes (1), synced;
         /// Moves the next messages of a running task.
-        ContinueMove(next: ContinueMove) => Move(Arc<MoveTask>), writes (u64::from(next.max));
+        ContinueMove(next: ContinueMove) => Move(Arc<MoveTask>), writes (u64::from(next.max)), synced;
         /// Stops a task.
-        CancelMove(task: TaskId) => Move(Arc<MoveTask>), writes (1);
+        CancelMove(task: TaskId) => Move(Arc<MoveTask>), writes (1), synced;
         /// Lists tasks, newest first.
-        ListMoves(list: ListMoves) => Moves(Vec<Arc<MoveTask>>), looks;
+        ListMoves(list: ListMoves) => Moves(Vec<Arc<MoveTask>>), looks, nothing;
         /// Moves messages a person chose.
-        MoveChosen(chosen: MoveChosen) => MovedChosen(Vec<Result<Sequence, RuleError>>), writes (chosen.tokens.len() as u64);
+        MoveChosen(chosen: MoveChosen) => MovedChosen(Vec<Result<Sequence, RuleError>>), writes (chosen.tokens.len() as u64), synced;
         /// Holds expiry, moves an earlier hold, or lifts it.
-        HoldExpiry(hold: Option<ExpiryHold>) => Done, writes (1);
+        HoldExpiry(hold: Option<ExpiryHold>) => Done, writes (1), synced;
         /// Does what has become due.
-        Due => Done, looks;
+        Due => Done, looks, nothing;
         /// Lists all queues.
-        Queues => Queues(Vec<Arc<Queue>>), looks;
+        Queues => Queues(Vec<Arc<Queue>>), looks, nothing;
         /// Writes an account's documents.
-        PutDocuments(documents: PutDocuments) => Done, writes (1);
+        PutDocuments(documents: PutDocuments) => Done, writes (1), synced;
         /// Reads an account's documents of one owner.
-        Documents(documents: Documents) => Documents(Vec<(DocumentKey, Bytes)>), looks;
+        Documents(documents: Documents) => Documents(Vec<(DocumentKey, Bytes)>), looks, nothing;
         /// What happened to one message.
-        History(history: History) => History(Vec<Event>), looks;
+        History(history: History) => History(Vec<Event>), looks, nothing;
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Outcome, Tally, Timestamp};
+use kew_core::{Command, Outcome, Records, Tally, Timestamp};
 use kew_http::Histogram;
 use kew_store::{Store, StoreError, Submission};
 use tokio::sync::Notify;
@@ -169,7 +169,7 @@ fn fall(error: tokio::task::JoinError) {
 impl<S: Store + 'static> Store for Paced<S> {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let submission = self.store.step(now, command);
-        self.note(submission.peek().map_or(Waits::Perhaps, Waits::of));
+        self.note(submission.peek().map_or(Waits::Perhaps, |outcome| Waits::of(command, outcome)));
         // Any step may have done due work, which somebody has to write down.
         self.ring();
         submission
@@ -223,27 +223,13 @@ enum Waits {
 }
 
 impl Waits {
-    fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Sent(_)
-            | Outcome::Acked(_)
-            | Outcome::Queue(_)
-            | Outcome::QueueDeleted(_)
-            | Outcome::Purged(_)
-            | Outcome::Move(_)
-            | Outcome::MovedChosen(_) => Self::ForSync,
-            Outcome::Leased(leases) if !leases.is_empty() => Self::ForWrite,
-            Outcome::Extended(_) | Outcome::Released(_) => Self::ForCommit,
-            Outcome::Leased(_)
-            | Outcome::Withdrawn(_)
-            | Outcome::Peeked(_)
-            | Outcome::Identified(_)
-            | Outcome::Counts(_)
-            | Outcome::Moves(_)
-            | Outcome::Queues(_)
-            | Outcome::Documents(_)
-            | Outcome::History(_)
-            | Outcome::Done => Self::Perhaps,
+    fn of(command: &Command, outcome: &Outcome) -> Self {
+        match (command.records(), outcome) {
+            (Records::Synced, _) => Self::ForSync,
+            (Records::Written, Outcome::Leased(leases)) if leases.is_empty() => Self::Perhaps,
+            (Records::Written, Outcome::Leased(_)) => Self::ForWrite,
+            (Records::Written, _) => Self::ForCommit,
+            (Records::Nothing, _) => Self::Perhaps,
         }
     }
 }
@@ -288,13 +274,17 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kew_core::command::{Purge, Release};
     use kew_core::outcome::Sent;
-    use kew_core::{RuleError, Sequence};
+    use kew_core::{QueueId, ReceiptRule, RuleError, Sequence};
     use kew_store::{Gate, StoreError};
     use parking_lot::Mutex;
     use std::sync::atomic::AtomicU64;
     use std::task::{Context, Poll, Waker};
     use std::thread::ThreadId;
+
+    /// A command whose records are synced.
+    const COMMAND: Command = Command::Purge(Purge { queue: QueueId(1) });
 
     /// Sends that wait for a commit; commits are remembered.
     #[derive(Default)]
@@ -400,7 +390,7 @@ mod tests {
                         for _ in 0..client % 4 {
                             tokio::task::yield_now().await;
                         }
-                        paced.step(Timestamp::ZERO, &Command::Due).await.expect("the step is committed");
+                        paced.step(Timestamp::ZERO, &COMMAND).await.expect("the step is committed");
                     }
                 })
             })
@@ -484,12 +474,14 @@ mod tests {
     #[tokio::test]
     async fn commits_of_extensions_alone_are_no_syncs_and_stay_on_the_loop() {
         let took = Arc::new(Histogram::default());
+        let release = Release { queue: QueueId(1), receipt: ReceiptRule::Any, entries: Vec::new() };
         for (extends, syncs) in [(true, 0), (false, 10)] {
             let store = Arc::new(Recorder { extends, ..Recorder::default() });
             let paced = Paced::new(Arc::clone(&store), Arc::clone(&took));
             let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
             for _ in 0..10 {
-                paced.step(Timestamp::ZERO, &Command::Due).await.expect("the step is committed");
+                let command = if extends { Command::Release(release.clone()) } else { COMMAND };
+                paced.step(Timestamp::ZERO, &command).await.expect("the step is committed");
             }
             committer.abort();
             assert_eq!(took.distribution().count, syncs, "extensions: {extends}");
@@ -512,7 +504,7 @@ mod tests {
             let committer = tokio::spawn(Arc::clone(&paced).commit_as_it_comes());
             let client = tokio::spawn(async move {
                 loop {
-                    let _sent = paced.step(Timestamp::ZERO, &Command::Due).await;
+                    let _sent = paced.step(Timestamp::ZERO, &COMMAND).await;
                 }
             });
             let ended = committer.await.expect_err("it does not go on");
