@@ -8,6 +8,7 @@ mod append;
 mod batch;
 mod frame;
 mod kept_room;
+mod numbers;
 mod reader;
 mod scan;
 mod segment;
@@ -16,14 +17,13 @@ mod survivor;
 
 pub use append::{Appended, Journal, Recovery, SyncTarget};
 pub use batch::{BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView};
-pub use frame::{
-    Address, Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER, SURVIVOR_SPACE,
-};
-pub(crate) use frame::{frame_bytes, trusted, u32_at, u64_at};
+pub use frame::{Checksums, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, KINDS_OF_CALLER};
+pub(crate) use frame::{frame_bytes, trusted};
+pub use numbers::{Address, BatchNumber, SegmentNumber};
 pub use reader::Reader;
 pub(crate) use scan::read_chunk;
-pub use scan::{ReplayStart, ScanEnd, TailReport, is_survivor, scan_frames, scan_journal};
+pub use scan::{ReplayStart, ScanEnd, TailReport, scan_frames, scan_journal};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, Segment, SegmentKind, SegmentUse};
-pub(crate) use segment::{NUMBER_MAX, parse_name, segment_name};
+pub(crate) use segment::{parse_name, segment_name};
 pub use segments::{KnownSegments, Room, SegmentOptions, Segments};
 pub use survivor::SurvivorWriter;

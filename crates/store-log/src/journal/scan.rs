@@ -7,9 +7,10 @@
 //! journal ends there.
 
 use super::batch::{
-    BATCH_END_BYTES, BATCH_HEADER_BYTES, BadBatch, BatchHeader, BatchView, COMMON_MAGIC, read_end,
+    BATCH_END_BYTES, BATCH_HEADER_BYTES, BadBatch, BatchEnd, BatchHeader, BatchView, COMMON_MAGIC,
 };
-use super::frame::{Address, Checksums, Frame, HEADER_BYTES, SURVIVOR_SPACE, frame_bytes};
+use super::frame::{Checksums, Frame, HEADER_BYTES, frame_bytes};
+use super::numbers::{Address, BatchNumber, SegmentNumber};
 use super::segment::{Segment, SegmentKind, segment_name};
 use super::segments::Segments;
 use crate::disk::SEGMENTS_FOLDER;
@@ -26,12 +27,12 @@ pub struct ReplayStart {
     /// Its address.
     pub address: Address,
     /// Its number.
-    pub batch: u64,
+    pub batch: BatchNumber,
 }
 
 impl ReplayStart {
     /// The start of an empty store.
-    pub const FIRST: Self = Self { address: 0, batch: 1 };
+    pub const FIRST: Self = Self { address: Address::START, batch: BatchNumber::FIRST };
 }
 
 /// A torn tail that was cut, for the log and the operator.
@@ -42,7 +43,7 @@ pub struct TailReport {
     /// Where in it the journal now ends.
     pub offset: u64,
     /// Number of the batch that is incomplete.
-    pub batch: u64,
+    pub batch: BatchNumber,
     /// Bytes dropped behind that place.
     pub bytes_dropped: u64,
     /// Whole later batches among them; none was ever acknowledged as durable.
@@ -68,11 +69,11 @@ pub struct ScanEnd {
     /// Address after the last valid batch.
     pub end: Address,
     /// Number of the next batch.
-    pub next_batch: u64,
+    pub next_batch: BatchNumber,
     /// Batches walked.
     pub batches: u64,
     /// The newest batch that some witness says was synced.
-    pub durable_through: u64,
+    pub durable_through: BatchNumber,
     /// True when the last batch is the mark of a clean stop, or the journal was never written.
     pub clean: bool,
     /// What was found torn, if anything.
@@ -90,11 +91,11 @@ pub fn scan_journal(
     segments: &Segments,
     sums: Checksums,
     start: ReplayStart,
-    durable_through: u64,
+    durable_through: BatchNumber,
     mut visit: impl FnMut(&BatchView<'_>) -> Result<(), LogError>,
 ) -> Result<ScanEnd, LogError> {
     let journal: Vec<_> = segments.list().into_iter().filter(|s| s.kind() == SegmentKind::Journal).collect();
-    if journal.is_empty() && start == ReplayStart::FIRST && durable_through == 0 {
+    if journal.is_empty() && start == ReplayStart::FIRST && durable_through == BatchNumber::BEFORE_FIRST {
         return Ok(ScanEnd::of_nothing());
     }
     let first = journal.iter().rposition(|segment| segment.base() <= start.address);
@@ -110,7 +111,7 @@ pub fn scan_journal(
         at: start.address,
         next: start.batch,
         batches: 0,
-        witnessed: durable_through.max(start.batch.saturating_sub(1)),
+        witnessed: durable_through.max(start.batch.previous()),
         clean: false,
         unsynced: VecDeque::new(),
     };
@@ -120,7 +121,7 @@ pub fn scan_journal(
         walk.enter(segment)?;
         bad = walk.through(segment, successor, &mut visit)?;
         if let Some(successor) = successor.filter(|successor| successor.base() != walk.at) {
-            walk.witness(successor.created_batch().saturating_sub(1));
+            walk.witness(successor.created_batch().previous());
             if let Some(missing) = missing_between(segments, segment, successor)
                 && Rest::search(segment, walk.at, walk.next, sums)?.until == segment.offset_of(walk.at)
             {
@@ -145,20 +146,21 @@ pub fn scan_journal(
 
 /// The first number between two segments of the journal that no segment has. Survivors are numbered with them, and some
 /// of those may be gone, so this alone says nothing.
-fn missing_between(segments: &Segments, one: &Segment, next: &Segment) -> Option<u64> {
-    (one.number() + 1..next.number()).find(|number| segments.numbered(*number).is_none())
+fn missing_between(segments: &Segments, one: &Segment, next: &Segment) -> Option<SegmentNumber> {
+    let between = one.number().0 + 1..next.number().0;
+    between.map(SegmentNumber).find(|number| segments.numbered(*number).is_none())
 }
 
 struct Walk {
     sums: Checksums,
     at: Address,
-    next: u64,
+    next: BatchNumber,
     batches: u64,
     /// The newest batch some witness says was synced.
-    witnessed: u64,
+    witnessed: BatchNumber,
     clean: bool,
     /// Batches after it, with their addresses.
-    unsynced: VecDeque<(u64, Address)>,
+    unsynced: VecDeque<(BatchNumber, Address)>,
 }
 
 impl Walk {
@@ -170,11 +172,11 @@ impl Walk {
             let what = format!("made for batch {created}, but batch {} is next", self.next);
             return Err(LogError::damage(segment.name(), 32, what));
         }
-        self.witness(created.saturating_sub(1));
+        self.witness(created.previous());
         Ok(())
     }
 
-    fn witness(&mut self, durable_through: u64) {
+    fn witness(&mut self, durable_through: BatchNumber) {
         self.witnessed = self.witnessed.max(durable_through);
         while self.unsynced.front().is_some_and(|(number, _)| *number <= self.witnessed) {
             self.unsynced.pop_front();
@@ -202,7 +204,7 @@ impl Walk {
             visit(&view)?;
             self.clean = view.is_closing_mark();
             self.at = view.end();
-            self.next += 1;
+            self.next = self.next.next();
             self.batches += 1;
         }
     }
@@ -244,10 +246,10 @@ impl Walk {
 impl ScanEnd {
     fn of_nothing() -> Self {
         Self {
-            end: 0,
-            next_batch: 1,
+            end: Address::START,
+            next_batch: BatchNumber::FIRST,
             batches: 0,
-            durable_through: 0,
+            durable_through: BatchNumber::BEFORE_FIRST,
             clean: true,
             tail: None,
             last: None,
@@ -262,7 +264,7 @@ fn read_batch<'a>(
     segment: &'a Segment,
     window: &'a mut Window,
     address: Address,
-    number: u64,
+    number: BatchNumber,
     sums: Checksums,
 ) -> Result<Result<BatchView<'a>, BadBatch>, LogError> {
     let bad = |what| Ok(Err(BadBatch { at: 0, what }));
@@ -310,13 +312,13 @@ struct Rest {
     /// File offset up to which something of lost batches was found.
     until: u64,
     /// What their headers say was synced.
-    durable_through: u64,
+    durable_through: BatchNumber,
     /// Later batches with a valid header.
     batches: u64,
 }
 
 impl Rest {
-    fn search(segment: &Segment, cut: Address, next: u64, sums: Checksums) -> Result<Self, LogError> {
+    fn search(segment: &Segment, cut: Address, next: BatchNumber, sums: Checksums) -> Result<Self, LogError> {
         let offset = segment.offset_of(cut);
         let mut rest = Self { until: offset, ..Self::default() };
         let size = segment.size();
@@ -346,7 +348,7 @@ impl Rest {
         }
     }
 
-    fn see(&mut self, segment: &Segment, bytes: &[u8], at: u64, next: u64, sums: Checksums) {
+    fn see(&mut self, segment: &Segment, bytes: &[u8], at: u64, next: BatchNumber, sums: Checksums) {
         for (block, start) in bytes.chunks(4096).zip((0..).step_by(4096)) {
             let Some(last) = block.iter().rposition(|byte| *byte != 0) else { continue };
             if segment.header.fresh {
@@ -362,13 +364,20 @@ impl Rest {
         }
     }
 
-    fn see_frame(&mut self, segment: &Segment, bytes: &[u8], offset: u64, next: u64, sums: Checksums) {
+    fn see_frame(
+        &mut self,
+        segment: &Segment,
+        bytes: &[u8],
+        offset: u64,
+        next: BatchNumber,
+        sums: Checksums,
+    ) {
         let address = segment.base() + (offset - segment.offset_of(segment.base()));
         if let Some(header) = BatchHeader::read(bytes, address, sums).filter(|header| header.number >= next) {
             self.until = self.until.max(offset + header.batch_bytes());
             self.durable_through = self.durable_through.max(header.durable_through);
             self.batches += u64::from(header.number > next);
-        } else if read_end(bytes, address, sums).is_some_and(|number| number >= next) {
+        } else if BatchEnd::read(bytes, address, sums).is_some_and(|end| end.number >= next) {
             self.until = self.until.max(offset + BATCH_END_BYTES as u64);
         }
     }
@@ -436,16 +445,11 @@ pub(crate) fn frames_end(segment: &Segment, sums: Checksums) -> Result<Address, 
 /// Reads from an address on: `want` bytes, or the whole frame there if that is longer, but nothing past `end`.
 pub(crate) fn read_chunk(segment: &Segment, at: Address, end: Address, want: u64) -> Result<Bytes, LogError> {
     let offset = segment.offset_of(at);
-    let most = end.min(segment.base() + segment.capacity()).saturating_sub(at);
+    let most = end.min(segment.base() + segment.capacity()).since(at);
     let bytes = segment.read(offset, want.min(most) as usize)?;
     let whole = frame_bytes(&bytes).map_or(0, |len| len as u64);
     if whole > bytes.len() as u64 && whole <= most {
         return Ok(Bytes::from(segment.read(offset, whole as usize)?));
     }
     Ok(Bytes::from(bytes))
-}
-
-/// True for an address of a survivor segment.
-pub fn is_survivor(address: Address) -> bool {
-    address & SURVIVOR_SPACE != 0
 }

@@ -1,9 +1,10 @@
 //! What the callers and the threads of one store share, and the signal that wakes the threads.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use kew_core::Timestamp;
 use parking_lot::{Condvar, Mutex};
 
 use super::gate::LogGate;
@@ -28,8 +29,7 @@ pub(crate) struct Inner {
     pub writer: Writer,
     /// Held during a commit: batches are written and synced one after the other.
     pub committing: Lock<()>,
-    /// What is due next, to be asked without the lock.
-    pub next_due: AtomicU64,
+    pub next_due: NextDue,
     pub gate: Arc<LogGate>,
     /// What must exist, as the store's identity says.
     pub expecting: Expecting,
@@ -47,6 +47,31 @@ pub(crate) struct Inner {
     pub made: Arc<LogGate>,
     pub makes_begun: AtomicU64,
     pub _lock: DiskLock,
+}
+
+/// What is due next, to be asked without the lock.
+pub(crate) struct NextDue(AtomicU64);
+
+impl NextDue {
+    /// Stands for "nothing is due".
+    const NOTHING: u64 = u64::MAX;
+
+    pub fn new(due: Option<Timestamp>) -> Self {
+        let next = Self(AtomicU64::new(Self::NOTHING));
+        next.set(due);
+        next
+    }
+
+    #[inline]
+    pub fn set(&self, due: Option<Timestamp>) {
+        self.0.store(due.map_or(Self::NOTHING, |due| due.0), Ordering::Release);
+    }
+
+    #[inline]
+    pub fn get(&self) -> Option<Timestamp> {
+        let due = self.0.load(Ordering::Acquire);
+        (due != Self::NOTHING).then_some(Timestamp(due))
+    }
 }
 
 /// Wakes the store's threads.

@@ -1,7 +1,6 @@
 //! The store as its callers have it: opened, driven, closed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use kew_core::rules::retention::ExpiryHold;
@@ -167,8 +166,7 @@ impl Store for LogStore {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        let due = self.inner.next_due.load(Ordering::Acquire);
-        (due != u64::MAX).then_some(Timestamp(due))
+        self.inner.next_due.get()
     }
 
     fn newest_instant(&self) -> Timestamp {

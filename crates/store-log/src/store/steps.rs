@@ -16,7 +16,7 @@ use super::options::Drive;
 use super::shelf::{LogShelf, STEP_BYTES};
 use super::writer::Writing;
 use crate::error::LogError;
-use crate::journal::Journal;
+use crate::journal::{BatchNumber, Journal};
 
 /// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
@@ -56,11 +56,11 @@ impl Inner {
         let before = ledger.shelf.batch.records();
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
-        self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
+        self.next_due.set(ledger.next_due());
         let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
-        let so_far = if records > 0 { batch } else { batch - 1 };
+        let so_far = if records > 0 { batch } else { batch.previous() };
         #[cfg(feature = "planted")]
-        crate::planted::note_newest_batch(so_far);
+        crate::planted::note_newest_batch(so_far.0);
         let waits_for = match &result {
             Ok(outcome) if records > before => Some((batch, rests_on(&ledger, outcome).unwrap_or(batch))),
             // It rests on what was applied before it: a repeated send, an ack of what is gone already.
@@ -82,7 +82,9 @@ impl Inner {
             self.work.want(|wanted| wanted.upkeep = true);
         }
         let wait = match waits_for {
-            Some((batch, rests_on)) => Wait::Gate { batch, rests_on, gate: self.gate.clone() },
+            Some((batch, rests_on)) => {
+                Wait::Gate { batch: batch.0, rests_on: rests_on.0, gate: self.gate.clone() }
+            }
             None => Wait::Nothing,
         };
         match cold {
@@ -155,7 +157,7 @@ impl Inner {
             || (shelf.batch.records() > 0 && self.is_held_up());
         if waits {
             let error = StoreError::Overloaded { what: "the batch that waits for the disk" };
-            return Submission::put_off(error, shelf.batch.number(), self.gate.clone()).freeing(freed);
+            return Submission::put_off(error, shelf.batch.number().0, self.gate.clone()).freeing(freed);
         }
         if !self.segments.may_get_room() {
             self.work.want(|wanted| wanted.upkeep = true);
@@ -172,15 +174,16 @@ impl Inner {
 
 /// The newest batch that the messages of a lease rest on; on a FIFO queue, where a lease also tells that the messages
 /// before its own are gone, with those. `None` for anything else.
-fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
+fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<BatchNumber> {
     let Outcome::Leased(leased) = outcome else { return None };
     let arrivals = &ledger.shelf.arrivals;
     let newest = ledger.shelf.batch.number();
     let rests_on = |leased: &Leased| {
         let (queue, sequence) = (leased.message.queue, leased.message.sequence);
         match arrivals.rests_on(queue, sequence) {
-            arrived if arrived == newest => newest,
-            arrived => arrived.max(ledger.mark_before(queue, sequence)),
+            Some(arrived) if arrived == newest => newest,
+            arrived => BatchNumber(ledger.mark_before(queue, sequence))
+                .max(arrived.unwrap_or(BatchNumber::BEFORE_FIRST)),
         }
     };
     leased.iter().map(rests_on).max()

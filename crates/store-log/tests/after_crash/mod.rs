@@ -69,7 +69,7 @@ impl Reopened {
         batches: RangeInclusive<u64>,
         states_of: impl FnOnce(u64, Timestamp) -> Result<Vec<State>, String>,
     ) -> Result<State, String> {
-        let batch = self.store.stats().written_through;
+        let batch = self.store.stats().written_through.0;
         if !batches.contains(&batch) {
             let (least, most) = batches.into_inner();
             return Err(format!("{batch} batches were found, of {least} owed and at most {most}"));

@@ -43,7 +43,7 @@ pub struct Rig {
 impl Rig {
     pub fn open(disk: &SimDisk, chance: Arc<Chance>, commits: u64) -> Result<Self, LogError> {
         let (store, _) = LogStore::open(Arc::new(disk.clone()), options(), chance.clone(), Timestamp(0))?;
-        let written = store.stats().written_through;
+        let written = store.stats().written_through.0;
         let debt = Debt { points: disk.points(), promised: written, written };
         let mut rig = Self {
             now: store.newest_instant(),
@@ -97,7 +97,7 @@ impl Rig {
 
     /// Polls every answer; those of this batch are handed back in order.
     fn collect(&mut self, first: usize) -> Vec<Option<Result<Outcome, StoreError>>> {
-        let written = self.store.stats().written_through;
+        let written = self.store.stats().written_through.0;
         let mut debt = Debt { points: self.disk.points(), written, ..self.debt() };
         let mut answers = Vec::new();
         let mut waiting = Vec::new();

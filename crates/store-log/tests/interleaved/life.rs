@@ -161,7 +161,7 @@ pub fn live(disk: SimDisk, plan: Plan) -> Result<Life, String> {
     let start = disk.snapshot();
     disk.record_snapshots();
     let store = open(&disk, options(), plan)?;
-    let first_batch = store.stats().written_through;
+    let first_batch = store.stats().written_through.0;
     let points = disk.points();
     let first = Seen {
         points,

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kew_core::{Command, Policy};
 use kew_store::Store;
 use kew_store_log::{
-    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, Sharing, SimDisk, backup, check, verify_backup,
+    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, SegmentNumber, Sharing, SimDisk, backup, check,
+    verify_backup,
 };
 
 use crate::small::{Asked, START, a_bit_of_everything, entropy, options, text_of};
@@ -19,7 +20,7 @@ fn opened(folder: &std::path::Path) -> LogStore {
     LogStore::open(disk, options(), entropy(9), START).unwrap().0
 }
 
-fn numbers(asked: &Asked) -> BTreeSet<u64> {
+fn numbers(asked: &Asked) -> BTreeSet<SegmentNumber> {
     asked.store.segments().list().iter().map(|segment| segment.number()).collect()
 }
 

@@ -90,7 +90,7 @@ fn a_flipped_byte_of_the_manifest_is_found() {
 fn a_flipped_byte_of_a_checkpoint_slice_is_found() {
     let disk = a_store(true);
     let (_, slice) = manifest(&disk).slices().max_by_key(|(_, slice)| slice.bytes).unwrap();
-    let file = format!("checkpoints/{:016x}.ckp", slice.generation);
+    let file = format!("checkpoints/{:016x}.ckp", slice.generation.0);
     flip(&disk, &file, slice.offset + 30);
     is_found(&disk, &file, slice.offset + 30, 30);
 }
@@ -163,7 +163,7 @@ fn a_flipped_byte_of_a_batch_after_the_checkpoint_is_found() {
 fn a_flipped_byte_of_a_survivor_is_found() {
     let disk = a_store(true);
     let survivors: Vec<_> =
-        manifest(&disk).fields.segments.into_iter().filter(|each| each.base >= 1 << 61).collect();
+        manifest(&disk).fields.segments.into_iter().filter(|each| each.base.is_survivor()).collect();
     let segments = Segments::open(Arc::new(disk.clone()), options().segments).unwrap();
     let segment = segments.numbered(survivors[0].number).unwrap();
     let sums = Identity::load(&disk).unwrap().unwrap().checksums();

@@ -113,7 +113,7 @@ mod tests {
     fn folder_takes_so_many_files_and_no_more() {
         let disk = SimDisk::new();
         let damaged = Damaged::new(Arc::new(disk.clone()));
-        let kept = (0..=FILES_MAX as u64).map(|address| damaged.keep(address, b"x"));
+        let kept = (0..=FILES_MAX as u64).map(|address| damaged.keep(Address(address), b"x"));
         let kept: Vec<bool> = kept.map(|kept| kept.is_ok()).collect();
         assert_eq!(kept.iter().filter(|kept| **kept).count(), FILES_MAX);
         assert_eq!(kept.last(), Some(&false));
@@ -123,11 +123,11 @@ mod tests {
     fn record_is_known_once_and_what_is_no_damage_not_at_all() {
         let damaged = Damaged::new(Arc::new(SimDisk::new()));
         let error = LogError::damage("a", 7, "bad");
-        damaged.note(5, &error);
-        damaged.note(5, &error);
-        damaged.note(6, &LogError::NoSpace { what: "x".into() });
-        damaged.moved(5, 9);
-        damaged.note(9, &error);
+        damaged.note(Address(5), &error);
+        damaged.note(Address(5), &error);
+        damaged.note(Address(6), &LogError::NoSpace { what: "x".into() });
+        damaged.moved(Address(5), Address(9));
+        damaged.note(Address(9), &error);
         assert_eq!(damaged.len(), 1);
     }
 }

@@ -18,7 +18,9 @@ use kew_core::{QueueId, Work};
 
 use crate::checkpoint::{CheckpointWriter, Manifest, ManifestFields, room};
 use crate::error::LogError;
-use crate::journal::{Checksums, ReplayStart, Room, Segment, SegmentKind, SegmentUse, Segments};
+use crate::journal::{
+    Address, Checksums, ReplayStart, Room, Segment, SegmentKind, SegmentNumber, SegmentUse, Segments,
+};
 use crate::planted::Planted;
 use crate::store::inner::Inner;
 use reclaim::Forwarding;
@@ -29,7 +31,7 @@ pub struct Upkeep {
     manifest: Option<Manifest>,
     forwarding: Forwarding,
     /// Where the journal ended when the last checkpoint was begun, and how large that one was.
-    last_end: u64,
+    last_end: Address,
     last_bytes: u64,
     /// How many ids each generation of deduplication ids has in the last checkpoint.
     generations: Generations,
@@ -58,12 +60,12 @@ struct Ground {
     replay: ReplayStart,
     changed: Vec<u64>,
     /// Numbers and bases of segments. A handle would keep their files from being used again.
-    unneeded: Vec<(u64, u64)>,
+    unneeded: Vec<(SegmentNumber, Address)>,
 }
 
 impl Upkeep {
     pub(crate) fn new(manifest: Option<Manifest>, segments: Segments, sums: Checksums) -> Self {
-        let last_end = manifest.as_ref().map_or(0, |manifest| manifest.fields.replay.address);
+        let last_end = manifest.as_ref().map_or(Address::START, |manifest| manifest.fields.replay.address);
         let last_bytes = manifest
             .as_ref()
             .map_or(0, |manifest| manifest.slices().map(|(_, slice)| u64::from(slice.bytes)).sum());
@@ -78,7 +80,7 @@ impl Upkeep {
     }
 
     /// Number of the survivor segment that is still being filled.
-    pub(crate) fn open_survivor(&self) -> Option<u64> {
+    pub(crate) fn open_survivor(&self) -> Option<SegmentNumber> {
         self.forwarding.open_segment()
     }
 
@@ -206,7 +208,7 @@ impl Upkeep {
 
     /// Numbers and bases of segments that nothing but the last checkpoint needs. Messages only leave a segment that is
     /// behind the journal's end, so what holds in one moment holds in all later ones.
-    fn unneeded(&self, inner: &Inner) -> Vec<(u64, u64)> {
+    fn unneeded(&self, inner: &Inner) -> Vec<(SegmentNumber, Address)> {
         let open_survivor = self.forwarding.open_segment();
         let mut unneeded = Vec::new();
         for some in inner.segments.list().chunks(HOLD_LOOKS) {
@@ -214,7 +216,8 @@ impl Upkeep {
             let replay = ledger.shelf.batch.start();
             let newest = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
             let is_unneeded = |segment: &&Arc<Segment>| {
-                let rests = ledger.shelf.live.of(segment.base()).is_some_and(|life| life.messages > 0);
+                let rests =
+                    ledger.shelf.live.of(segment.base()).is_some_and(|life| life.resting.messages > 0);
                 let is_behind = match segment.kind() {
                     SegmentKind::Journal => segment.end() <= replay && Some(segment.number()) != newest,
                     SegmentKind::Survivor => Some(segment.number()) != open_survivor,
@@ -251,7 +254,8 @@ impl Upkeep {
             inner.sync()?;
         }
         let durable_through = inner.writer.lock().shelf.journal_mut()?.durable_through();
-        let is_unneeded = |number: u64| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
+        let is_unneeded =
+            |number: SegmentNumber| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
         let needed = inner.segments.list().into_iter().filter(|segment| !is_unneeded(segment.number()));
         let fields = ManifestFields {
             replay: ground.replay,
@@ -277,7 +281,7 @@ impl Upkeep {
         Ok(())
     }
 
-    fn free(&self, inner: &Inner, unneeded: &[(u64, u64)]) {
+    fn free(&self, inner: &Inner, unneeded: &[(SegmentNumber, Address)]) {
         let mut ledger = inner.writer.lock();
         for (number, base) in unneeded {
             if inner.segments.free(*number) {

@@ -14,7 +14,8 @@ use kew_store::ledger;
 
 use crate::disk::{Disk, SCRUB_FILE, read_whole, replace_whole};
 use crate::error::{Doing, LogError};
-use crate::journal::{Address, Checksums, Segment, frame_bytes, read_chunk, u32_at, u64_at};
+use crate::fields::{BadField, Codec, Fields};
+use crate::journal::{Address, Checksums, Segment, frame_bytes, read_chunk};
 use crate::store::inner::Inner;
 use crate::store::threads::PanicWatch;
 
@@ -69,15 +70,15 @@ pub struct Scrub {
 struct Position {
     /// Everything below it was read in this pass.
     cursor: Address,
-    /// When the last whole pass ended; zero when none has.
-    pass_ended: Timestamp,
+    /// When the last whole pass ended, if one has.
+    pass_ended: Option<Timestamp>,
 }
 
 impl Scrub {
     pub(crate) fn begin(inner: Arc<Inner>, pace: ScrubPace) -> Self {
         let at = Position::load(&*inner.disk);
-        if at.pass_ended > Timestamp::ZERO {
-            inner.reports.scrub_ended(at.pass_ended);
+        if let Some(ended) = at.pass_ended {
+            inner.reports.scrub_ended(ended);
         }
         let sums = inner.writer.lock().shelf.sums;
         Self { inner, sums, pace, at, credit: 0, is_new: true, unsaved_for: Duration::ZERO, tries: 0 }
@@ -150,7 +151,7 @@ impl Scrub {
     }
 
     fn end_pass(&mut self, now: Timestamp) {
-        self.at = Position { cursor: 0, pass_ended: now };
+        self.at = Position { cursor: Address::START, pass_ended: Some(now) };
         self.inner.reports.scrub_ended(now);
         self.save();
     }
@@ -206,12 +207,12 @@ impl Scrub {
 
     /// Where messages rest in a range, in order.
     fn places(&self, range: &Range<Address>) -> Vec<Address> {
-        let range = ledger::Address(range.start)..ledger::Address(range.end);
+        let range = ledger::Address::from(range.start)..range.end.into();
         let queues = self.inner.writer.lock().queue_keys();
         let mut places = Vec::new();
         for queue in queues {
             let found = self.inner.writer.lock().places_in(queue, &range);
-            places.extend(found.into_iter().map(|place| place.0));
+            places.extend(found.into_iter().map(Address::from));
         }
         places.sort_unstable();
         places.dedup();
@@ -247,21 +248,33 @@ impl Scrub {
 impl Position {
     fn encode(self) -> [u8; FILE_BYTES] {
         let mut bytes = [0; FILE_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.cursor.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.pass_ended.0.to_le_bytes());
+        let mut to = &mut bytes[..];
+        MAGIC.put(&mut to);
+        VERSION.put(&mut to);
+        0_u32.put(&mut to);
+        self.cursor.put(&mut to);
+        self.pass_ended.map_or(0, |ended| ended.0).put(&mut to);
         let sum = crc32c::crc32c(&bytes[..32]);
         bytes[32..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let is_ours = bytes.len() == FILE_BYTES
-            && bytes[..8] == MAGIC
-            && u32_at(bytes, 8) == VERSION
-            && u32_at(bytes, 32) == crc32c::crc32c(&bytes[..32]);
-        is_ours.then(|| Self { cursor: u64_at(bytes, 16), pass_ended: Timestamp(u64_at(bytes, 24)) })
+        Self::get(bytes).ok().filter(|_| bytes.len() == FILE_BYTES).flatten()
+    }
+
+    /// `None` when the bytes are not those of such a file.
+    fn get(bytes: &[u8]) -> Result<Option<Self>, BadField> {
+        let mut from = Fields::of("the scrub's position", bytes, 0);
+        let head: ([u8; 8], u32) = (from.get("the kind")?, from.get("the version")?);
+        from.skip(4);
+        let cursor = from.get("the address")?;
+        let pass_ended =
+            Some(from.get("the end of the last pass")?).filter(|ended| *ended != 0).map(Timestamp);
+        let sum: u32 = from.get("the checksum")?;
+        let is_ours =
+            head == (MAGIC, VERSION) && bytes.get(..32).is_some_and(|covered| crc32c::crc32c(covered) == sum);
+        Ok(is_ours.then_some(Self { cursor, pass_ended }))
     }
 
     /// Without a file that can be read the pass begins anew: no more hangs on it.
@@ -277,7 +290,7 @@ mod tests {
 
     #[test]
     fn position_comes_back_and_one_that_was_changed_begins_anew() {
-        let position = Position { cursor: 77, pass_ended: Timestamp(99) };
+        let position = Position { cursor: Address(77), pass_ended: Some(Timestamp(99)) };
         let good = position.encode();
         assert_eq!(Position::decode(&good), Some(position));
         for at in 0..good.len() {
