@@ -5,7 +5,7 @@
 
 use super::frame::{Checksums, Frame, frame_bytes};
 use super::numbers::Address;
-use super::scan::read_chunk;
+use super::plain_frames::read_chunk;
 use super::segments::Segments;
 use crate::disk::SEGMENTS_FOLDER;
 use crate::error::LogError;
