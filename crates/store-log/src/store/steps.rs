@@ -57,43 +57,51 @@ impl Inner {
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
         self.next_due.set(ledger.next_due());
-        let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
-        let so_far = if records > 0 { batch } else { batch.previous() };
-        #[cfg(feature = "planted")]
-        crate::planted::note_newest_batch(so_far.0);
-        let waits_for = match &result {
-            Ok(outcome) if records > before => Some((batch, rests_on(&ledger, outcome).unwrap_or(batch))),
-            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
-            Ok(_) if needs.is_some() => Some((so_far, so_far)),
-            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
-            Err(StoreError::Rule(RuleError::QueueExists(_))) => Some((so_far, so_far)),
-            Ok(_) | Err(_) => None,
-        };
+        let wait = self.wait_for(&ledger, &result, before, needs);
         if matches!(result, Err(StoreError::NoSpace)) && self.options.drive == Drive::Loop {
             ledger.shelf.cold = None;
             return self.make_way(ledger, now, command, freed);
         }
         let cold = ledger.shelf.cold.take();
+        let begins_batch = before == 0 && ledger.shelf.batch.records() > 0;
         drop(ledger);
-        if records > before && self.options.drive == Drive::Threads && before == 0 {
-            self.work.want(|wanted| wanted.commit = true);
+        if begins_batch {
+            self.commit_soon();
         }
         if matches!(result, Err(StoreError::NoSpace)) {
             self.work.want(|wanted| wanted.upkeep = true);
         }
-        let wait = match waits_for {
-            Some((batch, rests_on)) => {
-                Wait::Gate { batch: batch.0, rests_on: rests_on.0, gate: self.gate.clone() }
-            }
-            None => Wait::Nothing,
-        };
         match cold {
             None => Submission::new(result, wait, freed),
             Some(cold) => self.read_rest(now, command, *cold, (result, wait, freed), tries_left),
         }
     }
 
-    /// Something was recorded beside a step: on threads it is committed only when that is asked for.
+    /// What the answer of a step waits for. Before the step the batch had this number of records.
+    #[inline]
+    fn wait_for(
+        &self,
+        ledger: &Ledger<LogShelf>,
+        result: &Result<Outcome, StoreError>,
+        records_before: u32,
+        needs: Option<u64>,
+    ) -> Wait {
+        let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
+        let so_far = if records > 0 { batch } else { batch.previous() };
+        #[cfg(feature = "planted")]
+        crate::planted::note_newest_batch(so_far.0);
+        let (batch, rests_on) = match result {
+            Ok(outcome) if records > records_before => (batch, rests_on(ledger, outcome).unwrap_or(batch)),
+            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
+            Ok(_) if needs.is_some() => (so_far, so_far),
+            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
+            Err(StoreError::Rule(RuleError::QueueExists(_))) => (so_far, so_far),
+            Ok(_) | Err(_) => return Wait::Nothing,
+        };
+        Wait::Gate { batch: batch.0, rests_on: rests_on.0, gate: self.gate.clone() }
+    }
+
+    /// Something was recorded: on threads it is committed only when that is asked for.
     pub(crate) fn commit_soon(&self) {
         if self.options.drive == Drive::Threads {
             self.work.want(|wanted| wanted.commit = true);
