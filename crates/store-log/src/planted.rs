@@ -16,7 +16,7 @@ pub enum Planted {
     SweepBeforeFolderSync,
     /// A batch that is written while a sync runs may sync the same file at the same time, and hear nothing of the error
     /// that the other is told, or hear it alone.
-    ErrorToldToOne,
+    ErrorReportedOnce,
 }
 
 impl Planted {

@@ -2,8 +2,8 @@
 //! for another one's reads.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Disk, Drive, LogOptions, LogStore, SimDisk, WatchedDisk, Watcher};
 use parking_lot::{Condvar, Mutex};
-use small::{Asked, START, entropy, key, options, places_of};
+use small_store::{Asked, START, entropy, key, options, places_of};
 
 /// Messages of a queue that lies in several segments.
 const MESSAGES: u32 = 40;

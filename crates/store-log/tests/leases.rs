@@ -1,8 +1,8 @@
 //! When a lease is answered: once it is written, and as soon as nothing it tells could be taken back by a power cut.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use kew_core::{
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Found, LogStore, SimDisk};
 
-use small::{Asked, START, entropy, key, options, text_of};
+use small_store::{Asked, START, entropy, key, options, text_of};
 
 fn opened(disk: &SimDisk) -> Asked {
     Asked::of(LogStore::open(Arc::new(disk.clone()), options(), entropy(1), START).unwrap().0)

@@ -1,8 +1,8 @@
 //! What happens beside a sync that takes long or fails: nobody is told more than the disk has said.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Fault, FaultPlan, Found, LogStore, SimDisk, WatchedDisk, Watcher};
 use parking_lot::Mutex;
 
-use small::{Asked, START, entropy, options};
+use small_store::{Asked, START, entropy, options};
 
 /// Holds the next sync of data after the disk has done it, and before its caller knows how it ended.
 #[derive(Default)]

@@ -364,7 +364,7 @@ impl SyncTarget {
         self.segment
             .sync()
             .map_err(|error| self.stop.fail(format!("syncing {}: {error}", self.segment.name())))?;
-        if Planted::ErrorToldToOne.is_there() {
+        if Planted::ErrorReportedOnce.is_there() {
             return Ok(());
         }
         // Another thread may have failed meanwhile: nothing counts as durable after that.

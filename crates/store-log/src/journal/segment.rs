@@ -330,7 +330,7 @@ impl Segment {
     /// Makes the bytes written before this call durable. One sync runs at a time, and after one that failed all others
     /// fail: the system tells an error of writing back to a single caller, and drops the bytes that it could not write.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
-        if Planted::ErrorToldToOne.is_there() {
+        if Planted::ErrorReportedOnce.is_there() {
             return self.handle.sync_data();
         }
         let mut syncs = self.syncs.lock();

@@ -88,7 +88,7 @@ impl Inner {
     pub(crate) fn write(&self) -> Result<(), LogError> {
         let ledger = self.writer.lock();
         if !ledger.shelf.fits() {
-            if Planted::ErrorToldToOne.is_there() {
+            if Planted::ErrorReportedOnce.is_there() {
                 drop(ledger);
                 return self.told(self.write_behind_a_roll());
             }

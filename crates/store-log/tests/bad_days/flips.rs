@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kew_store_log::{LogError, LogStore, SimDisk, export_readable};
 
-use crate::small::{a_bit_of_everything, bytes_of, files_of, open, text_of};
+use crate::small_store::{a_bit_of_everything, bytes_of, files_of, open, text_of};
 
 const THREADS: usize = 2;
 

@@ -117,5 +117,5 @@ fn old_checkpoints_that_are_removed_before_their_folder_is_synced_are_found() {
 
 #[test]
 fn an_error_of_a_sync_that_is_told_to_another_is_found() {
-    finds(Planted::ErrorToldToOne);
+    finds(Planted::ErrorReportedOnce);
 }

@@ -11,7 +11,7 @@ use kew_store_log::{
     verify_backup,
 };
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, options, text_of};
 
 fn opened(folder: &std::path::Path) -> LogStore {
     let disk = Arc::new(RealDisk::open(folder).unwrap());

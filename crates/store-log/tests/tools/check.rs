@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kew_store_log::{Disk, Identity, Manifest, Problem, Segments, SimDisk, check, scan_frames};
 
-use crate::small::{a_bit_of_everything, bytes_of, open, options, places_of, text_of};
+use crate::small_store::{a_bit_of_everything, bytes_of, open, options, places_of, text_of};
 
 /// The disk of a store that was killed, or ended in order.
 fn a_store(is_closed: bool) -> SimDisk {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kew_core::Policy;
 use kew_store_log::{Disk, LogError, LogStore, Manifest, SegmentNumber, SimDisk, check};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, files_of, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, files_of, open, options, text_of};
 
 /// The disk of a store that was killed, or ended in order, and what it held.
 fn a_store(is_closed: bool) -> (SimDisk, String) {

@@ -8,7 +8,7 @@ use kew_core::{Command, Outcome, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{LogError, LogStore, SimDisk, Unreadable, check, export, export_readable, import};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, places_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, places_of};
 
 /// The disk of a store that ended in order.
 fn a_store() -> SimDisk {

@@ -7,7 +7,7 @@ use kew_core::command::Lease;
 use kew_core::{Command, LeaseTerms, NewMessage, Outcome};
 use kew_store_log::{Disk, LogError, LogStore, SimDisk, check, export, import};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
 
 fn exported(store: &LogStore) -> Vec<u8> {
     let mut lines = Vec::new();

@@ -8,7 +8,7 @@ use kew_core::{Command, Outcome, Policy, QueueId, TaskState};
 use kew_store::StoreError;
 use kew_store_log::{DAMAGED_FOLDER, Disk, LogStore, SimDisk};
 
-use crate::small::{Asked, START, bytes_of, entropy, key, open, options, places_of};
+use crate::small_store::{Asked, START, bytes_of, entropy, key, open, options, places_of};
 
 const OLD: u32 = 6;
 

@@ -10,8 +10,8 @@ use kew_core::{Command, Policy, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{Disk, LogStore, SEGMENTS_FOLDER, ScrubPace, SimDisk, WatchedDisk, Watcher};
 
-use crate::refusing::{Doing, RefusingDisk};
-use crate::small::{Asked, START, entropy, options};
+use crate::refusing_disk::{Doing, RefusingDisk};
+use crate::small_store::{Asked, START, entropy, options};
 
 const MESSAGES: usize = 600;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use kew_core::{Policy, Reports, Timestamp, Work};
 use kew_store_log::{Drive, LogOptions, LogStore, SimDisk};
 
-use crate::refusing::{Doing, RefusingDisk};
-use crate::small::{Asked, START, entropy, options};
+use crate::refusing_disk::{Doing, RefusingDisk};
+use crate::small_store::{Asked, START, entropy, options};
 
 /// A work, and the cause if it failed.
 type News = (Work, Option<String>);

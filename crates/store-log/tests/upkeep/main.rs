@@ -4,8 +4,8 @@
 mod damaged;
 mod descriptors;
 mod failures;
-#[path = "../refusing/mod.rs"]
-mod refusing;
+#[path = "../refusing_disk/mod.rs"]
+mod refusing_disk;
 mod scrub;
-#[path = "../small/mod.rs"]
-mod small;
+#[path = "../small_store/mod.rs"]
+mod small_store;

@@ -10,7 +10,7 @@ use kew_core::command::Purge;
 use kew_core::{Clock, Command, Policy, QueueId, Reports, Timestamp, Work};
 use kew_store_log::{LogStore, SCRUB_FILE, Scrub, ScrubPace, SimDisk};
 
-use crate::small::{Asked, START, entropy, open, options, places_of};
+use crate::small_store::{Asked, START, entropy, open, options, places_of};
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 const PACE: ScrubPace = ScrubPace { pass: WEEK, bytes_per_second_max: 1 << 20 };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use super::chance::{Chance, Found, Taste};
+use super::chance::{Chance, Found, Portion};
 use super::pages::Pages;
 
 pub(super) const SECTOR: u64 = 512;
@@ -111,10 +111,10 @@ impl Contents {
 
     /// Makes durable what is found of the pending changes, and forgets the rest.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
-        match chance.taste(found) {
-            Taste::All => self.sync_to(self.changes),
-            Taste::Nothing => self.pending.clear(),
-            Taste::Some => self.tear(found, chance),
+        match chance.portion(found) {
+            Portion::All => self.sync_to(self.changes),
+            Portion::Nothing => self.pending.clear(),
+            Portion::Some => self.tear(found, chance),
         }
         self.now = self.durable.clone();
     }

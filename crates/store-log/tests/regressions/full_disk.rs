@@ -4,7 +4,7 @@ use kew_core::{LeaseToken, Policy, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{Disk, Drive, LogOptions, SegmentOptions, SimDisk};
 
-use crate::small::{Asked, options};
+use crate::small_store::{Asked, options};
 use crate::{acking, opened};
 
 fn small_segments() -> LogOptions {

@@ -9,7 +9,7 @@ use kew_core::{Command, Outcome, Policy, QueueId};
 use kew_store::{Store, StoreError};
 use kew_store_log::{Disk, Drive, Fault, FaultPlan, Found, LogOptions, SegmentOptions, SimDisk, check};
 
-use crate::small::{Asked, options};
+use crate::small_store::{Asked, options};
 use crate::{acking, leased, leased_once, opened, send_many, stored};
 
 const LETTER: &str = "the letter that was leased as often as allowed";

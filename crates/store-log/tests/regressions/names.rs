@@ -11,7 +11,7 @@ use kew_store::{Store, StoreError};
 use kew_store_log::{LogStore, SimDisk, WatchedDisk, Watcher};
 
 use crate::opened;
-use crate::small::{Asked, START, entropy, key, options, text_of};
+use crate::small_store::{Asked, START, entropy, key, options, text_of};
 
 #[test]
 fn groups_of_any_name_survive_a_checkpoint() {

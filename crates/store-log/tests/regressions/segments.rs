@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kew_core::Policy;
 use kew_store_log::{Disk, LogOptions, SegmentOptions, SimDisk};
 
-use crate::small::{bytes_of, options};
+use crate::small_store::{bytes_of, options};
 use crate::{opened, pass_through, send_many};
 
 /// The flag in a segment's header that says its file held only zeros before.

@@ -12,7 +12,7 @@ use kew_store::Store;
 use kew_store::contract::model::subject::block_on;
 use kew_store_log::{Found, LogStore, SimDisk, WatchedDisk, Watcher};
 
-use crate::small::{START, entropy, key, options};
+use crate::small_store::{START, entropy, key, options};
 
 fn send(queue: QueueId, id: &str) -> Command {
     let message = NewMessage {
