@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// Passes over bytes that have no meaning.
+    /// Skips bytes that have no meaning.
     #[inline]
     pub fn skip(&mut self, len: usize) {
         self.at = self.at.saturating_add(len);

@@ -1,6 +1,6 @@
 //! Kew's embedded store: a purpose-made segmented log, where the log is the database.
 //!
-//! Five storeys; each may know those below it, which `cargo xtask layers` checks.
+//! Five layers; each may know those below it, which `cargo xtask layers` checks.
 //!
 //! - `disk`: the seam to the machine ([`Disk`]), and the names of a store's files.
 //! - `journal`: framed batches ([`Journal`]) in segment files ([`Segments`]), survivors copied out of nearly dead
@@ -12,7 +12,7 @@
 //! - `tools`: for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`export_readable`],
 //!   [`import`].
 //!
-//! Beside them stand what every storey uses: the one error ([`LogError`]), fields of records
+//! Beside them stand what every layer uses: the one error ([`LogError`]), fields of records
 //! in files (`fields`), the store's locks (`turns`), and faults that
 //! tests plant (`planted`). Every byte that is written is described in `docs/storage-format.md`.
 

@@ -1,4 +1,4 @@
-//! The journal alone: torn tails and damage told apart, stale bytes that never replay, room on a full disk.
+//! The journal alone: torn tails and damage distinguished, stale bytes that never replay, room on a full disk.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use kew_store_log::{
@@ -133,11 +133,7 @@ fn a_lost_batch_that_the_checkpoint_knew_durable_is_damage() {
     zero(&disk, SEGMENT_HEADER_BYTES, lost.bytes);
     assert!(matches!(open_with(&disk, SMALL, 1), Err(LogError::Damage { .. })));
     let (_, recovery, found) = open_with(&disk, SMALL, 0).unwrap();
-    assert_eq!(
-        (found.len(), recovery.tail),
-        (0, None),
-        "nothing is left that could be told from unused space"
-    );
+    assert_eq!((found.len(), recovery.tail), (0, None), "nothing is left that differs from unused space");
 }
 
 #[test]
@@ -179,8 +175,8 @@ fn a_segment_cut_short_is_damage() {
     }
 }
 
-/// Every single flipped bit of a small store: it opens with everything, or reports a cut of what nobody knew to be
-/// durable, or refuses.
+/// Every single flipped bit of a small store: it opens with everything, or reports a cut of what no witness knew
+/// to be durable, or refuses.
 #[test]
 fn no_flipped_bit_loses_a_durable_batch_silently() {
     for clean in [true, false] {

@@ -8,7 +8,7 @@ use kew_store::ledger::Bounds;
 use kew_store_log::LogOptions;
 use stores_with_upkeep::OnSimDisk;
 
-/// Every so many commits a checkpoint is made and survivors are copied.
+/// Commits from one upkeep to the next: a checkpoint is made and survivors are copied.
 const COMMITS_PER_UPKEEP: u32 = 3;
 
 /// Messages of a step, less than the histories have due at one instant.

@@ -148,10 +148,11 @@ pub(crate) struct Expecting {
     /// The newest segment that must exist, to be read without the lock; 0 when none must.
     newest: AtomicU64,
     /// Guards the file's slots; held while one is written and synced.
-    written: Lock<Written>,
+    slots: Lock<Slots>,
 }
 
-struct Written {
+/// The file with the slots, and the one of them that counts.
+struct Slots {
     /// Missing while the file is of format 1, which has no slots.
     file: Option<Arc<dyn DiskFile>>,
     /// The slot that counts; `None` while the file has none.
@@ -166,8 +167,8 @@ impl Expecting {
             None => None,
         };
         let newest = AtomicU64::new(number_or_zero(named.expected().newest_segment));
-        let written = Lock::new(Written { file, slot: named.slot });
-        Ok(Self { disk, identity: named.identity, newest, written })
+        let slots = Lock::new(Slots { file, slot: named.slot });
+        Ok(Self { disk, identity: named.identity, newest, slots })
     }
 
     /// Who the store is.
@@ -191,16 +192,16 @@ impl Expecting {
     /// Adds to what must exist. Without space (a file of format 1 has to be made longer) it stays as it is: less is
     /// noticed until the next time, and nothing stops.
     pub fn raise(&self, more: Expected) -> Result<(), LogError> {
-        let mut written = self.written.lock();
-        let before = written.slot.map_or_else(Expected::default, |slot| slot.expected);
+        let mut slots = self.slots.lock();
+        let before = slots.slot.map_or_else(Expected::default, |slot| slot.expected);
         let expected = Expected {
             newest_segment: before.newest_segment.max(more.newest_segment),
             manifest: before.manifest || more.manifest,
         };
-        if written.file.is_some() && expected == before {
+        if slots.file.is_some() && expected == before {
             return Ok(());
         }
-        match written.write(&*self.disk, &self.identity, expected) {
+        match slots.write(&*self.disk, &self.identity, expected) {
             Err(LogError::NoSpace { .. }) => return Ok(()),
             outcome => outcome?,
         }
@@ -213,7 +214,7 @@ fn number_or_zero(newest: Option<SegmentNumber>) -> u64 {
     newest.map_or(0, |number| number.0)
 }
 
-impl Written {
+impl Slots {
     fn write(&mut self, disk: &dyn Disk, identity: &Identity, expected: Expected) -> Result<(), LogError> {
         let slot = self.slot.map_or_else(|| Slot::first(expected), |slot| slot.next(expected));
         match &self.file {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holder_is_told_who_has_the_store() {
+    fn a_second_holder_gets_the_name_of_the_first() {
         let disk = SimDisk::new();
         let _held = lock_store(&disk).unwrap();
         assert!(matches!(lock_store(&disk), Err(LogError::Locked { .. })));

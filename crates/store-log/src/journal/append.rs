@@ -123,7 +123,7 @@ impl Journal {
         BatchBuffer::new(self.sums)
     }
 
-    /// Whether a batch of so many bytes ([`BatchBuffer::bytes`]) can be written. After `Enough` or `ReserveOnly`,
+    /// Whether a batch of this many bytes ([`BatchBuffer::bytes`]) can be written. After `Enough` or `ReserveOnly`,
     /// appending one of at most that size does not run out of space. Cheap unless a segment has to be made.
     #[inline]
     pub fn room(&self, bytes: u64) -> Room {
@@ -150,8 +150,8 @@ impl Journal {
         self.active.remaining() >= bytes && self.segments.reserve_is_there()
     }
 
-    /// Whether a batch of so many bytes goes into the segment that is being written. One that does not waits for syncs:
-    /// that a segment exists proves everything before it durable.
+    /// Whether a batch of this many bytes goes into the segment that is being written. One that does not waits for
+    /// syncs: that a segment exists proves everything before it durable.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         self.active.remaining() >= bytes
     }
@@ -272,7 +272,7 @@ impl Journal {
         self.end_roll(&roll, made)
     }
 
-    /// Begins a new segment for a batch of so many bytes that does not fit into this one. Nothing is written until
+    /// Begins a new segment for a batch of this many bytes, which does not fit into this one. Nothing is written until
     /// [`Journal::end_roll`].
     pub(crate) fn begin_roll(&mut self, bytes: u64) -> Result<Roll, LogError> {
         self.stop.check()?;
@@ -382,7 +382,7 @@ impl SyncTarget {
     }
 }
 
-/// The first failure, shared by everyone who must stop for it.
+/// The first failure, shared by all parts that must stop for it.
 #[derive(Clone, Default)]
 struct FailStop(Arc<OnceLock<String>>);
 

@@ -35,7 +35,7 @@ const REUSE_BYTES_MAX: usize = 1 << 20;
 
 /// Memory of a batch larger than this, and than twice what was filled last, is not kept for the next one.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Records may ask for a little more room than they take in the end.
+/// Records may reserve a little more memory than they take in the end.
 const SLACK_BYTES: usize = 1 << 10;
 
 const FLAG_CLOSING: u32 = 1;
@@ -68,7 +68,7 @@ impl BatchBuffer {
         }
     }
 
-    /// Fills the next batch in this memory, if one as large as the last has room in it. Said before the next begins:
+    /// Fills the next batch in this memory, if one as large as the last fits into it. Said before the next begins:
     /// memory that is given back and asked for again is memory the system zeroes again.
     pub fn reuse(&mut self, memory: Vec<u8>) {
         if memory.capacity() >= self.last_bytes && memory.capacity() > self.buffer.capacity() {

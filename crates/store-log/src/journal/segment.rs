@@ -92,7 +92,7 @@ impl SegmentUse {
     }
 }
 
-/// A segment. Whoever keeps one pins it: it may be freed meanwhile, but its bytes stay readable and its file is then
+/// A segment. A handle to one pins it: it may be freed meanwhile, but its bytes stay readable and its file is then
 /// unlinked instead of recycled. Its file is open while it is written, else when it is read.
 pub struct Segment {
     pub(crate) header: SegmentHeader,
@@ -356,7 +356,7 @@ impl Segment {
         })
     }
 
-    /// Reads up to so many bytes of the file; fewer where it ends.
+    /// Reads up to `len` bytes of the file; fewer where it ends.
     pub(crate) fn read_up_to(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
         may_wait_for_a_disk();
         let mut bytes = vec![0; len];

@@ -1,8 +1,8 @@
 //! What a lease may rest on that is not durable yet: messages that entered their queue, and contents that were
 //! replaced, in batches that are not synced.
 //!
-//! A lease of messages that were durable before tells nobody anything a power cut could take back, so its answer need
-//! not wait for the syncs of other people's sends.
+//! A lease of messages that were durable before reveals nothing that a power cut could take back, so its answer need
+//! not wait for the syncs of other sends.
 
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ impl Arrivals {
                 rewritten: HashSet::new(),
             });
         }
-        self.batches.back_mut().expect("there is one at least")
+        self.batches.back_mut().expect("a batch was pushed if the list was empty")
     }
 
     /// Everything up to this batch is as durable as it has to be.

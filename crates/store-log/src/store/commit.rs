@@ -77,7 +77,7 @@ impl Inner {
         }
         if owes {
             let synced = self.sync_written();
-            self.told(synced)?;
+            self.pass_on(synced)?;
         }
         Ok(true)
     }
@@ -90,16 +90,16 @@ impl Inner {
         if !ledger.shelf.fits() {
             if Planted::ErrorReportedOnce.is_there() {
                 drop(ledger);
-                return self.told(self.write_behind_a_roll());
+                return self.pass_on(self.write_behind_a_roll());
             }
             return Ok(());
         }
         let written = self.write_batch(ledger, Rolled::No);
-        self.told(written)
+        self.pass_on(written)
     }
 
     /// Passes a failure on to all who wait at the gate.
-    fn told(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+    fn pass_on(&self, result: Result<(), LogError>) -> Result<(), LogError> {
         match &result {
             Ok(()) => {}
             Err(LogError::NoSpace { .. }) => self.work.want(|wanted| wanted.upkeep = true),

@@ -48,8 +48,8 @@ impl LogGate {
             let wakers = &mut waiting.wakers;
             if wakers.iter().all(|(wanted, _)| self.has(*wanted)) {
                 // As many are likely to wait for the next.
-                let room = Vec::with_capacity(wakers.len());
-                std::mem::replace(wakers, room)
+                let next = Vec::with_capacity(wakers.len());
+                std::mem::replace(wakers, next)
             } else {
                 wakers.extract_if(.., |(wanted, _)| self.has(*wanted)).collect()
             }
@@ -78,7 +78,7 @@ impl LogGate {
             && self.written_through.load(Ordering::Acquire) >= wanted.written
     }
 
-    /// Will never open again: everyone is told why.
+    /// Will never open again: every answer that waits gets the error.
     pub(crate) fn fail(&self, error: StoreError) {
         let woken = {
             let mut waiting = self.waiting.lock();
@@ -102,8 +102,8 @@ impl LogGate {
         if let Some(error) = waiting.failed.as_ref().or(waiting.suspended.as_ref()) {
             return Poll::Ready(Err(error.clone()));
         }
-        // Who is polled twice in a row stands here once. A search of all would cost every answer of a large batch a
-        // look at every other; who is polled again after others is woken twice, and no harm done.
+        // An answer that is polled twice in a row stands here once. A search of all would cost every answer of a large
+        // batch a look at every other; one that is polled again after others is woken twice, which does no harm.
         let last = waiting.wakers.last();
         if !last.is_some_and(|(last, waker)| *last == wanted && waker.will_wake(cx.waker())) {
             waiting.wakers.push((wanted, cx.waker().clone()));

@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     /// Guards the state of checkpoints and reclaim; one round runs at a time.
     pub upkeep: Lock<Upkeep>,
     pub done: Done,
-    /// How upkeep went, and who is told.
+    /// How upkeep went, and the listener that learns of it.
     pub reports: Reporting,
     /// Records that cannot be read.
     pub damaged: Arc<Damaged>,
@@ -78,12 +78,12 @@ impl NextDue {
 #[derive(Default)]
 pub(crate) struct Signal {
     /// Guards what there is to do.
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<WorkWanted>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WorkWanted {
     pub commit: bool,
     pub upkeep: bool,
     pub spares: bool,
@@ -91,13 +91,13 @@ pub(crate) struct Wanted {
 }
 
 impl Signal {
-    pub(super) fn want(&self, ask: impl FnOnce(&mut Wanted)) {
+    pub(super) fn want(&self, ask: impl FnOnce(&mut WorkWanted)) {
         ask(&mut self.wanted.lock());
         self.changed.notify_all();
     }
 
     /// Waits until something is wanted, and takes it; at most for `pause`, if there is one. False when all is to stop.
-    pub(crate) fn wait_for(&self, pause: Option<Duration>, mine: impl Fn(&mut Wanted) -> bool) -> bool {
+    pub(crate) fn wait_for(&self, pause: Option<Duration>, mine: impl Fn(&mut WorkWanted) -> bool) -> bool {
         let until = pause.map(|pause| Instant::now() + pause);
         let mut wanted = self.wanted.lock();
         loop {

@@ -34,7 +34,7 @@ impl Recent {
         Self { batches: VecDeque::new(), bytes: 0, max, gone: 0, spare: None }
     }
 
-    /// Adds the newest batch, in which some messages rest; the oldest make room.
+    /// Adds the newest batch, in which some messages rest; past the bound the oldest go.
     pub(crate) fn push(&mut self, start: Address, batch: Bytes, messages: u64) {
         let kept = Kept { start, batch, messages };
         self.bytes += kept.taken();
@@ -48,7 +48,7 @@ impl Recent {
         }
     }
 
-    /// Memory that nobody reads any more, for the next batch to be filled in: fresh memory costs more than anything
+    /// Memory that has no reader any more, for the next batch to be filled in: fresh memory costs more than anything
     /// done with it.
     pub(crate) fn take_spare(&mut self) -> Option<Vec<u8>> {
         self.spare.take()
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_batches_make_room() {
+    fn oldest_batches_go_past_the_bound() {
         let mut recent = recent(10, 2);
         recent.push(Address(0), Bytes::from(b"abcdef".to_vec()), 1);
         recent.push(Address(6), Bytes::from_static(b"ghij"), 1);
@@ -162,10 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_somebody_reads_is_not_filled_again() {
+    fn memory_that_is_being_read_is_not_filled_again() {
         let mut recent = recent(100, 1);
         recent.push(Address(0), Bytes::from(b"abcdef".to_vec()), 1);
-        let read = recent.find(Address(0)).expect("it is there").0.slice(1..2);
+        let read = recent.find(Address(0)).expect("the batch is in memory").0.slice(1..2);
         recent.vacate(Address(0));
         assert!(recent.take_spare().is_none());
         assert_eq!(read, "b");

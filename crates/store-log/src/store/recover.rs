@@ -97,7 +97,7 @@ pub(crate) fn open(
         copy_on_write: disk.is_copy_on_write(),
     };
     let inner = loaded.inner(disk, options, expecting, lock);
-    inner.reports.tell(Work::KeptRoom, &kept);
+    inner.reports.report(Work::KeptRoom, &kept);
     Ok((inner, report))
 }
 

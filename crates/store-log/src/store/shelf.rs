@@ -18,7 +18,7 @@ use super::upkeep::put_away::PutAway;
 use crate::error::LogError;
 use crate::journal::{Address, BatchBuffer, BatchNumber, Checksums, Frame, Journal, Room, trusted};
 
-/// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
+/// Bytes reserved in a batch for what a step does beside what was asked of it: due work, and its own framing.
 pub(crate) const STEP_BYTES: u64 = 4 << 10;
 
 /// A journal as a shelf.
@@ -46,7 +46,7 @@ pub(crate) struct LogShelf {
 }
 
 impl LogShelf {
-    /// Whether a step that adds so many bytes can be journalled.
+    /// Whether a step that adds this many bytes can be journalled.
     #[inline]
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
         let bytes = self.batch.bytes() + bytes + STEP_BYTES;
@@ -263,7 +263,7 @@ impl Shelf for LogShelf {
 /// What is at its bound when a file cannot be opened for lack of descriptors.
 const NO_DESCRIPTOR: &str = "the number of open files";
 
-/// What a failure of the log means to whoever asked for a step.
+/// What a failure of the log means to the caller of a step.
 pub(crate) fn store_error(error: LogError) -> StoreError {
     match error {
         LogError::NoSpace { .. } => StoreError::NoSpace,

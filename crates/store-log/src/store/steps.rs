@@ -18,7 +18,7 @@ use super::writer::Writing;
 use crate::error::LogError;
 use crate::journal::{BatchNumber, Journal};
 
-/// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
+/// A batch this large is written before more is put into it: callers that fill it fast wait for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
 /// How often a step is taken again on its caller's thread because others took what was read for it.
 const READ_TRIES_MAX: u32 = 16;

@@ -50,7 +50,7 @@ impl CheckReport {
     }
 }
 
-/// Checks a stopped store. An error means that it could not be looked at: somebody uses it, or the machine fails.
+/// Checks a stopped store. An error means that it could not be looked at: it is in use, or the machine fails.
 pub fn check(disk: Arc<dyn Disk>) -> Result<CheckReport, LogError> {
     let _lock = lock_store(&*disk)?;
     let mut checking = Checking { disk, report: CheckReport::default() };

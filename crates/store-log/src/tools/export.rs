@@ -7,7 +7,7 @@
 //! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
 //! moment, export a backup.
 //!
-//! A message that cannot be read ends an export, unless whoever asked for it wants the others all the same.
+//! A message that cannot be read ends an export, unless the caller wants the others all the same.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogE
     export_readable(store, to, &mut |message| Err(message.cause))
 }
 
-/// Writes everything the store holds but the messages that cannot be read. Each of those is told; an error from whom it
-/// is told ends the export.
+/// Writes everything the store holds but the messages that cannot be read. `leave_out` is called for each
+/// of those; an error from it ends the export.
 pub fn export_readable(
     store: &LogStore,
     to: &mut dyn Write,
@@ -195,7 +195,7 @@ impl Page {
             };
             messages.push((carried, stored));
         }
-        // Whoever keeps a segment can read it, also when it is freed meanwhile.
+        // A segment that is kept can be read, also when it is freed meanwhile.
         Ok(Self { messages, segments: store.inner.segments.list(), sums: ledger.shelf.sums })
     }
 }

@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::store::{Drive, LogOptions, LogShelf, LogStore, is_left_of_a_store};
 
-/// Contents are committed when so many bytes wait.
+/// Contents are committed when this many bytes wait.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// The last millisecond of the year 9999. Engine time begins no earlier than an export says, and must go on from there.
@@ -174,10 +174,10 @@ impl Importing<'_> {
         if last >= Some(carried.sequence) {
             return Err(lines.bad("a message that is not behind the one before it"));
         }
-        let room = u64::from(carried.body_bytes) + stored.content.annotations.len() as u64 + 4096;
+        let bytes = u64::from(carried.body_bytes) + stored.content.annotations.len() as u64 + 4096;
         ledger
             .shelf
-            .room(room)
+            .room(bytes)
             .map_err(|_| LogError::NoSpace { what: "the messages of an import".into() })?;
         let place = content(&mut ledger, stored);
         ledger.restore_message(queue, &Carried { place, ..carried }, stored.group.as_ref());
@@ -188,7 +188,7 @@ impl Importing<'_> {
     }
 }
 
-/// Journals a content that belongs to no queue: replay passes over it, a checkpoint may refer to it.
+/// Journals a content that belongs to no queue: replay skips it, a checkpoint may refer to it.
 fn content(ledger: &mut Ledger<LogShelf>, stored: &Stored) -> Place {
     let at = ledger.newest_instant();
     let rewritten = Rewritten {

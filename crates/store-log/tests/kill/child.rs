@@ -156,7 +156,7 @@ fn receive_plain(store: &LogStore, queue: QueueId, leased: &Leases, round: u64) 
         for each in &taken {
             let (sequence, until, body) = (each.message.sequence.0, each.until.0, name_of(each));
             report(&format!("leased {body} {} {until}", each.message.attempts));
-            // Law 2: nobody else had it at any instant of this lease.
+            // Law 2: no other lease had it at any instant of this one.
             let (from, mut leased) = (each.until.minus(length).0, leased.lock().unwrap());
             let others = leased.entry(sequence).or_default();
             let overlaps = others.iter().any(|(start, end)| from < *end && *start < until);

@@ -1,6 +1,6 @@
 //! A real process with several threads on a real directory, killed with signal 9 at any moment, round after round on
-//! the same store. It tells through a pipe what was acknowledged, and beforehand what it is about to delete; after each
-//! kill the store is opened here and held against that.
+//! the same store. It reports through a pipe what was acknowledged, and beforehand what it is about to delete; after
+//! each kill the store is opened here and held against that.
 //!
 //! `KEW_KILLS` says how many rounds; the process is this very test program, started again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -89,7 +89,7 @@ fn nothing_acknowledged_is_lost_or_comes_back_however_often_the_process_is_kille
     println!("{rounds} kills: {reported}");
 }
 
-/// Starts the child and kills it some time after it is at work. Answers what it told.
+/// Starts the child and kills it some time after it is at work. Answers the lines that it reported.
 fn run_and_kill(folder: &Path, round: u64, lives: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child_works_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])

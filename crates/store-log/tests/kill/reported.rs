@@ -1,4 +1,4 @@
-//! What the killed process told, and whether the store keeps to it.
+//! What the killed process reported, and whether the store keeps to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::child::ATTEMPTS_MAX;
 
-/// Leases of one message that one round may have taken without telling.
+/// Leases of one message that one round may have taken without a report.
 const UNREPORTED_MAX: u64 = 2;
 
-/// What became of one message, as far as it was told.
+/// What became of one message, as far as it was reported.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     acknowledged: bool,
@@ -92,9 +92,9 @@ impl Reported {
         }
     }
 
-    /// Holds the store against everything told so far.
+    /// Compares the store with everything reported so far.
     pub fn check(&mut self, store: &LogStore, now: Timestamp) -> Result<(), String> {
-        // What became due while nobody ran comes first.
+        // What became due while no process ran comes first.
         ask(store, now, Command::Due)?;
         let mut text = Vec::new();
         export(store, &mut text).map_err(|error| error.to_string())?;
@@ -147,7 +147,7 @@ impl Reported {
             let reported = u64::from(fate.attempts);
             let is_dead = message["queue"] == dead;
             let max = u64::from(ATTEMPTS_MAX);
-            // A receiver may die before it tells, and another one that was slower to tell may have had it before.
+            // A receiver may die before it reports, and another one that was slower to report may have had it before.
             if attempts < reported || attempts > reported + UNREPORTED_MAX || attempts > max && !is_dead {
                 return Err(format!("law 7: {name} was leased {reported} times: {message}"));
             }
@@ -200,7 +200,7 @@ impl Reported {
         };
         let again: Vec<(u64, u64)> =
             again.iter().map(|each| (each.message.sequence.0, each.token.nonce)).collect();
-        // What was leased after it by a receive that was never told is another matter: then this one is too.
+        // What was leased after it by a receive that was never reported is another matter: then this one is too.
         if again != taken {
             return Err(format!("law 6: {attempt} took {taken:?}, and again {again:?}"));
         }

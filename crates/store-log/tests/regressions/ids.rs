@@ -29,7 +29,7 @@ fn ask(store: &LogStore, now: Timestamp, command: &Command) -> Outcome {
     block_on(answer).unwrap()
 }
 
-/// Sends once, right after the journal is synced and before whoever synced it knows.
+/// Sends once, right after the journal is synced and before the thread that synced it knows.
 #[derive(Default)]
 struct SendsThen {
     store: OnceLock<(Arc<LogStore>, QueueId)>,

@@ -55,7 +55,7 @@ fn pass_through(asked: &Asked, queue: QueueId, bodies: impl IntoIterator<Item = 
     asked.ask(acking(queue, tokens));
 }
 
-/// How many messages a lease of up to so many takes.
+/// How many messages a lease of up to `max` takes.
 fn leased(asked: &Asked, queue: QueueId, max: u32) -> usize {
     match asked.ask(Command::Lease(Lease::of(queue, max, asked.now))) {
         Outcome::Leased(leased) => leased.len(),

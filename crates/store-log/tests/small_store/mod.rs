@@ -219,7 +219,7 @@ pub fn text_of(store: &LogStore) -> Result<String, LogError> {
     let mut text = Vec::new();
     export(store, &mut text)?;
     let text = String::from_utf8(text).unwrap();
-    // Ids are told generation by generation, and one may have come into another generation.
+    // Ids are written generation by generation, and one may have come into another generation.
     let (mut ids, mut rest): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.starts_with("{\"remembered\""));
     ids.sort_unstable();

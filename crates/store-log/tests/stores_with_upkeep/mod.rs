@@ -30,7 +30,7 @@ pub fn tiny() -> LogOptions {
     }
 }
 
-/// A store that does its upkeep after every so many commits.
+/// A store that does its upkeep after a number of commits.
 struct WithUpkeep {
     store: LogStore,
     commits_per_upkeep: u32,

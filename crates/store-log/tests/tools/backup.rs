@@ -123,7 +123,7 @@ fn a_backup_of_a_store_at_work_holds_all_that_was_acknowledged_before() {
 }
 
 #[test]
-fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_told() {
+fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let asked = a_bit_of_everything(Arc::new(SimDisk::new()));
     let report = backup(&asked.store, folder.path(), Sharing::Nothing).unwrap();

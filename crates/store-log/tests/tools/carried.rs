@@ -126,8 +126,8 @@ fn a_backup_of_either_kind_equals_the_model_in_every_state() {
     for sharing in [Sharing::Nothing, Sharing::Links] {
         let factory = Carrying::new(backed_up(sharing));
         for seed in 1..=6 {
-            let told = history(seed, &|_| Box::new(StoreSubject::new(&factory)));
-            told.unwrap_or_else(|difference| panic!("{sharing:?}: {difference}"));
+            let result = history(seed, &|_| Box::new(StoreSubject::new(&factory)));
+            result.unwrap_or_else(|difference| panic!("{sharing:?}: {difference}"));
         }
     }
 }

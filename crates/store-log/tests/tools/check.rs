@@ -206,7 +206,7 @@ fn everything_that_is_wrong_is_listed_at_once() {
 }
 
 #[test]
-fn what_a_crash_left_half_written_is_no_problem_but_told() {
+fn what_a_crash_left_half_written_is_reported_and_no_problem() {
     let disk = a_store(false);
     let (file, offset) = places_of(&disk, "new message 8").remove(0);
     // The newest batches are not known durable by anything behind them: what follows is a lease and nothing else.

@@ -1,4 +1,4 @@
-//! The tools of whoever keeps a store: check, backup, export and import, figures.
+//! The tools for people who keep a store: check, backup, export and import, figures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backup;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kew_store_log::{SimDisk, stats};
 
 #[test]
-fn figures_tell_what_is_there() {
+fn figures_count_what_a_store_holds() {
     let asked = small_store::a_bit_of_everything(Arc::new(SimDisk::new()));
     let found = stats(&asked.store);
     assert_eq!(found.queues, 4);

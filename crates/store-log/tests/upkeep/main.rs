@@ -1,4 +1,4 @@
-//! Upkeep on bad days: what fails is told and tried again, and nothing stops because of one record or one file.
+//! Upkeep on bad days: what fails is reported and tried again, and nothing stops because of one record or one file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod damaged;

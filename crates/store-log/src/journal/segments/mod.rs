@@ -1,6 +1,6 @@
 //! All segments of a store: which is where, which files are spare, and whether there is room.
 //!
-//! [`Segments`] is a handle that every part of the log shares. Its lock is held only for look-ups and book-keeping;
+//! [`Segments`] is a handle that every part of the log shares. Its lock is held only to look up and to change entries;
 //! filling and recycling files happens outside it, so [`Segments::prepare_spare`] can run on a background thread
 //! while the writer writes. Space is allocated here and nowhere else in the journal: a full disk shows as
 //! [`Room`], never as a failed batch.
@@ -77,10 +77,10 @@ pub struct KnownSegments<'a> {
 /// The segments of a store; clones are handles to the same ones.
 #[derive(Clone)]
 pub struct Segments {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSegments>,
 }
 
-struct Shared {
+struct SharedSegments {
     disk: Arc<dyn Disk>,
     handles: Arc<Handles>,
     options: SegmentOptions,
@@ -134,7 +134,7 @@ impl Segments {
         let spares = AtomicUsize::new(table.spares.len());
         let kept = KeptRoom::new(disk.clone());
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedSegments {
                 disk,
                 handles,
                 options,
@@ -147,7 +147,7 @@ impl Segments {
     }
 
     /// Removes half-made files and spares past the bound, makes the folder and its names durable.
-    /// Whoever is going to write calls it once.
+    /// Called once, before the first write.
     pub(crate) fn tidy(&self) -> Result<(), LogError> {
         let disk = &*self.shared.disk;
         disk.create_dir(SEGMENTS_FOLDER).doing("making", SEGMENTS_FOLDER)?;

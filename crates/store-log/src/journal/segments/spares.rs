@@ -59,7 +59,7 @@ impl Segments {
             || table.wanted.is_some_and(|wanted| !table.holds(wanted))
     }
 
-    /// Asks for a spare of so many data bytes. Whoever makes spares makes it.
+    /// Asks for a spare that holds this many data bytes. The thread that makes spares makes it.
     pub(crate) fn want(&self, bytes: u64) {
         let mut table = self.shared.table.lock();
         table.wanted = table.wanted.max(Some(bytes));
@@ -99,7 +99,7 @@ impl Segments {
         Ok(true)
     }
 
-    /// Unlinks one spare file to make room for something else (a checkpoint on a full disk); false when there is none.
+    /// Unlinks one spare file to make room for a checkpoint on a full disk; false when there is none.
     pub fn give_up_spare(&self) -> Result<bool, LogError> {
         let Some(spare) = self.take_spare(0, 0) else { return Ok(false) };
         self.shared.disk.remove(&spare.name).doing("removing", &spare.name)?;
@@ -192,7 +192,7 @@ impl Segments {
         table.insert(segment);
     }
 
-    /// Takes a spare that holds so many bytes, and makes one if there is none.
+    /// Takes a spare that holds this many bytes, and makes one if there is none.
     pub(crate) fn obtain(&self, bytes: u64, keep: usize) -> Result<Spare, LogError> {
         match self.take_spare(bytes, keep) {
             Some(spare) => Ok(spare),
@@ -258,7 +258,7 @@ impl Segments {
         }
     }
 
-    /// Plans, fills and adopts one new spare that holds at least so many data bytes.
+    /// Plans, fills and adopts one new spare that holds at least this many data bytes.
     pub(super) fn make_spare(&self, bytes: u64) -> Result<(), LogError> {
         let disk = &*self.shared.disk;
         let made = self.plan(bytes).and_then(|(number, size)| fill(disk, number, size));
@@ -284,12 +284,12 @@ impl Segments {
         Ok((number, size.div_ceil(BLOCK) * BLOCK))
     }
 
-    /// Turns freed segments into spares, or unlinks them: when someone reads one, when a backup linked it, when
+    /// Turns freed segments into spares, or unlinks them: when one is being read, when a backup linked it, when
     /// there are enough.
     fn recycle_retired(&self) -> Result<(), LogError> {
         loop {
             let Some(segment) = self.shared.table.lock().retired.pop() else { return Ok(()) };
-            // Whoever reads it goes on reading when its name is gone.
+            // A reader goes on reading when the file's name is gone.
             if let Err(error) = segment.keep_open() {
                 self.shared.table.lock().retired.push(segment);
                 return Err(error);
@@ -364,14 +364,14 @@ impl Table {
         number
     }
 
-    /// Whether a spare holds so many data bytes.
+    /// Whether a spare holds this many data bytes.
     fn holds(&self, bytes: u64) -> bool {
         bytes == 0 || self.spares.iter().any(|spare| spare.holds(bytes))
     }
 }
 
 impl Spare {
-    /// Data bytes it has room for.
+    /// Data bytes it can hold.
     pub(crate) fn capacity(&self) -> u64 {
         self.size - SEGMENT_HEADER_BYTES
     }

@@ -59,7 +59,7 @@ impl Cold {
 
 impl Inner {
     /// A step found some contents not to be in memory. They are put into its answer when they are read; one that needs
-    /// them to go on is taken again then, here or by whoever asked.
+    /// them to go on is taken again then, here or by the caller.
     #[cold]
     pub(crate) fn read_rest(
         self: &Arc<Self>,
@@ -76,7 +76,7 @@ impl Inner {
         }
         if !missing.is_empty() {
             // A task that has moved others goes on with it in its next step.
-            let _nobody_waits = self.reads.fetch(missing, at_hand);
+            let _not_waited_for = self.reads.fetch(missing, at_hand);
         }
         if wanted.is_empty() || result.is_err() {
             return Submission::new(result, wait, freed);

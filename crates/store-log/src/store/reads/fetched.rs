@@ -34,8 +34,8 @@ struct Held {
 }
 
 impl Fetched {
-    /// Keeps what one step needs. What was read for the oldest makes room: those read again. A failure that may pass is
-    /// not kept, so that it is not met again when it has passed.
+    /// Keeps what one step needs. Past the bound what was read for the oldest step goes, and that step reads again. A
+    /// transient failure is not kept, so that it is not met again when its cause has ended.
     pub fn keep(&mut self, contents: Vec<(Address, Read)>) {
         let step = self.first + self.steps.len() as u64;
         let mut addresses = Vec::with_capacity(contents.len());
@@ -124,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn failure_that_may_pass_is_not_remembered_and_damage_is() {
+    fn transient_failure_is_not_remembered_and_damage_is() {
         let mut fetched = Fetched::default();
-        let passing = StoreError::Unavailable { cause: "a cable".into() };
+        let transient = StoreError::Unavailable { cause: "a cable".into() };
         let lasting = StoreError::Damaged { what: "a bit".into() };
-        fetched.keep(vec![(Address(1), Err(passing)), (Address(2), Err(lasting.clone()))]);
+        fetched.keep(vec![(Address(1), Err(transient)), (Address(2), Err(lasting.clone()))]);
         assert_eq!((fetched.take(Address(1)), fetched.take(Address(2))), (None, Some(Err(lasting))));
     }
 }

@@ -34,7 +34,7 @@ use fetched::Fetched;
 pub(crate) const THREADS: usize = 4;
 /// The least that is read at once.
 const FIRST_READ: u64 = 4 << 10;
-/// Neighbours that are read together have so many bytes at most, unless one alone has more.
+/// Maximum number of bytes of neighbours that are read together, unless one alone has more.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// Runs that wait for a thread; the step that reaches this may bring more. Further ones are refused.
 const WAITING_MAX: usize = 1024;
@@ -101,12 +101,12 @@ pub(crate) struct Whole {
     /// The step that asked is given up.
     is_abandoned: AtomicBool,
     /// Guards what was read so far, and who waits for the rest.
-    state: Mutex<State>,
+    state: Mutex<SoFar>,
     /// Opens when all is read and kept for another try of the step.
     kept: Option<Arc<LogGate>>,
 }
 
-struct State {
+struct SoFar {
     found: Vec<(Sequence, Read)>,
     contents: Vec<(Address, Read)>,
     /// Runs that are not read yet.
@@ -115,8 +115,8 @@ struct State {
 }
 
 impl Queue {
-    /// Whether more may wait. What was given up makes room first.
-    fn has_room(&mut self) -> bool {
+    /// Whether more may wait. Runs of steps that were given up are dropped first.
+    fn takes_more(&mut self) -> bool {
         if self.runs.len() >= WAITING_MAX {
             self.runs.retain(|run| !run.whole.is_abandoned());
         }
@@ -153,7 +153,7 @@ impl Reads {
         &self.damaged
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the threads that read were stopped.
     pub fn is_stopped(&self) -> bool {
         self.queue.lock().is_stopped
     }
@@ -211,7 +211,7 @@ impl Reads {
             let read = self.read_run(&run);
             contents.extend(run.iter().map(Wanted::address).zip(read));
         }
-        let failure = passing_failure(&contents);
+        let failure = transient_failure(&contents);
         self.fetched.lock().keep(contents);
         failure.map_or(Ok(()), Err)
     }
@@ -271,10 +271,10 @@ impl Reads {
         kept: Option<Arc<LogGate>>,
     ) -> Option<Arc<Whole>> {
         let runs = neighbours(wanted);
-        let state = State { found: Vec::new(), contents, left: runs.len(), waker: None };
+        let state = SoFar { found: Vec::new(), contents, left: runs.len(), waker: None };
         let whole = Arc::new(Whole { is_abandoned: AtomicBool::new(false), state: Mutex::new(state), kept });
         let mut queue = self.queue.lock();
-        if !queue.has_room() {
+        if !queue.takes_more() {
             return None;
         }
         let is_served = queue.is_served;
@@ -342,8 +342,8 @@ impl Reads {
     }
 }
 
-/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that nobody waits for
-/// ever.
+/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that no answer waits
+/// for ever.
 struct Answering<'a> {
     reads: &'a Reads,
     run: Run,
@@ -360,7 +360,8 @@ impl Drop for Answering<'_> {
     fn drop(&mut self) {
         let wanted = std::mem::take(&mut self.run.wanted);
         if !wanted.is_empty() {
-            let closed = StoreError::Unavailable { cause: "nobody reads for the store any more".into() };
+            let closed =
+                StoreError::Unavailable { cause: "the threads that read messages were stopped".into() };
             let read = wanted.iter().map(|_| Err(closed.clone())).collect();
             self.reads.answer(&self.run.whole, wanted, read);
         }
@@ -383,7 +384,7 @@ impl Reads {
         let (contents, waker) = (std::mem::take(&mut state.contents), state.waker.take());
         drop(state);
         if let Some(gate) = &whole.kept {
-            let failure = passing_failure(&contents);
+            let failure = transient_failure(&contents);
             self.fetched.lock().keep(contents);
             match failure {
                 None => gate.open(1),
@@ -406,8 +407,8 @@ impl Reads {
     }
 }
 
-/// The first failure that may have passed when the step is taken again. It is an answer to this step only.
-fn passing_failure(contents: &[(Address, Read)]) -> Option<StoreError> {
+/// The first failure whose cause may have ended when the step is taken again. It is an answer to this step only.
+fn transient_failure(contents: &[(Address, Read)]) -> Option<StoreError> {
     let mut failures = contents.iter().filter(|(_, read)| !fetched::is_lasting(read));
     failures.find_map(|(_, read)| read.as_ref().err().cloned())
 }

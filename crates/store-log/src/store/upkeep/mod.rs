@@ -49,7 +49,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// The writer's lock was held to look at so many things.
+    /// The writer's lock was held to look at this many things.
     pub fn note_hold(&self, looks: usize) {
         self.hold_max.fetch_max(looks as u64, Ordering::Relaxed);
     }
@@ -118,7 +118,7 @@ impl Upkeep {
         let copied = self.forwarding.copy(inner, short, self.spares_to_keep(inner, short));
         match self.forwarding.left() {
             Some(error) if copied.is_ok() => inner.reports.failed(Work::CopyForward, &error.to_string()),
-            _ => inner.reports.tell(Work::CopyForward, &copied),
+            _ => inner.reports.report(Work::CopyForward, &copied),
         }
         if copied? {
             // What was copied from is free once a checkpoint knows the new places.
@@ -149,14 +149,14 @@ impl Upkeep {
     /// Makes a checkpoint, and reports whether it could.
     pub(crate) fn checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
         let made = self.make_checkpoint(inner);
-        inner.reports.tell(Work::Checkpoint, &made);
+        inner.reports.report(Work::Checkpoint, &made);
         made
     }
 
     fn make_checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
         inner.commit_from_upkeep()?;
         let away = write_slices::put_away_ids(inner);
-        inner.reports.tell(Work::PutAway, &away);
+        inner.reports.report(Work::PutAway, &away);
         match away {
             // They stay in memory; a checkpoint may make room for them.
             Ok(()) | Err(LogError::NoSpace { .. }) => {}
@@ -180,7 +180,7 @@ impl Upkeep {
         if ground.unneeded.is_empty() || inner.commit_from_upkeep().is_err() {
             return false;
         }
-        // What goes wrong here is told by the failure that led here.
+        // A failure here changes nothing: the one that led here is reported.
         self.measure(inner, ground)
             .and_then(|needed| inner.segments.kept().make(&inner.segments, needed))
             .unwrap_or(false)
@@ -275,7 +275,7 @@ impl Upkeep {
         self.owes_checkpoint = false;
         // Leftovers of older checkpoints take space and do no harm.
         let swept = manifest.sweep(&*inner.disk).and_then(|()| put_away::sweep(&*inner.disk, &sidecars));
-        inner.reports.tell(Work::Sweep, &swept);
+        inner.reports.report(Work::Sweep, &swept);
         self.manifest = Some(manifest);
         self.free(inner, &ground.unneeded);
         Ok(())
@@ -298,10 +298,10 @@ impl Upkeep {
         let segments = &inner.segments;
         let needed = room::taken(self.manifest.as_ref());
         let mut kept = segments.kept().keep(needed);
-        inner.reports.tell(Work::Spare, &segments.prepare_spare());
+        inner.reports.report(Work::Spare, &segments.prepare_spare());
         if kept.is_err() && segments.spares() > segments.reserve() && segments.give_up_spare() == Ok(true) {
             kept = segments.kept().keep(needed);
         }
-        inner.reports.tell(Work::KeptRoom, &kept);
+        inner.reports.report(Work::KeptRoom, &kept);
     }
 }

@@ -212,6 +212,6 @@ fn bytes_as_found(segment: &Segment, range: &Range<Address>) -> Result<Vec<u8>, 
     let offset = segment.offset_of(range.start);
     let most = range.end.since(range.start);
     let head = segment.read_up_to(offset, most.min(FRAME_HEADER_BYTES) as usize)?;
-    let told = frame_bytes(&head).map(|bytes| bytes as u64).filter(|bytes| *bytes <= most);
-    segment.read_up_to(offset, told.unwrap_or(most.min(UNKNOWN_LENGTH_MAX)) as usize)
+    let by_its_length = frame_bytes(&head).map(|bytes| bytes as u64).filter(|bytes| *bytes <= most);
+    segment.read_up_to(offset, by_its_length.unwrap_or(most.min(UNKNOWN_LENGTH_MAX)) as usize)
 }

@@ -203,7 +203,7 @@ pub(crate) fn put_away_ids(inner: &Inner) -> Result<(), LogError> {
         let bytes = dedup::sorted(entries);
         let heads = dedup::heads(&bytes)
             .ok_or_else(|| LogError::damage("memory", 0, "a generation that is not sorted"))?;
-        let written = put_away::Written::new(&*inner.disk, start, &bytes)?;
+        let written = put_away::NewGeneration::new(&*inner.disk, start, &bytes)?;
         let mut ledger = inner.writer.lock();
         ledger.shelf.put_away.add(written);
         ledger.set_put_away(start, heads);
