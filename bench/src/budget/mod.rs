@@ -115,18 +115,7 @@ fn measure(plan: &Plan) -> Result<bool, Fault> {
     let mut page = Page { machine: about(plan), ..Page::default() };
     let begun = Instant::now();
     for (name, part) in PARTS.iter().filter(|(name, _)| plan.wants(name)) {
-        let (load, since) = (machine::load(), Instant::now());
-        eprintln!("{name} …");
-        let found = part(&bench).unwrap_or_else(|fault| vec![Row::failed(name, &fault.to_string())]);
-        for row in &found {
-            eprintln!("  {}: {} {:?}", row.scenario, row.measured, row.verdict);
-        }
-        page.rows.extend(found);
-        page.notes.push(format!(
-            "{name} took {:.0} s, at a load of {load} before and {} after.",
-            since.elapsed().as_secs_f64(),
-            machine::load()
-        ));
+        measure_part(&bench, name, *part, &mut page);
         write(&plan.out, &page)?;
     }
     if plan.wants("others") {
@@ -150,6 +139,22 @@ fn measure(plan: &Plan) -> Result<bool, Fault> {
     println!("{}\nwritten to {}", page.text(), plan.out.display());
     let rows = page.rows.iter().all(|row| row.verdict != Verdict::Failed);
     Ok(rows && page.curves.iter().all(|curve| !curve.failed))
+}
+
+/// Measures one part; its rows and a note of the time that it took go on the page.
+fn measure_part(bench: &Bench, name: &str, part: Measure, page: &mut Page) {
+    let (load, since) = (machine::load(), Instant::now());
+    eprintln!("{name} …");
+    let found = part(bench).unwrap_or_else(|fault| vec![Row::failed(name, &fault.to_string())]);
+    for row in &found {
+        eprintln!("  {}: {} {:?}", row.scenario, row.measured, row.verdict);
+    }
+    page.rows.extend(found);
+    page.notes.push(format!(
+        "{name} took {:.0} s, at a load of {load} before and {} after.",
+        since.elapsed().as_secs_f64(),
+        machine::load()
+    ));
 }
 
 fn about(plan: &Plan) -> Vec<String> {

@@ -49,6 +49,30 @@ pub fn fill_queue(rig: &Rig, queue: QueueId, messages: u64, groups: u64) {
     });
 }
 
+/// Receives single messages while one group stays locked; how many microseconds each receive took.
+fn receives_beside_a_locked_group(rig: &Rig, queue: QueueId, receives: u64) -> Vec<f64> {
+    let engine = &*rig.engine;
+    let (mut leases, mut acks) = (Answers::new(), Answers::new());
+    let mut lease = || {
+        leases.ask(engine.lease(Lease::of(queue, 1, engine.now())));
+        engine.commit();
+        leases.take(engine).next().expect("a lease was asked for").expect("a lease is taken")
+    };
+    let locked = lease();
+    assert_eq!(locked.len(), 1);
+    let mut times = Vec::new();
+    for _ in 0..receives {
+        let begun = Instant::now();
+        let found = lease();
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        assert_ne!(found[0].message.group, locked[0].message.group);
+        acks.ask(engine.ack(Ack { queue, receipt: ReceiptRule::Any, tokens: vec![found[0].token] }));
+        engine.commit();
+        acks.take(engine).for_each(|acked| assert_eq!(acked.expect("an ack is taken"), [Ok(())]));
+    }
+    times
+}
+
 /// Receives from it while one group stays locked.
 pub fn run(context: &Context) {
     let report = Report::new("fifo", context.scale);
@@ -59,25 +83,7 @@ pub fn run(context: &Context) {
     let queue = rig.queue_again("groups.fifo");
     let after = machine::memory();
     assert_eq!(rig.stored(queue), messages);
-    let engine = &*rig.engine;
-    let (mut leases, mut acks) = (Answers::new(), Answers::new());
-    leases.ask(engine.lease(Lease::of(queue, 1, engine.now())));
-    engine.commit();
-    let locked = leases.take(engine).next().expect("one was asked").expect("the lease is fine");
-    assert_eq!(locked.len(), 1);
-    let mut times = Vec::new();
-    for _ in 0..context.scaled(RECEIVES, 100) {
-        let begun = Instant::now();
-        leases.ask(engine.lease(Lease::of(queue, 1, engine.now())));
-        engine.commit();
-        let found = leases.take(engine).next().expect("one was asked").expect("the lease is fine");
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
-        assert_ne!(found[0].message.group, locked[0].message.group);
-        acks.ask(engine.ack(Ack { queue, receipt: ReceiptRule::Any, tokens: vec![found[0].token] }));
-        engine.commit();
-        acks.take(engine).for_each(|acked| assert_eq!(acked.expect("the ack is fine"), [Ok(())]));
-    }
-    let middle = median(times);
+    let middle = median(receives_beside_a_locked_group(&rig, queue, context.scaled(RECEIVES, 100)));
     report.wall(
         &format!(
             "receive beside a locked group, {} messages in {} groups, median",

@@ -112,7 +112,7 @@ pub fn open_postgres(
 /// Begins to look for damage beside requests, if that is wanted; one look at everything takes `pass`.
 pub fn scrub(store: &LogStore, path: &Path, pass: Option<Duration>) -> Result<(), StartError> {
     let Some(pass) = pass else { return Ok(()) };
-    let pace = ScrubPace { pass, ..ScrubPace::default() };
+    let pace = ScrubPace { cycle: pass, ..ScrubPace::default() };
     let begun = store.scrub_beside(pace, Arc::new(machine::SystemClock));
     begun.map_err(|cause| StartError::Store { path: path.to_owned(), cause })
 }

@@ -1,6 +1,6 @@
 //! Kew's embedded store: a purpose-made segmented log, where the log is the database.
 //!
-//! Five storeys; each may know those below it, which `cargo xtask layers` checks.
+//! Five layers; each may know those below it, which `cargo xtask layers` checks.
 //!
 //! - `disk`: the seam to the machine ([`Disk`]), and the names of a store's files.
 //! - `journal`: framed batches ([`Journal`]) in segment files ([`Segments`]), survivors copied out of nearly dead
@@ -12,12 +12,14 @@
 //! - `tools`: for people who keep a store: [`check`], [`stats`], [`backup`], [`export`], [`export_readable`],
 //!   [`import`].
 //!
-//! Beside them stand what every storey uses: the one error ([`LogError`]), the store's locks (`turns`), and faults that
+//! Beside them stand what every layer uses: the one error ([`LogError`]), fields of records
+//! in files (`fields`), the store's locks (`turns`), and faults that
 //! tests plant (`planted`). Every byte that is written is described in `docs/storage-format.md`.
 
 mod checkpoint;
 mod disk;
 mod error;
+mod fields;
 mod journal;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -28,7 +30,8 @@ mod tools;
 mod turns;
 
 pub use checkpoint::{
-    CheckpointWriter, Identity, Manifest, ManifestFields, STORE_VERSION, SealedCheckpoint, Sidecar, SliceRef,
+    CheckpointWriter, Generation, Identity, Manifest, ManifestFields, STORE_VERSION, SealedCheckpoint,
+    Sidecar, SliceRef,
 };
 pub use disk::{
     AppendListener, Appends, BACKUP_LIST, BatchMark, Beside, CHECKPOINTS_FOLDER, DAMAGED_FOLDER,
@@ -38,10 +41,10 @@ pub use disk::{
 };
 pub use error::LogError;
 pub use journal::{
-    Address, Appended, BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchView, Checksums,
-    FORMAT_VERSION, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, Journal, KINDS_OF_CALLER, KnownSegments,
-    Reader, Recovery, ReplayStart, Room, SEGMENT_HEADER_BYTES, SURVIVOR_SPACE, ScanEnd, Segment, SegmentKind,
-    SegmentOptions, SegmentUse, Segments, SurvivorWriter, SyncTarget, TailReport, is_survivor, scan_frames,
+    Address, Appended, BATCH_OVERHEAD_BYTES, BATCH_RECORDS_MAX, BatchBuffer, BatchNumber, BatchView,
+    Checksums, FORMAT_VERSION, FRAME_HEADER_BYTES, FRAME_PAYLOAD_MAX, Frame, Journal, KINDS_OF_CALLER,
+    KnownSegments, Reader, Recovery, ReplayStart, Room, SEGMENT_HEADER_BYTES, ScanEnd, Segment, SegmentKind,
+    SegmentNumber, SegmentOptions, SegmentUse, Segments, SurvivorWriter, SyncTarget, TailReport, scan_frames,
     scan_journal,
 };
 pub use store::{Drive, Durability, LogOptions, LogStats, LogStore, OpenReport, Scrub, ScrubPace, Upkeep};

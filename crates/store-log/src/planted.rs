@@ -14,9 +14,9 @@ pub enum Planted {
     GenerationsFirst,
     /// Old checkpoints are removed before it is durable which one counts.
     SweepBeforeFolderSync,
-    /// A batch that is written while a sync runs may sync the same file at the same time, and hear nothing of the error
-    /// that the other is told, or hear it alone.
-    ErrorToldToOne,
+    /// A batch that is written while a sync runs may sync the same file at the same time. Only one of the two gets the
+    /// error of a sync that fails.
+    ErrorReportedOnce,
 }
 
 impl Planted {

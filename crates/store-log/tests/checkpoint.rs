@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 use kew_store_log::{
-    CheckpointWriter, Disk, Fault, FaultPlan, Found, LogError, Manifest, ManifestFields, ReplayStart,
-    SegmentKind, SegmentUse, Sidecar, SimDisk, WatchedDisk, Watcher,
+    Address, BatchNumber, CheckpointWriter, Disk, Fault, FaultPlan, Found, LogError, Manifest,
+    ManifestFields, ReplayStart, SegmentKind, SegmentNumber, SegmentUse, Sidecar, SimDisk, WatchedDisk,
+    Watcher,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +13,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn fields(batch: u64) -> ManifestFields {
     ManifestFields {
-        replay: ReplayStart { address: batch * 100, batch: batch + 1 },
-        durable_through: batch,
-        segments: vec![SegmentUse { number: 4, kind: SegmentKind::Survivor, base: 1 << 61, used: 9 }],
-        next_segment: 5,
-        survivor_end: (1 << 61) + 100,
+        replay: ReplayStart { address: Address(batch * 100), batch: BatchNumber(batch + 1) },
+        durable_through: BatchNumber(batch),
+        segments: vec![SegmentUse {
+            number: SegmentNumber(4),
+            kind: SegmentKind::Survivor,
+            base: Address::SURVIVORS,
+            used: 9,
+        }],
+        next_segment: SegmentNumber(5),
+        survivor_end: Address::SURVIVORS + 100,
         sidecars: Vec::new(),
         meta: Bytes::from_static(b"anything"),
     }
@@ -30,7 +36,7 @@ fn slices(disk: &SimDisk, manifest: &Manifest) -> BTreeMap<u64, (u64, Bytes)> {
     let mut slices = BTreeMap::new();
     manifest
         .read_slices(disk, |key, reflects, bytes| {
-            slices.insert(key, (reflects, bytes));
+            slices.insert(key, (reflects.0, bytes));
             Ok(())
         })
         .unwrap();
@@ -48,13 +54,13 @@ fn checkpoint(
     let keys: Vec<u64> =
         previous.map(|manifest| manifest.slices().map(|(key, _)| key).collect()).unwrap_or_default();
     for key in keys.into_iter().filter(|key| !put.contains(key)) {
-        if !writer.keep(key, batch) {
+        if !writer.keep(key, BatchNumber(batch)) {
             assert!(writer.must_put(key));
-            writer.put(key, batch, &[key as u8; 200])?;
+            writer.put(key, BatchNumber(batch), &[key as u8; 200])?;
         }
     }
     for key in put {
-        writer.put(*key, batch, &[*key as u8; 200])?;
+        writer.put(*key, BatchNumber(batch), &[*key as u8; 200])?;
     }
     let manifest = writer.seal()?.install(fields(batch))?;
     manifest.sweep(disk)?;
@@ -66,16 +72,16 @@ fn slices_come_back_with_what_they_reflect() {
     let disk = SimDisk::new();
     assert_eq!(Manifest::load(&disk).unwrap(), None);
     let mut first = writer(&disk, None);
-    first.put(7, 3, b"seven").unwrap();
-    first.put(8, 3, b"").unwrap();
-    first.put(9, 4, &vec![9; 700_000]).unwrap();
-    first.put(7, 5, b"seven again").unwrap();
+    first.put(7, BatchNumber(3), b"seven").unwrap();
+    first.put(8, BatchNumber(3), b"").unwrap();
+    first.put(9, BatchNumber(4), &vec![9; 700_000]).unwrap();
+    first.put(7, BatchNumber(5), b"seven again").unwrap();
     let first = first.seal().unwrap().install(fields(5)).unwrap();
 
     let mut second = writer(&disk, Some(&first));
-    assert!(second.keep(7, 8) && second.keep(9, 8));
-    assert!(!second.keep(77, 8));
-    second.put(10, 8, b"ten").unwrap();
+    assert!(second.keep(7, BatchNumber(8)) && second.keep(9, BatchNumber(8)));
+    assert!(!second.keep(77, BatchNumber(8)));
+    second.put(10, BatchNumber(8), b"ten").unwrap();
     let second = second.seal().unwrap().install(fields(8)).unwrap();
 
     let loaded = Manifest::load(&disk.reopen(0, Found::Lost)).unwrap().unwrap();
@@ -89,7 +95,8 @@ fn slices_come_back_with_what_they_reflect() {
     ]
     .into();
     assert_eq!(found, expected);
-    assert_eq!(loaded.read_slice(&disk, 10).unwrap(), Some((8, Bytes::from_static(b"ten"))));
+    let ten = (BatchNumber(8), Bytes::from_static(b"ten"));
+    assert_eq!(loaded.read_slice(&disk, 10).unwrap(), Some(ten));
     assert_eq!(loaded.read_slice(&disk, 8).unwrap(), None);
     assert_eq!(loaded.files().len(), 2);
 }
@@ -172,7 +179,7 @@ fn a_checkpoint_that_fails_anywhere_leaves_the_last_one_and_the_next_succeeds() 
 fn an_abandoned_checkpoint_frees_its_space() {
     let disk = SimDisk::new();
     let mut given_up = writer(&disk, None);
-    given_up.put(1, 1, &[1; 300_000]).unwrap();
+    given_up.put(1, BatchNumber(1), &[1; 300_000]).unwrap();
     given_up.abandon().unwrap();
     writer(&disk, None).abandon().unwrap();
     assert!(disk.list("checkpoints").unwrap().is_empty());
@@ -258,7 +265,7 @@ fn large_checkpoint_is_synced_while_it_is_written() {
     let disk = WatchedDisk::new(SimDisk::new(), Arc::clone(&unsynced));
     let mut writer = CheckpointWriter::start(Arc::new(disk), None).unwrap();
     for key in 1..=200 {
-        writer.put(key, 1, &[key as u8; 50_000]).unwrap();
+        writer.put(key, BatchNumber(1), &[key as u8; 50_000]).unwrap();
     }
     writer.seal().unwrap();
     let most = unsynced.most.load(Ordering::Relaxed);

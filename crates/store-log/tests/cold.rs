@@ -1,9 +1,9 @@
-//! Messages that are not in memory: they are read away from the event loop and from the store's lock, and nobody waits
-//! for another one's reads.
+//! Messages that are not in memory: they are read away from the event loop and from the store's lock, and no step waits
+//! for the reads of another.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Disk, Drive, LogOptions, LogStore, SimDisk, WatchedDisk, Watcher};
 use parking_lot::{Condvar, Mutex};
-use small::{Asked, START, entropy, key, options, places_of};
+use small_store::{Asked, START, entropy, key, options, places_of};
 
 /// Messages of a queue that lies in several segments.
 const MESSAGES: u32 = 40;
 /// How long a test waits for the store's threads before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts reads of segments on the thread that counts as the event loop, and holds those of the others while it is told
-/// to.
+/// Counts reads of segments on the thread that counts as the event loop, and holds those of the others while a test
+/// says so.
 struct Reads {
     event_loop: std::thread::ThreadId,
     here: Mutex<u64>,
@@ -292,7 +292,7 @@ fn what_stands_behind_a_damaged_message_of_its_group_is_given_back_with_it() {
 }
 
 #[test]
-fn whoever_leaves_before_it_is_read_gives_back_what_he_took() {
+fn receive_that_is_given_up_before_its_messages_are_read_gives_them_back() {
     let (asked, reads) = looped(&SimDisk::new());
     let far = filled(&asked, "far");
     let held = reads.hold();
@@ -312,7 +312,7 @@ fn whoever_leaves_before_it_is_read_gives_back_what_he_took() {
 }
 
 #[test]
-fn store_that_is_closed_leaves_nobody_waiting() {
+fn store_that_is_closed_leaves_no_answer_waiting() {
     let (asked, reads) = looped(&SimDisk::new());
     let far = filled(&asked, "far");
     let held = reads.hold();
@@ -324,13 +324,13 @@ fn store_that_is_closed_leaves_nobody_waiting() {
         held.let_go();
         closes.join().unwrap().unwrap();
     });
-    let told = |lease: Submission| match block_on(lease) {
+    let is_answered = |lease: Submission| match block_on(lease) {
         // What could not be read any more is left out.
         Ok(Outcome::Leased(leased)) => (1..=5).contains(&leased.len()),
         Err(StoreError::Unavailable { .. }) => true,
         other => panic!("{other:?}"),
     };
-    assert!(waiting.into_iter().all(told));
+    assert!(waiting.into_iter().all(is_answered));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The log store keeps every contract: with the usual segments, and with tiny ones that are recycled all the time.
 
-mod kept;
+mod stores_with_upkeep;
 
-use kept::OnSimDisk;
 use kew_store_log::LogOptions;
+use stores_with_upkeep::OnSimDisk;
 
 mod usual_segments {
     use super::{LogOptions, OnSimDisk};
@@ -12,7 +12,7 @@ mod usual_segments {
 }
 
 mod tiny_segments {
-    use super::{OnSimDisk, kept};
+    use super::{OnSimDisk, stores_with_upkeep};
 
-    kew_store::contract_tests!(OnSimDisk::new(kept::tiny(), 1));
+    kew_store::contract_tests!(OnSimDisk::new(stores_with_upkeep::tiny(), 1));
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{SMALL, Tiny};
-use kew_store_log::{Fault, FaultPlan, Found, LogError, SimDisk};
+use kew_store_log::{BatchNumber, Fault, FaultPlan, Found, LogError, SimDisk};
 
 /// What had been acknowledged when a point was passed.
 #[derive(Clone, Copy, Default, Debug)]
@@ -52,14 +52,14 @@ fn goes_on(result: Result<(), LogError>) -> Result<(), LogError> {
 }
 
 fn note(disk: &SimDisk, tiny: &Tiny, acked: &mut Vec<Acked>) {
-    let (durable, written) = (tiny.journal.durable_through(), tiny.journal.written_through());
+    let (durable, written) = (tiny.journal.durable_through().0, tiny.journal.written_through().0);
     acked.push(Acked { point: disk.points(), durable, written });
 }
 
 /// Opens a found disk, checks it, goes on for a while, cuts the power again and checks that too.
 fn check(disk: &SimDisk, acked: Acked, what: &str) {
     let mut tiny = Tiny::open(disk, 2, SMALL).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let last = tiny.journal.written_through();
+    let last = tiny.journal.written_through().0;
     assert!(
         last >= acked.durable,
         "{what}: batch {} was synced, the journal ends with {last}",
@@ -74,7 +74,7 @@ fn check(disk: &SimDisk, acked: Acked, what: &str) {
         short.journal.sync().unwrap();
         let at_once = Tiny::open(&disk.reopen(acked.point, found), 3, SMALL)
             .unwrap_or_else(|error| panic!("{what}, {found:?} right after opening: {error}"));
-        assert!(at_once.journal.written_through() > last, "{what}, {found:?} right after opening");
+        assert!(at_once.journal.written_through().0 > last, "{what}, {found:?} right after opening");
         at_once.check_alive();
     }
     for _ in 0..7 {
@@ -129,14 +129,14 @@ fn power_may_go_at_every_point_of_a_recovery() {
             (before.reopen_process_crash(), Acked { durable: known.written, ..known }),
         ] {
             recovering.record_snapshots();
-            let last = Tiny::open(&recovering, 2, SMALL).unwrap().journal.written_through();
+            let last = Tiny::open(&recovering, 2, SMALL).unwrap().journal.written_through().0;
             for (at, during) in recovering.take_snapshots() {
                 let what = format!("cut at {point}, recovery cut at {at}");
                 let found = Tiny::open(&during.reopen(at, Found::Torn), 2, SMALL)
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
                 // What only the page cache showed may be lost until recovery is through.
                 let synced = acked.iter().rfind(|acked| acked.point <= point).unwrap().durable;
-                assert!(found.journal.written_through() >= synced, "{what}");
+                assert!(found.journal.written_through().0 >= synced, "{what}");
                 found.check_alive();
             }
             assert!(last >= known.durable);
@@ -177,5 +177,5 @@ fn nothing_is_written_after_a_failed_sync() {
     assert!(matches!(tiny.journal.sync(), Err(LogError::FailStopped { .. })));
     assert!(matches!(tiny.journal.close(), Err(LogError::FailStopped { .. })));
     assert_eq!(disk.stats().writes, writes);
-    assert_eq!(tiny.journal.durable_through(), 0);
+    assert_eq!(tiny.journal.durable_through(), BatchNumber::BEFORE_FIRST);
 }

@@ -2,8 +2,8 @@
 //! thread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,7 +16,7 @@ use kew_store::{Store, StoreError};
 use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions, SimDisk, WatchedDisk, Watcher};
 use parking_lot::Mutex;
 
-use small::{START, entropy, key, options};
+use small_store::{START, entropy, key, options};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,9 +1,10 @@
-//! The journal alone: torn tails and damage told apart, stale bytes that never replay, room on a full disk.
+//! The journal alone: torn tails and damage distinguished, stale bytes that never replay, room on a full disk.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use kew_store_log::{
-    Appended, BATCH_OVERHEAD_BYTES, Checksums, Disk, Found, Journal, LogError, RealDisk, Recovery,
-    ReplayStart, Room, SEGMENT_HEADER_BYTES, SegmentOptions, Segments, SimDisk,
+    Address, Appended, BATCH_OVERHEAD_BYTES, BatchNumber, Checksums, Disk, Found, Journal, LogError,
+    RealDisk, Recovery, ReplayStart, Room, SEGMENT_HEADER_BYTES, SegmentNumber, SegmentOptions, Segments,
+    SimDisk,
 };
 use std::sync::Arc;
 
@@ -21,12 +22,13 @@ fn open_with(
 ) -> Result<(Journal, Recovery, Texts), LogError> {
     let segments = Segments::open(Arc::new(disk.clone()), options)?;
     let mut texts = Vec::new();
-    let (journal, recovery) = Journal::open(&segments, SUMS, ReplayStart::FIRST, durable_through, |view| {
-        for (_, _, payload) in view.records() {
-            texts.push((view.number(), String::from_utf8_lossy(payload).into_owned()));
-        }
-        Ok(())
-    })?;
+    let (journal, recovery) =
+        Journal::open(&segments, SUMS, ReplayStart::FIRST, BatchNumber(durable_through), |view| {
+            for (_, _, payload) in view.records() {
+                texts.push((view.number().0, String::from_utf8_lossy(payload).into_owned()));
+            }
+            Ok(())
+        })?;
     Ok((journal, recovery, texts))
 }
 
@@ -55,7 +57,8 @@ fn zero(disk: &SimDisk, from: u64, len: u64) {
 fn an_empty_directory_becomes_an_empty_journal() {
     let disk = SimDisk::new();
     let (journal, recovery, found) = open(&disk).unwrap();
-    assert_eq!((journal.next_batch(), journal.end(), found.len()), (1, 0, 0));
+    assert_eq!((journal.next_batch(), journal.end()), (BatchNumber::FIRST, Address::START));
+    assert!(found.is_empty());
     assert_eq!(recovery, Recovery { batches: 0, tail: None, clean: true });
     assert_eq!(journal.segments().spares(), 1, "the reserve is taken at start");
 }
@@ -74,7 +77,7 @@ fn batches_come_back_after_a_clean_stop_and_after_a_kill() {
         let (journal, recovery, found) = open(&disk.reopen_process_crash()).unwrap();
         assert_eq!(found, texts(&[(1, "a"), (1, "b"), (3, "c")]));
         assert_eq!((recovery.clean, recovery.tail), (clean, None));
-        assert_eq!(journal.next_batch(), if clean { 5 } else { 4 });
+        assert_eq!(journal.next_batch().0, if clean { 5 } else { 4 });
         assert_eq!(journal.durable_through(), journal.written_through());
     }
 }
@@ -88,14 +91,14 @@ fn a_lost_batch_is_a_torn_tail_and_the_later_ones_go_with_it() {
     let torn = append(&mut journal, &["torn"]).unwrap();
     append(&mut journal, &["later"]).unwrap();
     append(&mut journal, &["last"]).unwrap();
-    let offset = SEGMENT_HEADER_BYTES + torn.address;
+    let offset = SEGMENT_HEADER_BYTES + torn.address.0;
     zero(&disk, offset, torn.bytes);
 
     let (mut journal, recovery, found) = open(&disk).unwrap();
     assert_eq!(found, texts(&[(1, "kept")]));
     let tail = recovery.tail.unwrap();
     assert_eq!(
-        (tail.file.as_str(), tail.offset, tail.batch, tail.batches_dropped),
+        (tail.file.as_str(), tail.offset, tail.batch.0, tail.batches_dropped),
         (FIRST_FILE, offset, 2, 2)
     );
     assert_eq!(tail.bytes_dropped, 3 * torn.bytes + 1, "the text of the middle one is longer by one");
@@ -104,7 +107,7 @@ fn a_lost_batch_is_a_torn_tail_and_the_later_ones_go_with_it() {
     append(&mut journal, &["new!"]).unwrap();
     let (journal, recovery, found) = open(&disk.reopen_process_crash()).unwrap();
     assert_eq!(found, texts(&[(1, "kept"), (2, "new!")]));
-    assert_eq!((recovery.tail, journal.next_batch()), (None, 3));
+    assert_eq!((recovery.tail, journal.next_batch()), (None, BatchNumber(3)));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn a_lost_batch_that_a_later_one_knew_durable_is_damage() {
     let lost = append(&mut journal, &["lost"]).unwrap();
     journal.sync().unwrap();
     append(&mut journal, &["later"]).unwrap();
-    let offset = SEGMENT_HEADER_BYTES + lost.address;
+    let offset = SEGMENT_HEADER_BYTES + lost.address.0;
     zero(&disk, offset, 20);
     let Err(LogError::Damage { file, offset: at, what }) = open(&disk) else { panic!("opened") };
     assert_eq!((file.as_str(), at), (FIRST_FILE, offset));
@@ -130,11 +133,7 @@ fn a_lost_batch_that_the_checkpoint_knew_durable_is_damage() {
     zero(&disk, SEGMENT_HEADER_BYTES, lost.bytes);
     assert!(matches!(open_with(&disk, SMALL, 1), Err(LogError::Damage { .. })));
     let (_, recovery, found) = open_with(&disk, SMALL, 0).unwrap();
-    assert_eq!(
-        (found.len(), recovery.tail),
-        (0, None),
-        "nothing is left that could be told from unused space"
-    );
+    assert_eq!((found.len(), recovery.tail), (0, None), "nothing is left that differs from unused space");
 }
 
 #[test]
@@ -151,7 +150,7 @@ fn a_bad_byte_below_the_closing_mark_is_damage() {
 fn a_missing_segment_is_damage() {
     let disk = SimDisk::new();
     let (mut journal, ..) = open(&disk).unwrap();
-    while journal.active().number() < 4 {
+    while journal.active().number().0 < 4 {
         append(&mut journal, &[&"x".repeat(1000)]).unwrap();
     }
     journal.sync().unwrap();
@@ -176,8 +175,8 @@ fn a_segment_cut_short_is_damage() {
     }
 }
 
-/// Every single flipped bit of a small store: it opens with everything, or reports a cut of what nobody knew to be
-/// durable, or refuses.
+/// Every single flipped bit of a small store: it opens with everything, or reports a cut of what no witness knew
+/// to be durable, or refuses.
 #[test]
 fn no_flipped_bit_loses_a_durable_batch_silently() {
     for clean in [true, false] {
@@ -254,7 +253,7 @@ fn stale_bytes_of_a_recycled_segment_never_replay() {
     for _ in 0..100 {
         append(&mut journal, &[&text]).unwrap();
         for segment in journal.segments().list() {
-            if segment.number() + 1 < journal.active().number() {
+            if segment.number().next() < journal.active().number() {
                 journal.segments().free(segment.number());
             }
         }
@@ -266,8 +265,8 @@ fn stale_bytes_of_a_recycled_segment_never_replay() {
     let start = ReplayStart { address: active.base(), batch: active.created_batch() };
     let segments = Segments::open(Arc::new(disk.clone()), SMALL).unwrap();
     let mut last = 0;
-    let (_, recovery) = Journal::open(&segments, SUMS, start, 0, |view| {
-        last = view.number();
+    let (_, recovery) = Journal::open(&segments, SUMS, start, BatchNumber::BEFORE_FIRST, |view| {
+        last = view.number().0;
         Ok(())
     })
     .unwrap();
@@ -332,10 +331,10 @@ fn a_full_disk_refuses_sends_keeps_the_reserve_for_acks_and_recovers() {
 
     // Recovery needs no space.
     let (mut journal, ..) = open(&disk.reopen_process_crash()).unwrap();
-    assert_eq!(journal.next_batch(), sends + acks + 1);
+    assert_eq!(journal.next_batch().0, sends + acks + 1);
     assert_eq!(journal.room(bytes), Room::Nothing);
     // Freed segments make room again, without allocating.
-    assert!(journal.segments().free(1) && journal.segments().free(2));
+    assert!(journal.segments().free(SegmentNumber(1)) && journal.segments().free(SegmentNumber(2)));
     assert_eq!(journal.room(bytes), Room::Enough);
     append(&mut journal, &[&text]).unwrap();
 }
@@ -344,18 +343,18 @@ fn a_full_disk_refuses_sends_keeps_the_reserve_for_acks_and_recovers() {
 fn a_segment_that_is_read_or_linked_is_unlinked_instead_of_recycled() {
     let disk = SimDisk::new();
     let (mut journal, ..) = open(&disk).unwrap();
-    while journal.active().number() < 4 {
+    while journal.active().number().0 < 4 {
         append(&mut journal, &[&"p".repeat(1500)]).unwrap();
     }
     let segments = journal.segments().clone();
     segments.prepare_spare().unwrap();
     let before = segments.spares();
-    let pinned = segments.numbered(1).unwrap();
+    let pinned = segments.numbered(SegmentNumber(1)).unwrap();
     disk.hard_link("segments/0000000000000002.seg", "backup").unwrap();
     for number in 1..4 {
-        assert!(segments.free(number));
+        assert!(segments.free(SegmentNumber(number)));
     }
-    assert!(!segments.free(4), "the newest is never freed");
+    assert!(!segments.free(SegmentNumber(4)), "the newest is never freed");
     segments.prepare_spare().unwrap();
     assert_eq!(segments.spares(), before + 1, "only the third became a spare");
     let mut records = 0;
@@ -374,11 +373,11 @@ fn a_segment_that_is_read_or_linked_is_unlinked_instead_of_recycled() {
 fn spares_are_bounded() {
     let disk = SimDisk::new();
     let (mut journal, ..) = open(&disk).unwrap();
-    while journal.active().number() < 9 {
+    while journal.active().number().0 < 9 {
         append(&mut journal, &[&"p".repeat(1500)]).unwrap();
     }
     for number in 1..9 {
-        journal.segments().free(number);
+        journal.segments().free(SegmentNumber(number));
     }
     journal.segments().prepare_spare().unwrap();
     assert_eq!(journal.segments().spares(), SMALL.spares_max);
@@ -420,7 +419,7 @@ fn a_sync_on_another_thread_covers_what_was_written_before_it() {
     append(&mut journal, &["b"]).unwrap();
     let target = std::thread::spawn(move || target.sync().map(|()| target)).join().unwrap().unwrap();
     journal.synced(&target);
-    assert_eq!((journal.durable_through(), journal.written_through()), (1, 2));
+    assert_eq!((journal.durable_through(), journal.written_through()), (BatchNumber(1), BatchNumber(2)));
 }
 
 #[test]
@@ -429,7 +428,7 @@ fn the_same_works_on_a_real_disk() {
     let open_real = || {
         let segments = Segments::open(Arc::new(RealDisk::open(folder.path()).unwrap()), SMALL).unwrap();
         let mut found = Vec::new();
-        let opened = Journal::open(&segments, SUMS, ReplayStart::FIRST, 0, |view| {
+        let opened = Journal::open(&segments, SUMS, ReplayStart::FIRST, BatchNumber::BEFORE_FIRST, |view| {
             found.extend(view.records().map(|(address, _, payload)| (address, payload.to_vec())));
             Ok(())
         });

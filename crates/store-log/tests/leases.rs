@@ -1,8 +1,8 @@
 //! When a lease is answered: once it is written, and as soon as nothing it tells could be taken back by a power cut.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -19,22 +19,22 @@ use kew_core::{
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Found, LogStore, SimDisk};
 
-use small::{Asked, START, entropy, key, options, text_of};
+use small_store::{Asked, START, entropy, key, options, text_of};
 
 fn opened(disk: &SimDisk) -> Asked {
     Asked::of(LogStore::open(Arc::new(disk.clone()), options(), entropy(1), START).unwrap().0)
 }
 
-/// The answer, if it may be told by now.
-fn told(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
+/// The answer, if it may leave by now.
+fn answer_of(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
     match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
     }
 }
 
-fn is_told(answer: &mut Submission) -> bool {
-    told(answer).is_some_and(|result| result.is_ok())
+fn is_answered(answer: &mut Submission) -> bool {
+    answer_of(answer).is_some_and(|result| result.is_ok())
 }
 
 fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
@@ -53,12 +53,12 @@ fn lease_of_a_durable_message_is_answered_when_it_is_written_although_sends_wait
     asked.send(queue, "durable");
     let mut sent = sending(&asked, queue, "not yet");
     let mut leased = leasing(&asked, queue, 1);
-    assert!(!is_told(&mut leased), "it is not written");
+    assert!(!is_answered(&mut leased), "it is not written");
     asked.store.write();
-    assert!(!is_told(&mut sent));
-    assert!(is_told(&mut leased));
+    assert!(!is_answered(&mut sent));
+    assert!(is_answered(&mut leased));
     assert!(asked.store.commit());
-    assert!(is_told(&mut sent));
+    assert!(is_answered(&mut sent));
 }
 
 #[test]
@@ -72,10 +72,15 @@ fn lease_of_a_message_waits_until_its_send_is_synced() {
     let mut also_sent = sending(&asked, queue, "two");
     let mut together = leasing(&asked, queue, 1);
     asked.store.write();
-    assert!(!is_told(&mut sent) && !is_told(&mut also_sent));
-    assert!(!is_told(&mut later) && !is_told(&mut together));
+    assert!(!is_answered(&mut sent) && !is_answered(&mut also_sent));
+    assert!(!is_answered(&mut later) && !is_answered(&mut together));
     assert!(asked.store.commit());
-    assert!(is_told(&mut sent) && is_told(&mut also_sent) && is_told(&mut later) && is_told(&mut together));
+    assert!(
+        is_answered(&mut sent)
+            && is_answered(&mut also_sent)
+            && is_answered(&mut later)
+            && is_answered(&mut together)
+    );
 }
 
 #[test]
@@ -83,13 +88,13 @@ fn lease_of_a_content_that_was_replaced_waits_until_that_is_synced() {
     let asked = opened(&SimDisk::new());
     let queue = asked.queue("plain", Policy::standard());
     let sent = asked.send(queue, "old");
-    asked.store.step(asked.now, &rewriting(queue, sent.token.expect("it was asked for"), "new"));
+    asked.store.step(asked.now, &rewriting(queue, sent.token.expect("the send asked for a receipt"), "new"));
     asked.store.write();
     let mut leased = leasing(&asked, queue, 1);
     asked.store.write();
-    assert!(!is_told(&mut leased));
+    assert!(!is_answered(&mut leased));
     asked.store.commit();
-    let Some(Ok(Outcome::Leased(leased))) = told(&mut leased) else { panic!("no lease") };
+    let Some(Ok(Outcome::Leased(leased))) = answer_of(&mut leased) else { panic!("no lease") };
     assert_eq!(&*leased[0].message.content.body, b"new");
 }
 
@@ -103,9 +108,9 @@ fn lease_of_a_dead_letter_waits_until_its_move_is_synced() {
     asked.store.step(asked.now, &Command::Counts(plain));
     let mut leased = leasing(&asked, dead, 1);
     asked.store.write();
-    assert!(!is_told(&mut leased));
+    assert!(!is_answered(&mut leased));
     asked.store.commit();
-    assert!(matches!(told(&mut leased), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
+    assert!(matches!(answer_of(&mut leased), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
 }
 
 #[test]
@@ -119,14 +124,14 @@ fn lease_on_a_fifo_queue_waits_until_those_before_it_in_its_group_are_gone_for_g
     let tokens = vec![first[0].token];
     asked.store.step(asked.now, &Command::Ack(Ack { queue: row, receipt: ReceiptRule::Any, tokens }));
     asked.store.write();
-    // A power cut now would bring the first one back: nobody may hold the second.
+    // A power cut now would bring the first one back: no receiver may hold the second.
     let mut other = leasing(&asked, row, 1);
     let mut second = leasing(&asked, row, 1);
     asked.store.write();
-    assert!(is_told(&mut other), "another group's messages tell nothing of it");
-    assert!(!is_told(&mut second));
+    assert!(is_answered(&mut other), "another group's messages tell nothing of it");
+    assert!(!is_answered(&mut second));
     asked.store.commit();
-    assert!(matches!(told(&mut second), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
+    assert!(matches!(answer_of(&mut second), Some(Ok(Outcome::Leased(leased))) if leased.len() == 1));
 }
 
 #[test]
@@ -144,10 +149,10 @@ fn lease_is_written_and_answered_while_another_thread_syncs() {
     }
     let mut leased = leasing(&asked, queue, 1);
     asked.store.write();
-    assert!(is_told(&mut leased) && !is_told(&mut sent));
+    assert!(is_answered(&mut leased) && !is_answered(&mut sent));
     assert!(!thread.is_finished(), "a write waited for a sync");
     assert!(thread.join().unwrap());
-    assert!(is_told(&mut sent));
+    assert!(is_answered(&mut sent));
 }
 
 fn queues(asked: &Asked) -> [QueueId; 3] {
@@ -257,13 +262,13 @@ fn version_of(leased: &Leased) -> (u64, u64) {
 }
 
 #[test]
-fn no_power_cut_takes_a_message_that_somebody_was_given_or_puts_one_before_it_in_its_group() {
+fn no_power_cut_takes_a_message_that_a_receiver_was_given_or_puts_one_before_it_in_its_group() {
     let early = cut_the_power_behind_every_step(Ends::Acked);
     assert!(early > 80, "{early} leases were answered before a sync");
 }
 
 #[test]
-fn no_power_cut_brings_back_what_was_dropped_or_purged_behind_a_message_that_somebody_was_given() {
+fn no_power_cut_brings_back_what_was_dropped_or_purged_behind_a_message_that_a_receiver_was_given() {
     let early = cut_the_power_behind_every_step(Ends::Dropped);
     assert!(early > 40, "{early} leases were answered before a sync");
 }
@@ -337,7 +342,7 @@ fn cut_the_power_behind_every_step(ends: Ends) -> u32 {
             } else {
                 asked.store.write();
             }
-            waiting.retain_mut(|answer| match told(answer) {
+            waiting.retain_mut(|answer| match answer_of(answer) {
                 Some(Ok(Outcome::Leased(leased))) => {
                     early += u32::from(!is_synced && !leased.is_empty());
                     held.hear(&leased);

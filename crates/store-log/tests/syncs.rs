@@ -1,8 +1,8 @@
-//! What happens beside a sync that takes long or fails: nobody is told more than the disk has said.
+//! What happens beside a sync that takes long or fails: no answer promises more than the disk has.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "small/mod.rs"]
-mod small;
+#[path = "small_store/mod.rs"]
+mod small_store;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Fault, FaultPlan, Found, LogStore, SimDisk, WatchedDisk, Watcher};
 use parking_lot::Mutex;
 
-use small::{Asked, START, entropy, options};
+use small_store::{Asked, START, entropy, options};
 
 /// Holds the next sync of data after the disk has done it, and before its caller knows how it ended.
 #[derive(Default)]
@@ -57,7 +57,7 @@ fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
     asked.store.step(asked.now, &Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
 }
 
-fn told(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
+fn answer_of(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
     match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,
@@ -88,17 +88,17 @@ fn a_send_whose_only_sync_failed_on_another_thread_is_not_acknowledged_by_a_new_
     let syncs = asked.clone();
     let thread = std::thread::spawn(move || syncs.store.commit());
     held.recv().unwrap();
-    // The pages are dropped, as Linux does, and the error waits for the one caller it is told to.
+    // The pages are dropped, as Linux does, and the error waits for the one caller that gets it.
     let segments = asked.store.segments().list().len();
     let mut later = fill_a_segment(&asked, queue);
-    assert!(told(&mut sent).is_none(), "its sync has failed and nobody knows yet");
+    assert!(answer_of(&mut sent).is_none(), "its sync has failed, and no thread knows of it yet");
     assert_eq!(asked.store.segments().list().len(), segments, "a new segment proves all before it durable");
     go.send(()).unwrap();
     assert!(!thread.join().unwrap(), "the commit failed");
     for answer in std::iter::once(&mut sent).chain(&mut later) {
         assert!(
-            matches!(told(answer), Some(Err(StoreError::FailStopped { .. }))),
-            "an unsynced send is told"
+            matches!(answer_of(answer), Some(Err(StoreError::FailStopped { .. }))),
+            "an unsynced send is answered"
         );
     }
     for found in [Found::Lost, Found::Torn, Found::Kept] {
@@ -118,5 +118,5 @@ fn after_a_sync_failed_no_later_sync_of_the_store_succeeds() {
     // The disk works again, and would say that all is well.
     assert!(asked.store.checkpoint().is_err());
     assert!(asked.store.close().is_err());
-    assert!(matches!(told(&mut sent), Some(Err(StoreError::FailStopped { .. }))));
+    assert!(matches!(answer_of(&mut sent), Some(Err(StoreError::FailStopped { .. }))));
 }

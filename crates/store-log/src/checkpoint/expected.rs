@@ -17,7 +17,8 @@ use super::identity::{Identity, Named};
 use super::manifest::Manifest;
 use crate::disk::{Disk, DiskFile, IDENTITY_FILE, MANIFEST_FILE, replace_whole};
 use crate::error::{Doing, LogError};
-use crate::journal::{NUMBER_MAX, SegmentKind, Segments, segment_name, u32_at, u64_at};
+use crate::fields::{BadField, Codec, Fields};
+use crate::journal::{SegmentKind, SegmentNumber, Segments, segment_name};
 use crate::turns::Lock;
 
 /// Each slot lies in a block of its own, behind the identity's: a torn write damages no other.
@@ -34,8 +35,8 @@ const MISSING: &str = "the file is missing; put it back, or restore a backup";
 /// The files that must exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Expected {
-    /// Number of the newest segment of the journal; 0 when there may be none.
-    pub newest_segment: u64,
+    /// The newest segment of the journal; `None` when there may be none.
+    pub newest_segment: Option<SegmentNumber>,
     /// Whether there is a manifest.
     pub manifest: bool,
 }
@@ -59,71 +60,103 @@ impl Expected {
     /// may have been left empty for it.
     pub fn check_newest(&self, segments: &Segments) -> Result<(), LogError> {
         let journal = segments.list().into_iter().filter(|segment| segment.kind() == SegmentKind::Journal);
-        let newest = journal.map(|segment| segment.number()).max().unwrap_or(0);
-        if newest < self.newest_segment {
-            return Err(LogError::damage(segment_name(self.newest_segment), 0, MISSING));
+        let newest = journal.map(|segment| segment.number()).max();
+        match self.newest_segment {
+            Some(expected) if newest < Some(expected) => {
+                Err(LogError::damage(segment_name(expected), 0, MISSING))
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+}
+
+/// One of the two places in the file that say what must exist. The one with the greater number counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    number: u64,
+    pub expected: Expected,
+}
+
+impl Slot {
+    /// That of a store to which nothing was written: nothing must exist.
+    pub const FIRST: Self = Self { number: 1, expected: Expected { newest_segment: None, manifest: false } };
+
+    /// The first slot of a file, saying what must exist.
+    pub fn first(expected: Expected) -> Self {
+        Self { expected, ..Self::FIRST }
     }
 
-    fn encode(&self, number: u64) -> [u8; SLOT_BYTES] {
+    /// The slot after this one, which says something else.
+    fn next(self, expected: Expected) -> Self {
+        Self { number: self.number + 1, expected }
+    }
+
+    /// Its offset in the file.
+    fn offset(self) -> usize {
+        SLOTS_AT[(self.number % 2) as usize]
+    }
+
+    fn encode(self) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
+        let mut to = &mut bytes[16..];
+        self.number.put(&mut to);
+        self.expected.newest_segment.put(&mut to);
+        (if self.expected.manifest { FLAG_MANIFEST } else { 0 }).put(&mut to);
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[16..24].copy_from_slice(&number.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.newest_segment.to_le_bytes());
-        let flags = if self.manifest { FLAG_MANIFEST } else { 0 };
-        bytes[32..40].copy_from_slice(&flags.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// A slot's number and what it says; `None` for one that was never written, or not wholly.
-    fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
-        let is_whole = bytes[..8] == MAGIC && crc32c::crc32c(&bytes[12..]) == u32_at(bytes, 8);
-        let (number, newest_segment) = (u64_at(bytes, 16), u64_at(bytes, 24));
-        let manifest = u64_at(bytes, 32) & FLAG_MANIFEST != 0;
-        let is_sense = number <= NUMBER_MAX && newest_segment <= NUMBER_MAX;
-        (is_whole && is_sense).then_some((number, Self { newest_segment, manifest }))
+    /// What a slot says; `None` for one that was never written, or not wholly.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        Self::get(bytes).ok().flatten()
+    }
+
+    fn get(bytes: &[u8]) -> Result<Option<Self>, BadField> {
+        let mut from = Fields::of("a slot of what must exist", bytes, 0);
+        let magic: [u8; 8] = from.get("the kind")?;
+        let sum: u32 = from.get("the checksum")?;
+        from.skip(4);
+        let number = from.number("the number")?;
+        let newest_segment = from.get("the newest segment")?;
+        let manifest = from.get::<u64>("the flags")? & FLAG_MANIFEST != 0;
+        let is_whole = magic == MAGIC && bytes.get(12..).is_some_and(|rest| crc32c::crc32c(rest) == sum);
+        Ok(is_whole.then_some(Self { number, expected: Expected { newest_segment, manifest } }))
     }
 }
 
-/// The newer of the two slots of a file `STORE`, with its number. Bytes beyond the file's end are no slot.
-pub(crate) fn newest_slot(bytes: &[u8]) -> Option<(u64, Expected)> {
-    let slots = SLOTS_AT.iter().filter_map(|at| Expected::decode(bytes.get(*at..*at + SLOT_BYTES)?));
-    slots.max_by_key(|(number, _)| *number)
+/// The newer of the two slots of a file `STORE`. Bytes beyond the file's end are no slot.
+pub(crate) fn newest_slot(bytes: &[u8]) -> Option<Slot> {
+    let slots = SLOTS_AT.iter().filter_map(|at| Slot::decode(bytes.get(*at..*at + SLOT_BYTES)?));
+    slots.max_by_key(|slot| slot.number)
 }
 
 /// A whole file `STORE`: the identity and one slot.
-pub(crate) fn store_file(identity: &Identity, number: u64, expected: Expected) -> Vec<u8> {
+pub(crate) fn store_file(identity: &Identity, slot: Slot) -> Vec<u8> {
     let mut bytes = vec![0; STORE_BYTES];
     let head = identity.encode();
     bytes[..head.len()].copy_from_slice(&head);
-    let at = slot_at(number);
-    bytes[at..at + SLOT_BYTES].copy_from_slice(&expected.encode(number));
+    bytes[slot.offset()..slot.offset() + SLOT_BYTES].copy_from_slice(&slot.encode());
     bytes
-}
-
-fn slot_at(number: u64) -> usize {
-    SLOTS_AT[(number % 2) as usize]
 }
 
 /// Keeps what must exist of an open store.
 pub(crate) struct Expecting {
     disk: Arc<dyn Disk>,
     identity: Identity,
-    /// `state.expected.newest_segment`, to be read without the lock.
+    /// The newest segment that must exist, to be read without the lock; 0 when none must.
     newest: AtomicU64,
     /// Guards the file's slots; held while one is written and synced.
-    state: Lock<State>,
+    slots: Lock<Slots>,
 }
 
-struct State {
+/// The file with the slots, and the one of them that counts.
+struct Slots {
     /// Missing while the file is of format 1, which has no slots.
     file: Option<Arc<dyn DiskFile>>,
-    /// Number of the slot that counts.
-    number: u64,
-    expected: Expected,
+    /// The slot that counts; `None` while the file has none.
+    slot: Option<Slot>,
 }
 
 impl Expecting {
@@ -133,10 +166,9 @@ impl Expecting {
             Some(_) => Some(disk.open(IDENTITY_FILE).doing("opening", IDENTITY_FILE)?),
             None => None,
         };
-        let (number, expected) = named.slot.unwrap_or_default();
-        let newest = AtomicU64::new(expected.newest_segment);
-        let state = Lock::new(State { file, number, expected });
-        Ok(Self { disk, identity: named.identity, newest, state })
+        let newest = AtomicU64::new(number_or_zero(named.expected().newest_segment));
+        let slots = Lock::new(Slots { file, slot: named.slot });
+        Ok(Self { disk, identity: named.identity, newest, slots })
     }
 
     /// Who the store is.
@@ -145,54 +177,58 @@ impl Expecting {
     }
 
     /// From now on this segment of the journal must exist. It does, durably. Costs nothing when that is known.
-    pub fn segment(&self, number: u64) -> Result<(), LogError> {
-        if number <= self.newest.load(Ordering::Acquire) {
+    pub fn segment(&self, number: SegmentNumber) -> Result<(), LogError> {
+        if number.0 <= self.newest.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.raise(Expected { newest_segment: number, manifest: false })
+        self.raise(Expected { newest_segment: Some(number), manifest: false })
     }
 
     /// From now on there must be a manifest. There is one, durably.
     pub fn manifest(&self) -> Result<(), LogError> {
-        self.raise(Expected { newest_segment: 0, manifest: true })
+        self.raise(Expected { newest_segment: None, manifest: true })
     }
 
     /// Adds to what must exist. Without space (a file of format 1 has to be made longer) it stays as it is: less is
     /// noticed until the next time, and nothing stops.
     pub fn raise(&self, more: Expected) -> Result<(), LogError> {
-        let mut state = self.state.lock();
+        let mut slots = self.slots.lock();
+        let before = slots.slot.map_or_else(Expected::default, |slot| slot.expected);
         let expected = Expected {
-            newest_segment: state.expected.newest_segment.max(more.newest_segment),
-            manifest: state.expected.manifest || more.manifest,
+            newest_segment: before.newest_segment.max(more.newest_segment),
+            manifest: before.manifest || more.manifest,
         };
-        if state.file.is_some() && expected == state.expected {
+        if slots.file.is_some() && expected == before {
             return Ok(());
         }
-        match state.write(&*self.disk, &self.identity, expected) {
+        match slots.write(&*self.disk, &self.identity, expected) {
             Err(LogError::NoSpace { .. }) => return Ok(()),
-            written => written?,
+            outcome => outcome?,
         }
-        self.newest.store(expected.newest_segment, Ordering::Release);
+        self.newest.store(number_or_zero(expected.newest_segment), Ordering::Release);
         Ok(())
     }
 }
 
-impl State {
+fn number_or_zero(newest: Option<SegmentNumber>) -> u64 {
+    newest.map_or(0, |number| number.0)
+}
+
+impl Slots {
     fn write(&mut self, disk: &dyn Disk, identity: &Identity, expected: Expected) -> Result<(), LogError> {
-        let number = self.number + 1;
+        let slot = self.slot.map_or_else(|| Slot::first(expected), |slot| slot.next(expected));
         match &self.file {
             Some(file) => {
-                let slot = expected.encode(number);
-                file.write_at(slot_at(number) as u64, &slot).doing("writing", IDENTITY_FILE)?;
+                file.write_at(slot.offset() as u64, &slot.encode()).doing("writing", IDENTITY_FILE)?;
                 file.sync_data().doing("syncing", IDENTITY_FILE)?;
             }
             None => {
-                let bytes = store_file(identity, number, expected);
+                let bytes = store_file(identity, slot);
                 replace_whole(disk, IDENTITY_FILE, &bytes).doing("writing", IDENTITY_FILE)?;
                 self.file = Some(disk.open(IDENTITY_FILE).doing("opening", IDENTITY_FILE)?);
             }
         }
-        (self.number, self.expected) = (number, expected);
+        self.slot = Some(slot);
         Ok(())
     }
 }
@@ -204,23 +240,28 @@ mod tests {
 
     const IDENTITY: Identity = Identity { store_id: [1; 16], mac_key: [2; 16], created_ms: 3 };
 
+    fn expected(newest_segment: Option<u64>, manifest: bool) -> Expected {
+        Expected { newest_segment: newest_segment.map(SegmentNumber), manifest }
+    }
+
     fn found(disk: &SimDisk) -> Expected {
-        Named::load(disk).expect("it is whole").expect("it is there").slot.expect("it is of format 2").1
+        let named = Named::load(disk).expect("the file STORE is whole").expect("the file STORE exists");
+        named.slot.expect("a file of format 2 has a slot").expected
     }
 
     #[test]
     fn what_must_exist_only_grows_and_a_cut_leaves_it_as_it_was_or_as_it_becomes() {
         let disk = SimDisk::new();
-        IDENTITY.create(&disk).expect("there is room");
-        let named = Named::load(&disk).expect("it is whole").expect("it is there");
-        let expecting = Expecting::new(Arc::new(disk.clone()), &named).expect("it opens");
+        IDENTITY.create(&disk).expect("the simulated disk has space");
+        let named = Named::load(&disk).expect("the file STORE is whole").expect("the file STORE exists");
+        let expecting = Expecting::new(Arc::new(disk.clone()), &named).expect("the file STORE opens");
         disk.record_snapshots();
-        expecting.segment(5).expect("the disk works");
+        expecting.segment(SegmentNumber(5)).expect("the disk works");
         expecting.manifest().expect("the disk works");
-        expecting.segment(3).expect("the disk works");
-        expecting.segment(9).expect("the disk works");
-        let all = [(0, false), (5, false), (5, true), (9, true)]
-            .map(|(newest_segment, manifest)| Expected { newest_segment, manifest });
+        expecting.segment(SegmentNumber(3)).expect("the disk works");
+        expecting.segment(SegmentNumber(9)).expect("the disk works");
+        let all = [(None, false), (Some(5), false), (Some(5), true), (Some(9), true)];
+        let all = all.map(|(newest, manifest)| expected(newest, manifest));
         assert_eq!(found(&disk.reopen(0, Found::Lost)), all[3], "each was synced");
         let mut seen = 0;
         for (point, before) in disk.take_snapshots() {
@@ -241,18 +282,18 @@ mod tests {
         old[12..16].copy_from_slice(&1_u32.to_le_bytes());
         let sum = crc32c::crc32c(&old[12..]);
         old[8..12].copy_from_slice(&sum.to_le_bytes());
-        replace_whole(&disk, IDENTITY_FILE, &old).expect("there is room");
-        let named = Named::load(&disk).expect("it is known").expect("it is there");
+        replace_whole(&disk, IDENTITY_FILE, &old).expect("the simulated disk has space");
+        let named = Named::load(&disk).expect("format 1 is known").expect("the file STORE exists");
         assert_eq!((named.identity, named.slot), (IDENTITY, None));
-        let expecting = Expecting::new(Arc::new(disk.clone()), &named).expect("it opens");
+        let expecting = Expecting::new(Arc::new(disk.clone()), &named).expect("the file STORE opens");
         disk.record_snapshots();
-        expecting.raise(Expected { newest_segment: 7, manifest: true }).expect("there is room");
-        assert_eq!(found(&disk.reopen(0, Found::Lost)), Expected { newest_segment: 7, manifest: true });
+        expecting.raise(expected(Some(7), true)).expect("the simulated disk has space");
+        assert_eq!(found(&disk.reopen(0, Found::Lost)), expected(Some(7), true));
         for (point, before) in disk.take_snapshots() {
             for seed in 0..20 {
                 let named = Named::load(&before.reopen(seed, Found::Torn));
                 let named = named.unwrap_or_else(|error| panic!("point {point}: {error}"));
-                assert_eq!(named.expect("it is there").identity, IDENTITY, "point {point}");
+                assert_eq!(named.expect("the file STORE exists").identity, IDENTITY, "point {point}");
             }
         }
     }

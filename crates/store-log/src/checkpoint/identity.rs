@@ -2,10 +2,11 @@
 //!
 //! Behind the head the file says what must exist ([`crate::checkpoint::expected`]); one of format 1 ends with the head.
 
-use super::expected::{Expected, STORE_BYTES, newest_slot, store_file};
+use super::expected::{Expected, STORE_BYTES, Slot, newest_slot, store_file};
 use crate::disk::{Disk, IDENTITY_FILE, folder_of, read_whole, replace_whole};
 use crate::error::{Doing, LogError};
-use crate::journal::{Checksums, FORMAT_VERSION, u32_at, u64_at};
+use crate::fields::{BadField, Codec, Fields};
+use crate::journal::{Checksums, FORMAT_VERSION};
 use std::io;
 
 /// Format version of the file that names a store, and so of the store. Version 1 did not say what must exist.
@@ -29,8 +30,8 @@ pub struct Identity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Named {
     pub identity: Identity,
-    /// What must exist, with the number of the slot that says so; `None` in a file of format 1.
-    pub slot: Option<(u64, Expected)>,
+    /// What must exist; `None` in a file of format 1.
+    pub slot: Option<Slot>,
 }
 
 impl Named {
@@ -51,7 +52,7 @@ impl Named {
 
     /// What must exist; nothing in a store of format 1.
     pub fn expected(&self) -> Expected {
-        self.slot.unwrap_or_default().1
+        self.slot.map_or_else(Expected::default, |slot| slot.expected)
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, LogError> {
@@ -61,9 +62,7 @@ impl Named {
         if bytes.len() != bytes_of_version {
             return Err(LogError::damage(IDENTITY_FILE, bytes.len() as u64, "the file's length"));
         }
-        let mut identity = Identity { store_id: [0; 16], mac_key: [0; 16], created_ms: u64_at(bytes, 48) };
-        identity.store_id.copy_from_slice(&bytes[16..32]);
-        identity.mac_key.copy_from_slice(&bytes[32..48]);
+        let identity = Identity::get(head).map_err(|bad| bad.damage(IDENTITY_FILE, 0))?;
         let slot = newest_slot(bytes);
         if version > 1 && slot.is_none() {
             return Err(LogError::damage(
@@ -85,7 +84,7 @@ impl Identity {
     /// Writes the identity of a new store, wholly or not at all. Nothing else must exist so far.
     pub fn create(&self, disk: &dyn Disk) -> Result<(), LogError> {
         debug_assert!(folder_of(IDENTITY_FILE).is_empty());
-        let bytes = store_file(self, 1, Expected::default());
+        let bytes = store_file(self, Slot::FIRST);
         replace_whole(disk, IDENTITY_FILE, &bytes).doing("writing", IDENTITY_FILE)
     }
 
@@ -95,14 +94,25 @@ impl Identity {
         Checksums::new(crc32c::crc32c(&self.mac_key))
     }
 
+    fn get(head: &[u8]) -> Result<Self, BadField> {
+        let mut from = Fields::of("the store's identity", head, 16);
+        Ok(Self {
+            store_id: from.get("the id")?,
+            mac_key: from.get("the key")?,
+            created_ms: from.get("the instant of creation")?,
+        })
+    }
+
     /// The head of the file.
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[12..16].copy_from_slice(&STORE_VERSION.to_le_bytes());
-        bytes[16..32].copy_from_slice(&self.store_id);
-        bytes[32..48].copy_from_slice(&self.mac_key);
-        bytes[48..].copy_from_slice(&self.created_ms.to_le_bytes());
+        let mut to = &mut bytes[..];
+        MAGIC.put(&mut to);
+        0_u32.put(&mut to);
+        STORE_VERSION.put(&mut to);
+        self.store_id.put(&mut to);
+        self.mac_key.put(&mut to);
+        self.created_ms.put(&mut to);
         let sum = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -120,15 +130,23 @@ pub(crate) fn check_envelope(bytes: &[u8], magic: [u8; 8], file: &str) -> Result
     envelope_version(bytes, magic, file, FORMAT_VERSION).map(|_| ())
 }
 
+/// The magic; then checksum and version.
+fn envelope(bytes: &[u8]) -> Result<([u8; 8], (u32, u32)), BadField> {
+    let mut from = Fields::of("the file", bytes, 0);
+    Ok((from.get("the kind")?, (from.get("the checksum")?, from.get("the version")?)))
+}
+
 /// The same for a format of which all versions up to one are known; answers which it is.
 fn envelope_version(bytes: &[u8], magic: [u8; 8], file: &str, newest: u32) -> Result<u32, LogError> {
-    if bytes.len() < 16 || bytes[..8] != magic {
+    let Some((sum, version)) =
+        envelope(bytes).ok().and_then(|(found, rest)| (found == magic).then_some(rest))
+    else {
         return Err(LogError::damage(file, 0, "not the expected kind of file"));
-    }
-    if crc32c::crc32c(&bytes[12..]) != u32_at(bytes, 8) {
+    };
+    if crc32c::crc32c(&bytes[12..]) != sum {
         return Err(LogError::damage(file, 8, "the file's checksum"));
     }
-    match u32_at(bytes, 12) {
+    match version {
         version if (1..=newest).contains(&version) => Ok(version),
         found => Err(LogError::UnsupportedVersion { file: file.to_owned(), found, supported: newest }),
     }
@@ -158,7 +176,7 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_refused_and_a_newer_version_named() {
-        let good = store_file(&IDENTITY, 1, Expected::default());
+        let good = store_file(&IDENTITY, Slot::FIRST);
         for at in 0..HEAD_BYTES {
             for bit in 0..8 {
                 let mut bad = good.clone();
@@ -179,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holder_is_told_who_has_the_store() {
+    fn a_second_holder_gets_the_name_of_the_first() {
         let disk = SimDisk::new();
         let _held = lock_store(&disk).unwrap();
         assert!(matches!(lock_store(&disk), Err(LogError::Locked { .. })));

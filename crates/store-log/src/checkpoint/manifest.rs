@@ -3,14 +3,14 @@
 //! It names every checkpoint slice with the file it lies in, where replay starts, the segments, and files of the
 //! caller's own. What it does not name does not count, whatever lies in the directory.
 
-use super::generation::{GenerationFile, generation_name, read_slice};
+use super::generation::{Generation, GenerationFile, read_slice};
 use super::identity::check_envelope;
 use super::slices::{SliceRef, Slices};
 use crate::disk::{CHECKPOINTS_FOLDER, Disk, MANIFEST_FILE, read_whole, remove_if_there, replace_whole};
 use crate::error::{Doing, LogError, missing};
+use crate::fields::{BadField, Codec, Fields};
 use crate::journal::{
-    Address, FORMAT_VERSION, KnownSegments, NUMBER_MAX, ReplayStart, SegmentKind, SegmentUse, parse_name,
-    u32_at, u64_at,
+    Address, BatchNumber, FORMAT_VERSION, KnownSegments, ReplayStart, SegmentKind, SegmentNumber, SegmentUse,
 };
 use crate::planted::Planted;
 use bytes::Bytes;
@@ -19,11 +19,13 @@ use std::io;
 
 const MAGIC: [u8; 8] = *b"KewManif";
 const FILE_MAX: u64 = 4 << 30;
+/// A segment's kind takes eight bytes here: one that says it, and these.
+const KIND_PADDING: [u8; 7] = [0; 7];
 
 /// What a durable checkpoint says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    pub(crate) generation: u64,
+    pub(crate) generation: Generation,
     pub(crate) slices: Slices,
     /// What the caller said when it was installed.
     pub fields: ManifestFields,
@@ -35,11 +37,11 @@ pub struct ManifestFields {
     /// The first batch that is not reflected everywhere.
     pub replay: ReplayStart,
     /// The newest batch known synced.
-    pub durable_through: u64,
+    pub durable_through: BatchNumber,
     /// The segments that are needed.
     pub segments: Vec<SegmentUse>,
     /// The number the next segment gets at least ([`crate::Segments::next_number`]).
-    pub next_segment: u64,
+    pub next_segment: SegmentNumber,
     /// Where the next survivor segment starts at least ([`crate::Segments::survivor_end`]).
     pub survivor_end: Address,
     /// Files of the caller's own that belong to this checkpoint.
@@ -87,7 +89,7 @@ impl Manifest {
     }
 
     /// The checkpoint's generation; each newer one has a greater number.
-    pub fn generation(&self) -> u64 {
+    pub fn generation(&self) -> Generation {
         self.generation
     }
 
@@ -102,7 +104,7 @@ impl Manifest {
     }
 
     /// Reads and verifies one slice.
-    pub fn read_slice(&self, disk: &dyn Disk, key: u64) -> Result<Option<(u64, Bytes)>, LogError> {
+    pub fn read_slice(&self, disk: &dyn Disk, key: u64) -> Result<Option<(BatchNumber, Bytes)>, LogError> {
         let Some(slice) = self.slice(key) else { return Ok(None) };
         let file = GenerationFile::open(disk, slice.generation)?;
         let bytes = read_slice(&file, key, &slice)?;
@@ -113,7 +115,7 @@ impl Manifest {
     pub fn read_slices(
         &self,
         disk: &dyn Disk,
-        mut visit: impl FnMut(u64, u64, Bytes) -> Result<(), LogError>,
+        mut visit: impl FnMut(u64, BatchNumber, Bytes) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
         let mut order: Vec<_> = self.slices().collect();
         order.sort_unstable_by_key(|(_, slice)| (slice.generation, slice.offset));
@@ -131,7 +133,7 @@ impl Manifest {
 
     /// Names of all checkpoint files it needs, for a backup.
     pub fn files(&self) -> Vec<String> {
-        self.generations().into_iter().map(generation_name).collect()
+        self.generations().into_iter().map(Generation::name).collect()
     }
 
     /// Removes checkpoint files that it does not need. Call only for the manifest that was loaded at start, or after
@@ -144,10 +146,10 @@ impl Manifest {
         }
         let needed = self.generations();
         for name in disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)? {
-            if let Some((generation, "ckp")) = parse_name(&name)
+            if let Some(generation) = Generation::of_name(&name)
                 && !needed.contains(&generation)
             {
-                let name = generation_name(generation);
+                let name = generation.name();
                 remove_if_there(disk, &name).doing("removing", &name)?;
             }
         }
@@ -158,12 +160,12 @@ impl Manifest {
         replace_whole(disk, MANIFEST_FILE, &self.encode()).doing("writing", MANIFEST_FILE)
     }
 
-    fn generations(&self) -> BTreeSet<u64> {
+    fn generations(&self) -> BTreeSet<Generation> {
         self.slices.refs().map(|slice| slice.generation).collect()
     }
 
     fn check_files(&self, disk: &dyn Disk) -> Result<(), LogError> {
-        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut ends: BTreeMap<Generation, u64> = BTreeMap::new();
         for slice in self.slices.refs() {
             let end = ends.entry(slice.generation).or_default();
             *end = slice.end().max(*end);
@@ -172,7 +174,7 @@ impl Manifest {
             let file = GenerationFile::open(disk, generation)?;
             if file.bytes < end {
                 let what = format!("the file ends before the {end} bytes that the manifest names");
-                return Err(LogError::damage(generation_name(generation), file.bytes, what));
+                return Err(LogError::damage(generation.name(), file.bytes, what));
             }
         }
         for sidecar in &self.fields.sidecars {
@@ -190,40 +192,21 @@ impl Manifest {
     fn encode(&self) -> Vec<u8> {
         let fields = &self.fields;
         let mut bytes = Vec::with_capacity(128 + self.slices.len() * 40 + fields.meta.len());
-        bytes.extend_from_slice(&MAGIC);
-        put_u32(&mut bytes, 0);
-        put_u32(&mut bytes, FORMAT_VERSION);
-        for number in [
-            self.generation,
-            fields.replay.address,
-            fields.replay.batch,
-            fields.durable_through,
-            fields.next_segment,
-            fields.survivor_end,
-        ] {
-            put_u64(&mut bytes, number);
-        }
+        MAGIC.put(&mut bytes);
+        0_u32.put(&mut bytes);
+        FORMAT_VERSION.put(&mut bytes);
+        self.generation.put(&mut bytes);
+        fields.replay.address.put(&mut bytes);
+        fields.replay.batch.put(&mut bytes);
+        fields.durable_through.put(&mut bytes);
+        fields.next_segment.put(&mut bytes);
+        fields.survivor_end.put(&mut bytes);
         for count in [self.slices.len(), fields.segments.len(), fields.sidecars.len(), fields.meta.len()] {
-            put_u64(&mut bytes, count as u64);
+            (count as u64).put(&mut bytes);
         }
-        for (key, slice) in self.slices.iter() {
-            for number in [key, slice.generation, slice.offset, u64::from(slice.bytes), slice.reflects] {
-                put_u64(&mut bytes, number);
-            }
-        }
-        for segment in &fields.segments {
-            let kind = u64::from(segment.kind.to_byte());
-            for number in [segment.number, kind, segment.base, segment.used] {
-                put_u64(&mut bytes, number);
-            }
-        }
-        for sidecar in &fields.sidecars {
-            assert!(sidecar.name.len() <= 255, "names of sidecars are short");
-            bytes.push(sidecar.name.len() as u8);
-            bytes.extend_from_slice(sidecar.name.as_bytes());
-            put_u64(&mut bytes, sidecar.bytes);
-            put_u32(&mut bytes, sidecar.sum);
-        }
+        self.slices.iter().for_each(|(key, slice)| put_slice(key, &slice, &mut bytes));
+        fields.segments.iter().for_each(|segment| put_segment(segment, &mut bytes));
+        fields.sidecars.iter().for_each(|sidecar| put_sidecar(sidecar, &mut bytes));
         bytes.extend_from_slice(&fields.meta);
         let sum = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
@@ -232,85 +215,87 @@ impl Manifest {
 
     fn decode(bytes: &[u8]) -> Result<Self, LogError> {
         check_envelope(bytes, MAGIC, MANIFEST_FILE)?;
-        let mut from = Cursor { bytes, at: 16 };
-        let generation = from.number()?;
-        let replay = ReplayStart { address: from.u64()?, batch: from.number()? };
-        let (durable_through, next_segment, survivor_end) = (from.number()?, from.number()?, from.number()?);
-        let (slices_len, segments_len, sidecars_len, meta_len) =
-            (from.u64()?, from.u64()?, from.u64()?, from.u64()?);
+        Self::get(bytes).map_err(|bad| bad.damage(MANIFEST_FILE, 0))
+    }
 
+    fn get(bytes: &[u8]) -> Result<Self, BadField> {
+        let mut from = Fields::of("the manifest", bytes, 16);
+        let generation = from.get("the generation")?;
+        let replay =
+            ReplayStart { address: from.get("the replay address")?, batch: from.get("the replay batch")? };
+        let durable_through = from.get("the durable batch")?;
+        let next_segment = from.get("the next segment")?;
+        let survivor_end = from.get("the end of the survivors")?;
+        let slices_len: u64 = from.get("the number of slices")?;
+        let segments_len: u64 = from.get("the number of segments")?;
+        let sidecars_len: u64 = from.get("the number of sidecars")?;
+        let meta_len: u64 = from.get("the length of the rest")?;
         // Nothing is reserved by a count from the file: a false one ends with the bytes.
-        let mut slices = Vec::new();
-        for _ in 0..slices_len {
-            let key = from.u64()?;
-            let (generation, offset) = (from.number()?, from.number()?);
-            let at = from.at as u64;
-            let bytes = u32::try_from(from.u64()?)
-                .map_err(|_| LogError::damage(MANIFEST_FILE, at, "the length of a slice"))?;
-            let reflects = from.number()?;
-            slices.push((key, SliceRef { generation, offset, bytes, reflects }));
+        let slices = (0..slices_len).map(|_| get_slice(&mut from)).collect::<Result<_, _>>()?;
+        let segments = (0..segments_len).map(|_| get_segment(&mut from)).collect::<Result<_, _>>()?;
+        let sidecars = (0..sidecars_len).map(|_| get_sidecar(&mut from)).collect::<Result<_, _>>()?;
+        if from.rest().len() as u64 != meta_len {
+            return Err(from.bad("the rest"));
         }
-        let mut segments = Vec::new();
-        for _ in 0..segments_len {
-            let (number, at) = (from.number()?, from.at as u64);
-            let kind = u8::try_from(from.u64()?).ok().and_then(SegmentKind::from_byte);
-            let kind = kind.ok_or_else(|| LogError::damage(MANIFEST_FILE, at, "the kind of a segment"))?;
-            segments.push(SegmentUse { number, kind, base: from.number()?, used: from.number()? });
-        }
-        let mut sidecars = Vec::new();
-        for _ in 0..sidecars_len {
-            let at = from.at as u64;
-            let len = usize::from(from.take(1)?[0]);
-            let name = String::from_utf8(from.take(len)?.to_vec())
-                .map_err(|_| LogError::damage(MANIFEST_FILE, at, "the name of a sidecar"))?;
-            let bytes = from.number()?;
-            sidecars.push(Sidecar { name, bytes, sum: u32_at(from.take(4)?, 0) });
-        }
-        let rest = &bytes[from.at..];
-        if rest.len() as u64 != meta_len {
-            return Err(LogError::damage(MANIFEST_FILE, from.at as u64, "the length of the rest"));
-        }
-        let meta = Bytes::copy_from_slice(rest);
+        let meta = Bytes::copy_from_slice(from.rest());
         let fields =
             ManifestFields { replay, durable_through, segments, next_segment, survivor_end, sidecars, meta };
         Ok(Self { generation, slices: Slices::of(slices), fields })
     }
 }
 
-/// Reads numbers one after the other; the end of the bytes is damage.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+fn put_slice(key: u64, slice: &SliceRef, to: &mut Vec<u8>) {
+    key.put(to);
+    slice.generation.put(to);
+    slice.offset.put(to);
+    u64::from(slice.bytes).put(to);
+    slice.reflects.put(to);
 }
 
-impl<'a> Cursor<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], LogError> {
-        let taken = self.bytes.get(self.at..self.at.saturating_add(len));
-        let taken = taken.ok_or_else(|| LogError::damage(MANIFEST_FILE, self.at as u64, "ends too early"))?;
-        self.at += len;
-        Ok(taken)
-    }
-
-    fn u64(&mut self) -> Result<u64, LogError> {
-        Ok(u64_at(self.take(8)?, 0))
-    }
-
-    /// A number that arithmetic may be done with.
-    fn number(&mut self) -> Result<u64, LogError> {
-        let at = self.at as u64;
-        let number = self.u64()?;
-        if number <= NUMBER_MAX {
-            Ok(number)
-        } else {
-            Err(LogError::damage(MANIFEST_FILE, at, "a number beyond all sense"))
-        }
-    }
+fn get_slice(from: &mut Fields<'_>) -> Result<(u64, SliceRef), BadField> {
+    let key = from.get("the key of a slice")?;
+    let generation = from.get("the generation of a slice")?;
+    let offset = from.number("the offset of a slice")?;
+    let bad = from.bad("the length of a slice");
+    let bytes = u32::try_from(from.get::<u64>("the length of a slice")?).map_err(|_| bad)?;
+    Ok((key, SliceRef { generation, offset, bytes, reflects: from.get("the batch of a slice")? }))
 }
 
-fn put_u32(bytes: &mut Vec<u8>, number: u32) {
-    bytes.extend_from_slice(&number.to_le_bytes());
+fn put_segment(segment: &SegmentUse, to: &mut Vec<u8>) {
+    segment.number.put(to);
+    segment.kind.put(to);
+    KIND_PADDING.put(to);
+    segment.base.put(to);
+    segment.used.put(to);
 }
 
-fn put_u64(bytes: &mut Vec<u8>, number: u64) {
-    bytes.extend_from_slice(&number.to_le_bytes());
+fn get_segment(from: &mut Fields<'_>) -> Result<SegmentUse, BadField> {
+    let number = from.get("the number of a segment")?;
+    let bad = from.bad("the kind of a segment");
+    let kind: SegmentKind = from.get("the kind of a segment")?;
+    if from.get("the kind of a segment") != Ok(KIND_PADDING) {
+        return Err(bad);
+    }
+    let base = from.get("the base of a segment")?;
+    Ok(SegmentUse { number, kind, base, used: from.number("the length of a segment")? })
+}
+
+fn put_sidecar(sidecar: &Sidecar, to: &mut Vec<u8>) {
+    assert!(sidecar.name.len() <= 255, "names of sidecars are short");
+    (sidecar.name.len() as u8).put(to);
+    to.extend_from_slice(sidecar.name.as_bytes());
+    sidecar.bytes.put(to);
+    sidecar.sum.put(to);
+}
+
+fn get_sidecar(from: &mut Fields<'_>) -> Result<Sidecar, BadField> {
+    let bad = from.bad("the name of a sidecar");
+    let len = usize::from(from.get::<u8>("the name of a sidecar")?);
+    let name = from.take("the name of a sidecar", len)?;
+    let name = String::from_utf8(name.to_vec()).map_err(|_| bad)?;
+    Ok(Sidecar {
+        name,
+        bytes: from.number("the length of a sidecar")?,
+        sum: from.get("the checksum of a sidecar")?,
+    })
 }

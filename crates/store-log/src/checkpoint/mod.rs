@@ -11,8 +11,9 @@ pub(crate) mod room;
 mod slices;
 mod writer;
 
-pub(crate) use expected::{Expected, Expecting, store_file};
-pub(crate) use generation::{GenerationFile, generation_name, read_slice};
+pub(crate) use expected::{Expected, Expecting, Slot, store_file};
+pub use generation::Generation;
+pub(crate) use generation::{GenerationFile, read_slice};
 pub(crate) use identity::Named;
 pub use identity::{Identity, STORE_VERSION};
 pub use manifest::{Manifest, ManifestFields, Sidecar};

@@ -1,4 +1,4 @@
-//! How much disk the next checkpoint takes, for the room that is kept for it.
+//! How much space of the disk the next checkpoint takes: so much room is kept for it.
 
 use super::manifest::Manifest;
 use super::writer::CheckpointWriter;
@@ -9,7 +9,7 @@ const BLOCK: u64 = 4096;
 const MANIFEST_BYTES: u64 = 256;
 const LISTED_BYTES: u64 = 64;
 
-/// Bytes of disk that a measured checkpoint takes, with a manifest that lists so many files beside its slices.
+/// Bytes of disk that a measured checkpoint takes, with a manifest that lists `files` files beside its slices.
 pub(crate) fn needed(measured: &CheckpointWriter, files: usize) -> u64 {
     on_disk(measured.bytes(), measured.slices() + files)
 }

@@ -4,6 +4,9 @@
 
 use std::sync::Arc;
 
+use super::generation::Generation;
+use crate::journal::BatchNumber;
+
 /// Bytes before those of a slice.
 pub(super) const SLICE_HEADER_BYTES: u64 = 24;
 
@@ -11,13 +14,13 @@ pub(super) const SLICE_HEADER_BYTES: u64 = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceRef {
     /// Generation of the file it lies in.
-    pub generation: u64,
+    pub generation: Generation,
     /// Offset of the slice's header in it.
     pub offset: u64,
     /// Bytes of the slice itself.
     pub bytes: u32,
     /// The newest batch it reflects.
-    pub reflects: u64,
+    pub reflects: BatchNumber,
 }
 
 impl SliceRef {
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     fn slice(offset: u64) -> SliceRef {
-        SliceRef { generation: 1, offset, bytes: 0, reflects: 0 }
+        SliceRef { generation: Generation(1), offset, bytes: 0, reflects: BatchNumber::BEFORE_FIRST }
     }
 
     #[test]

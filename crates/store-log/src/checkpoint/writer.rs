@@ -8,12 +8,13 @@
 //! A generation file that is mostly dead, and the smallest ones when there are many, are written again: their keys
 //! are reported by [`CheckpointWriter::must_put`].
 
-use super::generation::{FILE_HEADER_BYTES, GenerationFile, file_header, generation_name, slice_sum};
+use super::generation::{FILE_HEADER_BYTES, Generation, GenerationFile, file_header, slice_sum};
 use super::manifest::{Manifest, ManifestFields};
 use super::slices::{SLICE_HEADER_BYTES, SliceRef, Slices};
 use crate::disk::{CHECKPOINTS_FOLDER, Disk, DiskFile, SYNC_BYTES, remove_if_there};
 use crate::error::{Doing, LogError};
-use crate::journal::parse_name;
+use crate::fields::Codec;
+use crate::journal::{BatchNumber, parse_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ struct OpenSlice {
 /// removes.
 pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
-    generation: u64,
+    generation: Generation,
     /// Made with the first slice.
     file: Option<Arc<dyn DiskFile>>,
     buffer: Vec<u8>,
@@ -46,7 +47,7 @@ pub struct CheckpointWriter {
     open: Option<OpenSlice>,
     previous: Slices,
     /// Files whose slices must be written again.
-    outworn: BTreeSet<u64>,
+    outworn: BTreeSet<Generation>,
     /// Nothing is written; only the size counts.
     measures: bool,
 }
@@ -56,17 +57,22 @@ impl CheckpointWriter {
     pub fn start(disk: Arc<dyn Disk>, previous: Option<&Manifest>) -> Result<Self, LogError> {
         disk.create_dir(CHECKPOINTS_FOLDER).doing("making", CHECKPOINTS_FOLDER)?;
         let names = disk.list(CHECKPOINTS_FOLDER).doing("listing", CHECKPOINTS_FOLDER)?;
-        let newest = names.iter().filter_map(|name| parse_name(name)).map(|(number, _)| number).max();
-        let generation = newest.max(previous.map(Manifest::generation)).unwrap_or(0).saturating_add(1);
-        Self::new(disk, previous, generation)
+        let newest =
+            names.iter().filter_map(|name| parse_name(name)).map(|(number, _)| Generation(number)).max();
+        let newest = newest.max(previous.map(Manifest::generation)).map_or(0, |newest| newest.0);
+        Self::new(disk, previous, Generation(newest.saturating_add(1)))
     }
 
     /// A checkpoint that is not written: [`CheckpointWriter::bytes`] says how large it would be.
     pub(crate) fn measuring(disk: Arc<dyn Disk>, previous: Option<&Manifest>) -> Result<Self, LogError> {
-        Ok(Self { measures: true, ..Self::new(disk, previous, 0)? })
+        Ok(Self { measures: true, ..Self::new(disk, previous, Generation(0))? })
     }
 
-    fn new(disk: Arc<dyn Disk>, previous: Option<&Manifest>, generation: u64) -> Result<Self, LogError> {
+    fn new(
+        disk: Arc<dyn Disk>,
+        previous: Option<&Manifest>,
+        generation: Generation,
+    ) -> Result<Self, LogError> {
         let previous = previous.map(|manifest| manifest.slices.clone()).unwrap_or_default();
         let outworn = outworn(&*disk, &previous)?;
         Ok(Self {
@@ -85,7 +91,7 @@ impl CheckpointWriter {
     }
 
     /// Writes a slice that reflects all batches up to `reflects`. A key put twice keeps the last.
-    pub fn put(&mut self, key: u64, reflects: u64, bytes: &[u8]) -> Result<(), LogError> {
+    pub fn put(&mut self, key: u64, reflects: BatchNumber, bytes: &[u8]) -> Result<(), LogError> {
         self.begin(key)?;
         self.append(bytes)?;
         self.end(reflects)
@@ -129,7 +135,7 @@ impl CheckpointWriter {
     }
 
     /// Ends the slice that was begun. It reflects all batches up to `reflects`.
-    pub fn end(&mut self, reflects: u64) -> Result<(), LogError> {
+    pub fn end(&mut self, reflects: BatchNumber) -> Result<(), LogError> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let bytes = u32::try_from(open.bytes).unwrap_or(u32::MAX);
         self.slices
@@ -138,9 +144,10 @@ impl CheckpointWriter {
             return Ok(());
         }
         let mut header = [0; SLICE_HEADER_BYTES as usize];
-        header[4..8].copy_from_slice(&bytes.to_le_bytes());
-        header[8..16].copy_from_slice(&open.key.to_le_bytes());
-        header[16..24].copy_from_slice(&reflects.to_le_bytes());
+        let mut to = &mut header[4..];
+        bytes.put(&mut to);
+        open.key.put(&mut to);
+        reflects.put(&mut to);
         let before = slice_sum(self.generation, &header, &[]);
         let sum = crc32c::crc32c_combine(before, open.sum, bytes as usize);
         header[..4].copy_from_slice(&sum.to_le_bytes());
@@ -155,13 +162,13 @@ impl CheckpointWriter {
             return Ok(());
         }
         let file = self.file.as_ref().expect("the file was made before the first byte was buffered");
-        file.write_at(offset, header).doing("writing", &generation_name(self.generation))
+        file.write_at(offset, header).doing("writing", &self.generation.name())
     }
 
     /// Refers to the slice that the previous checkpoint has for a key, which is unchanged and so reflects all batches
     /// up to `reflects`. False when there is none, or it must be put.
     #[must_use]
-    pub fn keep(&mut self, key: u64, reflects: u64) -> bool {
+    pub fn keep(&mut self, key: u64, reflects: BatchNumber) -> bool {
         let Some(slice) = self.previous.get(key).filter(|slice| !self.outworn.contains(&slice.generation))
         else {
             return false;
@@ -205,7 +212,7 @@ impl CheckpointWriter {
             self.flush()?;
         }
         if let Some(file) = &self.file {
-            file.sync_all().doing("syncing", &generation_name(self.generation))?;
+            file.sync_all().doing("syncing", &self.generation.name())?;
             self.disk.sync_dir(CHECKPOINTS_FOLDER).doing("syncing", CHECKPOINTS_FOLDER)?;
             // The folder may be new. Otherwise a power cut could keep the manifest's new name and lose the folder.
             self.disk.sync_dir("").doing("syncing", "the store's directory")?;
@@ -215,12 +222,12 @@ impl CheckpointWriter {
 
     /// Gives the checkpoint up and frees its space.
     pub fn abandon(self) -> Result<(), LogError> {
-        let name = generation_name(self.generation);
+        let name = self.generation.name();
         remove_if_there(&*self.disk, &name).doing("removing", &name)
     }
 
     fn begin_file(&mut self) -> Result<(), LogError> {
-        let name = generation_name(self.generation);
+        let name = self.generation.name();
         self.file = Some(self.disk.create(&name).doing("making", &name)?);
         self.buffer.extend_from_slice(&file_header(self.generation));
         Ok(())
@@ -236,10 +243,10 @@ impl CheckpointWriter {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         let file = self.file.as_ref().expect("the file was made before the first byte was buffered");
-        file.write_at(self.written, bytes).doing("writing", &generation_name(self.generation))?;
+        file.write_at(self.written, bytes).doing("writing", &self.generation.name())?;
         self.written += bytes.len() as u64;
         if self.written - self.synced >= SYNC_BYTES {
-            file.sync_data().doing("syncing", &generation_name(self.generation))?;
+            file.sync_data().doing("syncing", &self.generation.name())?;
             self.synced = self.written;
         }
         Ok(())
@@ -249,14 +256,14 @@ impl CheckpointWriter {
 /// A checkpoint whose slices are durable, and that waits for every batch it reflects to be so too.
 pub struct SealedCheckpoint {
     disk: Arc<dyn Disk>,
-    generation: u64,
+    generation: Generation,
     slices: Slices,
 }
 
 impl SealedCheckpoint {
     /// The newest batch that any slice reflects. It must be synced before the manifest is installed.
-    pub fn reflects(&self) -> u64 {
-        self.slices.refs().map(|slice| slice.reflects).max().unwrap_or(0)
+    pub fn reflects(&self) -> BatchNumber {
+        self.slices.refs().map(|slice| slice.reflects).max().unwrap_or(BatchNumber::BEFORE_FIRST)
     }
 
     /// Makes the checkpoint count, in one step. After an error either checkpoint may be found at the next start; so
@@ -269,8 +276,8 @@ impl SealedCheckpoint {
 }
 
 /// Files that should be written again: less than half alive, or the smallest of too many.
-fn outworn(disk: &dyn Disk, slices: &Slices) -> Result<BTreeSet<u64>, LogError> {
-    let mut alive: BTreeMap<u64, u64> = BTreeMap::new();
+fn outworn(disk: &dyn Disk, slices: &Slices) -> Result<BTreeSet<Generation>, LogError> {
+    let mut alive: BTreeMap<Generation, u64> = BTreeMap::new();
     for slice in slices.refs() {
         *alive.entry(slice.generation).or_default() += slice.file_bytes();
     }

@@ -1,9 +1,9 @@
-//! Open files of segments: at most so many at a time, however large the store.
+//! Open files of segments: at most a fixed number at a time, however large the store.
 //!
-//! A segment's file is opened when somebody needs it and stays open until too many are: then the one that was used
+//! A segment's file is opened when it is needed and stays open until too many are: then the one that was used
 //! longest ago is closed. Never closed is a file that is kept, because it is being written or its name is about to go,
 //! and one whose writes are not all synced: the system tells an error of writing back to a file that is open. When the
-//! process has no descriptor left, files of segments make room for the one that is needed now.
+//! process has no descriptor left, files of segments are closed for the one that is needed now.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(crate) struct Handles {
     /// Files that may be open.
     open_max: usize,
     /// Guards which are open, and whether one is kept. Taken before any file's own lock.
-    open: Mutex<Vec<Arc<Slot>>>,
+    open: Mutex<Vec<Arc<SegmentFile>>>,
     /// Counts uses, to tell which was the last.
     uses: AtomicU64,
 }
 
 /// One segment's file, open or not.
-struct Slot {
+struct SegmentFile {
     name: String,
     file: Mutex<Option<Arc<dyn DiskFile>>>,
     /// The number of its last use.
@@ -39,7 +39,7 @@ struct Slot {
     synced: AtomicU64,
 }
 
-impl Slot {
+impl SegmentFile {
     /// Whether nothing is lost when it is closed.
     fn may_close(&self) -> bool {
         !self.kept.load(Ordering::Acquire)
@@ -59,11 +59,11 @@ impl Handles {
     }
 
     /// Counts a file that was just opened; past the bound another is closed.
-    fn count(&self, slot: &Arc<Slot>, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+    fn count(&self, slot: &Arc<SegmentFile>, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let mut open = self.open.lock();
         let mut present = slot.file.lock();
         if let Some(first) = &*present {
-            // Somebody else was faster. This one is closed again.
+            // Another thread was faster. This one is closed again.
             return Arc::clone(first);
         }
         *present = Some(Arc::clone(&file));
@@ -88,7 +88,7 @@ impl Handles {
             match self.disk.open(name) {
                 Err(error) if lacks_descriptors(&error) => {
                     let closed = close_one(&mut self.open.lock(), None);
-                    // With none of ours left to close, the caller is told, and may ask again later.
+                    // With none of ours left to close the caller gets the error, and may ask again later.
                     drop(closed.ok_or(error)?);
                 }
                 opened => return opened,
@@ -98,8 +98,9 @@ impl Handles {
 }
 
 /// Closes the file that was used longest ago; none when all must stay open.
-fn close_one(open: &mut Vec<Arc<Slot>>, but: Option<&Arc<Slot>>) -> Option<Arc<dyn DiskFile>> {
-    let closable = |slot: &Arc<Slot>| slot.may_close() && but.is_none_or(|but| !Arc::ptr_eq(but, slot));
+fn close_one(open: &mut Vec<Arc<SegmentFile>>, but: Option<&Arc<SegmentFile>>) -> Option<Arc<dyn DiskFile>> {
+    let closable =
+        |slot: &Arc<SegmentFile>| slot.may_close() && but.is_none_or(|but| !Arc::ptr_eq(but, slot));
     let oldest = (0..open.len())
         .filter(|&index| open.get(index).is_some_and(closable))
         .min_by_key(|&index| open.get(index).map(|slot| slot.used.load(Ordering::Relaxed)))?;
@@ -109,7 +110,7 @@ fn close_one(open: &mut Vec<Arc<Slot>>, but: Option<&Arc<Slot>>) -> Option<Arc<d
 /// A segment's hold on its file.
 pub(crate) struct Handle {
     handles: Arc<Handles>,
-    slot: Arc<Slot>,
+    slot: Arc<SegmentFile>,
 }
 
 impl Handle {
@@ -126,7 +127,7 @@ impl Handle {
     }
 
     fn new(handles: &Arc<Handles>, name: String, kept: bool) -> Self {
-        let slot = Slot {
+        let slot = SegmentFile {
             name,
             file: Mutex::default(),
             used: AtomicU64::default(),

@@ -6,7 +6,7 @@
 //! after a crash is only what POSIX promises: a file's bytes after `sync_data`, a name after `sync_dir` of its folder,
 //! a rename wholly or not at all.
 //!
-//! The lowest storey. It knows the names of a store's files, but not what any of them holds.
+//! The lowest layer. It knows the names of a store's files, but not what any of them holds.
 
 mod handles;
 mod names;

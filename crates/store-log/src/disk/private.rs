@@ -59,7 +59,7 @@ pub fn make_private(root: &Path) -> io::Result<u64> {
     Ok(closed)
 }
 
-/// Closes the files of one folder; in the directory itself only the store's own, which are told by their names.
+/// Closes the files of one folder; in the directory itself only the store's own, which are recognised by their names.
 fn close_files(path: &Path, folder: &str) -> io::Result<u64> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -100,7 +100,7 @@ mod tests {
     use crate::disk::{Disk, RealDisk};
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+        fs::metadata(path).expect("the file exists").permissions().mode() & 0o7777
     }
 
     #[test]
@@ -108,32 +108,33 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path().join("above/store");
         let disk = RealDisk::open(&root).expect("a directory can be made");
-        disk.create_dir("segments").expect("there is room");
-        drop(disk.create("segments/a").expect("there is room"));
-        drop(disk.create("STORE").expect("there is room"));
-        let _held = disk.lock().expect("it is free");
+        disk.create_dir("segments").expect("the temporary folder takes files");
+        drop(disk.create("segments/a").expect("the temporary folder takes files"));
+        drop(disk.create("STORE").expect("the temporary folder takes files"));
+        let _held = disk.lock().expect("the directory has no other holder");
         for directory in [&folder.path().join("above"), &root, &root.join("segments")] {
             assert_eq!(mode(directory), 0o700, "{}", directory.display());
         }
         for file in ["segments/a", "STORE", "LOCK"] {
             assert_eq!(mode(&root.join(file)), 0o600, "{file}");
         }
-        assert_eq!(make_private(&root).expect("it is ours"), 0, "nothing was open");
+        assert_eq!(make_private(&root).expect("the test owns its files"), 0, "nothing was open");
     }
 
     #[test]
     fn a_store_that_was_open_to_all_is_closed_and_other_files_beside_it_are_left_alone() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path();
-        fs::create_dir(root.join("segments")).expect("there is room");
+        fs::create_dir(root.join("segments")).expect("the temporary folder takes files");
         for (name, found) in [("STORE", 0o644), ("segments/a.seg", 0o666), ("letter", 0o644)] {
-            fs::write(root.join(name), "x").expect("there is room");
-            fs::set_permissions(root.join(name), Permissions::from_mode(found)).expect("it is ours");
+            fs::write(root.join(name), "x").expect("the temporary folder takes files");
+            fs::set_permissions(root.join(name), Permissions::from_mode(found))
+                .expect("the test owns its files");
         }
         for open in [root, &root.join("segments")] {
-            fs::set_permissions(open, Permissions::from_mode(0o755)).expect("it is ours");
+            fs::set_permissions(open, Permissions::from_mode(0o755)).expect("the test owns its files");
         }
-        assert_eq!(make_private(root).expect("it is ours"), 4);
+        assert_eq!(make_private(root).expect("the test owns its files"), 4);
         let modes = ["STORE", "segments/a.seg", "letter", "segments"].map(|name| mode(&root.join(name)));
         assert_eq!(modes, [0o600, 0o600, 0o644, 0o700]);
         assert_eq!(mode(root), 0o700);
@@ -143,9 +144,9 @@ mod tests {
     fn a_directory_that_many_share_stays_open_to_them() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path();
-        fs::write(root.join("STORE"), "x").expect("there is room");
-        fs::set_permissions(root, Permissions::from_mode(0o1777)).expect("it is ours");
-        make_private(root).expect("it is ours");
+        fs::write(root.join("STORE"), "x").expect("the temporary folder takes files");
+        fs::set_permissions(root, Permissions::from_mode(0o1777)).expect("the test owns its files");
+        make_private(root).expect("the test owns its files");
         assert_eq!((mode(root), mode(&root.join("STORE"))), (0o1777, 0o600));
     }
 }

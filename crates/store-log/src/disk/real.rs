@@ -196,7 +196,7 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => return Err(held_by_another(&mut file)),
             Err(TryLockError::Error(error)) => return Err(named(error)),
         }
-        // For people only: nobody decides by the number, so a full disk does not matter here.
+        // For people to read: no program decides by the number, so a full disk does not matter here.
         let _best_effort = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(DiskLock::holding(file))
     }
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_directory_that_cannot_be_locked_is_named() {
         let (folder, disk) = disk();
-        fs::create_dir(folder.path().join("store").join(LOCK_FILE)).expect("it is ours");
+        fs::create_dir(folder.path().join("store").join(LOCK_FILE)).expect("the test owns its folder");
         let error = crate::disk::lock_store(&disk).expect_err("no file").to_string();
         let named = format!("locking the store's directory: {}", folder.path().join("store").display());
         assert!(error.starts_with(&named), "{error}");

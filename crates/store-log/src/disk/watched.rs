@@ -1,4 +1,4 @@
-//! A disk that hands everything on to another and tells somebody first: who counts what is done, takes time over it, or
+//! A disk that hands everything on to another and calls a watcher first: it counts what is done, takes time over it, or
 //! lets something else happen in between.
 
 use std::io;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::{Disk, DiskFile, DiskLock};
 
-/// Is told what is about to be done to a disk.
+/// Learns what is about to be done to a disk.
 pub trait Watcher: Send + Sync + 'static {
     /// What it goes on knowing of a file that was opened, so that its name is looked at once.
     type File: Send + Sync + 'static;
 
     /// A file of this name was made or opened.
     fn opened(&self, name: &str) -> Self::File;
-    /// So many bytes are written into a file.
+    /// Bytes are written into a file.
     fn writes(&self, _file: &Self::File, _bytes: usize) {}
     /// Bytes of a file are read.
     fn reads(&self, _file: &Self::File) {}

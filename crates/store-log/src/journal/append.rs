@@ -5,7 +5,8 @@
 //! disk then holds is unknown, and only a restart finds out.
 
 use super::batch::{BatchBuffer, BatchView};
-use super::frame::{Address, Checksums, SURVIVOR_SPACE};
+use super::frame::Checksums;
+use super::numbers::{Address, BatchNumber, SegmentNumber};
 use super::scan::{ReplayStart, ScanEnd, TailReport, scan_journal};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentKind};
 use super::segments::{Room, Segments, Spare};
@@ -22,9 +23,9 @@ pub struct Journal {
     segments: Segments,
     sums: Checksums,
     active: Arc<Segment>,
-    next_batch: u64,
+    next_batch: BatchNumber,
     end: Address,
-    durable_through: u64,
+    durable_through: BatchNumber,
     /// Data bytes of the segment that is being made, while the batch being filled waits for it.
     rolling: Option<u64>,
     stop: FailStop,
@@ -34,7 +35,7 @@ pub struct Journal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// The batch's number.
-    pub batch: u64,
+    pub batch: BatchNumber,
     /// Its address.
     pub address: Address,
     /// Bytes written.
@@ -61,7 +62,7 @@ impl Journal {
         segments: &Segments,
         sums: Checksums,
         start: ReplayStart,
-        durable_through: u64,
+        durable_through: BatchNumber,
         visit: impl FnMut(&BatchView<'_>) -> Result<(), LogError>,
     ) -> Result<(Self, Recovery), LogError> {
         let found = scan_journal(segments, sums, start, durable_through, visit)?;
@@ -71,7 +72,7 @@ impl Journal {
                 repair(last, &found)?;
                 last.clone()
             }
-            None => segments.take(SegmentKind::Journal, 0, 0, found.next_batch, 0)?,
+            None => segments.take(SegmentKind::Journal, 0, Address::START, found.next_batch, 0)?,
         };
         segments.begin_reserve();
         let journal = Self {
@@ -80,7 +81,7 @@ impl Journal {
             active,
             next_batch: found.next_batch,
             end: found.end,
-            durable_through: found.next_batch - 1,
+            durable_through: found.next_batch.previous(),
             rolling: None,
             stop: FailStop::default(),
         };
@@ -88,7 +89,7 @@ impl Journal {
     }
 
     /// Number of the next batch to append.
-    pub fn next_batch(&self) -> u64 {
+    pub fn next_batch(&self) -> BatchNumber {
         self.next_batch
     }
 
@@ -98,12 +99,12 @@ impl Journal {
     }
 
     /// The newest batch written: it survives a crash of the process.
-    pub fn written_through(&self) -> u64 {
-        self.next_batch - 1
+    pub fn written_through(&self) -> BatchNumber {
+        self.next_batch.previous()
     }
 
     /// The newest batch synced: it survives a power cut.
-    pub fn durable_through(&self) -> u64 {
+    pub fn durable_through(&self) -> BatchNumber {
         self.durable_through
     }
 
@@ -122,18 +123,19 @@ impl Journal {
         BatchBuffer::new(self.sums)
     }
 
-    /// Whether a batch of so many bytes ([`BatchBuffer::bytes`]) can be written. After `Enough` or `ReserveOnly`,
+    /// Whether a batch of this many bytes ([`BatchBuffer::bytes`]) can be written. After `Enough` or `ReserveOnly`,
     /// appending one of at most that size does not run out of space. Cheap unless a segment has to be made.
     #[inline]
     pub fn room(&self, bytes: u64) -> Room {
-        if self.has_room(bytes) { Room::Enough } else { self.segments.room(self.active.remaining(), bytes) }
+        if self.has_room(bytes) { Room::Enough } else { self.segments.room(&self.active, bytes) }
     }
 
     /// The same as things are: nothing is made for it, so that nothing is waited for.
     pub(crate) fn room_now(&self, bytes: u64) -> Room {
         match self.rolling {
-            Some(capacity) => self.segments.room_in(capacity, bytes),
-            None => self.segments.room_now(self.active.remaining(), bytes),
+            Some(capacity) if capacity < bytes => Room::Nothing,
+            Some(_) => self.segments.room_that_fits(),
+            None => self.segments.room_now(&self.active, bytes),
         }
     }
 
@@ -148,8 +150,8 @@ impl Journal {
         self.active.remaining() >= bytes && self.segments.reserve_is_there()
     }
 
-    /// Whether a batch of so many bytes goes into the segment that is being written. One that does not waits for syncs:
-    /// that a segment exists proves everything before it durable.
+    /// Whether a batch of this many bytes goes into the segment that is being written. One that does not waits for
+    /// syncs: that a segment exists proves everything before it durable.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
         self.active.remaining() >= bytes
     }
@@ -206,7 +208,7 @@ impl Journal {
     }
 
     /// Every batch up to this one is durable.
-    pub(crate) fn durable_to(&mut self, batch: u64) {
+    pub(crate) fn durable_to(&mut self, batch: BatchNumber) {
         self.durable_through = self.durable_through.max(batch);
     }
 
@@ -253,13 +255,13 @@ impl Journal {
             return Err(self.stop.fail(what));
         }
         let sealed = batch.seal(self.durable_through, self.active.number(), closing)?;
-        let mark = BatchMark { number: self.next_batch, must_sync };
+        let mark = BatchMark { number: self.next_batch.0, must_sync };
         if let Err(error) = self.active.append_batch(sealed, mark) {
             return Err(self.stop.fail(format!("writing {}: {error}", self.active.name())));
         }
         let appended = Appended { batch: self.next_batch, address: self.end, bytes, segment_opened };
         self.end += bytes;
-        self.next_batch += 1;
+        self.next_batch = self.next_batch.next();
         Ok(appended)
     }
 
@@ -270,11 +272,11 @@ impl Journal {
         self.end_roll(&roll, made)
     }
 
-    /// Begins a new segment for a batch of so many bytes that does not fit into this one. Nothing is written until
+    /// Begins a new segment for a batch of this many bytes, which does not fit into this one. Nothing is written until
     /// [`Journal::end_roll`].
     pub(crate) fn begin_roll(&mut self, bytes: u64) -> Result<Roll, LogError> {
         self.stop.check()?;
-        if self.end + bytes >= SURVIVOR_SPACE {
+        if (self.end + bytes).is_survivor() {
             return Err(LogError::NoSpace { what: "addresses: export and import the store".to_owned() });
         }
         let spare = self.segments.take_spare(bytes, 0);
@@ -324,7 +326,7 @@ pub(crate) struct Roll {
     spare: Option<Spare>,
     bytes: u64,
     base: Address,
-    next_batch: u64,
+    next_batch: BatchNumber,
 }
 
 impl Roll {
@@ -351,7 +353,7 @@ impl Roll {
 /// A segment file to sync, and what that makes durable. Synced on any thread.
 pub struct SyncTarget {
     segment: Arc<Segment>,
-    batch: u64,
+    batch: BatchNumber,
     stop: FailStop,
 }
 
@@ -362,7 +364,7 @@ impl SyncTarget {
         self.segment
             .sync()
             .map_err(|error| self.stop.fail(format!("syncing {}: {error}", self.segment.name())))?;
-        if Planted::ErrorToldToOne.is_there() {
+        if Planted::ErrorReportedOnce.is_there() {
             return Ok(());
         }
         // Another thread may have failed meanwhile: nothing counts as durable after that.
@@ -370,17 +372,17 @@ impl SyncTarget {
     }
 
     /// Number of the segment.
-    pub(crate) fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> SegmentNumber {
         self.segment.number()
     }
 
     /// The newest batch that becomes durable.
-    pub fn batch(&self) -> u64 {
+    pub fn batch(&self) -> BatchNumber {
         self.batch
     }
 }
 
-/// The first failure, shared by everyone who must stop for it.
+/// The first failure, shared by all parts that must stop for it.
 #[derive(Clone, Default)]
 struct FailStop(Arc<OnceLock<String>>);
 

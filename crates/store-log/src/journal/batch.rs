@@ -4,10 +4,10 @@
 //! because addresses are logical; which segment it goes to, and what was durable by then, is filled in when it is
 //! written.
 
-use super::frame::{
-    Address, BATCH_END, BATCH_HEADER, Checksums, HEADER_BYTES, KINDS_OF_CALLER, RawFrame, u32_at, u64_at,
-};
+use super::frame::{BATCH_END, BATCH_HEADER, Checksums, HEADER_BYTES, KINDS_OF_CALLER, RawFrame, u32_at};
+use super::numbers::{Address, BatchNumber, SegmentNumber};
 use crate::error::LogError;
+use crate::fields::{BadField, Codec, Fields};
 use bytes::Bytes;
 
 /// First bytes of the payload of a batch header frame.
@@ -35,7 +35,7 @@ const REUSE_BYTES_MAX: usize = 1 << 20;
 
 /// Memory of a batch larger than this, and than twice what was filled last, is not kept for the next one.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Records may ask for a little more room than they take in the end.
+/// Records may reserve a little more memory than they take in the end.
 const SLACK_BYTES: usize = 1 << 10;
 
 const FLAG_CLOSING: u32 = 1;
@@ -45,7 +45,7 @@ const FLAG_CLOSING: u32 = 1;
 pub struct BatchBuffer {
     sums: Checksums,
     buffer: Vec<u8>,
-    number: u64,
+    number: BatchNumber,
     start: Address,
     records: u32,
     /// The checksums of the record frames, in order: what the chain in the end frame is made of.
@@ -60,15 +60,15 @@ impl BatchBuffer {
         Self {
             sums,
             buffer: Vec::new(),
-            number: 0,
-            start: 0,
+            number: BatchNumber::BEFORE_FIRST,
+            start: Address::START,
             records: 0,
             frame_sums: Vec::new(),
             last_bytes: 0,
         }
     }
 
-    /// Fills the next batch in this memory, if one as large as the last has room in it. Said before the next begins:
+    /// Fills the next batch in this memory, if one as large as the last fits into it. Said before the next begins:
     /// memory that is given back and asked for again is memory the system zeroes again.
     pub fn reuse(&mut self, memory: Vec<u8>) {
         if memory.capacity() >= self.last_bytes && memory.capacity() > self.buffer.capacity() {
@@ -77,7 +77,7 @@ impl BatchBuffer {
     }
 
     /// Starts batch `number` at an address: the journal's next ones, or the end of the batch filled before it.
-    pub fn begin(&mut self, number: u64, start: Address) {
+    pub fn begin(&mut self, number: BatchNumber, start: Address) {
         if !self.buffer.is_empty() {
             self.last_bytes = self.buffer.len();
         }
@@ -126,7 +126,7 @@ impl BatchBuffer {
     }
 
     /// The batch's number.
-    pub fn number(&self) -> u64 {
+    pub fn number(&self) -> BatchNumber {
         self.number
     }
 
@@ -168,32 +168,31 @@ impl BatchBuffer {
     /// Writes header and end. Called once, when it is known where the batch goes.
     pub(crate) fn seal(
         &mut self,
-        durable_through: u64,
-        segment: u64,
+        durable_through: BatchNumber,
+        segment: SegmentNumber,
         closing: bool,
     ) -> Result<&[u8], LogError> {
         let records_bytes = (self.buffer.len() - BATCH_HEADER_BYTES) as u64;
         if records_bytes > BATCH_RECORDS_MAX {
             return Err(LogError::NoSpace { what: format!("a batch of {records_bytes} bytes") });
         }
-        let mut payload = [0; HEADER_PAYLOAD];
-        payload[..8].copy_from_slice(&HEADER_MAGIC);
-        payload[8..16].copy_from_slice(&self.number.to_le_bytes());
-        payload[16..24].copy_from_slice(&durable_through.to_le_bytes());
-        payload[24..32].copy_from_slice(&self.start.to_le_bytes());
-        payload[32..36].copy_from_slice(&(records_bytes as u32).to_le_bytes());
-        payload[36..40].copy_from_slice(&(if closing { FLAG_CLOSING } else { 0 }).to_le_bytes());
-        self.buffer[HEADER_BYTES..BATCH_HEADER_BYTES].copy_from_slice(&payload);
+        let mut header = &mut self.buffer[HEADER_BYTES..BATCH_HEADER_BYTES];
+        HEADER_MAGIC.put(&mut header);
+        self.number.put(&mut header);
+        durable_through.put(&mut header);
+        self.start.put(&mut header);
+        (records_bytes as u32).put(&mut header);
+        (if closing { FLAG_CLOSING } else { 0 }).put(&mut header);
         self.sums.seal(&mut self.buffer[..BATCH_HEADER_BYTES], 0, BATCH_HEADER, self.start);
 
         let at = self.buffer.len();
         let address = self.start + at as u64;
         self.buffer.extend_from_slice(&[0; HEADER_BYTES]);
-        self.buffer.extend_from_slice(&END_MAGIC);
-        self.buffer.extend_from_slice(&self.number.to_le_bytes());
-        self.buffer.extend_from_slice(&segment.to_le_bytes());
-        self.buffer.extend_from_slice(&self.records.to_le_bytes());
-        self.buffer.extend_from_slice(&crc32c::crc32c(&self.frame_sums).to_le_bytes());
+        END_MAGIC.put(&mut self.buffer);
+        self.number.put(&mut self.buffer);
+        segment.put(&mut self.buffer);
+        self.records.put(&mut self.buffer);
+        crc32c::crc32c(&self.frame_sums).put(&mut self.buffer);
         self.sums.seal(&mut self.buffer, at, BATCH_END, address);
         Ok(&self.buffer)
     }
@@ -207,8 +206,8 @@ fn chained(chain: u32, sum: u32) -> u32 {
 /// A verified batch header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
-    pub number: u64,
-    pub durable_through: u64,
+    pub number: BatchNumber,
+    pub durable_through: BatchNumber,
     pub records_bytes: u64,
     pub closing: bool,
 }
@@ -221,12 +220,18 @@ impl BatchHeader {
         if frame.kind != BATCH_HEADER || payload.len() != HEADER_PAYLOAD || payload[..8] != HEADER_MAGIC {
             return None;
         }
-        (u64_at(payload, 24) == address).then(|| Self {
-            number: u64_at(payload, 8),
-            durable_through: u64_at(payload, 16),
-            records_bytes: u64::from(u32_at(payload, 32)),
-            closing: u32_at(payload, 36) & FLAG_CLOSING != 0,
-        })
+        let (header, start) = Self::decode(payload).ok()?;
+        (start == address).then_some(header)
+    }
+
+    /// The header, and the address it says that it lies at.
+    fn decode(payload: &[u8]) -> Result<(Self, Address), BadField> {
+        let mut fields = Fields::of("the batch header", payload, HEADER_MAGIC.len());
+        let (number, durable_through) = (fields.get("the number")?, fields.get("the durable batch")?);
+        let start = fields.get("the address")?;
+        let records_bytes = u64::from(fields.get::<u32>("the length")?);
+        let closing = fields.get::<u32>("the flags")? & FLAG_CLOSING != 0;
+        Ok((Self { number, durable_through, records_bytes, closing }, start))
     }
 
     /// Bytes of the whole batch.
@@ -235,12 +240,37 @@ impl BatchHeader {
     }
 }
 
-/// Reads an end frame; answers its batch number.
-pub(crate) fn read_end(bytes: &[u8], address: Address, sums: Checksums) -> Option<u64> {
-    let frame = sums.verify(bytes.get(..BATCH_END_BYTES)?, address)?;
-    let fits =
-        frame.kind == BATCH_END && frame.payload.len() == END_PAYLOAD && frame.payload[..8] == END_MAGIC;
-    fits.then(|| u64_at(frame.payload, 8))
+/// What the end of a batch says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BatchEnd {
+    pub number: BatchNumber,
+    /// The segment it was written to.
+    segment: SegmentNumber,
+    records: u32,
+    /// The checksum of the records' checksums.
+    chain: u32,
+}
+
+impl BatchEnd {
+    /// Reads the end frame at the start of the bytes, if a valid one for this address is there.
+    pub fn read(bytes: &[u8], address: Address, sums: Checksums) -> Option<Self> {
+        let frame = sums.verify(bytes.get(..BATCH_END_BYTES)?, address)?;
+        let payload = frame.payload;
+        if frame.kind != BATCH_END || payload.len() != END_PAYLOAD || payload[..8] != END_MAGIC {
+            return None;
+        }
+        Self::decode(payload).ok()
+    }
+
+    fn decode(payload: &[u8]) -> Result<Self, BadField> {
+        let mut fields = Fields::of("the end marker", payload, END_MAGIC.len());
+        Ok(Self {
+            number: fields.get("the batch number")?,
+            segment: fields.get("the segment number")?,
+            records: fields.get("the record count")?,
+            chain: fields.get("the checksum of the records")?,
+        })
+    }
 }
 
 /// Why bytes are no batch, and where in them.
@@ -268,7 +298,7 @@ impl<'a> BatchView<'a> {
         bytes: &'a [u8],
         address: Address,
         (file, file_offset): (&'a str, u64),
-        segment: u64,
+        segment: SegmentNumber,
         sums: Checksums,
     ) -> Result<Self, BadBatch> {
         let end_at = BATCH_HEADER_BYTES + header.records_bytes as usize;
@@ -286,22 +316,21 @@ impl<'a> BatchView<'a> {
         }
         let bad = |what| BadBatch { at: end_at as u64, what };
         let end_frame = &bytes[end_at..];
-        let number = read_end(end_frame, address + end_at as u64, sums).ok_or(bad("the end marker"))?;
-        let payload = &end_frame[HEADER_BYTES..];
-        if number != header.number {
+        let end = BatchEnd::read(end_frame, address + end_at as u64, sums).ok_or(bad("the end marker"))?;
+        if end.number != header.number {
             return Err(bad("the batch number in the end marker"));
         }
-        if u64_at(payload, 16) != segment {
+        if end.segment != segment {
             return Err(bad("the segment number in the end marker"));
         }
-        if (u32_at(payload, 24), u32_at(payload, 28)) != (records, chain) {
+        if (end.records, end.chain) != (records, chain) {
             return Err(bad("the record count in the end marker"));
         }
         Ok(Self { header, address, file, file_offset, bytes: &bytes[..end_at + BATCH_END_BYTES] })
     }
 
     /// The batch's number.
-    pub fn number(&self) -> u64 {
+    pub fn number(&self) -> BatchNumber {
         self.header.number
     }
 
@@ -316,7 +345,7 @@ impl<'a> BatchView<'a> {
     }
 
     /// The newest batch known synced when this one was written.
-    pub fn durable_through(&self) -> u64 {
+    pub fn durable_through(&self) -> BatchNumber {
         self.header.durable_through
     }
 
@@ -345,7 +374,7 @@ impl<'a> BatchView<'a> {
 
     /// An error that names the place of one of its records, for a payload that cannot be understood.
     pub fn damage(&self, address: Address, what: impl Into<String>) -> LogError {
-        LogError::damage(self.file, self.file_offset + address.saturating_sub(self.address), what)
+        LogError::damage(self.file, self.file_offset + address.since(self.address), what)
     }
 }
 
@@ -361,37 +390,39 @@ mod tests {
     use super::*;
 
     const SUMS: Checksums = Checksums::new(99);
+    const START: Address = Address(1000);
+    const SEGMENT: SegmentNumber = SegmentNumber(2);
 
     fn sealed(records: &[(u8, &[u8])]) -> Vec<u8> {
         let mut batch = BatchBuffer::new(SUMS);
-        batch.begin(5, 1000);
+        batch.begin(BatchNumber(5), START);
         for (kind, payload) in records {
             batch.push(*kind, &[payload]);
         }
-        batch.seal(4, 2, false).unwrap().to_vec()
+        batch.seal(BatchNumber(4), SEGMENT, false).unwrap().to_vec()
     }
 
     type Found<'a> = Vec<(Address, u8, &'a [u8])>;
 
     fn verify(bytes: &[u8]) -> Result<Found<'_>, BadBatch> {
-        let header = BatchHeader::read(bytes, 1000, SUMS).ok_or(BadBatch { at: 0, what: "the header" })?;
+        let header = BatchHeader::read(bytes, START, SUMS).ok_or(BadBatch { at: 0, what: "the header" })?;
         if header.batch_bytes() > bytes.len() as u64 {
             return Err(BadBatch { at: 0, what: "the length" });
         }
-        BatchView::verify(header, bytes, 1000, ("x", 0), 2, SUMS).map(|view| view.records().collect())
+        BatchView::verify(header, bytes, START, ("x", 0), SEGMENT, SUMS).map(|view| view.records().collect())
     }
 
     #[test]
     fn records_come_back_in_order_with_the_places_they_were_given() {
         let mut batch = BatchBuffer::new(SUMS);
-        batch.begin(5, 1000);
+        batch.begin(BatchNumber(5), START);
         let first = batch.push(1, &[b"one", b"1"]);
         let second = batch.push_with(2, |buffer| buffer.extend_from_slice(b"two"));
         let third = batch.push(3, &[]);
-        assert_eq!((first, second), (1000 + BATCH_HEADER_BYTES as u64, first + 13));
+        assert_eq!((first, second), (START + BATCH_HEADER_BYTES as u64, first + 13));
         let end = batch.end();
-        let bytes = batch.seal(4, 2, false).unwrap();
-        assert_eq!(1000 + bytes.len() as u64, end);
+        let bytes = batch.seal(BatchNumber(4), SEGMENT, false).unwrap();
+        assert_eq!(START + bytes.len() as u64, end);
         let found = verify(bytes).unwrap();
         assert_eq!(found, [(first, 1, &b"one1"[..]), (second, 2, b"two"), (third, 3, b"")]);
     }
@@ -404,7 +435,7 @@ mod tests {
             if let Some(memory) = spare.take() {
                 batch.reuse(memory);
             }
-            batch.begin(number, 0);
+            batch.begin(BatchNumber(number), Address::START);
             assert!(batch.buffer.capacity() <= KEPT_BYTES_MAX.max(2 * batch.last_bytes) + REUSE_BYTES_MAX);
             // Small ones, now and then a large one, rarely a huge one; some are not taken.
             let bytes = match number {
@@ -450,7 +481,7 @@ mod tests {
     #[test]
     fn a_batch_of_another_segment_is_refused() {
         let bytes = sealed(&[(1, b"x")]);
-        let header = BatchHeader::read(&bytes, 1000, SUMS).unwrap();
-        assert!(BatchView::verify(header, &bytes, 1000, ("x", 0), 3, SUMS).is_err());
+        let header = BatchHeader::read(&bytes, START, SUMS).unwrap();
+        assert!(BatchView::verify(header, &bytes, START, ("x", 0), SegmentNumber(3), SUMS).is_err());
     }
 }

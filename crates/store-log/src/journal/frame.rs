@@ -10,11 +10,7 @@
 
 use bytes::Bytes;
 
-/// Place of a frame: a byte offset in the endless journal, or, with [`SURVIVOR_SPACE`] set, among the survivors.
-pub type Address = u64;
-
-/// Set in the addresses of survivor segments.
-pub const SURVIVOR_SPACE: Address = 1 << 61;
+use super::numbers::Address;
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: u64 = 9;
@@ -58,7 +54,7 @@ impl Checksums {
     /// The checksum of a frame at an address; `covered` starts at the length field.
     fn of(self, address: Address, covered: &[u8]) -> u32 {
         // Addresses differ in the low half within 4 GiB and in the high half beyond it.
-        let folded = (address as u32) ^ ((address >> 32) as u32).wrapping_mul(0x9E37_79B1);
+        let folded = (address.0 as u32) ^ ((address.0 >> 32) as u32).wrapping_mul(0x9E37_79B1);
         crc32c::crc32c_append(self.salt ^ folded, covered)
     }
 
@@ -125,14 +121,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were sliced"))
 }
 
-/// The number at an offset. The caller has checked that the bytes reach that far.
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were sliced"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const AT: Address = Address(1 << 40);
 
     fn frame(sums: Checksums, address: Address, kind: u8, payload: &[u8]) -> Vec<u8> {
         let mut buffer = vec![0; HEADER_BYTES];
@@ -144,34 +137,34 @@ mod tests {
     #[test]
     fn a_frame_verifies_only_as_it_was_written() {
         let sums = Checksums::new(7);
-        let good = frame(sums, 1 << 40, 3, b"payload");
-        assert_eq!(sums.verify(&good, 1 << 40).map(|f| (f.kind, f.payload)), Some((3, &b"payload"[..])));
+        let good = frame(sums, AT, 3, b"payload");
+        assert_eq!(sums.verify(&good, AT).map(|f| (f.kind, f.payload)), Some((3, &b"payload"[..])));
         for at in 0..good.len() {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
-                assert!(sums.verify(&bad, 1 << 40).is_none(), "byte {at} bit {bit}");
+                assert!(sums.verify(&bad, AT).is_none(), "byte {at} bit {bit}");
             }
         }
         for short in 0..good.len() {
-            assert!(sums.verify(&good[..short], 1 << 40).is_none());
+            assert!(sums.verify(&good[..short], AT).is_none());
         }
     }
 
     #[test]
     fn a_frame_at_another_address_or_of_another_store_does_not_verify() {
         let sums = Checksums::new(7);
-        let good = frame(sums, 1 << 40, 3, b"payload");
-        for address in [0, 1, (1 << 40) + 1, (1 << 40) + (1 << 32), SURVIVOR_SPACE | (1 << 40)] {
-            assert!(sums.verify(&good, address).is_none(), "{address}");
+        let good = frame(sums, AT, 3, b"payload");
+        for address in [Address(0), Address(1), AT + 1, AT + (1 << 32), Address::SURVIVORS + AT.0] {
+            assert!(sums.verify(&good, address).is_none(), "{address:#x}");
         }
-        assert!(Checksums::new(8).verify(&good, 1 << 40).is_none());
+        assert!(Checksums::new(8).verify(&good, AT).is_none());
     }
 
     #[test]
     fn zeros_are_no_frame_anywhere() {
         // All zeros would be an empty frame of kind 0 with checksum 0.
         let sums = Checksums::new(0x1234_5678);
-        assert!((0..100_000).all(|address| sums.verify(&[0; 64], address).is_none()));
+        assert!((0..100_000).map(Address).all(|address| sums.verify(&[0; 64], address).is_none()));
     }
 }

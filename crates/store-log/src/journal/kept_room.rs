@@ -38,7 +38,7 @@ impl KeptRoom {
         self.is_short.load(Ordering::Acquire)
     }
 
-    /// Keeps a quarter more than so many bytes. A file that is much too large is made anew.
+    /// Keeps a quarter more than this many bytes. A file that is much too large is made anew.
     pub fn keep(&self, bytes: u64) -> Result<(), LogError> {
         let wanted = (bytes + bytes / 4).next_multiple_of(BLOCK);
         let kept = self.hold(wanted);
@@ -73,8 +73,8 @@ impl KeptRoom {
         remove_if_there(&*self.disk, KEPT_FILE).doing("removing", KEPT_FILE)
     }
 
-    /// Gives up what is kept, then spares, until so many bytes are free; false, and nothing is given up, when all of it
-    /// is too little.
+    /// Gives up what is kept, then spares, until `needed` bytes are free; false, and nothing is given up, when all of
+    /// it is too little.
     pub fn make(&self, segments: &Segments, needed: u64) -> Result<bool, LogError> {
         let free = || self.disk.free_space().doing("measuring", "the free space");
         if free()?.saturating_add(self.bytes()).saturating_add(segments.spare_bytes()) < needed {

@@ -3,8 +3,9 @@
 //! The first miss reads little; a reader that goes on where it was gets large chunks. A payload is a slice of its
 //! chunk and keeps it in memory: copy what is kept for long.
 
-use super::frame::{Address, Checksums, Frame, frame_bytes};
-use super::scan::read_chunk;
+use super::frame::{Checksums, Frame, frame_bytes};
+use super::numbers::Address;
+use super::plain_frames::read_chunk;
 use super::segments::Segments;
 use crate::disk::SEGMENTS_FOLDER;
 use crate::error::LogError;
@@ -80,7 +81,8 @@ impl Chunk {
     }
 
     fn holds_frame(&self, address: Address) -> bool {
-        let Some(within) = address.checked_sub(self.start).filter(|within| *within < self.bytes.len() as u64)
+        let Some(within) =
+            address.checked_since(self.start).filter(|within| *within < self.bytes.len() as u64)
         else {
             return false;
         };

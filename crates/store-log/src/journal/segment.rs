@@ -3,9 +3,11 @@
 //! The first 64 bytes say which stretch. A segment's file is named after its number only once its header is
 //! durable, so every `.seg` file has a whole header; anything else there is damage.
 
-use super::frame::{Address, SURVIVOR_SPACE, u32_at, u64_at};
+use super::frame::u32_at;
+use super::numbers::{Address, BatchNumber, SegmentNumber};
 use crate::disk::{BatchMark, DiskFile, Handle, Handles, SEGMENTS_FOLDER, read_exact_at};
 use crate::error::{Doing, LogError};
+use crate::fields::{BadField, Codec, Fields};
 use crate::planted::Planted;
 use crate::turns::{Lock, may_wait_for_a_disk};
 use std::sync::Arc;
@@ -20,8 +22,8 @@ pub const FORMAT_VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"KewSegmt";
 const HEADER_BYTES: usize = SEGMENT_HEADER_BYTES as usize;
 const FLAG_FRESH: u8 = 1;
-/// Segment and batch numbers above this are nonsense; below it, arithmetic with them cannot overflow.
-pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+/// Bytes behind the flags that mean nothing.
+const UNUSED_BYTES: usize = 2;
 const SIZE_MAX: u64 = 1 << 40;
 
 /// What a segment holds.
@@ -34,19 +36,39 @@ pub enum SegmentKind {
 }
 
 impl SegmentKind {
-    pub(crate) fn to_byte(self) -> u8 {
+    fn to_byte(self) -> u8 {
         match self {
             Self::Journal => 1,
             Self::Survivor => 2,
         }
     }
 
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+    fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             1 => Some(Self::Journal),
             2 => Some(Self::Survivor),
             _ => None,
         }
+    }
+
+    /// The addresses that segments of this kind may begin at.
+    fn addresses(self) -> std::ops::Range<Address> {
+        match self {
+            Self::Journal => Address::START..Address::SURVIVORS,
+            Self::Survivor => Address::SURVIVORS..Address(2 * Address::SURVIVORS.0),
+        }
+    }
+}
+
+impl Codec for SegmentKind {
+    const BYTES: usize = 1;
+
+    fn put(self, to: &mut impl bytes::BufMut) {
+        self.to_byte().put(to);
+    }
+
+    fn get(from: &[u8]) -> Option<Self> {
+        u8::get(from).and_then(Self::from_byte)
     }
 }
 
@@ -54,7 +76,7 @@ impl SegmentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentUse {
     /// Its number.
-    pub number: u64,
+    pub number: SegmentNumber,
     /// What it holds.
     pub kind: SegmentKind,
     /// Its first address.
@@ -70,7 +92,7 @@ impl SegmentUse {
     }
 }
 
-/// A segment. Whoever keeps one pins it: it may be freed meanwhile, but its bytes stay readable and its file is then
+/// A segment. A handle to one pins it: it may be freed meanwhile, but its bytes stay readable and its file is then
 /// unlinked instead of recycled. Its file is open while it is written, else when it is read.
 pub struct Segment {
     pub(crate) header: SegmentHeader,
@@ -93,27 +115,30 @@ enum Syncs {
 /// What a segment's first bytes say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    pub number: u64,
+    pub number: SegmentNumber,
     pub kind: SegmentKind,
     /// True when the file held nothing but zeros when it became this segment.
     pub fresh: bool,
     pub base: Address,
-    /// Number of the batch that was about to be written; all before it were synced.
-    pub created_batch: u64,
+    /// Number of the batch that was about to be written; all before it were synced. Survivors have none:
+    /// [`BatchNumber::BEFORE_FIRST`].
+    pub created_batch: BatchNumber,
     pub size: u64,
 }
 
 impl SegmentHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes[12] = self.kind.to_byte();
-        bytes[13] = if self.fresh { FLAG_FRESH } else { 0 };
-        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.base.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.created_batch.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.size.to_le_bytes());
+        let mut to = &mut bytes[..];
+        MAGIC.put(&mut to);
+        FORMAT_VERSION.put(&mut to);
+        self.kind.put(&mut to);
+        (if self.fresh { FLAG_FRESH } else { 0 }).put(&mut to);
+        [0; UNUSED_BYTES].put(&mut to);
+        self.number.put(&mut to);
+        self.base.put(&mut to);
+        self.created_batch.put(&mut to);
+        self.size.put(&mut to);
         let sum = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -136,28 +161,28 @@ impl SegmentHeader {
                 supported: FORMAT_VERSION,
             });
         }
-        let header = Self {
-            number: u64_at(bytes, 16),
-            kind: SegmentKind::from_byte(bytes[12]).ok_or_else(|| damage(12, "the segment's kind"))?,
-            fresh: bytes[13] & FLAG_FRESH != 0,
-            base: u64_at(bytes, 24),
-            created_batch: u64_at(bytes, 32),
-            size: u64_at(bytes, 40),
-        };
-        if header.number > NUMBER_MAX || header.created_batch > NUMBER_MAX {
-            return Err(damage(16, "a number beyond all sense"));
+        Self::fields(bytes).map_err(|bad| bad.damage(file, 0))
+    }
+
+    /// The fields between the version and the checksum.
+    fn fields(bytes: &[u8]) -> Result<Self, BadField> {
+        let mut fields = Fields::of("the segment header", bytes, 12);
+        let kind: SegmentKind = fields.get("the kind")?;
+        let fresh = fields.get::<u8>("the flags")? & FLAG_FRESH != 0;
+        fields.skip(UNUSED_BYTES);
+        let number = fields.get("the number")?;
+        let bad_base = fields.bad("the base address");
+        let base = fields.get("the base address")?;
+        if !kind.addresses().contains(&base) {
+            return Err(bad_base);
         }
-        if header.size < SEGMENT_HEADER_BYTES || header.size > SIZE_MAX {
-            return Err(damage(40, "the segment's size"));
+        let created_batch = fields.get("the batch it was made for")?;
+        let bad_size = fields.bad("the size");
+        let size = fields.get("the size")?;
+        if !(SEGMENT_HEADER_BYTES..=SIZE_MAX).contains(&size) {
+            return Err(bad_size);
         }
-        let space = match header.kind {
-            SegmentKind::Journal => 0..SURVIVOR_SPACE,
-            SegmentKind::Survivor => SURVIVOR_SPACE..2 * SURVIVOR_SPACE,
-        };
-        if !space.contains(&header.base) {
-            return Err(damage(24, "the segment's base address"));
-        }
-        Ok(header)
+        Ok(Self { number, kind, fresh, base, created_batch, size })
     }
 }
 
@@ -172,7 +197,7 @@ impl Segment {
     }
 
     /// Looks at the file of a numbered segment and checks that it is what its name says.
-    pub(crate) fn open(handles: &Arc<Handles>, number: u64) -> Result<Self, LogError> {
+    pub(crate) fn open(handles: &Arc<Handles>, number: SegmentNumber) -> Result<Self, LogError> {
         let name = segment_name(number);
         let handle = Handle::of_closed(handles, name.clone());
         let file = handle.file().doing("opening", &name)?;
@@ -210,7 +235,7 @@ impl Segment {
     }
 
     /// The segment's number: unique, growing in the order of creation.
-    pub fn number(&self) -> u64 {
+    pub fn number(&self) -> SegmentNumber {
         self.header.number
     }
 
@@ -250,7 +275,7 @@ impl Segment {
     }
 
     /// Number of the batch that was about to be written when it was made.
-    pub fn created_batch(&self) -> u64 {
+    pub fn created_batch(&self) -> BatchNumber {
         self.header.created_batch
     }
 
@@ -261,7 +286,7 @@ impl Segment {
 
     /// Where in the file an address lies.
     pub fn offset_of(&self, address: Address) -> u64 {
-        SEGMENT_HEADER_BYTES + address.saturating_sub(self.base())
+        SEGMENT_HEADER_BYTES + address.since(self.base())
     }
 
     /// Says how many data bytes are in use, at most what it can hold.
@@ -305,7 +330,7 @@ impl Segment {
     /// Makes the bytes written before this call durable. One sync runs at a time, and after one that failed all others
     /// fail: the system tells an error of writing back to a single caller, and drops the bytes that it could not write.
     pub(crate) fn sync(&self) -> std::io::Result<()> {
-        if Planted::ErrorToldToOne.is_there() {
+        if Planted::ErrorReportedOnce.is_there() {
             return self.handle.sync_data();
         }
         let mut syncs = self.syncs.lock();
@@ -331,7 +356,7 @@ impl Segment {
         })
     }
 
-    /// Reads up to so many bytes of the file; fewer where it ends.
+    /// Reads up to `len` bytes of the file; fewer where it ends.
     pub(crate) fn read_up_to(&self, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
         may_wait_for_a_disk();
         let mut bytes = vec![0; len];
@@ -352,19 +377,12 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-pub(crate) fn segment_name(number: u64) -> String {
+pub(crate) fn segment_name(number: SegmentNumber) -> String {
     format!("{SEGMENTS_FOLDER}/{number:016x}.seg")
 }
 
-pub(crate) fn spare_name(number: u64) -> String {
-    format!("{SEGMENTS_FOLDER}/{number:016x}.spare")
-}
-
-pub(crate) fn filling_name(number: u64) -> String {
-    format!("{SEGMENTS_FOLDER}/{number:016x}.filling")
-}
-
-/// Splits a file name of the folder into number and ending, when it is one of ours.
+/// Splits the name of a numbered file into number and ending, when it is one of ours. What is numbered the ending
+/// says: segments, spare files, generations of checkpoints.
 pub(crate) fn parse_name(name: &str) -> Option<(u64, &str)> {
     let (digits, ending) = name.split_once('.')?;
     let ours = digits.len() == 16 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -376,11 +394,11 @@ mod tests {
     use super::*;
 
     const HEADER: SegmentHeader = SegmentHeader {
-        number: 9,
+        number: SegmentNumber(9),
         kind: SegmentKind::Journal,
         fresh: true,
-        base: 77,
-        created_batch: 3,
+        base: Address(77),
+        created_batch: BatchNumber(3),
         size: 65536,
     };
 

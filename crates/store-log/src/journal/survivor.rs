@@ -4,7 +4,8 @@
 //! plain frames, no batches; what of them is in use is in the manifest. A place given out may be used only after
 //! [`SurvivorWriter::sync`], and the victim freed only after a checkpoint with the new places is durable.
 
-use super::frame::{Address, Checksums, FRAME_HEADER_BYTES, HEADER_BYTES, KINDS_OF_CALLER};
+use super::frame::{Checksums, FRAME_HEADER_BYTES, HEADER_BYTES, KINDS_OF_CALLER};
+use super::numbers::{Address, BatchNumber, SegmentNumber};
 use super::segment::{Segment, SegmentKind};
 use super::segments::Segments;
 use crate::disk::SYNC_BYTES;
@@ -71,7 +72,7 @@ impl SurvivorWriter {
     }
 
     /// Number of the segment being written, which must not be freed meanwhile.
-    pub fn open_segment(&self) -> Option<u64> {
+    pub fn open_segment(&self) -> Option<SegmentNumber> {
         self.segment.as_ref().map(|segment| segment.number())
     }
 
@@ -89,7 +90,7 @@ impl SurvivorWriter {
     fn next_segment(&mut self, bytes: u64, keep_spares: usize) -> Result<Arc<Segment>, LogError> {
         self.flush()?;
         let base = self.segments.survivor_end();
-        match self.segments.take(SegmentKind::Survivor, bytes, base, 0, keep_spares) {
+        match self.segments.take(SegmentKind::Survivor, bytes, base, BatchNumber::BEFORE_FIRST, keep_spares) {
             Ok(segment) => {
                 self.segment = Some(segment.clone());
                 Ok(segment)

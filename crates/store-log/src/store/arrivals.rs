@@ -1,14 +1,16 @@
 //! What a lease may rest on that is not durable yet: messages that entered their queue, and contents that were
 //! replaced, in batches that are not synced.
 //!
-//! A lease of messages that were durable before tells nobody anything a power cut could take back, so its answer need
-//! not wait for the syncs of other people's sends.
+//! A lease of messages that were durable before reveals nothing that a power cut could take back, so its answer need
+//! not wait for the syncs of other sends.
 
 use std::collections::VecDeque;
 
 use hashbrown::{HashMap, HashSet};
 use kew_core::{QueueId, Sequence};
 use kew_store::ledger::Change;
+
+use crate::journal::BatchNumber;
 
 /// What is not durable yet, batch by batch.
 #[derive(Default)]
@@ -18,7 +20,7 @@ pub(crate) struct Arrivals {
 }
 
 struct Arrived {
-    batch: u64,
+    batch: BatchNumber,
     /// The first message that entered each queue. Sequences grow, so all behind it came in this batch or later.
     first: HashMap<QueueId, Sequence>,
     /// The queue noted last, which is mostly the next one too.
@@ -28,7 +30,7 @@ struct Arrived {
 
 impl Arrivals {
     /// Takes note of a change in the batch being filled.
-    pub(crate) fn note(&mut self, batch: u64, change: &Change<'_>) {
+    pub(crate) fn note(&mut self, batch: BatchNumber, change: &Change<'_>) {
         match change {
             Change::Sent(sent) => self.at(batch).entered(sent.queue, sent.sequence),
             Change::DeadLettered(moved) => self.at(batch).entered(moved.to, moved.as_sequence),
@@ -39,7 +41,7 @@ impl Arrivals {
         }
     }
 
-    fn at(&mut self, batch: u64) -> &mut Arrived {
+    fn at(&mut self, batch: BatchNumber) -> &mut Arrived {
         if self.batches.back().is_none_or(|newest| newest.batch != batch) {
             self.batches.push_back(Arrived {
                 batch,
@@ -48,23 +50,23 @@ impl Arrivals {
                 rewritten: HashSet::new(),
             });
         }
-        self.batches.back_mut().expect("there is one at least")
+        self.batches.back_mut().expect("a batch was pushed if the list was empty")
     }
 
     /// Everything up to this batch is as durable as it has to be.
-    pub(crate) fn forget(&mut self, through: u64) {
+    pub(crate) fn forget(&mut self, through: BatchNumber) {
         while self.batches.front().is_some_and(|oldest| oldest.batch <= through) {
             self.batches.pop_front();
         }
     }
 
-    /// The newest batch that a message as it is now rests on; 0 when it has long been durable.
-    pub(crate) fn rests_on(&self, queue: QueueId, sequence: Sequence) -> u64 {
+    /// The newest batch that a message as it is now rests on; `None` when it has long been durable.
+    pub(crate) fn rests_on(&self, queue: QueueId, sequence: Sequence) -> Option<BatchNumber> {
         let rests = |batch: &&Arrived| {
             batch.first.get(&queue).is_some_and(|first| *first <= sequence)
                 || batch.rewritten.contains(&(queue, sequence))
         };
-        self.batches.iter().rev().find(rests).map_or(0, |batch| batch.batch)
+        self.batches.iter().rev().find(rests).map(|batch| batch.batch)
     }
 }
 
@@ -85,32 +87,36 @@ mod tests {
 
     fn arrivals() -> Arrivals {
         let mut arrivals = Arrivals::default();
-        arrivals.at(5).entered(QUEUE, Sequence(10));
-        arrivals.at(5).entered(QUEUE, Sequence(11));
-        arrivals.at(5).entered(QueueId(4), Sequence(1));
-        arrivals.at(5).entered(QUEUE, Sequence(12));
-        arrivals.at(7).entered(QUEUE, Sequence(13));
-        arrivals.at(8).rewritten.insert((QUEUE, Sequence(2)));
+        arrivals.at(BatchNumber(5)).entered(QUEUE, Sequence(10));
+        arrivals.at(BatchNumber(5)).entered(QUEUE, Sequence(11));
+        arrivals.at(BatchNumber(5)).entered(QueueId(4), Sequence(1));
+        arrivals.at(BatchNumber(5)).entered(QUEUE, Sequence(12));
+        arrivals.at(BatchNumber(7)).entered(QUEUE, Sequence(13));
+        arrivals.at(BatchNumber(8)).rewritten.insert((QUEUE, Sequence(2)));
         arrivals
+    }
+
+    fn rests_on(arrivals: &Arrivals, queue: QueueId, sequence: u64) -> Option<u64> {
+        arrivals.rests_on(queue, Sequence(sequence)).map(|batch| batch.0)
     }
 
     #[test]
     fn message_rests_on_the_batch_it_came_in_until_that_is_durable() {
         let mut arrivals = arrivals();
-        let rests = |arrivals: &Arrivals| [9, 10, 12, 13].map(|at| arrivals.rests_on(QUEUE, Sequence(at)));
-        assert_eq!(rests(&arrivals), [0, 5, 5, 7]);
-        assert_eq!(arrivals.rests_on(QueueId(4), Sequence(1)), 5);
-        arrivals.forget(6);
-        assert_eq!(rests(&arrivals), [0, 0, 0, 7]);
-        arrivals.forget(7);
-        assert_eq!(rests(&arrivals), [0, 0, 0, 0]);
+        let rests = |arrivals: &Arrivals| [9, 10, 12, 13].map(|at| rests_on(arrivals, QUEUE, at));
+        assert_eq!(rests(&arrivals), [None, Some(5), Some(5), Some(7)]);
+        assert_eq!(rests_on(&arrivals, QueueId(4), 1), Some(5));
+        arrivals.forget(BatchNumber(6));
+        assert_eq!(rests(&arrivals), [None, None, None, Some(7)]);
+        arrivals.forget(BatchNumber(7));
+        assert_eq!(rests(&arrivals), [None; 4]);
     }
 
     #[test]
     fn content_that_was_replaced_rests_on_its_batch() {
         let mut arrivals = arrivals();
-        assert_eq!(arrivals.rests_on(QUEUE, Sequence(2)), 8);
-        arrivals.forget(8);
-        assert_eq!(arrivals.rests_on(QUEUE, Sequence(2)), 0);
+        assert_eq!(rests_on(&arrivals, QUEUE, 2), Some(8));
+        arrivals.forget(BatchNumber(8));
+        assert_eq!(rests_on(&arrivals, QUEUE, 2), None);
     }
 }

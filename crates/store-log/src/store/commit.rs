@@ -8,18 +8,20 @@ use std::sync::atomic::Ordering;
 use kew_core::Work;
 use kew_store::StoreError;
 
+use super::gate::Through;
 use super::inner::Inner;
 use super::options::Durability;
 use super::shelf::store_error;
 use super::writer::Writing;
 use crate::disk::AppendListener;
 use crate::error::LogError;
+use crate::journal::BatchNumber;
 use crate::planted::Planted;
 
 impl Inner {
     pub(crate) fn has_pending(&self) -> bool {
         let ledger = self.writer.lock();
-        ledger.shelf.batch.records() > 0 || (ledger.shelf.owed > 0 && self.appends.is_none())
+        ledger.shelf.batch.records() > 0 || (ledger.shelf.owed.is_some() && self.appends.is_none())
     }
 
     /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
@@ -52,7 +54,7 @@ impl Inner {
     fn try_commit(&self) -> Result<(), LogError> {
         let _committing = self.committing.lock();
         self.write_behind_a_roll()?;
-        if self.appends.is_some() || self.writer.lock().shelf.owed == 0 {
+        if self.appends.is_some() || self.writer.lock().shelf.owed.is_none() {
             Ok(())
         } else {
             self.sync_written()
@@ -69,14 +71,14 @@ impl Inner {
                 // What waits for an append that is under way is handed over when that ends.
                 return Ok(ledger.shelf.fits());
             }
-            (ledger.shelf.batch.records() == 0, ledger.shelf.owed > 0)
+            (ledger.shelf.batch.records() == 0, ledger.shelf.owed.is_some())
         };
         if !is_written || (owes && !may_sync) {
             return Ok(false);
         }
         if owes {
             let synced = self.sync_written();
-            self.told(synced)?;
+            self.pass_on(synced)?;
         }
         Ok(true)
     }
@@ -87,18 +89,18 @@ impl Inner {
     pub(crate) fn write(&self) -> Result<(), LogError> {
         let ledger = self.writer.lock();
         if !ledger.shelf.fits() {
-            if Planted::ErrorToldToOne.is_there() {
+            if Planted::ErrorReportedOnce.is_there() {
                 drop(ledger);
-                return self.told(self.write_behind_a_roll());
+                return self.pass_on(self.write_behind_a_roll());
             }
             return Ok(());
         }
         let written = self.write_batch(ledger, Rolled::No);
-        self.told(written)
+        self.pass_on(written)
     }
 
     /// Passes a failure on to all who wait at the gate.
-    fn told(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+    fn pass_on(&self, result: Result<(), LogError>) -> Result<(), LogError> {
         match &result {
             Ok(()) => {}
             Err(LogError::NoSpace { .. }) => self.work.want(|wanted| wanted.upkeep = true),
@@ -137,15 +139,15 @@ impl Inner {
         let Some(written) = shelf.write_batch(self.options.durability == Durability::Sync)? else {
             return Ok(());
         };
-        let mut open = 0;
+        let mut open = BatchNumber::BEFORE_FIRST;
         if rolled == Rolled::Yes {
             // Whatever came before it was synced with the segment it left.
-            (shelf.owed, open) = (0, written.batch - 1);
+            (shelf.owed, open) = (None, written.batch.previous());
         }
         let mut written_through = written.batch;
         if written.must_sync && self.options.durability == Durability::Sync {
-            shelf.owed = written.batch;
-        } else if shelf.owed == 0 && self.appends.is_none() {
+            shelf.owed = Some(written.batch);
+        } else if shelf.owed.is_none() && self.appends.is_none() {
             open = written.batch;
         }
         if self.appends.is_some() {
@@ -154,7 +156,7 @@ impl Inner {
         }
         shelf.arrivals.forget(open);
         drop(ledger);
-        self.gate.wrote(written_through, open);
+        self.gate.reach(Through { written: written_through.0, open: open.0 });
         Ok(())
     }
 
@@ -185,14 +187,14 @@ impl Inner {
         expected.map_err(|error| journal.fail(error.to_string()))?;
         journal.synced(&target);
         let written = journal.written_through();
-        let opens_all = shelf.owed <= target.batch() || Planted::GateOpensTooFar.is_there();
+        let opens_all = shelf.owed <= Some(target.batch()) || Planted::GateOpensTooFar.is_there();
         let open = if opens_all { written } else { target.batch() };
-        if shelf.owed <= open {
-            shelf.owed = 0;
+        if shelf.owed <= Some(open) {
+            shelf.owed = None;
         }
         shelf.arrivals.forget(open);
         drop(ledger);
-        self.gate.wrote(open, open);
+        self.gate.open(open.0);
         Ok(())
     }
 }
@@ -204,7 +206,7 @@ impl Inner {
         let wanted = {
             let ledger = self.writer.lock();
             let batch = &ledger.shelf.batch;
-            if batch.records() > 0 { batch.number() } else { batch.number() - 1 }
+            if batch.records() > 0 { batch.number() } else { batch.number().previous() }
         };
         loop {
             self.commit_from_upkeep()?;
@@ -239,19 +241,20 @@ pub(super) struct Progress(pub Weak<Inner>);
 impl AppendListener for Progress {
     fn reached(&self, written: u64, durable: u64) {
         let Some(inner) = self.0.upgrade() else { return };
+        let (written, durable) = (BatchNumber(written), BatchNumber(durable));
         let mut ledger = inner.writer.lock();
         let shelf = &mut ledger.shelf;
         if let Some(journal) = &mut shelf.journal {
             journal.durable_to(durable);
         }
         let mut open = durable;
-        if shelf.owed <= durable {
-            shelf.owed = 0;
+        if shelf.owed <= Some(durable) {
+            shelf.owed = None;
             open = written;
         }
         shelf.arrivals.forget(open);
         drop(ledger);
-        inner.gate.wrote(written, open);
+        inner.gate.reach(Through { written: written.0, open: open.0 });
         // What filled meanwhile is the next append. Its failure is passed on to those who wait.
         let _written = inner.write();
     }

@@ -6,15 +6,15 @@ use kew_store::ledger::Ledger;
 
 use super::inner::Inner;
 use super::shelf::LogShelf;
-use crate::journal::Journal;
+use crate::journal::{BatchNumber, Journal};
 
 /// Figures of a log store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogStats {
     /// The newest batch written.
-    pub written_through: u64,
+    pub written_through: BatchNumber,
     /// The newest batch synced.
-    pub durable_through: u64,
+    pub durable_through: BatchNumber,
     /// Bytes in segments that messages need.
     pub live_bytes: u64,
     /// Bytes in segments that nothing needs any more.
@@ -37,8 +37,8 @@ impl Inner {
         let (live_bytes, dead_bytes) = self.bytes_of(&ledger);
         let journal = ledger.shelf.journal.as_ref();
         LogStats {
-            written_through: journal.map_or(0, Journal::written_through),
-            durable_through: journal.map_or(0, Journal::durable_through),
+            written_through: journal.map_or(BatchNumber::BEFORE_FIRST, Journal::written_through),
+            durable_through: journal.map_or(BatchNumber::BEFORE_FIRST, Journal::durable_through),
             live_bytes,
             dead_bytes,
             copied_bytes: self.done.copied_bytes.load(Ordering::Relaxed),
@@ -54,7 +54,7 @@ impl Inner {
     }
 
     fn bytes_of(&self, ledger: &Ledger<LogShelf>) -> (u64, u64) {
-        let live: u64 = ledger.shelf.live.segments().map(|life| life.record_bytes).sum();
+        let live: u64 = ledger.shelf.live.segments().map(|life| life.resting.record_bytes).sum();
         let used: u64 = self.segments.list().iter().map(|segment| segment.used()).sum();
         (live, used.saturating_sub(live))
     }

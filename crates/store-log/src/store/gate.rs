@@ -18,38 +18,38 @@ pub(crate) struct LogGate {
 
 #[derive(Default)]
 struct Waiting {
-    wakers: Vec<(Wanted, Waker)>,
+    wakers: Vec<(Through, Waker)>,
     failed: Option<StoreError>,
     /// Why answers that are not ready are refused for now.
     suspended: Option<StoreError>,
 }
 
-/// What an answer waits for.
+/// How far the gate is, or has to be for an answer. A gate for spares counts spares in place of batches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Wanted {
+pub(crate) struct Through {
     /// This batch, and so all before it, is written.
-    written: u64,
-    /// This batch and all before it are open.
-    open: u64,
+    pub written: u64,
+    /// This batch and all before it are as durable as their answers promise.
+    pub open: u64,
 }
 
 impl LogGate {
     /// Opens for every batch up to this one, all of which are written.
     pub(crate) fn open(&self, batch: u64) {
-        self.wrote(batch, batch);
+        self.reach(Through { written: batch, open: batch });
     }
 
-    /// Every batch up to `batch` is written; opens for those up to `open`.
-    pub(crate) fn wrote(&self, batch: u64, open: u64) {
-        self.written_through.fetch_max(batch, Ordering::Release);
-        self.open_through.fetch_max(open, Ordering::Release);
+    /// Takes note of how far batches have come, and wakes the answers that waited for it.
+    pub(crate) fn reach(&self, through: Through) {
+        self.written_through.fetch_max(through.written, Ordering::Release);
+        self.open_through.fetch_max(through.open, Ordering::Release);
         let woken = {
             let mut waiting = self.waiting.lock();
             let wakers = &mut waiting.wakers;
             if wakers.iter().all(|(wanted, _)| self.has(*wanted)) {
                 // As many are likely to wait for the next.
-                let room = Vec::with_capacity(wakers.len());
-                std::mem::replace(wakers, room)
+                let next = Vec::with_capacity(wakers.len());
+                std::mem::replace(wakers, next)
             } else {
                 wakers.extract_if(.., |(wanted, _)| self.has(*wanted)).collect()
             }
@@ -73,12 +73,12 @@ impl LogGate {
     }
 
     #[inline]
-    fn has(&self, wanted: Wanted) -> bool {
+    fn has(&self, wanted: Through) -> bool {
         self.open_through.load(Ordering::Acquire) >= wanted.open
             && self.written_through.load(Ordering::Acquire) >= wanted.written
     }
 
-    /// Will never open again: everyone is told why.
+    /// Will never open again: every answer that waits gets the error.
     pub(crate) fn fail(&self, error: StoreError) {
         let woken = {
             let mut waiting = self.waiting.lock();
@@ -89,11 +89,11 @@ impl LogGate {
     }
 
     #[inline]
-    fn poll(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn poll(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         if self.has(wanted) { Poll::Ready(Ok(())) } else { self.wait(wanted, cx) }
     }
 
-    fn wait(&self, wanted: Wanted, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn wait(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         let mut waiting = self.waiting.lock();
         // Looked at again under the lock: an opening in between would have missed this waker.
         if self.has(wanted) {
@@ -102,8 +102,8 @@ impl LogGate {
         if let Some(error) = waiting.failed.as_ref().or(waiting.suspended.as_ref()) {
             return Poll::Ready(Err(error.clone()));
         }
-        // Who is polled twice in a row stands here once. A search of all would cost every answer of a large batch a
-        // look at every other; who is polled again after others is woken twice, and no harm done.
+        // An answer that is polled twice in a row stands here once. A search of all would cost every answer of a large
+        // batch a look at every other; one that is polled again after others is woken twice, which does no harm.
         let last = waiting.wakers.last();
         if !last.is_some_and(|(last, waker)| *last == wanted && waker.will_wake(cx.waker())) {
             waiting.wakers.push((wanted, cx.waker().clone()));
@@ -114,10 +114,10 @@ impl LogGate {
 
 impl Gate for LogGate {
     fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        self.poll(Wanted { written: batch, open: batch }, cx)
+        self.poll(Through { written: batch, open: batch }, cx)
     }
 
     fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        self.poll(Wanted { written: batch, open: rests_on }, cx)
+        self.poll(Through { written: batch, open: rests_on }, cx)
     }
 }

@@ -1,16 +1,29 @@
 //! How much of each segment is still needed: messages that rest in it, and bytes of their records.
 
-use crate::journal::{Address, SURVIVOR_SPACE};
+use crate::journal::Address;
 
 /// What rests in one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentLife {
     /// The segment's first address.
     pub base: Address,
-    /// Messages.
+    pub resting: Resting,
+}
+
+/// Messages that rest in some place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Resting {
+    /// How many.
     pub messages: u64,
     /// Bytes of their records.
     pub record_bytes: u64,
+}
+
+impl Resting {
+    fn add(&mut self, more: Self) {
+        self.messages += more.messages;
+        self.record_bytes += more.record_bytes;
+    }
 }
 
 /// What rests in all segments.
@@ -20,22 +33,22 @@ pub(crate) struct Live {
     journal: Vec<SegmentLife>,
     survivors: Vec<SegmentLife>,
     /// What rests in the batch being filled, which has no segment yet.
-    pending: (u64, u64),
+    pending: Resting,
     pending_from: Address,
 }
 
 impl Live {
     /// A segment begins at `base`.
     pub(crate) fn add_segment(&mut self, base: Address) {
-        let table = if base & SURVIVOR_SPACE == 0 { &mut self.journal } else { &mut self.survivors };
+        let table = self.table(base);
         if let Err(place) = table.binary_search_by_key(&base, |life| life.base) {
-            table.insert(place, SegmentLife { base, messages: 0, record_bytes: 0 });
+            table.insert(place, SegmentLife { base, resting: Resting::default() });
         }
     }
 
     /// A segment is gone.
     pub(crate) fn drop_segment(&mut self, base: Address) {
-        let table = if base & SURVIVOR_SPACE == 0 { &mut self.journal } else { &mut self.survivors };
+        let table = self.table(base);
         table.retain(|life| life.base != base);
     }
 
@@ -47,28 +60,31 @@ impl Live {
 
     /// The batch being filled begins here.
     pub(crate) fn begin_batch(&mut self, start: Address) {
-        self.pending = (0, 0);
+        self.pending = Resting::default();
         self.pending_from = start;
     }
 
     /// The batch being filled was written to the segment that begins at `base`. Says how many messages rest in it.
     pub(crate) fn place_batch(&mut self, base: Address) -> u64 {
         self.add_segment(base);
-        let (messages, record_bytes) = std::mem::take(&mut self.pending);
+        let pending = std::mem::take(&mut self.pending);
         if let Some(life) = self.at(base) {
-            life.messages += messages;
-            life.record_bytes += record_bytes;
+            life.resting.add(pending);
         }
-        messages
+        pending.messages
     }
 
     /// Whether an address is in the batch being filled.
     pub(crate) fn is_pending(&self, address: Address) -> bool {
-        address & SURVIVOR_SPACE == 0 && address >= self.pending_from
+        !address.is_survivor() && address >= self.pending_from
+    }
+
+    fn table(&mut self, address: Address) -> &mut Vec<SegmentLife> {
+        if address.is_survivor() { &mut self.survivors } else { &mut self.journal }
     }
 
     fn at(&mut self, address: Address) -> Option<&mut SegmentLife> {
-        let table = if address & SURVIVOR_SPACE == 0 { &mut self.journal } else { &mut self.survivors };
+        let table = self.table(address);
         let place = match table.last() {
             Some(last) if last.base <= address => table.len(),
             _ => table.partition_point(|life| life.base <= address),
@@ -78,26 +94,25 @@ impl Live {
 
     /// A message rests at `address` now.
     pub(crate) fn occupy(&mut self, address: Address, record_bytes: u32) {
+        let one = Resting { messages: 1, record_bytes: u64::from(record_bytes) };
         if self.is_pending(address) {
-            self.pending.0 += 1;
-            self.pending.1 += u64::from(record_bytes);
+            self.pending.add(one);
         } else if let Some(life) = self.at(address) {
-            life.messages += 1;
-            life.record_bytes += u64::from(record_bytes);
+            life.resting.add(one);
         }
     }
 
     /// It no longer does.
     pub(crate) fn vacate(&mut self, address: Address, record_bytes: u32) {
-        let (messages, bytes) = if self.is_pending(address) {
-            (&mut self.pending.0, &mut self.pending.1)
+        let resting = if self.is_pending(address) {
+            &mut self.pending
         } else {
             let Some(life) = self.at(address) else { return };
-            (&mut life.messages, &mut life.record_bytes)
+            &mut life.resting
         };
-        debug_assert!(*messages > 0, "nothing rests at {address:#x}");
-        *messages = messages.saturating_sub(1);
-        *bytes = bytes.saturating_sub(u64::from(record_bytes));
+        debug_assert!(resting.messages > 0, "nothing rests at {address:#x}");
+        resting.messages = resting.messages.saturating_sub(1);
+        resting.record_bytes = resting.record_bytes.saturating_sub(u64::from(record_bytes));
     }
 
     /// All segments with what rests in them.
@@ -107,7 +122,7 @@ impl Live {
 
     /// What rests in the segment that begins at `base`.
     pub(crate) fn of(&self, base: Address) -> Option<&SegmentLife> {
-        let table = if base & SURVIVOR_SPACE == 0 { &self.journal } else { &self.survivors };
+        let table = if base.is_survivor() { &self.survivors } else { &self.journal };
         table.get(table.binary_search_by_key(&base, |life| life.base).ok()?)
     }
 }
@@ -119,18 +134,20 @@ mod tests {
     #[test]
     fn messages_are_counted_where_their_batch_went() {
         let mut live = Live::default();
-        live.add_segment(0);
-        live.begin_batch(0);
-        live.occupy(50, 7);
-        live.occupy(90, 3);
-        live.vacate(50, 7);
-        live.place_batch(0);
-        live.begin_batch(200);
-        live.occupy(250, 1);
-        live.place_batch(200);
-        live.begin_batch(300);
-        live.vacate(90, 3);
-        let lives: Vec<(u64, u64)> = live.segments().map(|life| (life.messages, life.record_bytes)).collect();
+        live.add_segment(Address(0));
+        live.begin_batch(Address(0));
+        live.occupy(Address(50), 7);
+        live.occupy(Address(90), 3);
+        live.vacate(Address(50), 7);
+        live.place_batch(Address(0));
+        live.begin_batch(Address(200));
+        live.occupy(Address(250), 1);
+        live.place_batch(Address(200));
+        live.begin_batch(Address(300));
+        live.vacate(Address(90), 3);
+        let resting = live.segments().map(|life| life.resting);
+        let lives: Vec<(u64, u64)> =
+            resting.map(|resting| (resting.messages, resting.record_bytes)).collect();
         assert_eq!(lives, [(0, 0), (1, 1)]);
     }
 }

@@ -1,7 +1,6 @@
 //! The store as its callers have it: opened, driven, closed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use kew_core::rules::retention::ExpiryHold;
@@ -104,8 +103,8 @@ impl LogStore {
         }
     }
 
-    /// Tells `listener` how the work beside requests goes from now on, and what of it fails by now. The first listener
-    /// stays.
+    /// Reports to `listener` how the work beside requests goes from now on, and what of it fails by now. The first
+    /// listener stays.
     pub fn report_to(&self, listener: Arc<dyn Reports>) {
         self.inner.reports.report_to(Arc::clone(&listener));
         self.inner.damaged.report_to(listener);
@@ -167,8 +166,7 @@ impl Store for LogStore {
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        let due = self.inner.next_due.load(Ordering::Acquire);
-        (due != u64::MAX).then_some(Timestamp(due))
+        self.inner.next_due.get()
     }
 
     fn newest_instant(&self) -> Timestamp {
@@ -196,12 +194,12 @@ impl Store for LogStore {
     }
 
     fn commit_at_once(&self, may_sync: bool) -> bool {
-        // Whoever waits for the batch is told by the gate.
+        // The gate passes a failure to the answers that wait for the batch.
         self.inner.commit_at_once(may_sync).unwrap_or(true)
     }
 
     fn write(&self) {
-        // Whoever waits for it is told by the gate.
+        // The gate passes a failure to the answers that wait for it.
         let _written = self.inner.write();
     }
 }

@@ -4,7 +4,7 @@
 //! filled; its answer waits at the gate until that batch is written and, if anything in it or before it must be,
 //! synced. One commit runs at a time: while it syncs, the next batch fills.
 //!
-//! This is the lowest storey that knows queues and messages. It knows no tool: what people do with a store is built on
+//! This is the lowest layer that knows queues and messages. It knows no tool: what people do with a store is built on
 //! its public face. First to read: `steps.rs`, then `commit.rs`; `recover.rs` for the start.
 
 mod arrivals;

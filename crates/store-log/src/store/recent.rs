@@ -34,7 +34,7 @@ impl Recent {
         Self { batches: VecDeque::new(), bytes: 0, max, gone: 0, spare: None }
     }
 
-    /// Adds the newest batch, in which some messages rest; the oldest make room.
+    /// Adds the newest batch, in which some messages rest; past the bound the oldest go.
     pub(crate) fn push(&mut self, start: Address, batch: Bytes, messages: u64) {
         let kept = Kept { start, batch, messages };
         self.bytes += kept.taken();
@@ -48,7 +48,7 @@ impl Recent {
         }
     }
 
-    /// Memory that nobody reads any more, for the next batch to be filled in: fresh memory costs more than anything
+    /// Memory that has no reader any more, for the next batch to be filled in: fresh memory costs more than anything
     /// done with it.
     pub(crate) fn take_spare(&mut self) -> Option<Vec<u8>> {
         self.spare.take()
@@ -120,53 +120,53 @@ mod tests {
     }
 
     #[test]
-    fn oldest_batches_make_room() {
+    fn oldest_batches_go_past_the_bound() {
         let mut recent = recent(10, 2);
-        recent.push(0, Bytes::from(b"abcdef".to_vec()), 1);
-        recent.push(6, Bytes::from_static(b"ghij"), 1);
+        recent.push(Address(0), Bytes::from(b"abcdef".to_vec()), 1);
+        recent.push(Address(6), Bytes::from_static(b"ghij"), 1);
         assert!(recent.take_spare().is_none());
-        assert_eq!(recent.find(7).map(|(batch, at)| (batch[at], at)), Some((b'h', 1)));
-        recent.push(10, Bytes::from_static(b"k"), 1);
+        assert_eq!(recent.find(Address(7)).map(|(batch, at)| (batch[at], at)), Some((b'h', 1)));
+        recent.push(Address(10), Bytes::from_static(b"k"), 1);
         assert!(recent.take_spare().is_some());
-        assert!(recent.find(3).is_none());
-        assert!(recent.find(10).is_some());
-        assert!(recent.find(11).is_none());
+        assert!(recent.find(Address(3)).is_none());
+        assert!(recent.find(Address(10)).is_some());
+        assert!(recent.find(Address(11)).is_none());
     }
 
     #[test]
     fn batch_goes_with_the_last_message_that_rests_in_it() {
         let mut recent = recent(100, 100);
         for start in (0..40).step_by(4) {
-            recent.push(start, Bytes::from(b"wxyz".to_vec()), 2);
+            recent.push(Address(start), Bytes::from(b"wxyz".to_vec()), 2);
         }
-        recent.occupy(9);
-        recent.vacate(9);
-        recent.vacate(9);
-        assert!(recent.find(8).is_some() && recent.take_spare().is_none());
-        recent.vacate(8);
-        assert!(recent.find(8).is_none(), "nothing rests in it");
+        recent.occupy(Address(9));
+        recent.vacate(Address(9));
+        recent.vacate(Address(9));
+        assert!(recent.find(Address(8)).is_some() && recent.take_spare().is_none());
+        recent.vacate(Address(8));
+        assert!(recent.find(Address(8)).is_none(), "nothing rests in it");
         assert_eq!(recent.take_spare().map(|spare| spare.capacity()), Some(4));
-        assert!(recent.find(7).is_some() && recent.find(12).is_some());
+        assert!(recent.find(Address(7)).is_some() && recent.find(Address(12)).is_some());
         // Said twice, or of what was never kept, it means nothing.
-        recent.vacate(8);
-        recent.vacate(1_000);
+        recent.vacate(Address(8));
+        recent.vacate(Address(1_000));
         for at in 12..40 {
-            recent.vacate(at);
+            recent.vacate(Address(at));
         }
         assert_eq!(recent.batches.len() - recent.gone, 2);
-        recent.vacate(0);
-        recent.vacate(1);
-        recent.vacate(4);
-        recent.vacate(5);
+        recent.vacate(Address(0));
+        recent.vacate(Address(1));
+        recent.vacate(Address(4));
+        recent.vacate(Address(5));
         assert_eq!((recent.batches.len(), recent.bytes, recent.gone), (0, 0, 0));
     }
 
     #[test]
-    fn memory_that_somebody_reads_is_not_filled_again() {
+    fn memory_that_is_being_read_is_not_filled_again() {
         let mut recent = recent(100, 1);
-        recent.push(0, Bytes::from(b"abcdef".to_vec()), 1);
-        let read = recent.find(0).expect("it is there").0.slice(1..2);
-        recent.vacate(0);
+        recent.push(Address(0), Bytes::from(b"abcdef".to_vec()), 1);
+        let read = recent.find(Address(0)).expect("the batch is in memory").0.slice(1..2);
+        recent.vacate(Address(0));
         assert!(recent.take_spare().is_none());
         assert_eq!(read, "b");
     }

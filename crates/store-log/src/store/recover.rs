@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::{Entropy, QueueId, Timestamp, Work};
-use kew_store::ledger::{Address, Ledger, Place, codec};
+use kew_store::ledger::{Ledger, Place, codec};
 use kew_store::token::TokenKey;
 
 use super::arrivals::Arrivals;
 use super::gate::LogGate;
-use super::inner::{Inner, Signal};
+use super::inner::{Inner, NextDue, Signal};
 use super::live::Live;
 use super::options::{Drive, LogOptions};
 use super::reads::Reads;
@@ -29,8 +29,8 @@ use crate::disk::{
 };
 use crate::error::{Doing, LogError};
 use crate::journal::{
-    BatchBuffer, BatchView, Checksums, FRAME_HEADER_BYTES, Journal, ReplayStart, SegmentUse, Segments,
-    TailReport, scan_journal, segment_name,
+    Address, BatchBuffer, BatchNumber, BatchView, Checksums, FRAME_HEADER_BYTES, Journal, ReplayStart,
+    SegmentUse, Segments, TailReport, scan_journal, segment_name,
 };
 use crate::planted::Planted;
 use crate::turns::Lock;
@@ -51,7 +51,7 @@ pub struct OpenReport {
 }
 
 /// How far each queue's slice of the checkpoint reaches: records below are in it.
-pub(crate) type Reaches = HashMap<QueueId, u64>;
+pub(crate) type Reaches = HashMap<QueueId, Address>;
 
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
@@ -81,7 +81,7 @@ pub(crate) fn open(
     }
     loaded.reconcile(&named.identity)?;
     let manifest = loaded.manifest.is_some();
-    expecting.raise(Expected { newest_segment: journal.active().number(), manifest })?;
+    expecting.raise(Expected { newest_segment: Some(journal.active().number()), manifest })?;
     loaded.begin(journal.next_batch(), journal.end());
     loaded.ledger.shelf.journal = Some(journal);
     if created {
@@ -97,7 +97,7 @@ pub(crate) fn open(
         copy_on_write: disk.is_copy_on_write(),
     };
     let inner = loaded.inner(disk, options, expecting, lock);
-    inner.reports.tell(Work::KeptRoom, &kept);
+    inner.reports.report(Work::KeptRoom, &kept);
     Ok((inner, report))
 }
 
@@ -163,26 +163,28 @@ impl Loaded {
     }
 
     /// Where replay starts, and the newest batch that the checkpoint knows durable.
-    fn start(&self) -> (ReplayStart, u64) {
+    fn start(&self) -> (ReplayStart, BatchNumber) {
         let fields = self.manifest.as_ref().map(|manifest| &manifest.fields);
-        fields.map_or((ReplayStart::FIRST, 0), |fields| (fields.replay, fields.durable_through))
+        fields.map_or((ReplayStart::FIRST, BatchNumber::BEFORE_FIRST), |fields| {
+            (fields.replay, fields.durable_through)
+        })
     }
 
     /// After the replay: segments that the checkpoint no longer needed are freed, and the shelf knows only those that
     /// are left.
     fn reconcile(&mut self, identity: &Identity) -> Result<(), LogError> {
         let shelf = &mut self.ledger.shelf;
-        let rests = |base: u64| shelf.live.of(base).is_some_and(|life| life.messages > 0);
+        let rests = |base: Address| shelf.live.of(base).is_some_and(|life| life.resting.messages > 0);
         let known = self.manifest.as_ref().map(|manifest| manifest.fields.known_segments());
         self.segments.reconcile(known, identity.checksums(), rests)?;
-        let bases: Vec<u64> = self.segments.list().iter().map(|segment| segment.base()).collect();
+        let bases: Vec<Address> = self.segments.list().iter().map(|segment| segment.base()).collect();
         shelf.live.keep_segments(&bases);
         self.ledger.end_replay();
         Ok(())
     }
 
     /// The shelf fills its next batch from here.
-    fn begin(&mut self, next_batch: u64, end: u64) {
+    fn begin(&mut self, next_batch: BatchNumber, end: Address) {
         let shelf = &mut self.ledger.shelf;
         for segment in self.segments.list() {
             shelf.live.add_segment(segment.base());
@@ -193,8 +195,8 @@ impl Loaded {
 
     fn inner(self, disk: Arc<dyn Disk>, options: LogOptions, expecting: Expecting, lock: DiskLock) -> Inner {
         let gate = LogGate::default();
-        gate.open(self.ledger.shelf.batch.number() - 1);
-        let next_due = self.ledger.next_due().map_or(u64::MAX, |due| due.0);
+        gate.open(self.ledger.shelf.batch.number().previous().0);
+        let next_due = NextDue::new(self.ledger.next_due());
         let sums = self.ledger.shelf.sums;
         let reads = Arc::clone(&self.ledger.shelf.reads);
         Inner {
@@ -206,7 +208,7 @@ impl Loaded {
             segments: self.segments,
             writer: Writer::new(self.ledger),
             committing: Lock::new(()),
-            next_due: AtomicU64::new(next_due),
+            next_due,
             gate: Arc::new(gate),
             expecting,
             done: Done::default(),
@@ -275,12 +277,12 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
     }
     let damaged = Arc::new(Damaged::new(segments.disk().clone()));
     // Nothing is pending while changes are replayed: all places are in segments.
-    live.begin_batch(u64::MAX);
+    live.begin_batch(Address::MAX);
     LogShelf {
         journal: None,
         batch: BatchBuffer::new(sums),
         must_sync: false,
-        owed: 0,
+        owed: None,
         arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),
         reads: Arc::new(Reads::new(segments.clone(), sums, damaged)),
@@ -324,7 +326,7 @@ pub(crate) fn load_slice(
     bytes: &Bytes,
 ) -> Option<()> {
     let (reach, slice) = bytes.split_first_chunk::<8>()?;
-    reaches.insert(QueueId(key), u64::from_le_bytes(*reach));
+    reaches.insert(QueueId(key), Address(u64::from_le_bytes(*reach)));
     ledger.load_slice(key, &bytes.slice_ref(slice))
 }
 
@@ -339,7 +341,7 @@ pub(crate) fn replay(
         let offset = usize::try_from(address - batch.address() + FRAME_HEADER_BYTES).unwrap_or(usize::MAX);
         let record = bytes.slice(offset..offset + payload.len());
         let record_bytes = u32::try_from(FRAME_HEADER_BYTES + payload.len() as u64).unwrap_or(u32::MAX);
-        let place = Place { address: Address(address), bytes: record_bytes };
+        let place = Place { address: address.into(), bytes: record_bytes };
         let known = |queue: QueueId| reaches.get(&queue).is_some_and(|reach| address < *reach);
         let read = codec::read(kind, &record, |made, change| match change {
             Some(change) => ledger.replay(made, change, place, &known),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kew_core::{Sequence, Timestamp};
 use kew_store::StoreError;
 use kew_store::ledger::dedup::PUT_AWAY_BYTES;
-use kew_store::ledger::{Address, Change, Made, Place, Shelf, Stored, codec};
+use kew_store::ledger::{self, Change, Made, Place, Shelf, Stored, codec};
 
 use super::arrivals::Arrivals;
 use super::live::Live;
@@ -16,9 +16,9 @@ use super::reads::damaged::DAMAGED_KIND;
 use super::recent::Recent;
 use super::upkeep::put_away::PutAway;
 use crate::error::LogError;
-use crate::journal::{BatchBuffer, Checksums, Frame, Journal, Room, trusted};
+use crate::journal::{Address, BatchBuffer, BatchNumber, Checksums, Frame, Journal, Room, trusted};
 
-/// Room left in a batch for what a step does beside what was asked of it: due work, and its own framing.
+/// Bytes reserved in a batch for what a step does beside what was asked of it: due work, and its own framing.
 pub(crate) const STEP_BYTES: u64 = 4 << 10;
 
 /// A journal as a shelf.
@@ -28,8 +28,8 @@ pub(crate) struct LogShelf {
     pub batch: BatchBuffer,
     /// Whether the batch being filled must be synced before its answers leave.
     pub must_sync: bool,
-    /// The newest batch that was written and must be synced, but is not; 0 when there is none.
-    pub owed: u64,
+    /// The newest batch that was written and must be synced, but is not.
+    pub owed: Option<BatchNumber>,
     pub arrivals: Arrivals,
     pub recent: Recent,
     /// Who reads what is not in memory, and what the step at hand found not to be.
@@ -46,7 +46,7 @@ pub(crate) struct LogShelf {
 }
 
 impl LogShelf {
-    /// Whether a step that adds so many bytes can be journalled.
+    /// Whether a step that adds this many bytes can be journalled.
     #[inline]
     pub(crate) fn room_for(&self, bytes: u64) -> Room {
         let bytes = self.batch.bytes() + bytes + STEP_BYTES;
@@ -59,7 +59,7 @@ impl LogShelf {
     }
 
     /// The record at an address, if it is in memory.
-    fn frame(&mut self, address: u64) -> Option<Frame> {
+    fn frame(&mut self, address: Address) -> Option<Frame> {
         match self.held(address) {
             Some(frame) => Some(frame),
             None => self.reads.ahead(address),
@@ -67,7 +67,7 @@ impl LogShelf {
     }
 
     /// The record at an address, if it is in memory and stays there during the step.
-    fn held(&mut self, address: u64) -> Option<Frame> {
+    fn held(&mut self, address: Address) -> Option<Frame> {
         if address >= self.batch.start() && address < self.batch.next_record() {
             self.pending_frame(address)
         } else {
@@ -84,16 +84,31 @@ impl LogShelf {
     }
 
     /// A record of the batch being filled, copied: the buffer is still growing.
-    fn pending_frame(&self, address: u64) -> Option<Frame> {
+    fn pending_frame(&self, address: Address) -> Option<Frame> {
         let offset = usize::try_from(address - self.batch.start()).ok()?;
         let (kind, payload) = trusted(self.batch.as_bytes(), offset)?;
         Some(Frame { address, kind, payload: Bytes::copy_from_slice(payload) })
     }
 }
 
+/// The ledger knows addresses only as places of its shelf; what they mean the journal says.
+impl From<ledger::Address> for Address {
+    #[inline]
+    fn from(address: ledger::Address) -> Self {
+        Self(address.0)
+    }
+}
+
+impl From<Address> for ledger::Address {
+    #[inline]
+    fn from(address: Address) -> Self {
+        Self(address.0)
+    }
+}
+
 /// A batch on its way to the disk.
 pub(super) struct Written {
-    pub batch: u64,
+    pub batch: BatchNumber,
     pub must_sync: bool,
 }
 
@@ -173,11 +188,11 @@ impl Shelf for LogShelf {
         let address =
             self.batch.push_with(codec::kind_of(change), |buffer| codec::write(buffer, stamp, made, change));
         let bytes = u32::try_from(self.batch.next_record() - address).unwrap_or(u32::MAX);
-        Place { address: Address(address), bytes }
+        Place { address: address.into(), bytes }
     }
 
     fn read(&mut self, place: Place) -> Result<Stored, StoreError> {
-        match self.frame(place.address.0) {
+        match self.frame(place.address.into()) {
             Some(frame) => self.reads.content(frame),
             None => {
                 let reads = Arc::clone(&self.reads);
@@ -187,7 +202,7 @@ impl Shelf for LogShelf {
     }
 
     fn fetch(&mut self, sequence: Sequence, place: Place) -> Result<Stored, StoreError> {
-        let found = self.frame(place.address.0).map(|frame| self.reads.content(frame));
+        let found = self.frame(place.address.into()).map(|frame| self.reads.content(frame));
         match found {
             Some(Ok(stored)) => Ok(stored),
             // One that is damaged as well: it is left out of the answer then, whatever was read ahead.
@@ -199,13 +214,13 @@ impl Shelf for LogShelf {
     }
 
     fn at_hand(&mut self, place: Place) -> Result<(), StoreError> {
-        if let Some(frame) = self.held(place.address.0) {
+        if let Some(frame) = self.held(place.address.into()) {
             // A mark stands for a message that cannot be read.
             return if frame.kind == DAMAGED_KIND { self.reads.content(frame).map(drop) } else { Ok(()) };
         }
         let reads = Arc::clone(&self.reads);
         // What was read ahead may be gone when the step comes to it.
-        let read = reads.ahead(place.address.0).map(|frame| reads.content(frame));
+        let read = reads.ahead(place.address.into()).map(|frame| reads.content(frame));
         self.cold().make_sure(&reads, place, read)
     }
 
@@ -227,28 +242,28 @@ impl Shelf for LogShelf {
     }
 
     fn occupy(&mut self, place: Place) {
-        if !self.live.is_pending(place.address.0) {
-            self.recent.occupy(place.address.0);
+        if !self.live.is_pending(place.address.into()) {
+            self.recent.occupy(place.address.into());
         }
-        self.live.occupy(place.address.0, place.bytes);
+        self.live.occupy(place.address.into(), place.bytes);
     }
 
     fn vacate(&mut self, place: Place) {
-        if !self.live.is_pending(place.address.0) {
-            self.recent.vacate(place.address.0);
+        if !self.live.is_pending(place.address.into()) {
+            self.recent.vacate(place.address.into());
         }
-        self.live.vacate(place.address.0, place.bytes);
+        self.live.vacate(place.address.into(), place.bytes);
     }
 
     fn mark(&self) -> u64 {
-        self.batch.number()
+        self.batch.number().0
     }
 }
 
 /// What is at its bound when a file cannot be opened for lack of descriptors.
 const NO_DESCRIPTOR: &str = "the number of open files";
 
-/// What a failure of the log means to whoever asked for a step.
+/// What a failure of the log means to the caller of a step.
 pub(crate) fn store_error(error: LogError) -> StoreError {
     match error {
         LogError::NoSpace { .. } => StoreError::NoSpace,

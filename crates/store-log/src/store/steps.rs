@@ -16,9 +16,9 @@ use super::options::Drive;
 use super::shelf::{LogShelf, STEP_BYTES};
 use super::writer::Writing;
 use crate::error::LogError;
-use crate::journal::Journal;
+use crate::journal::{BatchNumber, Journal};
 
-/// A batch this large is written before more is put into it: whoever fills it fast waits for the disk.
+/// A batch this large is written before more is put into it: callers that fill it fast wait for the disk.
 const BATCH_BYTES_MAX: u64 = 8 << 20;
 /// How often a step is taken again on its caller's thread because others took what was read for it.
 const READ_TRIES_MAX: u32 = 16;
@@ -56,42 +56,52 @@ impl Inner {
         let before = ledger.shelf.batch.records();
         let result = ledger.step(now, command);
         let freed = ledger.take_freed();
-        self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
-        let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
-        let so_far = if records > 0 { batch } else { batch - 1 };
-        #[cfg(feature = "planted")]
-        crate::planted::note_newest_batch(so_far);
-        let waits_for = match &result {
-            Ok(outcome) if records > before => Some((batch, rests_on(&ledger, outcome).unwrap_or(batch))),
-            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
-            Ok(_) if needs.is_some() => Some((so_far, so_far)),
-            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
-            Err(StoreError::Rule(RuleError::QueueExists(_))) => Some((so_far, so_far)),
-            Ok(_) | Err(_) => None,
-        };
+        self.next_due.set(ledger.next_due());
+        let wait = self.wait_for(&ledger, &result, before, needs);
         if matches!(result, Err(StoreError::NoSpace)) && self.options.drive == Drive::Loop {
             ledger.shelf.cold = None;
             return self.make_way(ledger, now, command, freed);
         }
         let cold = ledger.shelf.cold.take();
+        let begins_batch = before == 0 && ledger.shelf.batch.records() > 0;
         drop(ledger);
-        if records > before && self.options.drive == Drive::Threads && before == 0 {
-            self.work.want(|wanted| wanted.commit = true);
+        if begins_batch {
+            self.commit_soon();
         }
         if matches!(result, Err(StoreError::NoSpace)) {
             self.work.want(|wanted| wanted.upkeep = true);
         }
-        let wait = match waits_for {
-            Some((batch, rests_on)) => Wait::Gate { batch, rests_on, gate: self.gate.clone() },
-            None => Wait::Nothing,
-        };
         match cold {
             None => Submission::new(result, wait, freed),
             Some(cold) => self.read_rest(now, command, *cold, (result, wait, freed), tries_left),
         }
     }
 
-    /// Something was recorded beside a step: on threads it is committed only when that is asked for.
+    /// What the answer of a step waits for. Before the step the batch had this number of records.
+    #[inline]
+    fn wait_for(
+        &self,
+        ledger: &Ledger<LogShelf>,
+        result: &Result<Outcome, StoreError>,
+        records_before: u32,
+        needs: Option<u64>,
+    ) -> Wait {
+        let (batch, records) = (ledger.shelf.batch.number(), ledger.shelf.batch.records());
+        let so_far = if records > 0 { batch } else { batch.previous() };
+        #[cfg(feature = "planted")]
+        crate::planted::note_newest_batch(so_far.0);
+        let (batch, rests_on) = match result {
+            Ok(outcome) if records > records_before => (batch, rests_on(ledger, outcome).unwrap_or(batch)),
+            // It rests on what was applied before it: a repeated send, an ack of what is gone already.
+            Ok(_) if needs.is_some() => (so_far, so_far),
+            // What exists may have been made a moment ago, and must outlast a crash like any other answer.
+            Err(StoreError::Rule(RuleError::QueueExists(_))) => (so_far, so_far),
+            Ok(_) | Err(_) => return Wait::Nothing,
+        };
+        Wait::Gate { batch: batch.0, rests_on: rests_on.0, gate: self.gate.clone() }
+    }
+
+    /// Something was recorded: on threads it is committed only when that is asked for.
     pub(crate) fn commit_soon(&self) {
         if self.options.drive == Drive::Threads {
             self.work.want(|wanted| wanted.commit = true);
@@ -155,7 +165,7 @@ impl Inner {
             || (shelf.batch.records() > 0 && self.is_held_up());
         if waits {
             let error = StoreError::Overloaded { what: "the batch that waits for the disk" };
-            return Submission::put_off(error, shelf.batch.number(), self.gate.clone()).freeing(freed);
+            return Submission::put_off(error, shelf.batch.number().0, self.gate.clone()).freeing(freed);
         }
         if !self.segments.may_get_room() {
             self.work.want(|wanted| wanted.upkeep = true);
@@ -172,15 +182,16 @@ impl Inner {
 
 /// The newest batch that the messages of a lease rest on; on a FIFO queue, where a lease also tells that the messages
 /// before its own are gone, with those. `None` for anything else.
-fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<u64> {
+fn rests_on(ledger: &Ledger<LogShelf>, outcome: &Outcome) -> Option<BatchNumber> {
     let Outcome::Leased(leased) = outcome else { return None };
     let arrivals = &ledger.shelf.arrivals;
     let newest = ledger.shelf.batch.number();
     let rests_on = |leased: &Leased| {
         let (queue, sequence) = (leased.message.queue, leased.message.sequence);
         match arrivals.rests_on(queue, sequence) {
-            arrived if arrived == newest => newest,
-            arrived => arrived.max(ledger.mark_before(queue, sequence)),
+            Some(arrived) if arrived == newest => newest,
+            arrived => BatchNumber(ledger.mark_before(queue, sequence))
+                .max(arrived.unwrap_or(BatchNumber::BEFORE_FIRST)),
         }
     };
     leased.iter().map(rests_on).max()

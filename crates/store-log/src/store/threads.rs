@@ -25,7 +25,7 @@ pub(super) fn spawn(
 impl Inner {
     pub(super) fn commit_until_stopped(&self) {
         while self.work.wait_for(None, |wanted| std::mem::take(&mut wanted.commit)) {
-            // Whoever waits for the batch is told by the gate.
+            // The gate passes a failure to the answers that wait for the batch.
             let _committed = self.commit();
         }
     }
@@ -43,9 +43,9 @@ impl Inner {
     }
 
     pub(crate) fn keep_up(&self) -> Result<(), LogError> {
-        // Without a spare there is soon no room, which the next sends are told; a checkpoint may free some.
+        // Without a spare there is soon no room, and the next sends are refused; a checkpoint may free some.
         let prepared = self.segments.prepare_wanted();
-        self.reports.tell(Work::Spare, &prepared);
+        self.reports.report(Work::Spare, &prepared);
         let is_starved = prepared.is_err();
         let mut upkeep = self.upkeep.lock();
         if self.segments.kept().is_short() {
@@ -69,7 +69,7 @@ impl Inner {
                 self.made.open(turn);
                 let goes_on = made.as_ref().is_ok_and(|is_made| *is_made);
                 let made = made.map(|_| ());
-                self.reports.tell(Work::Spare, &made);
+                self.reports.report(Work::Spare, &made);
                 if made.is_err() {
                     // A checkpoint may free some space; upkeep also tries again after a pause.
                     self.work.want(|wanted| wanted.upkeep = true);

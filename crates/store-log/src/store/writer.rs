@@ -1,5 +1,5 @@
-//! The lock that every step takes. Nothing is read from a segment while it is held: that would make everybody wait for
-//! the disk. In tests each such read fails.
+//! The lock that every step takes. Nothing is read from a segment while it is held: that would make all callers wait
+//! for the disk. In tests each such read fails.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,7 +13,7 @@ use crate::turns::{self, Lock, StepLockHeld};
 /// Guards the ledger and the batch being filled.
 pub(crate) struct Writer(Lock<Ledger<LogShelf>>);
 
-/// The ledger, while nobody else has it.
+/// The ledger, for as long as its lock is held.
 pub(crate) struct Writing<'a> {
     _held: StepLockHeld,
     ledger: MutexGuard<'a, Ledger<LogShelf>>,

@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::problem::Problem;
-use crate::checkpoint::{Expected, Manifest, store_file};
+use crate::checkpoint::{Expected, Manifest, Slot, store_file};
 use crate::disk::{
     BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, IDENTITY_FILE, MANIFEST_FILE,
     RealDisk, SEGMENTS_FOLDER, folder_of, make_private, read_exact_at, read_whole, replace_whole,
 };
 use crate::error::{Doing, LogError, missing};
-use crate::journal::{Address, SEGMENT_HEADER_BYTES, Segment, SegmentKind};
+use crate::journal::{Address, BatchNumber, SEGMENT_HEADER_BYTES, Segment, SegmentKind};
 use crate::store::{LogStore, Upkeep};
 
 const FIRST_LINE: &str = "kew backup 1";
@@ -35,7 +35,7 @@ pub enum Sharing {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackupReport {
     /// The newest batch in it.
-    pub batch: u64,
+    pub batch: BatchNumber,
     /// All files.
     pub files: Vec<BackedUp>,
     /// How many of them are the store's own files under a second name.
@@ -156,7 +156,7 @@ struct Copying<'a> {
 
 impl Copying<'_> {
     /// Everything the newest checkpoint and the journal after it need. Answers the newest batch of it.
-    fn all(&mut self, upkeep: &Upkeep, manifest: &Manifest) -> Result<u64, LogError> {
+    fn all(&mut self, upkeep: &Upkeep, manifest: &Manifest) -> Result<BatchNumber, LogError> {
         let inner = &self.store.inner;
         for folder in [SEGMENTS_FOLDER, CHECKPOINTS_FOLDER] {
             self.to.create_dir(folder).doing("making", folder)?;
@@ -189,8 +189,9 @@ impl Copying<'_> {
         let bytes = read_whole(&*file, 4 << 30).doing("reading", MANIFEST_FILE)?;
         self.write(MANIFEST_FILE, &bytes)?;
         // The store may have begun a segment meanwhile, which is not part of the backup.
-        let expected = Expected { newest_segment: active.number(), manifest: true };
-        self.write(IDENTITY_FILE, &store_file(&inner.expecting.identity(), 1, expected))?;
+        let expected = Expected { newest_segment: Some(active.number()), manifest: true };
+        let identity = inner.expecting.identity();
+        self.write(IDENTITY_FILE, &store_file(&identity, Slot::first(expected)))?;
         Ok(batch)
     }
 
@@ -256,7 +257,7 @@ impl Copying<'_> {
     }
 
     /// Makes the names durable, then writes the list.
-    fn finish(mut self, batch: u64) -> Result<BackupReport, LogError> {
+    fn finish(mut self, batch: BatchNumber) -> Result<BackupReport, LogError> {
         let folders: std::collections::BTreeSet<&str> =
             self.names.iter().map(|name| folder_of(name)).chain([""]).collect();
         for folder in folders {

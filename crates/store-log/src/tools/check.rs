@@ -8,17 +8,17 @@
 use std::sync::Arc;
 
 use kew_core::Entropy;
-use kew_store::ledger::{Address, Ledger, META_KEY, codec};
+use kew_store::ledger::{Ledger, META_KEY, codec};
 use kew_store::token::TokenKey;
 
 use super::backup::compare;
 use super::problem::Problem;
-use crate::checkpoint::{GenerationFile, Manifest, ManifestFields, Named, generation_name, read_slice};
+use crate::checkpoint::{GenerationFile, Manifest, ManifestFields, Named, read_slice};
 use crate::disk::{BACKUP_LIST, Disk, Handles, IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER, lock_store};
 use crate::error::{Doing, LogError};
 use crate::journal::{
-    Checksums, Reader, ReplayStart, ScanEnd, Segment, SegmentKind, Segments, TailReport, parse_name,
-    scan_frames, scan_journal, segment_name,
+    Address, BatchNumber, Checksums, Reader, ReplayStart, ScanEnd, Segment, SegmentKind, SegmentNumber,
+    Segments, TailReport, parse_name, scan_frames, scan_journal, segment_name,
 };
 use crate::store::{LogOptions, LogShelf, Reaches, recover};
 
@@ -50,7 +50,7 @@ impl CheckReport {
     }
 }
 
-/// Checks a stopped store. An error means that it could not be looked at: somebody uses it, or the machine fails.
+/// Checks a stopped store. An error means that it could not be looked at: it is in use, or the machine fails.
 pub fn check(disk: Arc<dyn Disk>) -> Result<CheckReport, LogError> {
     let _lock = lock_store(&*disk)?;
     let mut checking = Checking { disk, report: CheckReport::default() };
@@ -94,7 +94,7 @@ impl Checking {
         let handles = Handles::new(self.disk.clone(), 1);
         for name in self.disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)? {
             if let Some((number, "seg")) = parse_name(&name) {
-                let segment = Segment::open(&handles, number);
+                let segment = Segment::open(&handles, SegmentNumber(number));
                 self.note(segment)?;
             }
         }
@@ -117,12 +117,12 @@ impl Checking {
         }
         let fields = manifest.map(|manifest| &manifest.fields);
         let start = fields.map_or(ReplayStart::FIRST, |fields| fields.replay);
-        let durable = fields.map_or(0, |fields| fields.durable_through);
+        let durable = fields.map_or(BatchNumber::BEFORE_FIRST, |fields| fields.durable_through);
         let scanned = scan_journal(&segments, sums, start, durable, |batch| {
             recover::replay(&mut ledger, batch, &reaches)
         });
         let scanned = self.note(scanned)?;
-        let rests = |base| ledger.shelf.live.of(base).is_some_and(|life| life.messages > 0);
+        let rests = |base| ledger.shelf.live.of(base).is_some_and(|life| life.resting.messages > 0);
         segments.reconcile(fields.map(ManifestFields::known_segments), sums, rests)?;
         self.frames(&segments, sums, start)?;
         // The figures and places of a state that could not be read to its end mean nothing.
@@ -160,7 +160,7 @@ impl Checking {
             let Some(bytes) = self.note(bytes)? else { continue };
             self.report.slices += 1;
             if recover::load_slice(ledger, reaches, key, &bytes).is_none() {
-                let name = generation_name(slice.generation);
+                let name = slice.generation.name();
                 self.problem(&name, slice.offset, &format!("the slice of key {key:#x} is not one"));
             }
         }
@@ -190,7 +190,7 @@ impl Checking {
         self.report.batches = end.batches;
         self.report.tail = end.tail;
         if let Some(last) = segments.list().iter().rfind(|segment| segment.kind() == SegmentKind::Journal) {
-            last.set_used(end.end.saturating_sub(last.base()));
+            last.set_used(end.end.since(last.base()));
         }
     }
 
@@ -204,16 +204,17 @@ impl Checking {
         let mut reader = Reader::new(segments.clone(), sums);
         for queue in ledger.queue_keys() {
             self.report.queues += 1;
-            let mut places = ledger.places_in(queue, &(Address(0)..Address(u64::MAX)));
+            let mut places = ledger.places_in(queue, &(Address::START.into()..Address::MAX.into()));
             places.sort_unstable();
             for place in places {
-                let frame = reader.read(place.0);
+                let address = Address::from(place);
+                let frame = reader.read(address);
                 let Some(frame) = self.note(frame)? else { continue };
                 self.report.messages += 1;
                 if codec::read_content(frame.kind, frame.payload).is_none() {
-                    let segment = segments.find(place.0);
+                    let segment = segments.find(address);
                     let name = segment.as_ref().map_or(SEGMENTS_FOLDER, |segment| segment.name());
-                    let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(place.0));
+                    let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(address));
                     self.problem(name, offset, &format!("the record holds no message of queue {queue}"));
                 }
             }

@@ -7,14 +7,14 @@
 //! The store goes on meanwhile: what comes or goes during an export may or may not be in it. For a picture of one
 //! moment, export a backup.
 //!
-//! A message that cannot be read ends an export, unless whoever asked for it wants the others all the same.
+//! A message that cannot be read ends an export, unless the caller wants the others all the same.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kew_core::{QueueId, QueueKey, Sequence};
-use kew_store::ledger::{Address, Carried, CarriedOrder, Shelf, Stored, codec};
+use kew_store::ledger::{Carried, CarriedOrder, Shelf, Stored, codec};
 
 use super::lines::{
     DocumentLine, EndLine, LINES_VERSION, Line, MessageLine, OrderLine, QueueLine, RememberedLine, StoreLine,
@@ -23,7 +23,7 @@ use super::lines::{
 use crate::checkpoint::Identity;
 use crate::disk::{IDENTITY_FILE, SEGMENTS_FOLDER};
 use crate::error::LogError;
-use crate::journal::{Checksums, FRAME_HEADER_BYTES, SURVIVOR_SPACE, Segment, read_chunk};
+use crate::journal::{Address, Checksums, FRAME_HEADER_BYTES, Segment, read_chunk};
 use crate::store::LogStore;
 
 /// Messages looked up under one hold of the writer's lock.
@@ -65,8 +65,8 @@ pub fn export(store: &LogStore, to: &mut dyn Write) -> Result<ExportReport, LogE
     export_readable(store, to, &mut |message| Err(message.cause))
 }
 
-/// Writes everything the store holds but the messages that cannot be read. Each of those is told; an error from whom it
-/// is told ends the export.
+/// Writes everything the store holds but the messages that cannot be read. `leave_out` is called for each
+/// of those; an error from it ends the export.
 pub fn export_readable(
     store: &LogStore,
     to: &mut dyn Write,
@@ -146,7 +146,7 @@ impl Exporting<'_> {
             after = last.sequence;
             let mut contents = Pinned::new(page.segments, page.sums);
             for (carried, stored) in page.messages {
-                match stored.map_or_else(|| contents.read(carried.place.address), Ok) {
+                match stored.map_or_else(|| contents.read(carried.place.address.into()), Ok) {
                     Ok(stored) => {
                         self.write(&Line::Message(MessageLine::of(queue, &carried, &stored)))?;
                         self.report.messages += 1;
@@ -186,16 +186,16 @@ impl Page {
     fn take(store: &LogStore, queue: QueueId, after: Sequence) -> Result<Self, LogError> {
         let mut ledger = store.inner.writer.lock();
         let page = ledger.carried_after(queue, after, PAGE);
-        let unwritten = ledger.shelf.batch.start()..SURVIVOR_SPACE;
+        let unwritten = ledger.shelf.batch.start()..Address::SURVIVORS;
         let mut messages = Vec::with_capacity(page.len());
         for carried in page {
-            let stored = match unwritten.contains(&carried.place.address.0) {
+            let stored = match unwritten.contains(&carried.place.address.into()) {
                 true => Some(ledger.shelf.read(carried.place).map_err(unreadable)?),
                 false => None,
             };
             messages.push((carried, stored));
         }
-        // Whoever keeps a segment can read it, also when it is freed meanwhile.
+        // A segment that is kept can be read, also when it is freed meanwhile.
         Ok(Self { messages, segments: store.inner.segments.list(), sums: ledger.shelf.sums })
     }
 }
@@ -204,7 +204,7 @@ impl Page {
 struct Pinned {
     segments: Vec<Arc<Segment>>,
     sums: Checksums,
-    chunk: Option<(u64, Bytes)>,
+    chunk: Option<(Address, Bytes)>,
     read_ahead: u64,
 }
 
@@ -213,14 +213,13 @@ impl Pinned {
         Self { segments, sums, chunk: None, read_ahead: READ_AHEAD }
     }
 
-    fn read(&mut self, address: Address) -> Result<Stored, LogError> {
-        let at = address.0;
+    fn read(&mut self, at: Address) -> Result<Stored, LogError> {
         let segment = self.segments.iter().find(|segment| (segment.base()..segment.end()).contains(&at));
         let segment = segment.ok_or_else(|| {
             LogError::damage(SEGMENTS_FOLDER, 0, format!("no segment holds the record at {at:#x}"))
         })?;
         let held = self.chunk.as_ref().and_then(|(start, bytes)| {
-            self.sums.verify_shared(bytes, usize::try_from(at.checked_sub(*start)?).ok()?, at)
+            self.sums.verify_shared(bytes, usize::try_from(at.checked_since(*start)?).ok()?, at)
         });
         let frame = match held {
             Some(frame) => frame,
@@ -239,7 +238,7 @@ impl Pinned {
     }
 }
 
-fn damaged(segment: &Segment, at: u64) -> LogError {
+fn damaged(segment: &Segment, at: Address) -> LogError {
     LogError::damage(segment.name(), segment.offset_of(at), "the record of a message cannot be read")
 }
 

@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::store::{Drive, LogOptions, LogShelf, LogStore, is_left_of_a_store};
 
-/// Contents are committed when so many bytes wait.
+/// Contents are committed when this many bytes wait.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// The last millisecond of the year 9999. Engine time begins no earlier than an export says, and must go on from there.
@@ -88,63 +88,73 @@ impl Importing<'_> {
         self.store.inner.writer.lock().restore_numbers(head.next_queue, head.next_task);
         loop {
             match lines.next()?.ok_or_else(|| lines.bad("the export ends before its last line"))? {
-                Line::Store(_) => return Err(lines.bad("a second first line")),
-                Line::Document(line) => {
-                    let bytes =
-                        line.bytes.bytes().ok_or_else(|| lines.bad("a document's bytes are no base64"))?;
-                    let key = kew_core::DocumentKey::new(&line.owner, &line.key);
-                    let account = kew_core::AccountId(line.account);
-                    self.store.inner.writer.lock().restore_document(account, key, bytes);
-                }
-                Line::Queue(line) => {
-                    let carried =
-                        line.carried().ok_or_else(|| lines.bad("a document of a queue is no base64"))?;
-                    if self.store.inner.writer.lock().carried_queue(carried.queue.id).is_some() {
-                        return Err(lines.bad("a queue that was there before"));
-                    }
-                    self.store.inner.writer.lock().restore_queue(&carried);
-                    self.report.queues += 1;
-                }
-                Line::Message(line) => {
-                    let (queue, carried, stored) = line.carried().map_err(|what| lines.bad(what))?;
-                    self.message(lines, queue, carried, &stored)?;
-                }
-                Line::Order(line) => {
-                    let queue = QueueId(line.queue);
-                    let mut ledger = self.store.inner.writer.lock();
-                    if ledger.carried_queue(queue).is_none() {
-                        return Err(lines.bad("an order of no queue before it"));
-                    }
-                    ledger.restore_order(queue, &line.order());
-                }
-                Line::Task(line) => self.store.inner.writer.lock().restore_task(line.task()),
-                Line::Remembered(line) => {
-                    self.sends.push(
-                        line.remembered()
-                            .ok_or_else(|| lines.bad("identity and id must be 32 hex digits"))?,
-                    );
-                }
                 Line::End(end) if end.lines == lines.number => break,
                 Line::End(_) => return Err(lines.bad("lines are missing")),
+                line => self.take(lines, line)?,
             }
         }
         self.report.lines = lines.number;
         if !lines.is_at_end()? {
             return Err(lines.bad("there is more behind the last line of the export"));
         }
-        self.sends.sort_unstable_by_key(|send| send.at);
-        {
-            let mut ledger = self.store.inner.writer.lock();
-            self.sends.iter().for_each(|send| ledger.restore_send(send));
-            if head.version == 1 {
-                // Those lines say nothing of turns.
-                for carried in ledger.carried_queues() {
-                    ledger.restore_order(carried.queue.id, &CarriedOrder::default());
-                }
-            }
-        }
+        self.end(head.version);
         self.store.checkpoint()?;
         Ok(self.report)
+    }
+
+    /// Puts what one line between the first and the last says into the ledger.
+    fn take(&mut self, lines: &Lines<'_>, line: Line) -> Result<(), LogError> {
+        match line {
+            Line::Store(_) => return Err(lines.bad("a second first line")),
+            Line::End(_) => return Err(lines.bad("a last line before the end")),
+            Line::Document(line) => {
+                let bytes =
+                    line.bytes.bytes().ok_or_else(|| lines.bad("a document's bytes are no base64"))?;
+                let key = kew_core::DocumentKey::new(&line.owner, &line.key);
+                let account = kew_core::AccountId(line.account);
+                self.store.inner.writer.lock().restore_document(account, key, bytes);
+            }
+            Line::Queue(line) => {
+                let carried =
+                    line.carried().ok_or_else(|| lines.bad("a document of a queue is no base64"))?;
+                if self.store.inner.writer.lock().carried_queue(carried.queue.id).is_some() {
+                    return Err(lines.bad("a queue that was there before"));
+                }
+                self.store.inner.writer.lock().restore_queue(&carried);
+                self.report.queues += 1;
+            }
+            Line::Message(line) => {
+                let (queue, carried, stored) = line.carried().map_err(|what| lines.bad(what))?;
+                self.message(lines, queue, carried, &stored)?;
+            }
+            Line::Order(line) => {
+                let queue = QueueId(line.queue);
+                let mut ledger = self.store.inner.writer.lock();
+                if ledger.carried_queue(queue).is_none() {
+                    return Err(lines.bad("an order of no queue before it"));
+                }
+                ledger.restore_order(queue, &line.order());
+            }
+            Line::Task(line) => self.store.inner.writer.lock().restore_task(line.task()),
+            Line::Remembered(line) => {
+                let send = line.remembered();
+                self.sends.push(send.ok_or_else(|| lines.bad("identity and id must be 32 hex digits"))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// What can only be put into the ledger when all lines were read.
+    fn end(&mut self, version: u32) {
+        self.sends.sort_unstable_by_key(|send| send.at);
+        let mut ledger = self.store.inner.writer.lock();
+        self.sends.iter().for_each(|send| ledger.restore_send(send));
+        if version == 1 {
+            // Those lines say nothing of turns.
+            for carried in ledger.carried_queues() {
+                ledger.restore_order(carried.queue.id, &CarriedOrder::default());
+            }
+        }
     }
 
     fn message(
@@ -164,10 +174,10 @@ impl Importing<'_> {
         if last >= Some(carried.sequence) {
             return Err(lines.bad("a message that is not behind the one before it"));
         }
-        let room = u64::from(carried.body_bytes) + stored.content.annotations.len() as u64 + 4096;
+        let bytes = u64::from(carried.body_bytes) + stored.content.annotations.len() as u64 + 4096;
         ledger
             .shelf
-            .room(room)
+            .room(bytes)
             .map_err(|_| LogError::NoSpace { what: "the messages of an import".into() })?;
         let place = content(&mut ledger, stored);
         ledger.restore_message(queue, &Carried { place, ..carried }, stored.group.as_ref());
@@ -178,7 +188,7 @@ impl Importing<'_> {
     }
 }
 
-/// Journals a content that belongs to no queue: replay passes over it, a checkpoint may refer to it.
+/// Journals a content that belongs to no queue: replay skips it, a checkpoint may refer to it.
 fn content(ledger: &mut Ledger<LogShelf>, stored: &Stored) -> Place {
     let at = ledger.newest_instant();
     let rewritten = Rewritten {

@@ -1,6 +1,6 @@
-//! Tools for people who keep a store: looked through, backed up, carried to another version, told in figures.
+//! Tools for people who keep a store: check, backup, export and import, figures.
 //!
-//! The highest storey: it may know everything below, and nothing below knows it.
+//! The highest layer: it may know everything below, and nothing below knows it.
 
 mod backup;
 mod check;

@@ -30,7 +30,7 @@ pub struct StoreStats {
 /// Counts an open store. What has become due since its last step is counted as it was then.
 pub fn stats(store: &LogStore) -> StoreStats {
     let mut stats = StoreStats { log: store.stats(), ..StoreStats::default() };
-    // The earliest instant there is: looking passes no time.
+    // The earliest instant there is: looking moves no clock.
     let queues = store.step(Timestamp::ZERO, &Command::Queues);
     if let Some(Outcome::Queues(queues)) = queues.peek() {
         stats.queues = queues.len() as u64;
@@ -80,16 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_told_while_upkeep_is_at_work() {
+    fn figures_are_answered_while_upkeep_is_at_work() {
         let options = LogOptions { drive: Drive::Manual, ..LogOptions::default() };
         let opened = LogStore::open(Arc::new(SimDisk::new()), options, Arc::new(NoChance), Timestamp(1));
         let store = Arc::new(opened.expect("a new store opens").0);
-        store.checkpoint().expect("there is room");
+        store.checkpoint().expect("the simulated disk has space");
         let at_work = store.inner.upkeep.lock();
-        let (tells, told) = mpsc::channel();
+        let (sender, answers) = mpsc::channel();
         let asked = Arc::clone(&store);
-        std::thread::spawn(move || tells.send(stats(&asked).log.checkpoints));
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(1), "nobody waits for upkeep");
+        std::thread::spawn(move || sender.send(stats(&asked).log.checkpoints));
+        assert_eq!(answers.recv_timeout(Duration::from_secs(10)), Ok(1), "figures do not wait for upkeep");
         drop(at_work);
     }
 }

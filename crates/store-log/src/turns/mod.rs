@@ -1,7 +1,7 @@
 //! The store's locks, and the places where a test decides which thread goes on.
 //!
-//! While the lock that every step takes is held nothing is read from a segment: that would make everybody wait for the
-//! disk. In tests each such read fails ([`may_wait_for_a_disk`]).
+//! While the lock that every step takes is held nothing is read from a segment: that would make all callers wait for
+//! the disk. In tests each such read fails ([`may_wait_for_a_disk`]).
 //!
 //! In a program a [`Lock`] is a plain mutex. With the feature `planted` a test may run the store's threads under a
 //! [`Schedule`](schedule::Schedule): one of them runs at a time, and before each lock and each disk call the next one

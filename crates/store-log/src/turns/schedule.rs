@@ -56,7 +56,7 @@ struct Baton {
     running: usize,
     /// How likely each actor is chosen; 0 once it has ended.
     weights: Vec<u64>,
-    /// The actor that has the baton keeps it, but for one turn in so many.
+    /// The actor that has the baton gives it up in one turn of this many.
     one_in: u64,
     chance: Chance,
     idle: u64,

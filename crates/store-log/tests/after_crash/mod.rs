@@ -69,7 +69,7 @@ impl Reopened {
         batches: RangeInclusive<u64>,
         states_of: impl FnOnce(u64, Timestamp) -> Result<Vec<State>, String>,
     ) -> Result<State, String> {
-        let batch = self.store.stats().written_through;
+        let batch = self.store.stats().written_through.0;
         if !batches.contains(&batch) {
             let (least, most) = batches.into_inner();
             return Err(format!("{batch} batches were found, of {least} owed and at most {most}"));
@@ -111,8 +111,8 @@ impl Reopened {
     }
 }
 
-/// Opens a store as a program that is started again when it fails: an error of writing back that nobody was told is
-/// told to the next who opens the file, once.
+/// Opens a store as a program that is started again when it fails: an error of writing back that was not reported is
+/// reported once, to the next one who opens the file.
 pub fn start(disk: &SimDisk, options: LogOptions, chance: u64, now: Timestamp) -> Result<LogStore, String> {
     let open = || LogStore::open(Arc::new(disk.clone()), options, Chance::at(chance), now);
     let opened = match open() {
@@ -127,10 +127,10 @@ fn open(disk: &SimDisk, now: Timestamp) -> Result<LogStore, String> {
 }
 
 fn ask(store: &LogStore, now: Timestamp, command: Command) -> Result<Outcome, String> {
-    let told = format!("{command:?}");
+    let asked = format!("{command:?}");
     let answer = store.step(now, &command);
     store.commit();
-    block_on(answer).map_err(|error| format!("{told}: {error}"))
+    block_on(answer).map_err(|error| format!("{asked}: {error}"))
 }
 
 /// The messages of an export.
@@ -213,7 +213,7 @@ fn go_on(store: &LogStore, messages: &Messages, now: Timestamp) -> Result<(), St
             return Err(format!("an ack right after its lease: {error}"));
         }
     }
-    // An error of writing back that the process before was not told of; upkeep tries again by itself.
+    // An error of writing back that was not reported to the process before; upkeep tries again by itself.
     let kept = match store.keep_up() {
         Err(LogError::Io { .. }) => store.keep_up(),
         kept => kept,

@@ -62,7 +62,7 @@ pub type States = BTreeMap<u64, Vec<State>>;
 /// What the store owes at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Debt {
-    /// Points of the disk passed.
+    /// Points of the disk so far.
     pub points: u64,
     /// The newest batch that holds something acknowledged that a power cut may not take.
     pub promised: u64,
@@ -75,7 +75,7 @@ pub fn text_of(store: &LogStore) -> Result<Arc<str>, String> {
     let mut text = Vec::new();
     kew_store_log::export(store, &mut text).map_err(|error| error.to_string())?;
     let text = String::from_utf8(text).expect("an export is text");
-    // Ids are told generation by generation, and one may have come into another generation.
+    // Ids are written generation by generation, and one may have come into another generation.
     let (ids, rest): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("{\"remembered\""));
     let ids: BTreeSet<&str> = ids.into_iter().collect();
     Ok(rest.into_iter().chain(ids).flat_map(|line| [line, "\n"]).collect::<String>().into())

@@ -7,7 +7,7 @@ use kew_core::{Command, NewMessage, Policy, Timestamp};
 use kew_store::Store;
 use kew_store_log::{Found, LogStore, SimDisk};
 
-use crate::small::{Asked, START, entropy, options};
+use crate::small_store::{Asked, START, entropy, options};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const LEASE: Duration = Duration::from_secs(30);

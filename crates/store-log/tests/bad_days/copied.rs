@@ -7,7 +7,7 @@ use kew_core::command::Lease;
 use kew_core::{Carries, Command, DeadLetterAction, DeadLetterRule, Outcome, Policy, QueueId};
 use kew_store_log::{Fault, FaultPlan, Found, LogStore, SimDisk};
 
-use crate::small::{Asked, START, entropy, key, open, options, text_of};
+use crate::small_store::{Asked, START, entropy, key, open, options, text_of};
 
 /// A message that may be leased once more, alone in a segment that is dead otherwise.
 fn about_to_be_copied() -> (SimDisk, Asked, QueueId) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kew_store_log::{LogError, LogStore, SimDisk, export_readable};
 
-use crate::small::{a_bit_of_everything, bytes_of, files_of, open, text_of};
+use crate::small_store::{a_bit_of_everything, bytes_of, files_of, open, text_of};
 
 const THREADS: usize = 2;
 
@@ -60,7 +60,7 @@ fn flipped(
     Ok(())
 }
 
-/// Whatever can be read is as it was, and exactly one message is told to be left out.
+/// Whatever can be read is as it was, and exactly one message is reported as left out.
 fn rescued(store: &LogStore, held: &str) -> Result<(), String> {
     let (mut lines, mut left_out) = (Vec::new(), 0);
     export_readable(store, &mut lines, &mut |_| {
@@ -105,16 +105,16 @@ fn no_flipped_byte_loses_anything_in_silence() {
                 });
             }
         });
-        let told = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let count_of = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         println!(
             "{} bytes flipped, closed {is_closed}: {} harmless, {} cut with a report, {} refused, {} refused when read",
             places.len(),
-            told(&tally.harmless),
-            told(&tally.cut),
-            told(&tally.refused),
-            told(&tally.unreadable)
+            count_of(&tally.harmless),
+            count_of(&tally.cut),
+            count_of(&tally.refused),
+            count_of(&tally.unreadable)
         );
-        assert!(told(&tally.refused) > 100 && told(&tally.unreadable) > 100);
-        assert!(told(&tally.cut) > 0);
+        assert!(count_of(&tally.refused) > 100 && count_of(&tally.unreadable) > 100);
+        assert!(count_of(&tally.cut) > 0);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kew_store_log::{Disk, LogStore, RealDisk, STORE_VERSION, SimDisk, check, import};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
 
 const EXPORT: &str = "expected.jsonl";
 

@@ -8,7 +8,7 @@ use kew_core::{Command, Outcome, Policy};
 use kew_store::StoreError;
 use kew_store_log::{Drive, Found, LogOptions, LogStore, SegmentOptions, SimDisk};
 
-use crate::small::{Asked, START, entropy, options, text_of};
+use crate::small_store::{Asked, START, entropy, options, text_of};
 
 const BODY: usize = 1_000;
 

@@ -6,5 +6,5 @@ mod copied;
 mod flips;
 mod format;
 mod full_disk;
-#[path = "../small/mod.rs"]
-mod small;
+#[path = "../small_store/mod.rs"]
+mod small_store;

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 use kew_store_log::{
-    Address, CheckpointWriter, Disk, Identity, Journal, LogError, Manifest, ManifestFields, Reader, Recovery,
-    ReplayStart, Room, SegmentKind, SegmentOptions, SegmentUse, Segments, SimDisk, SurvivorWriter,
+    Address, BatchNumber, CheckpointWriter, Disk, Identity, Journal, LogError, Manifest, ManifestFields,
+    Reader, Recovery, ReplayStart, Room, SegmentKind, SegmentNumber, SegmentOptions, SegmentUse, Segments,
+    SimDisk, SurvivorWriter,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub struct Tiny {
     pub runs: BTreeMap<u64, u32>,
     /// Records that live for ever: every third batch's first.
     pub alive: BTreeMap<u64, (u32, Address)>,
-    pub victims: Vec<u64>,
+    pub victims: Vec<SegmentNumber>,
     pub run: u32,
 }
 
@@ -61,7 +62,7 @@ impl Tiny {
         let sums = IDENTITY.checksums();
         let manifest = Manifest::load(&*disk)?;
         let segments = Segments::open(disk.clone(), options)?;
-        let (mut start, mut durable_through) = (ReplayStart::FIRST, 0);
+        let (mut start, mut durable_through) = (ReplayStart::FIRST, BatchNumber::BEFORE_FIRST);
         let mut runs = BTreeMap::new();
         let mut alive = BTreeMap::new();
         if let Some(manifest) = &manifest {
@@ -71,7 +72,7 @@ impl Tiny {
                 if key < 1000 {
                     for entry in bytes.chunks(24) {
                         let number = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().unwrap());
-                        alive.insert(number(0), (number(8) as u32, number(16)));
+                        alive.insert(number(0), (number(8) as u32, Address(number(16))));
                     }
                 }
                 Ok(())
@@ -84,10 +85,11 @@ impl Tiny {
                 assert!(found.is_empty());
                 return Ok(());
             }
-            assert_eq!(found.len() as u32, records(view.number()), "batch {}", view.number());
+            let batch = view.number().0;
+            assert_eq!(found.len() as u32, records(batch), "batch {batch}");
             for (index, (address, kind, bytes)) in found.into_iter().enumerate() {
                 let record = parse(bytes);
-                assert_eq!((record.0, record.1, kind), (view.number(), index as u32, index as u8));
+                assert_eq!((record.0, record.1, kind), (batch, index as u32, index as u8));
                 runs.insert(record.0, record.2);
                 if record.0.is_multiple_of(3) && index == 0 {
                     alive.insert(record.0, (record.2, address));
@@ -115,9 +117,10 @@ impl Tiny {
 
     /// Writes the next batch; false when there is no room.
     pub fn append(&mut self) -> Result<bool, LogError> {
-        let number = self.journal.next_batch();
+        let next = self.journal.next_batch();
+        let number = next.0;
         let mut batch = self.journal.batch_buffer();
-        batch.begin(number, self.journal.end());
+        batch.begin(next, self.journal.end());
         let mut alive = None;
         for index in 0..records(number) {
             let address = batch.push(index as u8, &[&payload((number, index, self.run))]);
@@ -129,7 +132,7 @@ impl Tiny {
             return Ok(false);
         }
         let appended = self.journal.append(&mut batch)?;
-        assert_eq!((appended.batch, appended.address + appended.bytes), (number, self.journal.end()));
+        assert_eq!((appended.batch, appended.address + appended.bytes), (next, self.journal.end()));
         self.runs.insert(number, self.run);
         if let Some(address) = alive {
             self.alive.insert(number, (self.run, address));
@@ -140,14 +143,14 @@ impl Tiny {
     /// One checkpoint; afterwards the victims of the one before are free, and segments behind it are copied forward.
     pub fn checkpoint(&mut self) -> Result<(), LogError> {
         let replay = ReplayStart { address: self.journal.end(), batch: self.journal.next_batch() };
-        let reflects = replay.batch - 1;
+        let reflects = replay.batch.previous();
         let mut writer = CheckpointWriter::start(self.disk.clone(), self.manifest.as_ref())?;
         for third in 0..3 {
             let mut slice = Vec::new();
             for (batch, (run, address)) in self.alive.iter().filter(|(batch, _)| *batch % 9 == third * 3) {
                 slice.extend_from_slice(&batch.to_le_bytes());
                 slice.extend_from_slice(&u64::from(*run).to_le_bytes());
-                slice.extend_from_slice(&address.to_le_bytes());
+                slice.extend_from_slice(&address.0.to_le_bytes());
             }
             writer.put(third, reflects, &slice)?;
         }
@@ -209,7 +212,7 @@ impl Tiny {
     pub fn check_alive(&self) {
         let mut reader = self.reader();
         let expected: Vec<u64> =
-            (1..self.journal.next_batch()).filter(|b| b.is_multiple_of(3) && records(*b) > 0).collect();
+            (1..self.journal.next_batch().0).filter(|b| b.is_multiple_of(3) && records(*b) > 0).collect();
         let marks: Vec<u64> =
             expected.iter().copied().filter(|batch| !self.alive.contains_key(batch)).collect();
         // A batch that was the mark of a clean stop has no records.

@@ -38,7 +38,7 @@ fn every_point() -> bool {
     std::env::var("KEW_CRASH").is_ok_and(|value| value == "every")
 }
 
-/// Every so many points, so that about `few` are left; all of them when asked for.
+/// The distance between points, so that about `few` are left; 1 when all are asked for.
 fn stride(points: usize, few: usize) -> usize {
     if every_point() { 1 } else { points.div_ceil(few).max(1) }
 }
@@ -229,7 +229,7 @@ fn refuses(rig: &Rig) -> Result<(), String> {
     let Some(failure) = &rig.failed else { return Ok(()) };
     let queues = match block_on(rig.store.step(Timestamp(0), &Command::Queues)) {
         Ok(Outcome::Queues(queues)) => queues,
-        // A book that cannot be looked at says so.
+        // A queue that cannot be looked at says so.
         Err(StoreError::FailStopped { .. }) => return Ok(()),
         other => return Err(format!("after {failure}: {other:?}")),
     };

@@ -13,9 +13,9 @@ use kew_store_log::{LogError, LogStore, SimDisk};
 
 use crate::after_crash::{Chance, Debt, State, States, is_promise, options, text_of};
 
-/// Every so many commits the store does its upkeep.
+/// Commits from one upkeep of the store to the next.
 const COMMITS_PER_UPKEEP: u64 = 3;
-/// Every so many it makes a checkpoint even if it sees no need for one.
+/// Commits from one checkpoint to the next that is made even if the store sees no need for one.
 const COMMITS_PER_CHECKPOINT: u64 = 24;
 
 struct Waiting {
@@ -43,7 +43,7 @@ pub struct Rig {
 impl Rig {
     pub fn open(disk: &SimDisk, chance: Arc<Chance>, commits: u64) -> Result<Self, LogError> {
         let (store, _) = LogStore::open(Arc::new(disk.clone()), options(), chance.clone(), Timestamp(0))?;
-        let written = store.stats().written_through;
+        let written = store.stats().written_through.0;
         let debt = Debt { points: disk.points(), promised: written, written };
         let mut rig = Self {
             now: store.newest_instant(),
@@ -63,7 +63,7 @@ impl Rig {
     }
 
     pub fn debt(&self) -> Debt {
-        *self.debts.last().expect("there is one from the start")
+        *self.debts.last().expect("the rig begins with a debt")
     }
 
     /// Applies the steps of one batch, commits, and does the upkeep when it is time. The answers that came.
@@ -97,7 +97,7 @@ impl Rig {
 
     /// Polls every answer; those of this batch are handed back in order.
     fn collect(&mut self, first: usize) -> Vec<Option<Result<Outcome, StoreError>>> {
-        let written = self.store.stats().written_through;
+        let written = self.store.stats().written_through.0;
         let mut debt = Debt { points: self.disk.points(), written, ..self.debt() };
         let mut answers = Vec::new();
         let mut waiting = Vec::new();
@@ -168,7 +168,7 @@ pub struct Recorder {
     pub rig: Rig,
     pub asked: Vec<Asked>,
     pub starts: Vec<Start>,
-    /// A start is kept before every so many batches.
+    /// Batches from one start that is kept to the next.
     pub every: u64,
 }
 

@@ -135,12 +135,12 @@ impl<'a> Judge<'a> {
         }
         for _ in 0..CRASHES {
             let (seen, disk, crash) = self.any_crash();
-            self.hold(seen, disk, crash).map_err(|what| tell(seen, crash, &what))?;
+            self.hold(seen, disk, crash).map_err(|what| describe(seen, crash, &what))?;
         }
         for found in [Found::Lost, Found::Torn] {
             let (seen, crash) = (life.last_seen(), Crash::Power(found, life.plan.seed));
             self.hold(seen, &life.end, crash)
-                .map_err(|what| tell(seen, crash, &format!("at the end: {what}")))?;
+                .map_err(|what| describe(seen, crash, &format!("at the end: {what}")))?;
         }
         if is_lie(life.plan.fault) {
             return Ok(());
@@ -152,7 +152,7 @@ impl<'a> Judge<'a> {
     fn any_crash(&mut self) -> (Seen, &'a SimDisk, Crash) {
         let wanted: fn(&Seen) -> bool = match self.random.below(10) {
             0..3 => |seen| seen.next == Operation::SyncFolder,
-            3..6 => |seen| seen.told_now,
+            3..6 => |seen| seen.answered_now,
             6..8 => |seen| seen.next == Operation::Sync,
             _ => |_| true,
         };
@@ -201,7 +201,7 @@ impl<'a> Judge<'a> {
             return self.hold_against_lies(disk, wake);
         }
         let found = Reopened::of(disk, wake)?;
-        let least = if crash == Crash::Process { seen.told } else { seen.promised };
+        let least = if crash == Crash::Process { seen.answered } else { seen.promised };
         // The mark of a clean stop is a batch without steps.
         let state =
             found.is_in(least..=seen.newest + 1, |batch, newest| self.life.states_of(batch, newest))?;
@@ -228,7 +228,7 @@ impl<'a> Judge<'a> {
         let disk = disk.reopen_process_crash();
         disk.record_snapshots();
         let opened = Reopened::of(disk.clone(), Timestamp(0)).map(drop);
-        opened.map_err(|what| tell(seen, Crash::Process, &what))?;
+        opened.map_err(|what| describe(seen, Crash::Process, &what))?;
         let mut snapshots = disk.take_snapshots();
         snapshots.push((disk.points(), disk));
         for (at, disk) in snapshots {
@@ -241,7 +241,7 @@ impl<'a> Judge<'a> {
                 })
             });
             let what = |what| {
-                tell(seen, Crash::Process, &format!("opened up to point {at}, then {crash:?}: {what}"))
+                describe(seen, Crash::Process, &format!("opened up to point {at}, then {crash:?}: {what}"))
             };
             held.map_err(what)?;
         }
@@ -249,6 +249,6 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn tell(seen: Seen, crash: Crash, what: &str) -> String {
+fn describe(seen: Seen, crash: Crash, what: &str) -> String {
     format!("{crash:?} at {seen:?}: {what}")
 }

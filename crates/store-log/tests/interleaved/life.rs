@@ -44,11 +44,11 @@ pub struct Seen {
     /// What the disk is about to do.
     pub next: Operation,
     /// An answer has left since the point before.
-    pub told_now: bool,
+    pub answered_now: bool,
     /// The newest batch with something acknowledged that a power cut may not take.
     pub promised: u64,
     /// The newest batch with something answered: a process that dies may not take it.
-    pub told: u64,
+    pub answered: u64,
     /// The newest batch that may be on the disk.
     pub newest: u64,
 }
@@ -96,7 +96,7 @@ impl Notes {
     fn look(&self, next: Operation) {
         let last = *self.seen.lock().last().expect("the first is there from the start");
         let newest = self.newest.load(Ordering::Relaxed);
-        let mut seen = Seen { points: self.disk.points(), next, told_now: false, newest, ..last };
+        let mut seen = Seen { points: self.disk.points(), next, answered_now: false, newest, ..last };
         self.waiting.lock().retain_mut(|each| {
             match polled(&mut each.answer) {
                 Poll::Pending => return true,
@@ -106,7 +106,7 @@ impl Notes {
                         seen.promised = seen.promised.max(each.batch);
                     }
                     if is_promise || matches!(&outcome, Outcome::Leased(leased) if !leased.is_empty()) {
-                        seen.told = seen.told.max(each.batch);
+                        seen.answered = seen.answered.max(each.batch);
                     }
                 }
                 Poll::Ready(Err(
@@ -118,7 +118,7 @@ impl Notes {
             }
             false
         });
-        seen.told_now = seen.promised > last.promised || seen.told > last.told;
+        seen.answered_now = seen.promised > last.promised || seen.answered > last.answered;
         self.seen.lock().push(seen);
     }
 }
@@ -134,7 +134,7 @@ pub struct Life {
     steps: Vec<Step>,
     seen: Vec<Seen>,
     pub snapshots: Vec<(u64, SimDisk)>,
-    /// The disk's points that opening the store passed.
+    /// The disk's points up to the end of the opening.
     pub opening_points: u64,
     pub failure: Option<StoreError>,
     /// What a tool said that ran beside, if that was not well.
@@ -161,14 +161,14 @@ pub fn live(disk: SimDisk, plan: Plan) -> Result<Life, String> {
     let start = disk.snapshot();
     disk.record_snapshots();
     let store = open(&disk, options(), plan)?;
-    let first_batch = store.stats().written_through;
+    let first_batch = store.stats().written_through.0;
     let points = disk.points();
     let first = Seen {
         points,
         next: Operation::Look,
-        told_now: false,
+        answered_now: false,
         promised: first_batch,
-        told: first_batch,
+        answered: first_batch,
         newest: first_batch,
     };
     let notes = Arc::new(Notes {
@@ -244,7 +244,7 @@ impl Stage {
         })
     }
 
-    /// The event loop: steps, and at the end of a pass a commit, here or handed over, or a write while one is out.
+    /// The event loop: steps, and at the end of a turn a commit, here or handed over, or a write while one is out.
     fn take_steps(&self, plan: Plan) {
         let _over = Over(&self.is_over);
         let mut random = Random::new(plan.seed ^ 0x6c6f_6f70);
@@ -252,8 +252,8 @@ impl Stage {
         for command in history.beginning(plan.has_dead_letters) {
             self.step(&mut history, command);
         }
-        let passes = 25 + random.below(45);
-        for _ in 0..passes {
+        let turns = 25 + random.below(45);
+        for _ in 0..turns {
             for _ in 0..1 + random.below(4) {
                 let command = history.next();
                 self.step(&mut history, command);
@@ -278,12 +278,12 @@ impl Stage {
         let Some(batch) = planted::take_newest_batch() else { return };
         self.notes.newest.fetch_max(batch, Ordering::Relaxed);
         history.learn(&command, answer.peek());
-        let told = if answer.peek().is_none() { polled(&mut answer) } else { Poll::Pending };
+        let answered = if answer.peek().is_none() { polled(&mut answer) } else { Poll::Pending };
         // After an error there may be no spare file for a while: then nothing was done but what was due.
-        let is_refused = told == Poll::Ready(Err(StoreError::NoSpace));
+        let is_refused = answered == Poll::Ready(Err(StoreError::NoSpace));
         let done = if is_refused { Command::Due } else { command.clone() };
         self.steps.lock().push(Step { now: history.now, command: done, batch });
-        if told.is_pending() {
+        if answered.is_pending() {
             self.notes.waiting.lock().push(Waiting { answer, command, batch });
         }
     }
@@ -378,13 +378,13 @@ impl Life {
     }
 }
 
-/// What this thread has spent of the processor, where the system tells.
+/// What this thread has spent of the processor, where the system says it.
 fn cpu_nanos() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default()
 }
 
-/// The same, for whoever runs lives.
+/// The same in seconds, for the threads that run lives.
 pub fn cpu_seconds_here() -> f64 {
     cpu_nanos() as f64 / 1e9
 }

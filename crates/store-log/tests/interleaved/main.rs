@@ -116,6 +116,6 @@ fn old_checkpoints_that_are_removed_before_their_folder_is_synced_are_found() {
 }
 
 #[test]
-fn an_error_of_a_sync_that_is_told_to_another_is_found() {
-    finds(Planted::ErrorToldToOne);
+fn an_error_of_a_sync_that_is_reported_to_another_is_found() {
+    finds(Planted::ErrorReportedOnce);
 }

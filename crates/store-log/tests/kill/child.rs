@@ -29,7 +29,7 @@ pub fn key(name: &str) -> QueueKey {
 }
 
 /// One line, in one write.
-fn tell(line: &str) {
+fn report(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("@{line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
@@ -58,9 +58,9 @@ fn queue(store: &LogStore, name: &str, policy: Policy) -> QueueId {
 type Leases = Mutex<HashMap<u64, Vec<(u64, u64)>>>;
 
 pub fn work(folder: &Path, round: u64) {
-    let report = std::panic::take_hook();
+    let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
+        print(panic);
         std::process::abort();
     }));
     let store = open(folder, Drive::Threads, round);
@@ -73,7 +73,7 @@ pub fn work(folder: &Path, round: u64) {
     };
     let plain = queue(&store, "plain", Policy { dead_letters: Some(rule.into()), ..Policy::standard() });
     let row = queue(&store, "row.fifo", Policy::fifo());
-    tell("ready");
+    report("ready");
     let leased = Leases::default();
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -112,7 +112,7 @@ fn send_plain(store: &LogStore, [queue, dead]: [QueueId; 2], round: u64, thread:
             panic!("no send")
         };
         for (body, sent) in bodies.iter().zip(sent) {
-            tell(&format!("sent {body} {}", sent.sequence.0));
+            report(&format!("sent {body} {}", sent.sequence.0));
         }
     }
 }
@@ -124,11 +124,11 @@ fn name_of(leased: &Leased) -> String {
 }
 
 fn delete(store: &LogStore, queue: QueueId, token: LeaseToken, name: &str) {
-    tell(&format!("acking {name}"));
+    report(&format!("acking {name}"));
     let ack = Ack { queue, receipt: ReceiptRule::Any, tokens: vec![token] };
     let Outcome::Acked(acked) = ask(store, Command::Ack(ack)) else { panic!("no ack") };
     if acked[0].is_ok() {
-        tell(&format!("acked {name}"));
+        report(&format!("acked {name}"));
     }
 }
 
@@ -155,8 +155,8 @@ fn receive_plain(store: &LogStore, queue: QueueId, leased: &Leases, round: u64) 
         let mut tokens = Vec::new();
         for each in &taken {
             let (sequence, until, body) = (each.message.sequence.0, each.until.0, name_of(each));
-            tell(&format!("leased {body} {} {until}", each.message.attempts));
-            // Law 2: nobody else had it at any instant of this lease.
+            report(&format!("leased {body} {} {until}", each.message.attempts));
+            // Law 2: no other lease had it at any instant of this one.
             let (from, mut leased) = (each.until.minus(length).0, leased.lock().unwrap());
             let others = leased.entry(sequence).or_default();
             let overlaps = others.iter().any(|(start, end)| from < *end && *start < until);
@@ -168,7 +168,7 @@ fn receive_plain(store: &LogStore, queue: QueueId, leased: &Leases, round: u64) 
             0 | 1 => {}
             2 | 3 => {
                 for (token, body, sequence, until) in tokens {
-                    tell(&format!("releasing {body}"));
+                    report(&format!("releasing {body}"));
                     leased.lock().unwrap().entry(sequence).or_default().retain(|(_, end)| *end != until);
                     let entries = vec![(token, Duration::ZERO)];
                     // It may have ended meanwhile.
@@ -195,7 +195,7 @@ fn send_row(store: &LogStore, queue: QueueId, round: u64) {
         };
         let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Told };
         let Outcome::Sent(sent) = ask(store, Command::Send(send)) else { panic!("no send") };
-        tell(&format!("row {body} {} g{group}", sent[0].sequence.0));
+        report(&format!("row {body} {} g{group}", sent[0].sequence.0));
     }
 }
 
@@ -205,15 +205,15 @@ fn receive_row(store: &LogStore, queue: QueueId, round: u64) {
         let terms = LeaseTerms { length: Some(Duration::from_secs(60)), ..LeaseTerms::default() };
         let lease = Lease { terms, attempt: Some(Text::from(attempt.clone())), ..Lease::of(queue, 3, now()) };
         let Outcome::Leased(taken) = ask(store, Command::Lease(lease)) else { panic!("no lease") };
-        let told: Vec<String> =
+        let leased: Vec<String> =
             taken.iter().map(|each| format!("{}:{}", each.message.sequence.0, each.token.nonce)).collect();
-        tell(&format!("attempt {attempt} {}", told.join(" ")));
+        report(&format!("attempt {attempt} {}", leased.join(" ")));
         for each in taken {
-            tell(&format!("row-acking {}", each.message.sequence.0));
+            report(&format!("row-acking {}", each.message.sequence.0));
             let ack = Ack { queue, receipt: ReceiptRule::Unexpired, tokens: vec![each.token] };
             let Outcome::Acked(acked) = ask(store, Command::Ack(ack)) else { panic!("no ack") };
             acked[0].clone().unwrap();
-            tell(&format!("row-acked {}", each.message.sequence.0));
+            report(&format!("row-acked {}", each.message.sequence.0));
         }
     }
 }

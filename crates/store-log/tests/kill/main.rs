@@ -1,12 +1,12 @@
 //! A real process with several threads on a real directory, killed with signal 9 at any moment, round after round on
-//! the same store. It tells through a pipe what was acknowledged, and beforehand what it is about to delete; after each
-//! kill the store is opened here and held against that.
+//! the same store. It reports through a pipe what was acknowledged, and beforehand what it is about to delete; after
+//! each kill the store is opened here and held against that.
 //!
 //! `KEW_KILLS` says how many rounds; the process is this very test program, started again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod child;
-mod told;
+mod reported;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -20,7 +20,7 @@ use kew_store::contract::model::{Random, SeededEntropy};
 use kew_store::ledger::Bounds;
 use kew_store_log::{Drive, LogOptions, LogStore, RealDisk, SegmentOptions, check};
 
-use told::Told;
+use reported::Reported;
 
 const FOLDER: &str = "KEW_KILL_FOLDER";
 const ROUND: &str = "KEW_KILL_ROUND";
@@ -73,23 +73,23 @@ fn nothing_acknowledged_is_lost_or_comes_back_however_often_the_process_is_kille
     let folder = tempfile::tempdir().unwrap();
     let seed = now().0;
     let mut random = Random::new(seed);
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     for round in 1..=rounds {
         let lives = Duration::from_millis(30 + random.below(300));
         let lines = run_and_kill(folder.path(), round, lives);
-        told.hear(&lines);
+        reported.add(&lines);
         let report = check(Arc::new(RealDisk::open(folder.path()).unwrap())).unwrap();
         assert!(report.is_sound(), "round {round}, seed {seed}: {:?}", report.problems);
         let store = open(folder.path(), Drive::Manual, round << 32);
-        told.hold(&store, now()).unwrap_or_else(|what| panic!("round {round}, seed {seed}: {what}"));
+        reported.check(&store, now()).unwrap_or_else(|what| panic!("round {round}, seed {seed}: {what}"));
         if random.chance(30) {
             store.close().unwrap();
         }
     }
-    println!("{rounds} kills: {told}");
+    println!("{rounds} kills: {reported}");
 }
 
-/// Starts the child and kills it some time after it is at work. Answers what it told.
+/// Starts the child and kills it some time after it is at work. Answers the lines that it reported.
 fn run_and_kill(folder: &Path, round: u64, lives: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child_works_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])

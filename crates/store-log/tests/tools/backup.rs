@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kew_core::{Command, Policy};
 use kew_store::Store;
 use kew_store_log::{
-    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, Sharing, SimDisk, backup, check, verify_backup,
+    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, SegmentNumber, Sharing, SimDisk, backup, check,
+    verify_backup,
 };
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, options, text_of};
 
 fn opened(folder: &std::path::Path) -> LogStore {
     let disk = Arc::new(RealDisk::open(folder).unwrap());
@@ -19,7 +20,7 @@ fn opened(folder: &std::path::Path) -> LogStore {
     LogStore::open(disk, options(), entropy(9), START).unwrap().0
 }
 
-fn numbers(asked: &Asked) -> BTreeSet<u64> {
+fn numbers(asked: &Asked) -> BTreeSet<SegmentNumber> {
     asked.store.segments().list().iter().map(|segment| segment.number()).collect()
 }
 
@@ -122,7 +123,7 @@ fn a_backup_of_a_store_at_work_holds_all_that_was_acknowledged_before() {
 }
 
 #[test]
-fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_told() {
+fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let asked = a_bit_of_everything(Arc::new(SimDisk::new()));
     let report = backup(&asked.store, folder.path(), Sharing::Nothing).unwrap();

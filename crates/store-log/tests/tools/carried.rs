@@ -19,7 +19,7 @@ use kew_store::contract::{Ending, Factory};
 use kew_store_log::{Disk, LogStore, RealDisk, Sharing, SimDisk, backup, check, export, import};
 use parking_lot::Mutex;
 
-use crate::small::{Asked, START, a_bit_of_everything, bytes_of, entropy, options};
+use crate::small_store::{Asked, START, a_bit_of_everything, bytes_of, entropy, options};
 
 /// Carries a store over whenever it is restarted.
 struct Carrying<C> {
@@ -126,8 +126,8 @@ fn a_backup_of_either_kind_equals_the_model_in_every_state() {
     for sharing in [Sharing::Nothing, Sharing::Links] {
         let factory = Carrying::new(backed_up(sharing));
         for seed in 1..=6 {
-            let told = history(seed, &|_| Box::new(StoreSubject::new(&factory)));
-            told.unwrap_or_else(|difference| panic!("{sharing:?}: {difference}"));
+            let result = history(seed, &|_| Box::new(StoreSubject::new(&factory)));
+            result.unwrap_or_else(|difference| panic!("{sharing:?}: {difference}"));
         }
     }
 }
@@ -210,7 +210,7 @@ fn what_happens_to_a_backup_does_not_happen_to_its_store_and_is_named_by_a_check
     drop(asked);
     let before: Vec<_> = {
         let disk = RealDisk::look(&home).unwrap();
-        crate::small::files_of(&disk).iter().map(|name| bytes_of(&disk, name)).collect()
+        crate::small_store::files_of(&disk).iter().map(|name| bytes_of(&disk, name)).collect()
     };
     for file in &report.files {
         overwrite(&target.join(&file.name), file.bytes / 2);
@@ -223,7 +223,8 @@ fn what_happens_to_a_backup_does_not_happen_to_its_store_and_is_named_by_a_check
         assert!(problems.iter().any(|problem| problem.file == name), "{name}: {problems:?}");
     }
     let disk = RealDisk::look(&home).unwrap();
-    let after: Vec<_> = crate::small::files_of(&disk).iter().map(|name| bytes_of(&disk, name)).collect();
+    let after: Vec<_> =
+        crate::small_store::files_of(&disk).iter().map(|name| bytes_of(&disk, name)).collect();
     assert!(after == before, "the backup shared its bytes with the store");
     assert!(check(Arc::new(disk)).unwrap().is_sound());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kew_store_log::{Disk, Identity, Manifest, Problem, Segments, SimDisk, check, scan_frames};
 
-use crate::small::{a_bit_of_everything, bytes_of, open, options, places_of, text_of};
+use crate::small_store::{a_bit_of_everything, bytes_of, open, options, places_of, text_of};
 
 /// The disk of a store that was killed, or ended in order.
 fn a_store(is_closed: bool) -> SimDisk {
@@ -90,7 +90,7 @@ fn a_flipped_byte_of_the_manifest_is_found() {
 fn a_flipped_byte_of_a_checkpoint_slice_is_found() {
     let disk = a_store(true);
     let (_, slice) = manifest(&disk).slices().max_by_key(|(_, slice)| slice.bytes).unwrap();
-    let file = format!("checkpoints/{:016x}.ckp", slice.generation);
+    let file = format!("checkpoints/{:016x}.ckp", slice.generation.0);
     flip(&disk, &file, slice.offset + 30);
     is_found(&disk, &file, slice.offset + 30, 30);
 }
@@ -163,7 +163,7 @@ fn a_flipped_byte_of_a_batch_after_the_checkpoint_is_found() {
 fn a_flipped_byte_of_a_survivor_is_found() {
     let disk = a_store(true);
     let survivors: Vec<_> =
-        manifest(&disk).fields.segments.into_iter().filter(|each| each.base >= 1 << 61).collect();
+        manifest(&disk).fields.segments.into_iter().filter(|each| each.base.is_survivor()).collect();
     let segments = Segments::open(Arc::new(disk.clone()), options().segments).unwrap();
     let segment = segments.numbered(survivors[0].number).unwrap();
     let sums = Identity::load(&disk).unwrap().unwrap().checksums();
@@ -206,7 +206,7 @@ fn everything_that_is_wrong_is_listed_at_once() {
 }
 
 #[test]
-fn what_a_crash_left_half_written_is_no_problem_but_told() {
+fn what_a_crash_left_half_written_is_reported_and_no_problem() {
     let disk = a_store(false);
     let (file, offset) = places_of(&disk, "new message 8").remove(0);
     // The newest batches are not known durable by anything behind them: what follows is a lease and nothing else.

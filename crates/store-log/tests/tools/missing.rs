@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kew_core::Policy;
-use kew_store_log::{Disk, LogError, LogStore, Manifest, SimDisk, check};
+use kew_store_log::{Disk, LogError, LogStore, Manifest, SegmentNumber, SimDisk, check};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, files_of, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, files_of, open, options, text_of};
 
 /// The disk of a store that was killed, or ended in order, and what it held.
 fn a_store(is_closed: bool) -> (SimDisk, String) {
@@ -49,7 +49,7 @@ fn each_file_that_is_missing_is_refused_by_its_name() {
             let without = disk.snapshot();
             without.remove(&file).unwrap();
             let number = file.strip_prefix("segments/").and_then(|name| name.strip_suffix(".seg"));
-            let number = number.map(|number| u64::from_str_radix(number, 16).unwrap());
+            let number = number.map(|number| SegmentNumber(u64::from_str_radix(number, 16).unwrap()));
             let is_freed = number.is_some_and(|number| {
                 number < manifest.fields.next_segment
                     && !manifest.fields.segments.iter().any(|listed| listed.number == number)

@@ -8,7 +8,7 @@ use kew_core::{Command, Outcome, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{LogError, LogStore, SimDisk, Unreadable, check, export, export_readable, import};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, places_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, places_of};
 
 /// The disk of a store that ended in order.
 fn a_store() -> SimDisk {
@@ -92,8 +92,11 @@ fn everything_but_the_damaged_messages_is_exported_and_imported_again() {
         let found = left_out.iter().filter(is_named).count();
         assert!(found > 0, "{text} in {file} at {at}: {left_out:?}");
     }
-    let told = left_out.iter().map(Unreadable::to_string).collect::<Vec<_>>().join("\n");
-    assert!(told.contains("message 3 of queue 000000000000/here/row.fifo: damage in segments/"), "{told}");
+    let reported = left_out.iter().map(Unreadable::to_string).collect::<Vec<_>>().join("\n");
+    assert!(
+        reported.contains("message 3 of queue 000000000000/here/row.fifo: damage in segments/"),
+        "{reported}"
+    );
 
     let queues = ["plain", "row.fifo", "dead"];
     let all = offered_after_import(&whole, &queues);
@@ -183,7 +186,7 @@ fn receive_that_comes_to_damage_sets_it_aside_and_answers_the_others() {
     assert_eq!(
         bodies[..3],
         [b"the oldest me", b"old message 0", b"old message 2"],
-        "it stands before nobody"
+        "it stands before no other message"
     );
     assert_eq!(bodies.len(), 13);
     asked.ack(plain, &sound);
@@ -231,17 +234,17 @@ fn damage_in_one_group_locks_no_other() {
 }
 
 #[test]
-fn an_export_ends_when_whoever_is_told_wants_no_more() {
+fn an_export_ends_when_its_caller_refuses_to_leave_a_message_out() {
     let disk = a_store();
     for text in ["old message 1", "old message 2"] {
         damage(&disk, text);
     }
     let (store, _) = open(&disk).unwrap();
-    let mut told = 0;
+    let mut reported = 0;
     let ended = export_readable(&store, &mut Vec::new(), &mut |message| {
-        told += 1;
+        reported += 1;
         Err(message.cause)
     });
     assert!(matches!(ended, Err(LogError::Damage { .. })));
-    assert_eq!(told, 1);
+    assert_eq!(reported, 1);
 }

@@ -7,7 +7,7 @@ use kew_core::command::Lease;
 use kew_core::{Command, LeaseTerms, NewMessage, Outcome};
 use kew_store_log::{Disk, LogError, LogStore, SimDisk, check, export, import};
 
-use crate::small::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
+use crate::small_store::{Asked, START, a_bit_of_everything, entropy, open, options, text_of};
 
 fn exported(store: &LogStore) -> Vec<u8> {
     let mut lines = Vec::new();
@@ -93,7 +93,8 @@ fn a_leased_message_hides_until_its_lease_would_have_ended_and_its_receipt_still
     other.ack(plain, &leased[1..]);
     other.later(Duration::from_secs(500));
     let again = other.lease(plain, 100);
-    let back = again.iter().find(|again| again.message.id == first).expect("it is offered again");
+    let back =
+        again.iter().find(|again| again.message.id == first).expect("the first message is offered again");
     assert_eq!(back.message.attempts, leased[0].message.attempts + 1);
     assert!(!again.iter().any(|again| again.message.id == leased[1].message.id));
 }
@@ -158,21 +159,21 @@ fn a_directory_that_holds_a_store_is_not_imported_into() {
 fn lines_that_cannot_be_meant_are_refused_with_what_is_wrong() {
     let one = a_bit_of_everything(Arc::new(SimDisk::new()));
     let text = String::from_utf8(exported(&one.store)).unwrap();
-    let told = |text: &str| try_import(text.as_bytes(), &SimDisk::new()).unwrap_err().to_string();
+    let refusal = |text: &str| try_import(text.as_bytes(), &SimDisk::new()).unwrap_err().to_string();
     assert!(
-        told(&text.repeat(2)).contains("more behind the last line"),
+        refusal(&text.repeat(2)).contains("more behind the last line"),
         "two exports in one file are two stores"
     );
-    assert!(told(&format!("{text}\nand so on")).contains("more behind the last line"));
+    assert!(refusal(&format!("{text}\nand so on")).contains("more behind the last line"));
     try_import(format!("{text}\n\r\n").as_bytes(), &SimDisk::new()).unwrap();
     let newest = text.find("\"newest_ms\":").unwrap() + "\"newest_ms\":".len();
     let digits = text[newest..].find(|letter: char| !letter.is_ascii_digit()).unwrap();
     let late = format!("{}{}{}", &text[..newest], u64::MAX, &text[newest + digits..]);
-    assert!(told(&late).contains("newest_ms"), "time could not go on from there");
+    assert!(refusal(&late).contains("newest_ms"), "time could not go on from there");
     let message = text.find("{\"message\"").unwrap();
     let id = message + text[message..].find("\"id\":\"").unwrap() + "\"id\":\"".len();
     let unreadable = format!("{}zz{}", &text[..id], &text[id + 2..]);
-    assert!(told(&unreadable).contains("the id must be 32 hex digits"));
+    assert!(refusal(&unreadable).contains("the id must be 32 hex digits"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kew_core::{Command, Outcome, Policy, QueueId, TaskState};
 use kew_store::StoreError;
 use kew_store_log::{DAMAGED_FOLDER, Disk, LogStore, SimDisk};
 
-use crate::small::{Asked, START, bytes_of, entropy, key, open, options, places_of};
+use crate::small_store::{Asked, START, bytes_of, entropy, key, open, options, places_of};
 
 const OLD: u32 = 6;
 
@@ -88,7 +88,7 @@ fn damaged_record_goes_aside_by_itself_and_everything_else_is_reclaimed() {
     let sound = [0, 1, 3, 4, 5].map(|number| format!("old message {number} zq"));
     assert_eq!(drained(&asked, plain), (sound.to_vec(), 0), "it is left out of an answer that has others");
     asked.later(Duration::from_secs(3_600));
-    assert_eq!(drained(&asked, plain), (vec![], 0), "nobody is refused again and again");
+    assert_eq!(drained(&asked, plain), (vec![], 0), "no receive is refused again and again");
     assert_eq!(stored(&asked, plain), 1);
     asked.ask(Command::Purge(Purge { queue: plain }));
     assert_eq!(stored(&asked, plain), 0);
@@ -133,5 +133,5 @@ fn move_task_passes_over_a_damaged_message_and_moves_the_others() {
     };
     assert_eq!((task.moved, task.state), (u64::from(OLD) - 1, TaskState::Completed));
     assert_eq!((stored(&asked, plain), stored(&asked, target)), (1, u64::from(OLD) - 1));
-    assert_eq!(asked.store.stats().damaged_records, 1, "it is told");
+    assert_eq!(asked.store.stats().damaged_records, 1, "the damage is counted");
 }

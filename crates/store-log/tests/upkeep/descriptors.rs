@@ -10,8 +10,8 @@ use kew_core::{Command, Policy, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{Disk, LogStore, SEGMENTS_FOLDER, ScrubPace, SimDisk, WatchedDisk, Watcher};
 
-use crate::refusing::{Doing, RefusingDisk};
-use crate::small::{Asked, START, entropy, options};
+use crate::refusing_disk::{Doing, RefusingDisk};
+use crate::small_store::{Asked, START, entropy, options};
 
 const MESSAGES: usize = 600;
 
@@ -94,7 +94,7 @@ fn a_store_of_many_segments_holds_few_files_open() {
     let mut asked = opened(watched());
     receives_all(&asked, queue);
     let mut scrub =
-        asked.store.scrub(ScrubPace { pass: Duration::from_millis(1), bytes_per_second_max: 1 << 30 });
+        asked.store.scrub(ScrubPace { cycle: Duration::from_millis(1), bytes_per_second_max: 1 << 30 });
     scrub.turn(Duration::from_secs(1), START);
     drop(scrub);
     asked.later(Duration::from_secs(3_600));

@@ -1,4 +1,4 @@
-//! A failure of upkeep is told, tried again by itself, and its end is told.
+//! A failure of upkeep is reported, tried again by itself, and its end is reported.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use kew_core::{Policy, Reports, Timestamp, Work};
 use kew_store_log::{Drive, LogOptions, LogStore, SimDisk};
 
-use crate::refusing::{Doing, RefusingDisk};
-use crate::small::{Asked, START, entropy, options};
+use crate::refusing_disk::{Doing, RefusingDisk};
+use crate::small_store::{Asked, START, entropy, options};
 
 /// A work, and the cause if it failed.
 type News = (Work, Option<String>);
@@ -17,11 +17,11 @@ type News = (Work, Option<String>);
 /// Hears how work went.
 struct Heard(Mutex<Sender<News>>);
 
-type Told = Receiver<News>;
+type Reported = Receiver<News>;
 
-fn heard() -> (Arc<Heard>, Told) {
-    let (tells, told) = channel();
-    (Arc::new(Heard(Mutex::new(tells))), told)
+fn heard() -> (Arc<Heard>, Reported) {
+    let (tells, reports) = channel();
+    (Arc::new(Heard(Mutex::new(tells))), reports)
 }
 
 impl Heard {
@@ -56,12 +56,12 @@ fn no_manifest(doing: Doing, name: &str) -> Option<io::Error> {
 }
 
 #[test]
-fn checkpoint_that_cannot_be_installed_is_told_and_so_is_its_recovery() {
+fn checkpoint_that_cannot_be_installed_is_reported_and_so_is_its_recovery() {
     let disk = RefusingDisk::of(&SimDisk::new());
     let asked = opened(&disk, options());
     let queue = asked.queue("plain", Policy::standard());
     disk.refuse(no_manifest);
-    let (listener, told) = heard();
+    let (listener, reports) = heard();
     // Enough for a checkpoint to be due many times over.
     for _ in 0..200 {
         asked.send(queue, &"x".repeat(700));
@@ -69,12 +69,12 @@ fn checkpoint_that_cannot_be_installed_is_told_and_so_is_its_recovery() {
     assert!(asked.store.keep_up().is_err());
     assert!(asked.store.failing().iter().any(|(work, _)| *work == Work::Checkpoint));
     asked.store.report_to(listener);
-    let first = told.try_recv().unwrap();
-    assert_eq!(first.0, Work::Checkpoint, "whoever listens later learns of it");
+    let first = reports.try_recv().unwrap();
+    assert_eq!(first.0, Work::Checkpoint, "a listener that comes later learns of it");
     assert!(first.1.unwrap().contains("not allowed"));
     disk.heal();
     asked.store.keep_up().unwrap();
-    assert!(told.try_iter().any(|news| news == (Work::Checkpoint, None)));
+    assert!(reports.try_iter().any(|news| news == (Work::Checkpoint, None)));
     assert_eq!(asked.store.failing(), []);
 }
 
@@ -83,7 +83,7 @@ fn upkeep_that_failed_is_tried_again_by_itself() {
     let disk = RefusingDisk::of(&SimDisk::new());
     let quickly = LogOptions { drive: Drive::Loop, retry_after: Duration::from_millis(1), ..options() };
     let asked = opened(&disk, quickly);
-    let (listener, told) = heard();
+    let (listener, reports) = heard();
     asked.store.report_to(listener);
     let queue = asked.queue("plain", Policy::standard());
     disk.refuse(no_manifest);
@@ -91,7 +91,7 @@ fn upkeep_that_failed_is_tried_again_by_itself() {
         asked.send(queue, &"x".repeat(700));
     }
     let next = |is_wanted: fn(&News) -> bool| {
-        while !is_wanted(&told.recv_timeout(Duration::from_secs(60)).unwrap()) {}
+        while !is_wanted(&reports.recv_timeout(Duration::from_secs(60)).unwrap()) {}
     };
     let fails: fn(&News) -> bool = |news| news.0 == Work::Checkpoint && news.1.is_some();
     // Nothing new happens in the store, and still it is tried again.
@@ -102,15 +102,15 @@ fn upkeep_that_failed_is_tried_again_by_itself() {
 }
 
 #[test]
-fn journal_that_fails_is_told() {
+fn journal_that_fails_is_reported() {
     let disk = SimDisk::new();
     let asked = Asked::of(LogStore::open(Arc::new(disk.clone()), options(), entropy(1), START).unwrap().0);
-    let (listener, told) = heard();
+    let (listener, reports) = heard();
     asked.store.report_to(listener);
     let queue = asked.queue("plain", Policy::standard());
     disk.set_fault(Some(kew_store_log::FaultPlan { at: 0, fault: kew_store_log::Fault::ErrorsFromHere }));
     assert!(asked.try_send(queue, asked.message("x")).is_err());
-    assert!(told.try_iter().any(|(work, cause)| work == Work::Commit && cause.is_some()));
+    assert!(reports.try_iter().any(|(work, cause)| work == Work::Commit && cause.is_some()));
 }
 
 #[test]

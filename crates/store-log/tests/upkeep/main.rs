@@ -1,11 +1,11 @@
-//! Upkeep on bad days: what fails is told and tried again, and nothing stops because of one record or one file.
+//! Upkeep on bad days: what fails is reported and tried again, and nothing stops because of one record or one file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod damaged;
 mod descriptors;
 mod failures;
-#[path = "../refusing/mod.rs"]
-mod refusing;
+#[path = "../refusing_disk/mod.rs"]
+mod refusing_disk;
 mod scrub;
-#[path = "../small/mod.rs"]
-mod small;
+#[path = "../small_store/mod.rs"]
+mod small_store;

@@ -10,10 +10,10 @@ use kew_core::command::Purge;
 use kew_core::{Clock, Command, Policy, QueueId, Reports, Timestamp, Work};
 use kew_store_log::{LogStore, SCRUB_FILE, Scrub, ScrubPace, SimDisk};
 
-use crate::small::{Asked, START, entropy, open, options, places_of};
+use crate::small_store::{Asked, START, entropy, open, options, places_of};
 
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
-const PACE: ScrubPace = ScrubPace { pass: WEEK, bytes_per_second_max: 1 << 20 };
+const PACE: ScrubPace = ScrubPace { cycle: WEEK, bytes_per_second_max: 1 << 20 };
 const MESSAGES: usize = 60;
 
 /// What a scrub reports.
@@ -22,7 +22,7 @@ struct Heard {
     bytes: AtomicU64,
     ended: Mutex<Vec<Timestamp>>,
     damaged: Mutex<Vec<(String, u64)>>,
-    tell: Mutex<Option<Sender<()>>>,
+    sender: Mutex<Option<Sender<()>>>,
 }
 
 impl Reports for Heard {
@@ -34,8 +34,8 @@ impl Reports for Heard {
 
     fn damaged(&self, file: &str, offset: u64, _: &str) {
         self.damaged.lock().unwrap().push((file.to_owned(), offset));
-        if let Some(tell) = &*self.tell.lock().unwrap() {
-            tell.send(()).unwrap();
+        if let Some(sender) = &*self.sender.lock().unwrap() {
+            sender.send(()).unwrap();
         }
     }
 
@@ -49,7 +49,7 @@ impl Reports for Heard {
 }
 
 impl Heard {
-    fn passes(&self) -> usize {
+    fn cycles(&self) -> usize {
         self.ended.lock().unwrap().len()
     }
 
@@ -101,12 +101,12 @@ fn damage(disk: &SimDisk, text: &str) -> (String, u64) {
 }
 
 #[test]
-fn damage_is_found_and_told_once_without_any_receive() {
+fn damage_is_found_and_reported_once_without_any_receive() {
     let disk = SimDisk::new();
     let (asked, _) = a_store(&disk);
     let (file, at) = damage(&disk, "message 20 ");
     let heard = listened(&asked);
-    until(&mut asked.store.scrub(PACE), || heard.passes() == 2);
+    until(&mut asked.store.scrub(PACE), || heard.cycles() == 2);
     let damaged = heard.damaged.lock().unwrap().clone();
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     assert_eq!(damaged[0].0, file);
@@ -124,7 +124,7 @@ fn damage_in_dead_bytes_is_passed_over_and_does_not_hide_what_is_behind_it() {
     let (needed_in, _) = damage(&disk, "message 2 ");
     assert_eq!(dead_in, needed_in, "one is behind the other");
     let heard = listened(&asked);
-    until(&mut asked.store.scrub(PACE), || heard.passes() == 1);
+    until(&mut asked.store.scrub(PACE), || heard.cycles() == 1);
     let damaged = heard.damaged.lock().unwrap().clone();
     let (_, at) = places_of(&disk, "message 3 ").remove(0);
     assert_eq!(damaged.len(), 1, "{damaged:?}");
@@ -138,12 +138,12 @@ fn length_that_makes_no_sense_hides_nothing_that_is_behind_it() {
     let heard = listened(&asked);
     damage(&disk, "message 1 ");
     let mut scrub = asked.store.scrub(PACE);
-    until(&mut scrub, || heard.passes() == 1);
+    until(&mut scrub, || heard.cycles() == 1);
     let (file, offset) = heard.damaged.lock().unwrap()[0].clone();
     // Now its length is beyond all sense too; and another one behind it is damaged.
     disk.corrupt(&file, offset + 4, |bytes| bytes.fill(0xFF), 4).unwrap();
     damage(&disk, "message 2 ");
-    until(&mut scrub, || heard.passes() == 2);
+    until(&mut scrub, || heard.cycles() == 2);
     assert_eq!(heard.damaged.lock().unwrap().len(), 2);
 }
 
@@ -153,9 +153,9 @@ fn pass_takes_as_long_as_it_is_to_and_reads_everything_once() {
     let (asked, _) = a_store(&disk);
     let (heard, total) = (listened(&asked), sealed_bytes(&asked));
     let mut scrub = asked.store.scrub(PACE);
-    until(&mut scrub, || heard.passes() == 1);
+    until(&mut scrub, || heard.cycles() == 1);
     let before = heard.bytes();
-    let took = until(&mut scrub, || heard.passes() == 2);
+    let took = until(&mut scrub, || heard.cycles() == 2);
     let share = took.as_secs_f64() / WEEK.as_secs_f64();
     // Frames at the end of a piece that does not hold them whole are read again with the next one.
     assert!((0.99..1.4).contains(&share), "{share} of a week");
@@ -168,7 +168,7 @@ fn however_large_the_store_is_nothing_is_read_faster_than_the_bound() {
     let disk = SimDisk::new();
     let (asked, _) = a_store(&disk);
     let heard = listened(&asked);
-    let pace = ScrubPace { pass: Duration::from_millis(1), bytes_per_second_max: 100 };
+    let pace = ScrubPace { cycle: Duration::from_millis(1), bytes_per_second_max: 100 };
     let mut scrub = asked.store.scrub(pace);
     // What is read at the start, and what a long sleep may leave to be done, are one piece of 4 KiB and two.
     let most = |seconds: u64| 100 * seconds + 3 * (4 << 10) + (4 << 10);
@@ -192,7 +192,7 @@ fn empty_store_and_one_with_a_single_segment_have_nothing_to_look_at() {
     let queue = asked.queue("plain", Policy::standard());
     asked.send(queue, "in the segment that is being written");
     assert_eq!(scrub.turn(WEEK, START), Duration::from_secs(60));
-    assert_eq!((heard.bytes(), heard.passes()), (0, 0));
+    assert_eq!((heard.bytes(), heard.cycles()), (0, 0));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn segments_that_are_given_back_between_two_pieces_are_left_out() {
     let read = asked.store.segments().numbered(old);
     assert!(read.is_none(), "the segment after the one that was read last was given back");
     damage(&disk, "later message 3 ");
-    until(&mut scrub, || heard.passes() == 2);
+    until(&mut scrub, || heard.cycles() == 2);
     assert_eq!(heard.damaged.lock().unwrap().len(), 1);
 }
 
@@ -229,10 +229,10 @@ fn restart_in_the_middle_goes_on_behind_what_was_read() {
     // A kill: what was read since it was written down last, at most ten minutes before, is read again.
     let asked = Asked::of(open(&disk).unwrap().0);
     let heard = listened(&asked);
-    until(&mut asked.store.scrub(PACE), || heard.passes() == 1);
+    until(&mut asked.store.scrub(PACE), || heard.cycles() == 1);
     assert!(heard.bytes() < total * 2 / 3, "{} of {total} bytes", heard.bytes());
 
-    // The end of the last pass is known after a restart; without its file the scrub begins anew.
+    // The end of the last cycle is known after a restart; without its file the scrub begins anew.
     let ended = heard.ended.lock().unwrap()[0];
     drop(asked);
     let asked = Asked::of(open(&disk).unwrap().0);
@@ -240,7 +240,7 @@ fn restart_in_the_middle_goes_on_behind_what_was_read() {
     drop(asked.store.scrub(PACE));
     assert_eq!(*heard.ended.lock().unwrap(), [ended]);
     disk.corrupt(SCRUB_FILE, 17, |bytes| bytes[0] ^= 1, 1).unwrap();
-    until(&mut asked.store.scrub(PACE), || heard.passes() == 2);
+    until(&mut asked.store.scrub(PACE), || heard.cycles() == 2);
     assert!(heard.bytes() >= total, "{} of {total} bytes", heard.bytes());
 }
 
@@ -259,11 +259,11 @@ fn thread_of_its_own_finds_damage_and_ends_with_the_store() {
     let (asked, _) = a_store(&disk);
     damage(&disk, "message 20 ");
     let heard = listened(&asked);
-    let (tell, told) = channel();
-    *heard.tell.lock().unwrap() = Some(tell);
-    let pace = ScrubPace { pass: Duration::from_millis(50), bytes_per_second_max: 16 << 20 };
+    let (sender, ended) = channel();
+    *heard.sender.lock().unwrap() = Some(sender);
+    let pace = ScrubPace { cycle: Duration::from_millis(50), bytes_per_second_max: 16 << 20 };
     asked.store.scrub_beside(pace, Arc::new(Standing)).unwrap();
-    told.recv_timeout(Duration::from_secs(60)).unwrap();
+    ended.recv_timeout(Duration::from_secs(60)).unwrap();
     asked.store.close().unwrap();
     assert_eq!(heard.damaged.lock().unwrap().len(), 1);
 }

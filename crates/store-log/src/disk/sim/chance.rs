@@ -13,9 +13,9 @@ pub enum Found {
     Garbage,
 }
 
-/// How much of a group of changes is found.
+/// How much of a file's or a folder's unsynced changes is found.
 #[derive(Clone, Copy)]
-pub(super) enum Taste {
+pub(super) enum Portion {
     Nothing,
     All,
     Some,
@@ -38,23 +38,23 @@ impl Chance {
     }
 
     /// A torn disk keeps some files and folders wholly and loses others wholly, to meet every mixture.
-    pub(super) fn taste(&mut self, found: Found) -> Taste {
+    pub(super) fn portion(&mut self, found: Found) -> Portion {
         match found {
-            Found::Lost => Taste::Nothing,
-            Found::Kept => Taste::All,
+            Found::Lost => Portion::Nothing,
+            Found::Kept => Portion::All,
             Found::Torn | Found::Garbage => match self.below(4) {
-                0 => Taste::Nothing,
-                1 => Taste::All,
-                _ => Taste::Some,
+                0 => Portion::Nothing,
+                1 => Portion::All,
+                _ => Portion::Some,
             },
         }
     }
 
-    pub(super) fn keeps(&mut self, taste: Taste) -> bool {
-        match taste {
-            Taste::Nothing => false,
-            Taste::All => true,
-            Taste::Some => self.below(2) == 0,
+    pub(super) fn keeps(&mut self, portion: Portion) -> bool {
+        match portion {
+            Portion::Nothing => false,
+            Portion::All => true,
+            Portion::Some => self.below(2) == 0,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use super::chance::{Chance, Found, Taste};
+use super::chance::{Chance, Found, Portion};
 use super::pages::Pages;
 
 pub(super) const SECTOR: u64 = 512;
@@ -20,13 +20,13 @@ pub(super) struct Contents {
     errors: WriteErrors,
 }
 
-/// Errors of writing back, which a system tells once to each open handle.
+/// Errors of writing back, which a system reports once to each open handle.
 #[derive(Clone, Copy, Default)]
 struct WriteErrors {
     /// How many there were.
     count: u64,
-    /// The newest that any handle was told.
-    told: u64,
+    /// The newest that was reported to any handle.
+    reported: u64,
     kind: Option<io::ErrorKind>,
 }
 
@@ -81,8 +81,8 @@ impl Contents {
         }
     }
 
-    /// Some of it reached the disk, all of it stays readable, none of it will be tried again. Whichever sync of a
-    /// handle ends first is told.
+    /// Some of it reached the disk, all of it stays readable, none of it will be tried again. The sync of a
+    /// handle that ends first gets the error.
     pub(super) fn fail_sync(&mut self, kind: io::ErrorKind, chance: &mut Chance) {
         let now = self.now.clone();
         self.settle(Found::Torn, chance);
@@ -90,17 +90,18 @@ impl Contents {
         self.errors = WriteErrors { count: self.errors.count + 1, kind: Some(kind), ..self.errors };
     }
 
-    /// The newest error that somebody was told; a handle that is opened now hears of the later ones.
-    pub(super) fn errors_told(&self) -> u64 {
-        self.errors.told
+    /// The newest error that was reported; a handle that is opened now gets the later ones.
+    pub(super) fn errors_reported(&self) -> u64 {
+        self.errors.reported
     }
 
-    /// Tells a handle that knows of so many errors whether there are more. Answers how many it knows of now.
-    pub(super) fn tell_error(&mut self, known: u64) -> (u64, Option<io::ErrorKind>) {
+    /// Reports an error to a handle to which `known` errors were reported before, if there are more. Answers how many
+    /// it knows of now.
+    pub(super) fn report_error(&mut self, known: u64) -> (u64, Option<io::ErrorKind>) {
         if self.errors.count <= known {
             return (known, None);
         }
-        self.errors.told = self.errors.count;
+        self.errors.reported = self.errors.count;
         (self.errors.count, self.errors.kind)
     }
 
@@ -111,10 +112,10 @@ impl Contents {
 
     /// Makes durable what is found of the pending changes, and forgets the rest.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
-        match chance.taste(found) {
-            Taste::All => self.sync_to(self.changes),
-            Taste::Nothing => self.pending.clear(),
-            Taste::Some => self.tear(found, chance),
+        match chance.portion(found) {
+            Portion::All => self.sync_to(self.changes),
+            Portion::Nothing => self.pending.clear(),
+            Portion::Some => self.tear(found, chance),
         }
         self.now = self.durable.clone();
     }

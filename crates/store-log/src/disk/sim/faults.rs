@@ -1,4 +1,4 @@
-//! What goes wrong, and when: faults that are planned for a point, and what each operation is told.
+//! What goes wrong, and when: faults that are planned for a point, and the error that each operation gets.
 
 use std::io;
 

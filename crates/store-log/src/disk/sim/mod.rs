@@ -7,8 +7,8 @@
 //! (also one before every point, with [`SimDisk::record_snapshots`]) costs little.
 //!
 //! A failed sync is modelled like Linux: some sectors reached the disk, the rest stays readable but counts as
-//! clean, so a later sync of the same file does not save it. The error is told once to each open handle: of two syncs
-//! that run at the same time the one that ends first is told, whichever met it, and the other hears that all is well.
+//! clean, so a later sync of the same file does not save it. The error is reported once to each open handle: of two
+//! syncs that run at the same time the one that ends first gets it, whichever met it, and the other succeeds.
 //! What is written while a sync runs is not in it; [`Beside`] is where a test lets that happen.
 
 mod chance;
@@ -45,10 +45,10 @@ pub use state::SimStats;
 /// A simulated disk; clones are handles to the same one.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDisk>,
 }
 
-struct Shared {
+struct SharedDisk {
     /// Guards everything the disk holds, and the order of its operations.
     state: Mutex<State>,
     locked: AtomicBool,
@@ -71,8 +71,8 @@ pub enum Operation {
     SyncFolder,
 }
 
-/// Somebody who stands beside the disk, and may let something else happen, on other threads too. Told without any lock
-/// of the disk's.
+/// A hook of a test beside the disk: it may let something else happen, on other threads too. Called without any lock of
+/// the disk's.
 pub trait Beside: Send + Sync {
     /// An operation is about to begin.
     fn before_operation(&self, _operation: Operation) {}
@@ -80,7 +80,7 @@ pub trait Beside: Send + Sync {
     fn during_sync(&self) {}
 }
 
-impl Shared {
+impl SharedDisk {
     fn beside(&self) -> Option<Arc<dyn Beside>> {
         self.beside.lock().clone()
     }
@@ -114,10 +114,10 @@ impl SimDisk {
 
     fn from_state(state: State) -> Self {
         let (locked, beside) = (AtomicBool::new(false), Mutex::new(None));
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), locked, beside }) }
+        Self { shared: Arc::new(SharedDisk { state: Mutex::new(state), locked, beside }) }
     }
 
-    /// Lets somebody stand beside the disk, or nobody.
+    /// Sets the hook of a test, or removes it.
     pub fn set_beside(&self, beside: Option<Arc<dyn Beside>>) {
         *self.shared.beside.lock() = beside;
     }
@@ -235,7 +235,7 @@ impl SimDisk {
     }
 
     fn handle(&self, id: u64) -> Arc<dyn DiskFile> {
-        let told = self.shared.state.lock().files.get(&id).map_or(0, |file| file.errors_told());
-        Arc::new(SimFile { shared: self.shared.clone(), id, errors_known: AtomicU64::new(told) })
+        let reported = self.shared.state.lock().files.get(&id).map_or(0, |file| file.errors_reported());
+        Arc::new(SimFile { shared: self.shared.clone(), id, errors_known: AtomicU64::new(reported) })
     }
 }

@@ -53,9 +53,9 @@ impl Folder {
 
     /// Makes durable what is found of the pending changes. Each change is found whole or not at all.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
-        let taste = chance.taste(found);
+        let portion = chance.portion(found);
         for (_, change) in std::mem::take(&mut self.pending) {
-            if chance.keeps(taste) {
+            if chance.keeps(portion) {
                 self.keep(&change);
             }
         }

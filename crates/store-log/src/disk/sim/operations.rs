@@ -10,7 +10,7 @@ use super::contents::Contents;
 use super::faults::Verdict;
 use super::names::{Folder, NameChange};
 use super::state::{State, base_of};
-use super::{Operation, Shared, SimDisk};
+use super::{Operation, SharedDisk, SimDisk};
 use crate::disk::{Disk, DiskFile, DiskLock, check_name, check_rename};
 
 impl Disk for SimDisk {
@@ -156,7 +156,7 @@ impl Disk for SimDisk {
     }
 }
 
-struct SimLock(Arc<Shared>);
+struct SimLock(Arc<SharedDisk>);
 
 impl Drop for SimLock {
     fn drop(&mut self) {
@@ -165,9 +165,9 @@ impl Drop for SimLock {
 }
 
 pub(super) struct SimFile {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedDisk>,
     pub(super) id: u64,
-    /// Errors of writing back that this handle was told.
+    /// Errors of writing back that were reported to this handle.
     pub(super) errors_known: AtomicU64,
 }
 
@@ -184,22 +184,23 @@ impl SimFile {
     }
 
     fn with_file<T>(&self, state: &mut State, change: impl FnOnce(&mut State, &mut Contents) -> T) -> T {
-        // Taken out of the map, so that nobody else shares it unless a snapshot does.
+        // Taken out of the map, so that only snapshots share it.
         let mut file = state.files.remove(&self.id).unwrap_or_default();
         let result = change(state, Arc::make_mut(&mut file));
         state.files.insert(self.id, file);
         result
     }
 
-    /// Ends a sync that reached so far. An error of writing back, whichever sync met it, is told to one of this handle.
+    /// Ends a sync that reached so far. An error of writing back, whichever sync met it, is reported to one sync of
+    /// this handle.
     fn end_sync(&self, reach: u64) -> io::Result<()> {
         let mut state = self.shared.state.lock();
         state.check_power()?;
         self.with_file(&mut state, |_, file| {
             file.sync_to(reach);
-            let (known, told) = file.tell_error(self.errors_known.load(Ordering::Relaxed));
+            let (known, error) = file.report_error(self.errors_known.load(Ordering::Relaxed));
             self.errors_known.store(known, Ordering::Relaxed);
-            told.map_or(Ok(()), |kind| Err(io::Error::new(kind, "planned fault")))
+            error.map_or(Ok(()), |kind| Err(io::Error::new(kind, "planned fault")))
         })
     }
 }

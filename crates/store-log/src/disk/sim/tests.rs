@@ -185,7 +185,7 @@ fn what_is_written_while_a_sync_runs_is_not_in_it() {
 }
 
 #[test]
-fn an_error_of_writing_back_is_told_to_the_sync_that_ends_first_and_once_to_each_handle() {
+fn an_error_of_writing_back_is_reported_to_the_sync_that_ends_first_and_once_to_each_handle() {
     let disk = SimDisk::new();
     let file = file_with_x(&disk);
     let second = disk.open("a").unwrap();

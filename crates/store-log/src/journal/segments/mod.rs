@@ -1,6 +1,6 @@
 //! All segments of a store: which is where, which files are spare, and whether there is room.
 //!
-//! [`Segments`] is a handle that every part of the log shares. Its lock is held only for look-ups and book-keeping;
+//! [`Segments`] is a handle that every part of the log shares. Its lock is held only to look up and to change entries;
 //! filling and recycling files happens outside it, so [`Segments::prepare_spare`] can run on a background thread
 //! while the writer writes. Space is allocated here and nowhere else in the journal: a full disk shows as
 //! [`Room`], never as a failed batch.
@@ -9,14 +9,15 @@ mod spares;
 
 use crate::disk::{Disk, Handles, SEGMENTS_FOLDER};
 use crate::error::{Doing, LogError};
-use crate::journal::frame::{Address, Checksums, SURVIVOR_SPACE};
+use crate::journal::frame::Checksums;
 use crate::journal::kept_room::KeptRoom;
-use crate::journal::scan::{ReplayStart, frames_end};
-use crate::journal::segment::{
-    SEGMENT_HEADER_BYTES, Segment, SegmentKind, SegmentUse, filling_name, parse_name, spare_name,
-};
+use crate::journal::numbers::{Address, SegmentNumber};
+use crate::journal::plain_frames::frames_end;
+use crate::journal::scan::ReplayStart;
+use crate::journal::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentKind, SegmentUse, parse_name};
 use crate::turns::Lock;
 pub(crate) use spares::Spare;
+use spares::SpareNumber;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +69,7 @@ pub struct KnownSegments<'a> {
     /// The first batch that is not reflected everywhere.
     pub replay: ReplayStart,
     /// The number the next segment gets at least ([`Segments::next_number`]).
-    pub next_segment: u64,
+    pub next_segment: SegmentNumber,
     /// Where the next survivor segment starts at least ([`Segments::survivor_end`]).
     pub survivor_end: Address,
 }
@@ -76,10 +77,10 @@ pub struct KnownSegments<'a> {
 /// The segments of a store; clones are handles to the same ones.
 #[derive(Clone)]
 pub struct Segments {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSegments>,
 }
 
-struct Shared {
+struct SharedSegments {
     disk: Arc<dyn Disk>,
     handles: Arc<Handles>,
     options: SegmentOptions,
@@ -92,7 +93,6 @@ struct Shared {
     kept: KeptRoom,
 }
 
-#[derive(Default)]
 struct Table {
     /// In order of number, which is also the order of base.
     journal: Vec<Arc<Segment>>,
@@ -101,26 +101,27 @@ struct Table {
     spares: Vec<Spare>,
     /// Freed, but their files still bear their names.
     retired: Vec<Arc<Segment>>,
-    next_number: u64,
-    next_spare: u64,
+    next_number: SegmentNumber,
+    next_spare: SpareNumber,
     survivor_end: Address,
     size_last: u64,
     /// The last attempt to make a spare failed; the writer does not try again by itself.
     starved: bool,
-    /// Data bytes that a step asked for and no spare held; 0 when there is none.
-    wanted: u64,
+    /// Data bytes that a step asked for and no spare held.
+    wanted: Option<u64>,
 }
 
 impl Segments {
     /// Reads every segment's header; changes nothing on disk.
     pub fn open(disk: Arc<dyn Disk>, options: SegmentOptions) -> Result<Self, LogError> {
-        let mut table =
-            Table { next_number: 1, next_spare: 1, survivor_end: SURVIVOR_SPACE, ..Table::default() };
+        let mut table = Table::new();
         let handles = Handles::new(Arc::clone(&disk), options.open_max);
         for name in disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)? {
             match parse_name(&name) {
-                Some((number, "seg")) => table.insert(Arc::new(Segment::open(&handles, number)?)),
-                Some((number, "spare")) => table.add_old_spare(&*disk, number)?,
+                Some((number, "seg")) => {
+                    table.insert(Arc::new(Segment::open(&handles, SegmentNumber(number))?));
+                }
+                Some((number, "spare")) => table.add_old_spare(&*disk, SpareNumber(number))?,
                 _ => {}
             }
         }
@@ -133,7 +134,7 @@ impl Segments {
         let spares = AtomicUsize::new(table.spares.len());
         let kept = KeptRoom::new(disk.clone());
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedSegments {
                 disk,
                 handles,
                 options,
@@ -146,7 +147,7 @@ impl Segments {
     }
 
     /// Removes half-made files and spares past the bound, makes the folder and its names durable.
-    /// Whoever is going to write calls it once.
+    /// Called once, before the first write.
     pub(crate) fn tidy(&self) -> Result<(), LogError> {
         let disk = &*self.shared.disk;
         disk.create_dir(SEGMENTS_FOLDER).doing("making", SEGMENTS_FOLDER)?;
@@ -154,8 +155,10 @@ impl Segments {
         let kept = self.trim_spares();
         for name in disk.list(SEGMENTS_FOLDER).doing("listing", SEGMENTS_FOLDER)? {
             let name = match parse_name(&name) {
-                Some((number, "filling")) => filling_name(number),
-                Some((number, "spare")) if !kept.contains(&spare_name(number)) => spare_name(number),
+                Some((number, "filling")) => SpareNumber(number).filling_name(),
+                Some((number, "spare")) if !kept.contains(&SpareNumber(number).name()) => {
+                    SpareNumber(number).name()
+                }
                 _ => continue,
             };
             disk.remove(&name).doing("removing", &name)?;
@@ -202,7 +205,7 @@ impl Segments {
     /// The segment that holds an address, if there is one.
     pub fn find(&self, address: Address) -> Option<Arc<Segment>> {
         let table = self.shared.table.lock();
-        let segments = if address & SURVIVOR_SPACE == 0 { &table.journal } else { &table.survivors };
+        let segments = if address.is_survivor() { &table.survivors } else { &table.journal };
         let after = segments.partition_point(|segment| segment.base() <= address);
         let segment = segments.get(after.checked_sub(1)?)?;
         (address < segment.end()).then(|| segment.clone())
@@ -230,14 +233,14 @@ impl Segments {
     }
 
     /// The segment with a number, if it is in use.
-    pub fn numbered(&self, number: u64) -> Option<Arc<Segment>> {
+    pub fn numbered(&self, number: SegmentNumber) -> Option<Arc<Segment>> {
         let table = self.shared.table.lock();
         table.journal.iter().chain(&table.survivors).find(|segment| segment.number() == number).cloned()
     }
 
     /// Sets where new numbers and survivor addresses start at least, for what the manifest remembers of segments
     /// that are gone.
-    fn raise_floors(&self, number: u64, survivor_end: Address) {
+    fn raise_floors(&self, number: SegmentNumber, survivor_end: Address) {
         let mut table = self.shared.table.lock();
         table.next_number = table.next_number.max(number);
         table.survivor_end = table.survivor_end.max(survivor_end);
@@ -256,10 +259,10 @@ impl Segments {
         known: Option<KnownSegments<'_>>,
         sums: Checksums,
         is_needed: impl Fn(Address) -> bool,
-    ) -> Result<Vec<u64>, LogError> {
-        let listed: HashMap<u64, &SegmentUse> =
+    ) -> Result<Vec<SegmentNumber>, LogError> {
+        let listed: HashMap<SegmentNumber, &SegmentUse> =
             known.iter().flat_map(|known| known.segments).map(|segment| (segment.number, segment)).collect();
-        let start = known.map_or(0, |known| known.replay.address);
+        let start = known.map_or(Address::START, |known| known.replay.address);
         // Its end is where the replay ended, whatever was written behind that when the checkpoint was made.
         let newest = self.shared.table.lock().newest(SegmentKind::Journal).map(|newest| newest.number());
         let mut given_up = Vec::new();
@@ -268,7 +271,7 @@ impl Segments {
             if survivor && is_needed(segment.base()) {
                 let listed = listed.get(&segment.number()).map_or(0, |listed| listed.used);
                 segment.set_used(listed.max(frames_end(&segment, sums)? - segment.base()));
-                self.raise_floors(segment.number() + 1, segment.end());
+                self.raise_floors(segment.number().next(), segment.end());
                 continue;
             }
             match listed.get(&segment.number()).filter(|listed| listed.base == segment.base()) {
@@ -288,7 +291,7 @@ impl Segments {
     }
 
     /// The number the next segment gets.
-    pub fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> SegmentNumber {
         self.shared.table.lock().next_number
     }
 
@@ -299,7 +302,7 @@ impl Segments {
 
     /// Gives a segment up: nothing needs its bytes any more, not even after a crash right now. Its file is recycled
     /// or unlinked by the next [`Segments::prepare_spare`]. The journal's newest segment is never freed: false.
-    pub fn free(&self, number: u64) -> bool {
+    pub fn free(&self, number: SegmentNumber) -> bool {
         let mut table = self.shared.table.lock();
         if table.journal.last().is_some_and(|newest| newest.number() == number) {
             return false;
@@ -308,12 +311,28 @@ impl Segments {
     }
 
     /// Puts an empty segment aside after a successor was made for a batch that it could not hold.
-    pub(crate) fn retire(&self, number: u64) {
+    pub(crate) fn retire(&self, number: SegmentNumber) {
         self.shared.table.lock().retire(number);
     }
 }
 
 impl Table {
+    /// The table of a store without files.
+    fn new() -> Self {
+        Self {
+            journal: Vec::new(),
+            survivors: Vec::new(),
+            spares: Vec::new(),
+            retired: Vec::new(),
+            next_number: SegmentNumber::FIRST,
+            next_spare: SpareNumber::FIRST,
+            survivor_end: Address::SURVIVORS,
+            size_last: 0,
+            starved: false,
+            wanted: None,
+        }
+    }
+
     /// The journal without the segment that is being written.
     fn sealed_journal(&self) -> &[Arc<Segment>] {
         self.journal.split_last().map_or(&[], |(_, sealed)| sealed)
@@ -328,7 +347,7 @@ impl Table {
     }
 
     fn insert(&mut self, segment: Arc<Segment>) {
-        self.next_number = self.next_number.max(segment.number().saturating_add(1));
+        self.next_number = self.next_number.max(segment.number().next());
         match segment.kind() {
             SegmentKind::Journal => {
                 self.size_last = self.size_last.max(segment.size());
@@ -344,9 +363,9 @@ impl Table {
 
     /// Registers a spare file found at start. One too short for a header, or with a second name,
     /// is not used and soon removed.
-    fn add_old_spare(&mut self, disk: &dyn Disk, number: u64) -> Result<(), LogError> {
-        self.next_spare = self.next_spare.max(number.saturating_add(1));
-        let name = spare_name(number);
+    fn add_old_spare(&mut self, disk: &dyn Disk, number: SpareNumber) -> Result<(), LogError> {
+        self.next_spare = self.next_spare.max(number.next());
+        let name = number.name();
         let file = disk.open(&name).doing("opening", &name)?;
         let size = file.len().doing("measuring", &name)?;
         if size > SEGMENT_HEADER_BYTES && disk.link_count(&name).doing("counting the names of", &name)? == 1 {
@@ -358,12 +377,12 @@ impl Table {
     /// A journal segment ends where the next begins, if nothing between them is gone.
     fn derive_used(&self) {
         for pair in self.journal.windows(2) {
-            let distance = pair[1].base().saturating_sub(pair[0].base());
+            let distance = pair[1].base().since(pair[0].base());
             pair[0].set_used(distance);
         }
     }
 
-    fn retire(&mut self, number: u64) -> bool {
+    fn retire(&mut self, number: SegmentNumber) -> bool {
         for segments in [&mut self.journal, &mut self.survivors] {
             if let Some(index) = segments.iter().position(|segment| segment.number() == number) {
                 let segment = segments.remove(index);

@@ -9,13 +9,33 @@ use std::sync::atomic::Ordering;
 use super::{Room, Segments, Table};
 use crate::disk::{Disk, DiskFile, SEGMENTS_FOLDER, remove_if_there};
 use crate::error::{Doing, LogError};
-use crate::journal::frame::Address;
-use crate::journal::segment::{
-    SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, filling_name, segment_name, spare_name,
-};
+use crate::journal::numbers::{Address, BatchNumber};
+use crate::journal::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, segment_name};
 
 /// Sizes of files are multiples of this.
 const BLOCK: u64 = 4096;
+
+/// Number of a spare file: unique among the spare files of a store. It is not the number that its segment will have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SpareNumber(pub u64);
+
+impl SpareNumber {
+    pub(super) const FIRST: Self = Self(1);
+
+    pub(super) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// The name of the spare file.
+    pub(super) fn name(self) -> String {
+        format!("{SEGMENTS_FOLDER}/{:016x}.spare", self.0)
+    }
+
+    /// Its name while it is filled.
+    pub(super) fn filling_name(self) -> String {
+        format!("{SEGMENTS_FOLDER}/{:016x}.filling", self.0)
+    }
+}
 
 /// A file that is ready to become a segment.
 pub(crate) struct Spare {
@@ -35,13 +55,14 @@ impl Segments {
 
     /// Whether there are too few spares, or none that holds what a step asked for.
     fn is_missing(&self, table: &Table) -> bool {
-        table.spares.len() <= self.shared.options.reserve_spares || !table.holds(table.wanted)
+        table.spares.len() <= self.shared.options.reserve_spares
+            || table.wanted.is_some_and(|wanted| !table.holds(wanted))
     }
 
-    /// Asks for a spare of so many data bytes. Whoever makes spares makes it.
+    /// Asks for a spare that holds this many data bytes. The thread that makes spares makes it.
     pub(crate) fn want(&self, bytes: u64) {
         let mut table = self.shared.table.lock();
-        table.wanted = table.wanted.max(bytes);
+        table.wanted = table.wanted.max(Some(bytes));
     }
 
     /// Whether asking for a spare may help: the last one could be made, and nothing else is short of space.
@@ -68,17 +89,17 @@ impl Segments {
         let wanted = {
             let mut table = self.shared.table.lock();
             if !self.is_missing(&table) {
-                table.wanted = 0;
+                table.wanted = None;
                 return Ok(false);
             }
-            std::mem::take(&mut table.wanted)
+            table.wanted.take()
         };
-        self.make_spare(wanted)?;
+        self.make_spare(wanted.unwrap_or(0))?;
         self.drop_excess()?;
         Ok(true)
     }
 
-    /// Unlinks one spare file to make room for something else (a checkpoint on a full disk); false when there is none.
+    /// Unlinks one spare file to make room for a checkpoint on a full disk; false when there is none.
     pub fn give_up_spare(&self) -> Result<bool, LogError> {
         let Some(spare) = self.take_spare(0, 0) else { return Ok(false) };
         self.shared.disk.remove(&spare.name).doing("removing", &spare.name)?;
@@ -104,48 +125,44 @@ impl Segments {
         self.spares() >= self.shared.options.reserve_spares && !self.shared.kept.is_short()
     }
 
-    /// Whether a batch of some bytes can be written as things are, when the segment it goes to has `remaining` left.
-    pub(crate) fn room_now(&self, remaining: u64, bytes: u64) -> Room {
-        self.enough(remaining, bytes).unwrap_or_else(|| self.reserve_room(remaining, bytes))
+    /// Whether a batch of some bytes can be written as things are, behind what the active segment holds or in a spare.
+    pub(crate) fn room_now(&self, active: &Segment, bytes: u64) -> Room {
+        self.enough(active, bytes).unwrap_or_else(|| self.reserve_room(active, bytes))
     }
 
-    /// Whether such a batch can be written to the segment that is being made ready for it, and nowhere else.
-    pub(crate) fn room_in(&self, capacity: u64, bytes: u64) -> Room {
-        match (capacity >= bytes, self.reserve_is_there()) {
-            (true, true) => Room::Enough,
-            (true, false) => Room::ReserveOnly,
-            (false, _) => Room::Nothing,
-        }
+    /// Whether a batch can be written that fits into the segment which is being made for it.
+    pub(crate) fn room_that_fits(&self) -> Room {
+        if self.reserve_is_there() { Room::Enough } else { Room::ReserveOnly }
     }
 
     /// The same as [`Segments::room_now`], but makes a spare on the spot if that is what it takes.
-    pub(crate) fn room(&self, remaining: u64, bytes: u64) -> Room {
-        if let Some(room) = self.enough(remaining, bytes) {
+    pub(crate) fn room(&self, active: &Segment, bytes: u64) -> Room {
+        if let Some(room) = self.enough(active, bytes) {
             return room;
         }
         // Failures show in what is there afterwards; the background thread reports them.
         let mut made = self.recycle_retired().is_ok();
-        if let Some(room) = self.enough(remaining, bytes) {
+        if let Some(room) = self.enough(active, bytes) {
             return room;
         }
         while made && !self.shared.kept.is_short() && !self.shared.table.lock().starved {
             made = self.make_spare(bytes).is_ok();
-            if let Some(room) = self.enough(remaining, bytes) {
+            if let Some(room) = self.enough(active, bytes) {
                 return room;
             }
         }
-        self.reserve_room(remaining, bytes)
+        self.reserve_room(active, bytes)
     }
 
-    fn reserve_room(&self, remaining: u64, bytes: u64) -> Room {
-        let is_there = remaining >= bytes || self.shared.table.lock().holds(bytes);
+    fn reserve_room(&self, active: &Segment, bytes: u64) -> Room {
+        let is_there = active.remaining() >= bytes || self.shared.table.lock().holds(bytes);
         if is_there { Room::ReserveOnly } else { Room::Nothing }
     }
 
-    fn enough(&self, remaining: u64, bytes: u64) -> Option<Room> {
+    fn enough(&self, active: &Segment, bytes: u64) -> Option<Room> {
         let reserve = self.shared.options.reserve_spares;
         let table = self.shared.table.lock();
-        let here = remaining >= bytes && table.spares.len() >= reserve;
+        let here = active.remaining() >= bytes && table.spares.len() >= reserve;
         let in_spare = table.spares.len() > reserve && table.holds(bytes);
         ((here || in_spare) && !self.shared.kept.is_short()).then_some(Room::Enough)
     }
@@ -156,7 +173,7 @@ impl Segments {
         kind: SegmentKind,
         bytes: u64,
         base: Address,
-        created_batch: u64,
+        created_batch: BatchNumber,
         keep: usize,
     ) -> Result<Arc<Segment>, LogError> {
         let spare = self.obtain(bytes, keep)?;
@@ -175,7 +192,7 @@ impl Segments {
         table.insert(segment);
     }
 
-    /// Takes a spare that holds so many bytes, and makes one if there is none.
+    /// Takes a spare that holds this many bytes, and makes one if there is none.
     pub(crate) fn obtain(&self, bytes: u64, keep: usize) -> Result<Spare, LogError> {
         match self.take_spare(bytes, keep) {
             Some(spare) => Ok(spare),
@@ -190,12 +207,13 @@ impl Segments {
         spare: Spare,
         kind: SegmentKind,
         base: Address,
-        created_batch: u64,
+        created_batch: BatchNumber,
     ) -> Result<Arc<Segment>, LogError> {
         let number = {
             let mut table = self.shared.table.lock();
-            table.next_number += 1;
-            table.next_number - 1
+            let number = table.next_number;
+            table.next_number = number.next();
+            number
         };
         let header =
             SegmentHeader { number, kind, fresh: spare.fresh, base, created_batch, size: spare.size };
@@ -240,7 +258,7 @@ impl Segments {
         }
     }
 
-    /// Plans, fills and adopts one new spare that holds at least so many data bytes.
+    /// Plans, fills and adopts one new spare that holds at least this many data bytes.
     pub(super) fn make_spare(&self, bytes: u64) -> Result<(), LogError> {
         let disk = &*self.shared.disk;
         let made = self.plan(bytes).and_then(|(number, size)| fill(disk, number, size));
@@ -254,24 +272,24 @@ impl Segments {
     }
 
     /// Number and size of the next new spare.
-    fn plan(&self, bytes: u64) -> Result<(u64, u64), LogError> {
+    fn plan(&self, bytes: u64) -> Result<(SpareNumber, u64), LogError> {
         let free = self.shared.disk.free_space().doing("measuring", "the free space")?;
         let options = &self.shared.options;
         let mut table = self.shared.table.lock();
-        table.next_spare += 1;
+        let number = table.take_spare_number();
         let doubled =
             if table.size_last == 0 { options.first_bytes } else { table.size_last.saturating_mul(2) };
         let most = options.largest_bytes.min(free / 8).max(options.first_bytes);
         let size = doubled.min(most).max(bytes.saturating_add(SEGMENT_HEADER_BYTES));
-        Ok((table.next_spare - 1, size.div_ceil(BLOCK) * BLOCK))
+        Ok((number, size.div_ceil(BLOCK) * BLOCK))
     }
 
-    /// Turns freed segments into spares, or unlinks them: when someone reads one, when a backup linked it, when
+    /// Turns freed segments into spares, or unlinks them: when one is being read, when a backup linked it, when
     /// there are enough.
     fn recycle_retired(&self) -> Result<(), LogError> {
         loop {
             let Some(segment) = self.shared.table.lock().retired.pop() else { return Ok(()) };
-            // Whoever reads it goes on reading when its name is gone.
+            // A reader goes on reading when the file's name is gone.
             if let Err(error) = segment.keep_open() {
                 self.shared.table.lock().retired.push(segment);
                 return Err(error);
@@ -295,12 +313,8 @@ impl Segments {
         {
             return Ok(None);
         }
-        let number = {
-            let mut table = self.shared.table.lock();
-            table.next_spare += 1;
-            table.next_spare - 1
-        };
-        let spare = Spare { name: spare_name(number), file: segment.into_file()?, size, fresh: false };
+        let number = self.shared.table.lock().take_spare_number();
+        let spare = Spare { name: number.name(), file: segment.into_file()?, size, fresh: false };
         disk.rename(&name, &spare.name).doing("renaming", &name)?;
         // Durable before it is overwritten: a crash must not bring the old name back over a new segment's bytes.
         disk.sync_dir(SEGMENTS_FOLDER).doing("syncing", SEGMENTS_FOLDER)?;
@@ -344,14 +358,20 @@ impl Segments {
 }
 
 impl Table {
-    /// Whether a spare holds so many data bytes.
+    fn take_spare_number(&mut self) -> SpareNumber {
+        let number = self.next_spare;
+        self.next_spare = number.next();
+        number
+    }
+
+    /// Whether a spare holds this many data bytes.
     fn holds(&self, bytes: u64) -> bool {
         bytes == 0 || self.spares.iter().any(|spare| spare.holds(bytes))
     }
 }
 
 impl Spare {
-    /// Data bytes it has room for.
+    /// Data bytes it can hold.
     pub(crate) fn capacity(&self) -> u64 {
         self.size - SEGMENT_HEADER_BYTES
     }
@@ -362,8 +382,8 @@ impl Spare {
 }
 
 /// Makes a file of real zeros. It gets its spare's name only when they are on disk.
-fn fill(disk: &dyn Disk, number: u64, size: u64) -> Result<Spare, LogError> {
-    let (filling, name) = (filling_name(number), spare_name(number));
+fn fill(disk: &dyn Disk, number: SpareNumber, size: u64) -> Result<Spare, LogError> {
+    let (filling, name) = (number.filling_name(), number.name());
     let filled = (|| {
         remove_if_there(disk, &filling)?;
         let file = disk.create(&filling)?;

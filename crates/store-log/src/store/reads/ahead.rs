@@ -1,4 +1,4 @@
-//! What was read beyond what was asked for: whoever goes on where he was finds it in memory.
+//! What was read beyond what was asked for: a reader that goes on where it was finds it in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -32,7 +32,7 @@ pub(crate) struct Around {
 }
 
 impl Ahead {
-    /// Adds a piece; the oldest make room.
+    /// Adds a piece; past the bound the oldest go.
     pub fn insert(&mut self, start: Address, bytes: Bytes) {
         if bytes.len() > CHUNK_BYTES_MAX {
             return;

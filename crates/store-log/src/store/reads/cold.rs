@@ -1,6 +1,5 @@
 //! What a step found not to be in memory.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -11,6 +10,7 @@ use kew_store::ledger::{Place, Stored};
 use kew_store::{Freed, Rest, StoreError, Submission, Wait};
 
 use super::{BEING_READ, Read, Reads, Wanted, Whole};
+use crate::journal::Address;
 use crate::store::inner::Inner;
 use crate::store::options::Drive;
 use crate::store::steps::ENTRY_BYTES;
@@ -23,7 +23,7 @@ pub(crate) struct Cold {
     /// Contents without which it does not go on.
     pub missing: Vec<Wanted>,
     /// Those it made sure of.
-    at_hand: HashMap<u64, Read>,
+    at_hand: HashMap<Address, Read>,
 }
 
 impl Cold {
@@ -35,7 +35,7 @@ impl Cold {
 
     /// A content that the step needs.
     pub fn need(&mut self, reads: &Reads, place: Place) -> Read {
-        let address = place.address.0;
+        let address = place.address.into();
         if let Some(read) = self.at_hand.remove(&address) {
             return read;
         }
@@ -51,7 +51,7 @@ impl Cold {
         let read = read.unwrap_or_else(|| self.need(reads, place));
         let made_sure = read.as_ref().map_or_else(|error| Err(error.clone()), |_stored| Ok(()));
         if made_sure != Err(BEING_READ) {
-            self.at_hand.insert(place.address.0, read);
+            self.at_hand.insert(place.address.into(), read);
         }
         made_sure
     }
@@ -59,7 +59,7 @@ impl Cold {
 
 impl Inner {
     /// A step found some contents not to be in memory. They are put into its answer when they are read; one that needs
-    /// them to go on is taken again then, here or by whoever asked.
+    /// them to go on is taken again then, here or by the caller.
     #[cold]
     pub(crate) fn read_rest(
         self: &Arc<Self>,
@@ -76,7 +76,7 @@ impl Inner {
         }
         if !missing.is_empty() {
             // A task that has moved others goes on with it in its next step.
-            let _nobody_waits = self.reads.fetch(missing, at_hand);
+            let _not_waited_for = self.reads.fetch(missing, at_hand);
         }
         if wanted.is_empty() || result.is_err() {
             return Submission::new(result, wait, freed);
@@ -98,7 +98,7 @@ impl Inner {
         now: Timestamp,
         command: &Command,
         missing: Vec<Wanted>,
-        at_hand: Vec<(u64, Read)>,
+        at_hand: Vec<(Address, Read)>,
         (freed, tries_left): (Freed, u32),
     ) -> Submission {
         if self.options.drive == Drive::Loop {
@@ -144,7 +144,7 @@ impl Inner {
             return unreadable.iter().map(|(sequence, _)| *sequence).collect();
         }
         let out = ledger.leave_out(leased, unreadable);
-        self.next_due.store(ledger.next_due().map_or(u64::MAX, |due| due.0), Ordering::Release);
+        self.next_due.set(ledger.next_due());
         drop(ledger);
         self.commit_soon();
         out

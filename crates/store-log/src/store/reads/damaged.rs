@@ -1,9 +1,9 @@
 //! Records that cannot be read: which are known, and where their bytes are kept for rescue.
 //!
-//! A record that does not verify concerns one message. It is told once, with file and offset. When its segment is about
-//! to be given back, its bytes as they were found go to a file of their own, and a mark takes its place: the message
-//! stays known and counted, and nothing else waits for it. Both the list and the files have bounds; past the second a
-//! damaged record stays where it is, and so does its segment.
+//! A record that does not verify concerns one message. It is reported once, with file and offset. When its segment is
+//! about to be given back, its bytes as they were found go to a file of their own, and a mark takes its place: the
+//! message stays known and counted, and nothing else waits for it. Both the list and the files have bounds; past the
+//! second a damaged record stays where it is, and so does its segment.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use crate::journal::Address;
 /// The kind of the record that stands in a damaged one's place. Its payload says in words what was found, and where.
 pub(crate) const DAMAGED_KIND: u8 = 0xE0;
 
-/// Records that are told one by one.
+/// Damaged records that are known and reported one by one.
 const KNOWN_MAX: usize = 10_000;
 /// Files in the folder, and bytes in all of them.
 const FILES_MAX: usize = 1_000;
@@ -29,12 +29,12 @@ pub(crate) struct Damaged {
     disk: Arc<dyn Disk>,
     listener: OnceLock<Arc<dyn Reports>>,
     /// Guards the records found since the start, by address.
-    known: Mutex<BTreeMap<Address, Found>>,
+    known: Mutex<BTreeMap<Address, KnownDamage>>,
 }
 
 /// Where a record was found damaged.
 #[derive(Clone)]
-struct Found {
+struct KnownDamage {
     file: String,
     offset: u64,
     what: String,
@@ -46,7 +46,7 @@ impl Damaged {
         Self { disk, listener: OnceLock::new(), known: Mutex::default() }
     }
 
-    /// Records are told there from now on, and those known by now. The first listener stays.
+    /// Records are reported there from now on, and those known by now. The first listener stays.
     pub fn report_to(&self, listener: Arc<dyn Reports>) {
         let known = self.known.lock();
         if self.listener.set(Arc::clone(&listener)).is_ok() {
@@ -59,10 +59,10 @@ impl Damaged {
         self.known.lock().len()
     }
 
-    /// The record at an address could not be read. Tells so the first time, if it is damage.
+    /// The record at an address could not be read. Reports it the first time, if it is damage.
     pub fn note(&self, address: Address, error: &LogError) {
         let LogError::Damage { file, offset, what } = error else { return };
-        let found = Found { file: file.clone(), offset: *offset, what: what.clone() };
+        let found = KnownDamage { file: file.clone(), offset: *offset, what: what.clone() };
         let mut known = self.known.lock();
         if known.contains_key(&address) || known.len() >= KNOWN_MAX {
             return;
@@ -110,10 +110,10 @@ mod tests {
     use crate::SimDisk;
 
     #[test]
-    fn folder_takes_so_many_files_and_no_more() {
+    fn folder_takes_no_more_files_than_its_bound() {
         let disk = SimDisk::new();
         let damaged = Damaged::new(Arc::new(disk.clone()));
-        let kept = (0..=FILES_MAX as u64).map(|address| damaged.keep(address, b"x"));
+        let kept = (0..=FILES_MAX as u64).map(|address| damaged.keep(Address(address), b"x"));
         let kept: Vec<bool> = kept.map(|kept| kept.is_ok()).collect();
         assert_eq!(kept.iter().filter(|kept| **kept).count(), FILES_MAX);
         assert_eq!(kept.last(), Some(&false));
@@ -123,11 +123,11 @@ mod tests {
     fn record_is_known_once_and_what_is_no_damage_not_at_all() {
         let damaged = Damaged::new(Arc::new(SimDisk::new()));
         let error = LogError::damage("a", 7, "bad");
-        damaged.note(5, &error);
-        damaged.note(5, &error);
-        damaged.note(6, &LogError::NoSpace { what: "x".into() });
-        damaged.moved(5, 9);
-        damaged.note(9, &error);
+        damaged.note(Address(5), &error);
+        damaged.note(Address(5), &error);
+        damaged.note(Address(6), &LogError::NoSpace { what: "x".into() });
+        damaged.moved(Address(5), Address(9));
+        damaged.note(Address(9), &error);
         assert_eq!(damaged.len(), 1);
     }
 }

@@ -34,8 +34,8 @@ struct Held {
 }
 
 impl Fetched {
-    /// Keeps what one step needs. What was read for the oldest makes room: those read again. A failure that may pass is
-    /// not kept, so that it is not met again when it has passed.
+    /// Keeps what one step needs. Past the bound what was read for the oldest step goes, and that step reads again. A
+    /// transient failure is not kept, so that it is not met again when its cause has ended.
     pub fn keep(&mut self, contents: Vec<(Address, Read)>) {
         let step = self.first + self.steps.len() as u64;
         let mut addresses = Vec::with_capacity(contents.len());
@@ -100,32 +100,35 @@ mod tests {
     fn step_that_is_not_taken_again_is_forgotten_when_enough_others_came() {
         let mut fetched = Fetched::default();
         for address in 0..10_000 {
-            fetched.keep(vec![(address, content(0))]);
+            fetched.keep(vec![(Address(address), content(0))]);
         }
         assert_eq!((fetched.contents.len(), fetched.steps.len()), (STEPS_MAX, STEPS_MAX));
         assert_eq!(fetched.bytes, STEPS_MAX * ENTRY_BYTES);
-        assert!(fetched.take(9_999 - STEPS_MAX as u64).is_none());
-        assert_eq!(fetched.take(9_999), Some(content(0)));
-        assert_eq!(fetched.take(9_999), None, "it is given once");
+        assert!(fetched.take(Address(9_999 - STEPS_MAX as u64)).is_none());
+        assert_eq!(fetched.take(Address(9_999)), Some(content(0)));
+        assert_eq!(fetched.take(Address(9_999)), None, "it is given once");
     }
 
     #[test]
     fn bytes_have_a_bound_and_one_step_may_have_more() {
         let mut fetched = Fetched::default();
-        fetched.keep(vec![(1, content(BYTES_MAX)), (2, content(1))]);
+        fetched.keep(vec![(Address(1), content(BYTES_MAX)), (Address(2), content(1))]);
         assert_eq!(fetched.contents.len(), 2);
-        fetched.keep(vec![(2, content(1)), (3, content(1))]);
-        assert!(fetched.take(1).is_none());
-        assert!(fetched.take(2).is_some() && fetched.take(3).is_some(), "read again for the newer step");
+        fetched.keep(vec![(Address(2), content(1)), (Address(3), content(1))]);
+        assert!(fetched.take(Address(1)).is_none());
+        assert!(
+            fetched.take(Address(2)).is_some() && fetched.take(Address(3)).is_some(),
+            "read again for the newer step"
+        );
         assert_eq!(fetched.bytes, 0);
     }
 
     #[test]
-    fn failure_that_may_pass_is_not_remembered_and_damage_is() {
+    fn transient_failure_is_not_remembered_and_damage_is() {
         let mut fetched = Fetched::default();
-        let passing = StoreError::Unavailable { cause: "a cable".into() };
+        let transient = StoreError::Unavailable { cause: "a cable".into() };
         let lasting = StoreError::Damaged { what: "a bit".into() };
-        fetched.keep(vec![(1, Err(passing)), (2, Err(lasting.clone()))]);
-        assert_eq!((fetched.take(1), fetched.take(2)), (None, Some(Err(lasting))));
+        fetched.keep(vec![(Address(1), Err(transient)), (Address(2), Err(lasting.clone()))]);
+        assert_eq!((fetched.take(Address(1)), fetched.take(Address(2))), (None, Some(Err(lasting))));
     }
 }

@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::disk::SEGMENTS_FOLDER;
 use crate::error::LogError;
-use crate::journal::{Checksums, Frame, Segment, Segments, read_chunk};
+use crate::journal::{Address, Checksums, Frame, Segment, Segments, read_chunk};
 use crate::store::gate::LogGate;
 use crate::store::shelf::store_error;
 use ahead::{Ahead, NEAR, READ_AHEAD};
@@ -34,7 +34,7 @@ use fetched::Fetched;
 pub(crate) const THREADS: usize = 4;
 /// The least that is read at once.
 const FIRST_READ: u64 = 4 << 10;
-/// Neighbours that are read together have so many bytes at most, unless one alone has more.
+/// Maximum number of bytes of neighbours that are read together, unless one alone has more.
 const RUN_BYTES_MAX: u64 = 1 << 20;
 /// Runs that wait for a thread; the step that reaches this may bring more. Further ones are refused.
 const WAITING_MAX: usize = 1024;
@@ -53,6 +53,18 @@ pub(crate) struct Wanted {
     pub place: Place,
     /// Where it lies. Kept: its bytes stay readable whatever becomes of it.
     pub segment: Arc<Segment>,
+}
+
+impl Wanted {
+    /// Where its record begins.
+    fn address(&self) -> Address {
+        self.place.address.into()
+    }
+
+    /// Where its record ends.
+    fn end(&self) -> Address {
+        self.address() + u64::from(self.place.bytes)
+    }
 }
 
 /// Reads for one store.
@@ -89,22 +101,22 @@ pub(crate) struct Whole {
     /// The step that asked is given up.
     is_abandoned: AtomicBool,
     /// Guards what was read so far, and who waits for the rest.
-    state: Mutex<State>,
+    state: Mutex<SoFar>,
     /// Opens when all is read and kept for another try of the step.
     kept: Option<Arc<LogGate>>,
 }
 
-struct State {
+struct SoFar {
     found: Vec<(Sequence, Read)>,
-    contents: Vec<(u64, Read)>,
+    contents: Vec<(Address, Read)>,
     /// Runs that are not read yet.
     left: usize,
     waker: Option<Waker>,
 }
 
 impl Queue {
-    /// Whether more may wait. What was given up makes room first.
-    fn has_room(&mut self) -> bool {
+    /// Whether more may wait. Runs of steps that were given up are dropped first.
+    fn takes_more(&mut self) -> bool {
         if self.runs.len() >= WAITING_MAX {
             self.runs.retain(|run| !run.whole.is_abandoned());
         }
@@ -141,24 +153,24 @@ impl Reads {
         &self.damaged
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the threads that read were stopped.
     pub fn is_stopped(&self) -> bool {
         self.queue.lock().is_stopped
     }
 
     /// A record that was read ahead.
-    pub fn ahead(&self, address: u64) -> Option<Frame> {
+    pub fn ahead(&self, address: Address) -> Option<Frame> {
         self.ahead.lock().frame(self.sums, address)
     }
 
     /// A content that was read for a step that was put off; it is given once.
-    pub fn take_fetched(&self, address: u64) -> Option<Read> {
+    pub fn take_fetched(&self, address: Address) -> Option<Read> {
         self.fetched.lock().take(address)
     }
 
     /// What is to be read for a place, with its segment kept.
     pub fn wanted(&self, sequence: Sequence, place: Place) -> Result<Wanted, StoreError> {
-        let address = place.address.0;
+        let address = place.address.into();
         let segment = self.segments.find(address).ok_or_else(|| {
             let what = format!("no segment holds the record at {address:#x}");
             self.failed(address, LogError::damage(SEGMENTS_FOLDER, 0, what))
@@ -186,20 +198,20 @@ impl Reads {
 
     /// Begins to read for a step that was put off, and keeps what it has by now; not when too much waits. The gate
     /// opens when it may be taken again, or says what went wrong.
-    pub fn fetch(&self, wanted: Vec<Wanted>, at_hand: Vec<(u64, Read)>) -> Option<Arc<LogGate>> {
+    pub fn fetch(&self, wanted: Vec<Wanted>, at_hand: Vec<(Address, Read)>) -> Option<Arc<LogGate>> {
         let gate = Arc::new(LogGate::default());
         self.enqueue(wanted, at_hand, Some(Arc::clone(&gate)))?;
         Some(gate)
     }
 
     /// The same on this thread.
-    pub fn fetch_here(&self, wanted: Vec<Wanted>, at_hand: Vec<(u64, Read)>) -> Result<(), StoreError> {
+    pub fn fetch_here(&self, wanted: Vec<Wanted>, at_hand: Vec<(Address, Read)>) -> Result<(), StoreError> {
         let mut contents = at_hand;
         for run in neighbours(wanted) {
             let read = self.read_run(&run);
-            contents.extend(run.iter().map(|wanted| wanted.place.address.0).zip(read));
+            contents.extend(run.iter().map(Wanted::address).zip(read));
         }
-        let failure = passing_failure(&contents);
+        let failure = transient_failure(&contents);
         self.fetched.lock().keep(contents);
         failure.map_or(Ok(()), Err)
     }
@@ -255,14 +267,14 @@ impl Reads {
     fn enqueue(
         &self,
         wanted: Vec<Wanted>,
-        contents: Vec<(u64, Read)>,
+        contents: Vec<(Address, Read)>,
         kept: Option<Arc<LogGate>>,
     ) -> Option<Arc<Whole>> {
         let runs = neighbours(wanted);
-        let state = State { found: Vec::new(), contents, left: runs.len(), waker: None };
+        let state = SoFar { found: Vec::new(), contents, left: runs.len(), waker: None };
         let whole = Arc::new(Whole { is_abandoned: AtomicBool::new(false), state: Mutex::new(state), kept });
         let mut queue = self.queue.lock();
-        if !queue.has_room() {
+        if !queue.takes_more() {
             return None;
         }
         let is_served = queue.is_served;
@@ -288,8 +300,8 @@ impl Reads {
     /// Reads neighbours at once; one that does not verify or cannot be read with the others once more by itself.
     fn read_run(&self, run: &[Wanted]) -> Vec<Read> {
         let Some((first, last)) = run.first().zip(run.last()) else { return Vec::new() };
-        let start = first.place.address.0;
-        let bytes = last.place.address.0 + u64::from(last.place.bytes) - start;
+        let start = first.address();
+        let bytes = last.end() - start;
         let ahead = self.ahead.lock().around(start);
         let chunk = ahead.held.or_else(|| {
             let want = if ahead.is_led_to { READ_AHEAD } else { FIRST_READ };
@@ -301,10 +313,10 @@ impl Reads {
         run.iter().map(|wanted| self.read_of(wanted, chunk.as_ref())).collect()
     }
 
-    fn read_of(&self, wanted: &Wanted, chunk: Option<&(u64, Bytes)>) -> Read {
-        let address = wanted.place.address.0;
+    fn read_of(&self, wanted: &Wanted, chunk: Option<&(Address, Bytes)>) -> Read {
+        let address = wanted.address();
         let found = chunk.and_then(|(start, bytes)| {
-            let within = usize::try_from(address - start).ok()?;
+            let within = usize::try_from(address - *start).ok()?;
             self.sums.verify_shared(bytes, within, address)
         });
         let frame = match found {
@@ -316,7 +328,7 @@ impl Reads {
     }
 
     fn read_alone(&self, wanted: &Wanted) -> Result<Frame, LogError> {
-        let (segment, address) = (&wanted.segment, wanted.place.address.0);
+        let (segment, address) = (&wanted.segment, wanted.address());
         let bytes = read_chunk(segment, address, segment.end(), u64::from(wanted.place.bytes))?;
         self.sums.verify_shared(&bytes, 0, address).ok_or_else(|| {
             let what = format!("the record at {address:#x} does not verify");
@@ -324,14 +336,14 @@ impl Reads {
         })
     }
 
-    fn failed(&self, address: u64, error: LogError) -> StoreError {
+    fn failed(&self, address: Address, error: LogError) -> StoreError {
         self.damaged.note(address, &error);
         store_error(error)
     }
 }
 
-/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that nobody waits for
-/// ever.
+/// A run that is being read. Dropped before it was, its messages count as unreadable for now, so that no answer waits
+/// for ever.
 struct Answering<'a> {
     reads: &'a Reads,
     run: Run,
@@ -348,7 +360,8 @@ impl Drop for Answering<'_> {
     fn drop(&mut self) {
         let wanted = std::mem::take(&mut self.run.wanted);
         if !wanted.is_empty() {
-            let closed = StoreError::Unavailable { cause: "nobody reads for the store any more".into() };
+            let closed =
+                StoreError::Unavailable { cause: "the threads that read messages were stopped".into() };
             let read = wanted.iter().map(|_| Err(closed.clone())).collect();
             self.reads.answer(&self.run.whole, wanted, read);
         }
@@ -361,7 +374,7 @@ impl Reads {
         state.left -= 1;
         let read = wanted.into_iter().zip(read);
         if whole.kept.is_some() {
-            state.contents.extend(read.map(|(wanted, read)| (wanted.place.address.0, read)));
+            state.contents.extend(read.map(|(wanted, read)| (wanted.address(), read)));
         } else {
             state.found.extend(read.map(|(wanted, read)| (wanted.sequence, read)));
         }
@@ -371,7 +384,7 @@ impl Reads {
         let (contents, waker) = (std::mem::take(&mut state.contents), state.waker.take());
         drop(state);
         if let Some(gate) = &whole.kept {
-            let failure = passing_failure(&contents);
+            let failure = transient_failure(&contents);
             self.fetched.lock().keep(contents);
             match failure {
                 None => gate.open(1),
@@ -394,8 +407,8 @@ impl Reads {
     }
 }
 
-/// The first failure that may have passed when the step is taken again. It is an answer to this step only.
-fn passing_failure(contents: &[(u64, Read)]) -> Option<StoreError> {
+/// The first failure whose cause may have ended when the step is taken again. It is an answer to this step only.
+fn transient_failure(contents: &[(Address, Read)]) -> Option<StoreError> {
     let mut failures = contents.iter().filter(|(_, read)| !fetched::is_lasting(read));
     failures.find_map(|(_, read)| read.as_ref().err().cloned())
 }
@@ -407,11 +420,9 @@ fn neighbours(mut wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     for next in wanted {
         let joined = runs.last_mut().filter(|run| {
             run.first().zip(run.last()).is_some_and(|(first, last)| {
-                let end = next.place.address.0 + u64::from(next.place.bytes);
-                let last_end = last.place.address.0 + u64::from(last.place.bytes);
                 Arc::ptr_eq(&first.segment, &next.segment)
-                    && next.place.address.0 < last_end + NEAR
-                    && end - first.place.address.0 <= RUN_BYTES_MAX
+                    && next.address() < last.end() + NEAR
+                    && next.end() - first.address() <= RUN_BYTES_MAX
             })
         });
         match joined {

@@ -18,7 +18,9 @@ use kew_core::{QueueId, Work};
 
 use crate::checkpoint::{CheckpointWriter, Manifest, ManifestFields, room};
 use crate::error::LogError;
-use crate::journal::{Checksums, ReplayStart, Room, Segment, SegmentKind, SegmentUse, Segments};
+use crate::journal::{
+    Address, Checksums, ReplayStart, Room, Segment, SegmentKind, SegmentNumber, SegmentUse, Segments,
+};
 use crate::planted::Planted;
 use crate::store::inner::Inner;
 use reclaim::Forwarding;
@@ -29,7 +31,7 @@ pub struct Upkeep {
     manifest: Option<Manifest>,
     forwarding: Forwarding,
     /// Where the journal ended when the last checkpoint was begun, and how large that one was.
-    last_end: u64,
+    last_end: Address,
     last_bytes: u64,
     /// How many ids each generation of deduplication ids has in the last checkpoint.
     generations: Generations,
@@ -47,7 +49,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// The writer's lock was held to look at so many things.
+    /// The writer's lock was held to look at this many things.
     pub fn note_hold(&self, looks: usize) {
         self.hold_max.fetch_max(looks as u64, Ordering::Relaxed);
     }
@@ -58,12 +60,12 @@ struct Ground {
     replay: ReplayStart,
     changed: Vec<u64>,
     /// Numbers and bases of segments. A handle would keep their files from being used again.
-    unneeded: Vec<(u64, u64)>,
+    unneeded: Vec<(SegmentNumber, Address)>,
 }
 
 impl Upkeep {
     pub(crate) fn new(manifest: Option<Manifest>, segments: Segments, sums: Checksums) -> Self {
-        let last_end = manifest.as_ref().map_or(0, |manifest| manifest.fields.replay.address);
+        let last_end = manifest.as_ref().map_or(Address::START, |manifest| manifest.fields.replay.address);
         let last_bytes = manifest
             .as_ref()
             .map_or(0, |manifest| manifest.slices().map(|(_, slice)| u64::from(slice.bytes)).sum());
@@ -78,7 +80,7 @@ impl Upkeep {
     }
 
     /// Number of the survivor segment that is still being filled.
-    pub(crate) fn open_survivor(&self) -> Option<u64> {
+    pub(crate) fn open_survivor(&self) -> Option<SegmentNumber> {
         self.forwarding.open_segment()
     }
 
@@ -116,7 +118,7 @@ impl Upkeep {
         let copied = self.forwarding.copy(inner, short, self.spares_to_keep(inner, short));
         match self.forwarding.left() {
             Some(error) if copied.is_ok() => inner.reports.failed(Work::CopyForward, &error.to_string()),
-            _ => inner.reports.tell(Work::CopyForward, &copied),
+            _ => inner.reports.report(Work::CopyForward, &copied),
         }
         if copied? {
             // What was copied from is free once a checkpoint knows the new places.
@@ -147,14 +149,14 @@ impl Upkeep {
     /// Makes a checkpoint, and reports whether it could.
     pub(crate) fn checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
         let made = self.make_checkpoint(inner);
-        inner.reports.tell(Work::Checkpoint, &made);
+        inner.reports.report(Work::Checkpoint, &made);
         made
     }
 
     fn make_checkpoint(&mut self, inner: &Inner) -> Result<(), LogError> {
         inner.commit_from_upkeep()?;
         let away = write_slices::put_away_ids(inner);
-        inner.reports.tell(Work::PutAway, &away);
+        inner.reports.report(Work::PutAway, &away);
         match away {
             // They stay in memory; a checkpoint may make room for them.
             Ok(()) | Err(LogError::NoSpace { .. }) => {}
@@ -178,7 +180,7 @@ impl Upkeep {
         if ground.unneeded.is_empty() || inner.commit_from_upkeep().is_err() {
             return false;
         }
-        // What goes wrong here is told by the failure that led here.
+        // A failure here changes nothing: the one that led here is reported.
         self.measure(inner, ground)
             .and_then(|needed| inner.segments.kept().make(&inner.segments, needed))
             .unwrap_or(false)
@@ -206,7 +208,7 @@ impl Upkeep {
 
     /// Numbers and bases of segments that nothing but the last checkpoint needs. Messages only leave a segment that is
     /// behind the journal's end, so what holds in one moment holds in all later ones.
-    fn unneeded(&self, inner: &Inner) -> Vec<(u64, u64)> {
+    fn unneeded(&self, inner: &Inner) -> Vec<(SegmentNumber, Address)> {
         let open_survivor = self.forwarding.open_segment();
         let mut unneeded = Vec::new();
         for some in inner.segments.list().chunks(HOLD_LOOKS) {
@@ -214,7 +216,8 @@ impl Upkeep {
             let replay = ledger.shelf.batch.start();
             let newest = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
             let is_unneeded = |segment: &&Arc<Segment>| {
-                let rests = ledger.shelf.live.of(segment.base()).is_some_and(|life| life.messages > 0);
+                let rests =
+                    ledger.shelf.live.of(segment.base()).is_some_and(|life| life.resting.messages > 0);
                 let is_behind = match segment.kind() {
                     SegmentKind::Journal => segment.end() <= replay && Some(segment.number()) != newest,
                     SegmentKind::Survivor => Some(segment.number()) != open_survivor,
@@ -251,7 +254,8 @@ impl Upkeep {
             inner.sync()?;
         }
         let durable_through = inner.writer.lock().shelf.journal_mut()?.durable_through();
-        let is_unneeded = |number: u64| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
+        let is_unneeded =
+            |number: SegmentNumber| ground.unneeded.iter().any(|(unneeded, _)| *unneeded == number);
         let needed = inner.segments.list().into_iter().filter(|segment| !is_unneeded(segment.number()));
         let fields = ManifestFields {
             replay: ground.replay,
@@ -271,13 +275,13 @@ impl Upkeep {
         self.owes_checkpoint = false;
         // Leftovers of older checkpoints take space and do no harm.
         let swept = manifest.sweep(&*inner.disk).and_then(|()| put_away::sweep(&*inner.disk, &sidecars));
-        inner.reports.tell(Work::Sweep, &swept);
+        inner.reports.report(Work::Sweep, &swept);
         self.manifest = Some(manifest);
         self.free(inner, &ground.unneeded);
         Ok(())
     }
 
-    fn free(&self, inner: &Inner, unneeded: &[(u64, u64)]) {
+    fn free(&self, inner: &Inner, unneeded: &[(SegmentNumber, Address)]) {
         let mut ledger = inner.writer.lock();
         for (number, base) in unneeded {
             if inner.segments.free(*number) {
@@ -294,10 +298,10 @@ impl Upkeep {
         let segments = &inner.segments;
         let needed = room::taken(self.manifest.as_ref());
         let mut kept = segments.kept().keep(needed);
-        inner.reports.tell(Work::Spare, &segments.prepare_spare());
+        inner.reports.report(Work::Spare, &segments.prepare_spare());
         if kept.is_err() && segments.spares() > segments.reserve() && segments.give_up_spare() == Ok(true) {
             kept = segments.kept().keep(needed);
         }
-        inner.reports.tell(Work::KeptRoom, &kept);
+        inner.reports.report(Work::KeptRoom, &kept);
     }
 }

@@ -41,7 +41,7 @@ impl PutAway {
     }
 
     /// Takes a generation over that was written.
-    pub(crate) fn add(&mut self, generation: Written) {
+    pub(crate) fn add(&mut self, generation: NewGeneration) {
         self.files.insert(generation.start, (generation.file, generation.sidecar));
     }
 
@@ -68,13 +68,13 @@ impl PutAway {
 }
 
 /// A generation that was written, before anyone knows of it.
-pub(crate) struct Written {
+pub(crate) struct NewGeneration {
     start: Timestamp,
     file: Arc<dyn DiskFile>,
     sidecar: Sidecar,
 }
 
-impl Written {
+impl NewGeneration {
     /// Writes a generation and makes it durable. It counts from the next checkpoint on.
     pub(crate) fn new(disk: &dyn Disk, start: Timestamp, bytes: &[u8]) -> Result<Self, LogError> {
         let name = name_of(start);

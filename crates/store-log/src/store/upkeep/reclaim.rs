@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use kew_store::ledger::Address;
+use kew_store::ledger;
 
 use crate::error::LogError;
 use crate::journal::{
-    Checksums, FRAME_HEADER_BYTES, Reader, Segment, SegmentKind, Segments, SurvivorWriter, frame_bytes,
+    Address, Checksums, FRAME_HEADER_BYTES, Reader, Segment, SegmentKind, SegmentNumber, Segments,
+    SurvivorWriter, frame_bytes,
 };
 use crate::store::inner::Inner;
 use crate::store::live::SegmentLife;
@@ -33,7 +34,7 @@ pub(crate) struct Forwarding {
     survivors: SurvivorWriter,
     reader: Reader,
     /// Segments in which records had to stay, by number, with the rounds for which they are left alone.
-    stuck: HashMap<u64, u32>,
+    stuck: HashMap<SegmentNumber, u32>,
     /// Why the last of them had to.
     left: Option<LogError>,
 }
@@ -48,7 +49,7 @@ impl Forwarding {
         }
     }
 
-    pub(crate) fn open_segment(&self) -> Option<u64> {
+    pub(crate) fn open_segment(&self) -> Option<SegmentNumber> {
         self.survivors.open_segment()
     }
 
@@ -83,7 +84,7 @@ impl Forwarding {
         let Some(open) = self.open_segment().and_then(|number| inner.segments.numbered(number)) else {
             return;
         };
-        let rests = |base| inner.writer.lock().shelf.live.of(base).map_or(0, |life| life.messages);
+        let rests = |base| inner.writer.lock().shelf.live.of(base).map_or(0, |life| life.resting.messages);
         if open.used() > 0 && self.survivors.is_synced() && rests(open.base()) == 0 {
             self.survivors.seal();
         }
@@ -91,12 +92,12 @@ impl Forwarding {
 
     fn victims(&self, inner: &Inner, short_of_space: bool) -> Vec<Arc<Segment>> {
         let ledger = inner.writer.lock();
-        let lives: HashMap<u64, SegmentLife> =
+        let lives: HashMap<Address, SegmentLife> =
             ledger.shelf.live.segments().map(|life| (life.base, *life)).collect();
         let active = ledger.shelf.journal.as_ref().map(|journal| journal.active().number());
         drop(ledger);
         let live_bytes =
-            |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.record_bytes);
+            |segment: &Arc<Segment>| lives.get(&segment.base()).map_or(0, |life| life.resting.record_bytes);
         let segments = inner.segments.list();
         let live: u64 = segments.iter().map(live_bytes).sum();
         let used: u64 = segments.iter().map(|segment| segment.used()).sum();
@@ -121,9 +122,9 @@ impl Forwarding {
     }
 
     fn copy_from(&mut self, inner: &Inner, victim: &Segment, keep_spares: usize) -> Result<(), LogError> {
-        let range = Address(victim.base())..Address(victim.end());
+        let range = ledger::Address::from(victim.base())..victim.end().into();
         let queues = inner.writer.lock().queue_keys();
-        let mut found: Vec<(u64, Vec<Address>)> = Vec::new();
+        let mut found: Vec<(u64, Vec<ledger::Address>)> = Vec::new();
         for queue in queues {
             let mut places = inner.writer.lock().places_in(queue, &range);
             if !places.is_empty() {
@@ -131,22 +132,23 @@ impl Forwarding {
                 found.push((queue, places));
             }
         }
-        let mut all: Vec<Address> = found.iter().flat_map(|(_, places)| places).copied().collect();
+        let mut all: Vec<ledger::Address> = found.iter().flat_map(|(_, places)| places).copied().collect();
         all.sort_unstable();
         all.dedup();
-        let mut moved: HashMap<Address, Address> = HashMap::new();
+        let mut moved: HashMap<ledger::Address, ledger::Address> = HashMap::new();
         for (index, place) in all.iter().enumerate() {
-            let next = all.get(index + 1).map_or(victim.end(), |next| next.0);
-            let Some((kind, payload)) = self.read_or_quarantine(inner, victim, place.0..next) else {
+            let next = all.get(index + 1).map_or(victim.end(), |next| (*next).into());
+            let from = Address::from(*place);
+            let Some((kind, payload)) = self.read_or_quarantine(inner, victim, from..next) else {
                 self.stuck.insert(victim.number(), STUCK_ROUNDS);
                 continue;
             };
             let new = self.survivors.push(kind, &payload, keep_spares)?;
             inner.done.copied_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
             if kind == DAMAGED_KIND {
-                inner.damaged.moved(place.0, new);
+                inner.damaged.moved(from, new);
             }
-            moved.insert(*place, Address(new));
+            moved.insert(*place, new.into());
         }
         self.reader.clear();
         self.survivors.sync()?;
@@ -160,7 +162,7 @@ impl Forwarding {
         &mut self,
         inner: &Inner,
         victim: &Segment,
-        range: Range<u64>,
+        range: Range<Address>,
     ) -> Option<(u8, Bytes)> {
         let first = self.reader.read(range.start);
         let read = first.or_else(|_| {
@@ -190,9 +192,9 @@ impl Forwarding {
     fn change_places(
         &self,
         inner: &Inner,
-        found: &[(u64, Vec<Address>)],
-        range: &Range<Address>,
-        moved: &HashMap<Address, Address>,
+        found: &[(u64, Vec<ledger::Address>)],
+        range: &Range<ledger::Address>,
+        moved: &HashMap<ledger::Address, ledger::Address>,
     ) {
         for segment in inner.segments.list().iter().filter(|segment| segment.kind() == SegmentKind::Survivor)
         {
@@ -206,10 +208,10 @@ impl Forwarding {
 
 /// The bytes of a damaged record as they are found: as many as its length says, if that makes sense, else up to the
 /// next record that is needed.
-fn bytes_as_found(segment: &Segment, range: &Range<u64>) -> Result<Vec<u8>, LogError> {
+fn bytes_as_found(segment: &Segment, range: &Range<Address>) -> Result<Vec<u8>, LogError> {
     let offset = segment.offset_of(range.start);
-    let most = range.end.saturating_sub(range.start);
+    let most = range.end.since(range.start);
     let head = segment.read_up_to(offset, most.min(FRAME_HEADER_BYTES) as usize)?;
-    let told = frame_bytes(&head).map(|bytes| bytes as u64).filter(|bytes| *bytes <= most);
-    segment.read_up_to(offset, told.unwrap_or(most.min(UNKNOWN_LENGTH_MAX)) as usize)
+    let by_its_length = frame_bytes(&head).map(|bytes| bytes as u64).filter(|bytes| *bytes <= most);
+    segment.read_up_to(offset, by_its_length.unwrap_or(most.min(UNKNOWN_LENGTH_MAX)) as usize)
 }

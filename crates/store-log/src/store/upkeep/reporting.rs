@@ -1,6 +1,6 @@
-//! How the work beside requests went, and whom that is told.
+//! How the work beside requests went, and the listener to which that is reported.
 //!
-//! The store is opened before anybody listens, so what fails is kept here too: whoever begins to listen later learns of
+//! The store is opened before it has a listener, so what fails is kept here too: a listener that comes later learns of
 //! it, and upkeep asks here whether something waits to be tried again.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::error::LogError;
 /// Doublings of the pause between tries: the longest is 64 times the first.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Passes on how work went.
+/// Reports how work went.
 #[derive(Default)]
 pub(crate) struct Reporting {
     listener: OnceLock<Arc<dyn Reports>>,
@@ -32,8 +32,8 @@ impl Reporting {
         }
     }
 
-    /// Tells how work went.
-    pub fn tell<T>(&self, work: Work, result: &Result<T, LogError>) {
+    /// Reports how work went.
+    pub fn report<T>(&self, work: Work, result: &Result<T, LogError>) {
         match result {
             Ok(_) => self.succeeded(work),
             Err(error) => self.failed(work, &error.to_string()),
@@ -58,14 +58,14 @@ impl Reporting {
         }
     }
 
-    /// It was done, and that is worth telling if it failed before.
+    /// It was done; reported if it failed before.
     pub fn succeeded_again(&self, work: Work) {
         if self.failing.lock().contains_key(&work) {
             self.succeeded(work);
         }
     }
 
-    /// So many bytes were looked at for damage.
+    /// This many bytes were looked at for damage.
     pub fn scrubbed(&self, bytes: u64) {
         if let Some(listener) = self.listener.get() {
             listener.scrubbed(bytes);

@@ -1,8 +1,8 @@
-//! Reads sealed segments through, slowly, so that damage is found before somebody asks for the message.
+//! Reads sealed segments through, slowly, so that damage is found before a receive asks for the message.
 //!
 //! Frames are verified one after the other. Behind one that does not verify it goes on at the next message that does;
 //! messages between the two are damaged, and reported like any that a receive comes to. Damage in bytes that nothing
-//! needs any more is passed over. No lock and no segment is held between two pieces. Where it has come to is kept in a
+//! needs any more is left out. No lock and no segment is held between two pieces. Where it has come to is kept in a
 //! small file, so a restart goes on there.
 
 use std::ops::Range;
@@ -14,7 +14,8 @@ use kew_store::ledger;
 
 use crate::disk::{Disk, SCRUB_FILE, read_whole, replace_whole};
 use crate::error::{Doing, LogError};
-use crate::journal::{Address, Checksums, Segment, frame_bytes, read_chunk, u32_at, u64_at};
+use crate::fields::{BadField, Codec, Fields};
+use crate::journal::{Address, Checksums, Segment, frame_bytes, read_chunk};
 use crate::store::inner::Inner;
 use crate::store::threads::PanicWatch;
 
@@ -29,23 +30,23 @@ const PIECES: u64 = 1_024;
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The shortest.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// How far it has come is written down about so often.
+/// The time between two notes of how far it has come.
 const SAVED_EVERY: Duration = Duration::from_secs(600);
-/// After so many failed tries the rest of a segment is passed over until the next pass.
+/// After this many failed tries the rest of a segment is left out until the next cycle.
 const TRIES_MAX: u32 = 5;
 
 /// How fast a scrub goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScrubPace {
-    /// How long a pass over the whole store takes.
-    pub pass: Duration,
-    /// It never reads faster than this, however large the store is: the pass then takes longer.
+    /// How long a cycle takes: the whole store is read once.
+    pub cycle: Duration,
+    /// It never reads faster than this, however large the store is: a cycle then takes longer.
     pub bytes_per_second_max: u64,
 }
 
 impl Default for ScrubPace {
     fn default() -> Self {
-        Self { pass: Duration::from_secs(7 * 86_400), bytes_per_second_max: 32 << 20 }
+        Self { cycle: Duration::from_secs(7 * 86_400), bytes_per_second_max: 32 << 20 }
     }
 }
 
@@ -55,7 +56,7 @@ pub struct Scrub {
     sums: Checksums,
     pace: ScrubPace,
     at: Position,
-    /// What the time that has passed allows to be read, less what was read: bytes times nanoseconds of a pass.
+    /// What the time that has passed allows to be read, less what was read: bytes times nanoseconds of a cycle.
     credit: i128,
     /// Nothing was read yet: the first piece is due at once, so that a store that is restarted often gets through too.
     is_new: bool,
@@ -67,17 +68,17 @@ pub struct Scrub {
 /// How far the scrub has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Position {
-    /// Everything below it was read in this pass.
+    /// Everything below it was read in this cycle.
     cursor: Address,
-    /// When the last whole pass ended; zero when none has.
-    pass_ended: Timestamp,
+    /// When the last whole cycle ended, if one has.
+    cycle_ended: Option<Timestamp>,
 }
 
 impl Scrub {
     pub(crate) fn begin(inner: Arc<Inner>, pace: ScrubPace) -> Self {
         let at = Position::load(&*inner.disk);
-        if at.pass_ended > Timestamp::ZERO {
-            inner.reports.scrub_ended(at.pass_ended);
+        if let Some(ended) = at.cycle_ended {
+            inner.reports.scrub_ended(ended);
         }
         let sums = inner.writer.lock().shelf.sums;
         Self { inner, sums, pace, at, credit: 0, is_new: true, unsaved_for: Duration::ZERO, tries: 0 }
@@ -91,9 +92,9 @@ impl Scrub {
             self.credit = 0;
             return PAUSE_MAX;
         }
-        let pass = self.pass_nanos(total);
+        let cycle = self.cycle_nanos(total);
         let piece = (total / PIECES).clamp(*PIECE_BYTES.start(), *PIECE_BYTES.end()).min(total);
-        let due = i128::from(piece) * pass;
+        let due = i128::from(piece) * cycle;
         self.credit += i128::try_from(passed.as_nanos()).unwrap_or(i128::MAX >> 64) * i128::from(total);
         if std::mem::take(&mut self.is_new) {
             self.credit += due;
@@ -103,7 +104,7 @@ impl Scrub {
         self.unsaved_for += passed;
         while self.credit >= due {
             match self.read_piece(piece, now) {
-                Ok(read) => self.credit -= i128::from(read.max(1)) * pass,
+                Ok(read) => self.credit -= i128::from(read.max(1)) * cycle,
                 Err(error) => {
                     self.failed(&error);
                     self.credit = 0;
@@ -121,20 +122,20 @@ impl Scrub {
     /// Writes down how far it has come.
     pub fn save(&mut self) {
         let saved = replace_whole(&*self.inner.disk, SCRUB_FILE, &self.at.encode());
-        self.inner.reports.tell(Work::Scrub, &saved.doing("writing", SCRUB_FILE));
+        self.inner.reports.report(Work::Scrub, &saved.doing("writing", SCRUB_FILE));
         self.unsaved_for = Duration::ZERO;
     }
 
-    fn pass_nanos(&self, total: u64) -> i128 {
+    fn cycle_nanos(&self, total: u64) -> i128 {
         let least = u128::from(total) * 1_000_000_000 / u128::from(self.pace.bytes_per_second_max.max(1));
-        i128::try_from(self.pace.pass.as_nanos().max(least)).unwrap_or(i128::MAX >> 64).max(1)
+        i128::try_from(self.pace.cycle.as_nanos().max(least)).unwrap_or(i128::MAX >> 64).max(1)
     }
 
     /// Reads one piece, or the single record there. Answers how many bytes it was.
     fn read_piece(&mut self, piece: u64, now: Timestamp) -> Result<u64, LogError> {
         let Some(segment) = self.inner.segments.sealed_from(self.at.cursor) else {
             // What lay behind the cursor was given back.
-            self.end_pass(now);
+            self.end_cycle(now);
             return Ok(piece);
         };
         let from = self.at.cursor.max(segment.base());
@@ -144,13 +145,13 @@ impl Scrub {
         self.inner.reports.scrubbed(read);
         self.inner.reports.succeeded_again(Work::Scrub);
         if self.inner.segments.sealed_from(to).is_none() {
-            self.end_pass(now);
+            self.end_cycle(now);
         }
         Ok(read)
     }
 
-    fn end_pass(&mut self, now: Timestamp) {
-        self.at = Position { cursor: 0, pass_ended: now };
+    fn end_cycle(&mut self, now: Timestamp) {
+        self.at = Position { cursor: Address::START, cycle_ended: Some(now) };
         self.inner.reports.scrub_ended(now);
         self.save();
     }
@@ -180,7 +181,7 @@ impl Scrub {
             match self.sums.verify(rest, at) {
                 Some(frame) => at += frame.bytes() as u64,
                 None => {
-                    let (to, more) = self.pass_damage(segment, at..range.end)?;
+                    let (to, more) = self.skip_damage(segment, at..range.end)?;
                     return Ok((to, read + more));
                 }
             }
@@ -189,7 +190,7 @@ impl Scrub {
 
     /// The frame at the beginning of a range does not verify. Notes the messages that are damaged from there up to the
     /// first that is not. Answers where that one is, and how many bytes were read.
-    fn pass_damage(&self, segment: &Segment, range: Range<Address>) -> Result<(Address, u64), LogError> {
+    fn skip_damage(&self, segment: &Segment, range: Range<Address>) -> Result<(Address, u64), LogError> {
         let mut read = 0;
         for place in self.places(&range) {
             let bytes = read_chunk(segment, place, range.end, *PIECE_BYTES.start())?;
@@ -206,12 +207,12 @@ impl Scrub {
 
     /// Where messages rest in a range, in order.
     fn places(&self, range: &Range<Address>) -> Vec<Address> {
-        let range = ledger::Address(range.start)..ledger::Address(range.end);
+        let range = ledger::Address::from(range.start)..range.end.into();
         let queues = self.inner.writer.lock().queue_keys();
         let mut places = Vec::new();
         for queue in queues {
             let found = self.inner.writer.lock().places_in(queue, &range);
-            places.extend(found.into_iter().map(|place| place.0));
+            places.extend(found.into_iter().map(Address::from));
         }
         places.sort_unstable();
         places.dedup();
@@ -247,24 +248,36 @@ impl Scrub {
 impl Position {
     fn encode(self) -> [u8; FILE_BYTES] {
         let mut bytes = [0; FILE_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.cursor.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.pass_ended.0.to_le_bytes());
+        let mut to = &mut bytes[..];
+        MAGIC.put(&mut to);
+        VERSION.put(&mut to);
+        0_u32.put(&mut to);
+        self.cursor.put(&mut to);
+        self.cycle_ended.map_or(0, |ended| ended.0).put(&mut to);
         let sum = crc32c::crc32c(&bytes[..32]);
         bytes[32..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let is_ours = bytes.len() == FILE_BYTES
-            && bytes[..8] == MAGIC
-            && u32_at(bytes, 8) == VERSION
-            && u32_at(bytes, 32) == crc32c::crc32c(&bytes[..32]);
-        is_ours.then(|| Self { cursor: u64_at(bytes, 16), pass_ended: Timestamp(u64_at(bytes, 24)) })
+        Self::get(bytes).ok().filter(|_| bytes.len() == FILE_BYTES).flatten()
     }
 
-    /// Without a file that can be read the pass begins anew: no more hangs on it.
+    /// `None` when the bytes are not those of such a file.
+    fn get(bytes: &[u8]) -> Result<Option<Self>, BadField> {
+        let mut from = Fields::of("the scrub's position", bytes, 0);
+        let head: ([u8; 8], u32) = (from.get("the kind")?, from.get("the version")?);
+        from.skip(4);
+        let cursor = from.get("the address")?;
+        let cycle_ended =
+            Some(from.get("the end of the last cycle")?).filter(|ended| *ended != 0).map(Timestamp);
+        let sum: u32 = from.get("the checksum")?;
+        let is_ours =
+            head == (MAGIC, VERSION) && bytes.get(..32).is_some_and(|covered| crc32c::crc32c(covered) == sum);
+        Ok(is_ours.then_some(Self { cursor, cycle_ended }))
+    }
+
+    /// Without a file that can be read the cycle begins anew: no more depends on it.
     fn load(disk: &dyn Disk) -> Self {
         let bytes = disk.open(SCRUB_FILE).and_then(|file| read_whole(&*file, FILE_BYTES as u64));
         bytes.ok().and_then(|bytes| Self::decode(&bytes)).unwrap_or_default()
@@ -277,7 +290,7 @@ mod tests {
 
     #[test]
     fn position_comes_back_and_one_that_was_changed_begins_anew() {
-        let position = Position { cursor: 77, pass_ended: Timestamp(99) };
+        let position = Position { cursor: Address(77), cycle_ended: Some(Timestamp(99)) };
         let good = position.encode();
         assert_eq!(Position::decode(&good), Some(position));
         for at in 0..good.len() {

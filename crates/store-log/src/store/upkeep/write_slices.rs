@@ -11,6 +11,7 @@ use kew_store::ledger::{GENERATION_KEYS, Ledger, META_KEY, QueueImage, dedup};
 use super::put_away;
 use crate::checkpoint::CheckpointWriter;
 use crate::error::LogError;
+use crate::journal::{Address, BatchNumber};
 use crate::planted::Planted;
 use crate::store::inner::Inner;
 use crate::store::shelf::LogShelf;
@@ -30,8 +31,8 @@ pub(crate) type Generations = hashbrown::HashMap<u64, usize>;
 
 /// The moment that a slice shows: replay leaves out what was recorded before it.
 struct Moment {
-    reach: u64,
-    batch: u64,
+    reach: Address,
+    batch: BatchNumber,
 }
 
 impl Moment {
@@ -55,7 +56,7 @@ pub(crate) fn put_slices(
     // Asked after the queues were written: a send that a slice reflects is in its generation's slice too.
     let generations = too_early.unwrap_or_else(|| inner.writer.lock().generation_keys());
     for (key, ids) in &generations {
-        if known.get(key) != Some(ids) || !writer.keep(*key, 0) {
+        if known.get(key) != Some(ids) || !writer.keep(*key, BatchNumber::BEFORE_FIRST) {
             put_generation(inner, writer, *key, *ids)?;
         }
     }
@@ -77,7 +78,8 @@ fn queues_to_write(inner: &Inner, writer: &mut CheckpointWriter, changed: &[u64]
             some.iter().copied().filter(|key| ledger.has_queue(*key)).collect()
         };
         inner.done.note_hold(some.len());
-        let must_write = |key: &u64| changed.binary_search(key).is_ok() || !writer.keep(*key, 0);
+        let must_write =
+            |key: &u64| changed.binary_search(key).is_ok() || !writer.keep(*key, BatchNumber::BEFORE_FIRST);
         anew.extend(there.into_iter().filter(must_write));
     }
     anew
@@ -116,7 +118,7 @@ fn put_pieces(
     write: impl FnOnce(&mut dyn FnMut(&[u8])),
 ) -> Result<(), LogError> {
     writer.begin(key)?;
-    writer.append(&moment.reach.to_le_bytes())?;
+    writer.append(&moment.reach.0.to_le_bytes())?;
     let mut result = Ok(());
     write(&mut |piece| {
         if result.is_ok() {
@@ -134,7 +136,7 @@ fn put_generation(
     key: u64,
     ids: usize,
 ) -> Result<(), LogError> {
-    let (mut from, mut batch) = (0, 0);
+    let (mut from, mut batch) = (0, BatchNumber::BEFORE_FIRST);
     let mut bytes = Vec::new();
     while from < ids {
         let to = ids.min(from + HOLD_LOOKS);
@@ -142,7 +144,7 @@ fn put_generation(
         let ledger = inner.writer.lock();
         let moment = Moment::of(&ledger);
         if from == 0 {
-            bytes.extend_from_slice(&moment.reach.to_le_bytes());
+            bytes.extend_from_slice(&moment.reach.0.to_le_bytes());
         }
         let is_there = ledger.write_ids(key, from..to, &mut bytes);
         drop(ledger);
@@ -201,7 +203,7 @@ pub(crate) fn put_away_ids(inner: &Inner) -> Result<(), LogError> {
         let bytes = dedup::sorted(entries);
         let heads = dedup::heads(&bytes)
             .ok_or_else(|| LogError::damage("memory", 0, "a generation that is not sorted"))?;
-        let written = put_away::Written::new(&*inner.disk, start, &bytes)?;
+        let written = put_away::NewGeneration::new(&*inner.disk, start, &bytes)?;
         let mut ledger = inner.writer.lock();
         ledger.shelf.put_away.add(written);
         ledger.set_put_away(start, heads);

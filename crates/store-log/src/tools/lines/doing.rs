@@ -1,4 +1,4 @@
-//! The lines of an export that tell what messages and queues are doing: leases, turns, receives that may be repeated,
+//! The lines of an export that say what messages and queues are doing: leases, turns, receives that may be repeated,
 //! and move tasks.
 
 use std::time::Duration;

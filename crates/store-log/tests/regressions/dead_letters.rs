@@ -9,7 +9,7 @@ use kew_core::{Command, Outcome, Policy, QueueId};
 use kew_store::{Store, StoreError};
 use kew_store_log::{Disk, Drive, Fault, FaultPlan, Found, LogOptions, SegmentOptions, SimDisk, check};
 
-use crate::small::{Asked, options};
+use crate::small_store::{Asked, options};
 use crate::{acking, leased, leased_once, opened, send_many, stored};
 
 const LETTER: &str = "the letter that was leased as often as allowed";
@@ -111,9 +111,9 @@ fn burst(drive: Drive) -> (SimDisk, Asked, [QueueId; 3], Command) {
 
 /// Runs it on a thread of its own; panics when it does not end.
 fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(run()));
-    told.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} does not end"))
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || sender.send(run()));
+    ended.recv_timeout(Duration::from_secs(20)).unwrap_or_else(|_| panic!("{what} does not end"))
 }
 
 #[test]

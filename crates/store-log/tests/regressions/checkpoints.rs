@@ -11,7 +11,7 @@ use kew_store::Store as _;
 use kew_store_log::{Drive, Found, LogOptions, LogStore, SimDisk, WatchedDisk, Watcher};
 
 use crate::opened;
-use crate::small::{Asked, START, entropy, text_of};
+use crate::small_store::{Asked, START, entropy, text_of};
 
 /// The most that may be looked at under one hold of the writer's lock: a fraction of a millisecond.
 const LOOKS_MAX: u64 = 3_000;

@@ -18,8 +18,8 @@ use kew_store::contract::model::subject::block_on;
 use kew_store::ledger::Bounds;
 use kew_store::{Store, StoreError};
 use kew_store_log::{
-    Disk, Drive, LogError, LogOptions, LogStore, Manifest, OpenReport, SegmentKind, SegmentOptions, SimDisk,
-    export,
+    Address, Disk, Drive, LogError, LogOptions, LogStore, Manifest, OpenReport, SegmentKind, SegmentOptions,
+    SimDisk, export,
 };
 
 pub const START: Timestamp = Timestamp(1_700_000_000_000);
@@ -209,7 +209,7 @@ pub fn a_bit_of_everything(disk: Arc<dyn Disk>) -> Asked {
     let manifest = Manifest::load(&*disk).unwrap().unwrap();
     assert!(!manifest.fields.sidecars.is_empty(), "ids were put away");
     let start = manifest.fields.replay.address;
-    let is_old = |kind: SegmentKind, end: u64| kind == SegmentKind::Journal && end <= start;
+    let is_old = |kind: SegmentKind, end: Address| kind == SegmentKind::Journal && end <= start;
     assert!(segments.iter().any(|segment| is_old(segment.kind(), segment.end())), "old segments are there");
     asked
 }
@@ -219,7 +219,7 @@ pub fn text_of(store: &LogStore) -> Result<String, LogError> {
     let mut text = Vec::new();
     export(store, &mut text)?;
     let text = String::from_utf8(text).unwrap();
-    // Ids are told generation by generation, and one may have come into another generation.
+    // Ids are written generation by generation, and one may have come into another generation.
     let (mut ids, mut rest): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.starts_with("{\"remembered\""));
     ids.sort_unstable();

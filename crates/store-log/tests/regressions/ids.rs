@@ -12,7 +12,7 @@ use kew_store::Store;
 use kew_store::contract::model::subject::block_on;
 use kew_store_log::{Found, LogStore, SimDisk, WatchedDisk, Watcher};
 
-use crate::small::{START, entropy, key, options};
+use crate::small_store::{START, entropy, key, options};
 
 fn send(queue: QueueId, id: &str) -> Command {
     let message = NewMessage {
@@ -29,7 +29,7 @@ fn ask(store: &LogStore, now: Timestamp, command: &Command) -> Outcome {
     block_on(answer).unwrap()
 }
 
-/// Sends once, right after the journal is synced and before whoever synced it knows.
+/// Sends once, right after the journal is synced and before the thread that synced it knows.
 #[derive(Default)]
 struct SendsThen {
     store: OnceLock<(Arc<LogStore>, QueueId)>,

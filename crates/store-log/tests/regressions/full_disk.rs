@@ -4,7 +4,7 @@ use kew_core::{LeaseToken, Policy, QueueId};
 use kew_store::StoreError;
 use kew_store_log::{Disk, Drive, LogOptions, SegmentOptions, SimDisk};
 
-use crate::small::{Asked, options};
+use crate::small_store::{Asked, options};
 use crate::{acking, opened};
 
 fn small_segments() -> LogOptions {
@@ -18,7 +18,7 @@ fn small_segments() -> LogOptions {
     LogOptions { segments, checkpoint_bytes: 16 << 10, slack_bytes: 1 << 20, ..options() }
 }
 
-/// A store that takes no more messages, on a disk of which somebody else takes what is left but so many bytes.
+/// A store that takes no more messages, on a disk of which another program takes all but `left` bytes.
 fn full(capacity: u64, left: u64) -> (SimDisk, Asked, QueueId, Vec<LeaseToken>) {
     let disk = SimDisk::new();
     disk.set_capacity(Some(capacity));
@@ -40,7 +40,7 @@ fn full(capacity: u64, left: u64) -> (SimDisk, Asked, QueueId, Vec<LeaseToken>) 
         }
     }
     let free = disk.free_space().unwrap();
-    disk.create("of somebody else").unwrap().allocate(free.saturating_sub(left)).unwrap();
+    disk.create("of another program").unwrap().allocate(free.saturating_sub(left)).unwrap();
     (disk, asked, queue, tokens)
 }
 
@@ -80,7 +80,7 @@ fn sizes() -> impl Iterator<Item = (u64, u64)> {
 }
 
 #[test]
-fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_acks() {
+fn small_store_on_a_disk_filled_by_another_program_comes_back_after_acks() {
     for (order, (capacity, left)) in
         [Order::AsSent, Order::Scattered].into_iter().flat_map(|order| sizes().map(move |size| (order, size)))
     {
@@ -91,7 +91,7 @@ fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_acks() {
 }
 
 #[test]
-fn small_store_on_a_disk_filled_by_somebody_else_comes_back_with_threads_of_its_own() {
+fn small_store_on_a_disk_filled_by_another_program_comes_back_with_threads_of_its_own() {
     for (capacity, left) in sizes().step_by(3) {
         let (disk, asked, queue, tokens) = full(capacity, left);
         drop(asked);
@@ -102,7 +102,7 @@ fn small_store_on_a_disk_filled_by_somebody_else_comes_back_with_threads_of_its_
 }
 
 #[test]
-fn small_store_on_a_disk_filled_by_somebody_else_comes_back_after_it_was_opened_again() {
+fn small_store_on_a_disk_filled_by_another_program_comes_back_after_it_was_opened_again() {
     for (capacity, left) in sizes() {
         let (disk, asked, queue, tokens) = full(capacity, left);
         drop(asked);

@@ -1,4 +1,4 @@
-//! Names of groups and queues through checkpoints, and who is told of a name.
+//! Names of groups and queues through checkpoints, and when a name is revealed.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use kew_store::{Store, StoreError};
 use kew_store_log::{LogStore, SimDisk, WatchedDisk, Watcher};
 
 use crate::opened;
-use crate::small::{Asked, START, entropy, key, options, text_of};
+use crate::small_store::{Asked, START, entropy, key, options, text_of};
 
 #[test]
 fn groups_of_any_name_survive_a_checkpoint() {
@@ -103,7 +103,7 @@ fn create(name: &str) -> Command {
 }
 
 #[test]
-fn existing_queue_is_told_only_once_it_is_durable() {
+fn existing_queue_is_revealed_only_once_it_is_durable() {
     let disk = SimDisk::new();
     let asked = opened(&disk, options());
     let made = asked.store.step(asked.now, &create("x"));

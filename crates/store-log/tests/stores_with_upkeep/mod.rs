@@ -30,14 +30,14 @@ pub fn tiny() -> LogOptions {
     }
 }
 
-/// A store that does its upkeep after every so many commits.
-struct Kept {
+/// A store that does its upkeep after a number of commits.
+struct WithUpkeep {
     store: LogStore,
     commits_per_upkeep: u32,
     commits: AtomicU32,
 }
 
-impl Store for Kept {
+impl Store for WithUpkeep {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         self.store.step(now, command)
     }
@@ -87,7 +87,7 @@ pub struct OnSimDisk {
     options: LogOptions,
     commits_per_upkeep: u32,
     /// The disk of the newest store, and how to end it.
-    newest: Mutex<Option<(SimDisk, Arc<Kept>)>>,
+    newest: Mutex<Option<(SimDisk, Arc<WithUpkeep>)>>,
     /// Chance goes on after a restart; it never repeats.
     starts: AtomicU64,
     pub tally: Tally,
@@ -104,7 +104,7 @@ impl OnSimDisk {
         let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
         let (store, _) = LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0)).unwrap();
         let commits_per_upkeep = self.commits_per_upkeep;
-        let store = Arc::new(Kept { store, commits_per_upkeep, commits: AtomicU32::new(0) });
+        let store = Arc::new(WithUpkeep { store, commits_per_upkeep, commits: AtomicU32::new(0) });
         *self.newest.lock() = Some((disk, store.clone()));
         store
     }

@@ -7,8 +7,8 @@ mod full_disk;
 mod ids;
 mod names;
 mod segments;
-#[path = "../small/mod.rs"]
-mod small;
+#[path = "../small_store/mod.rs"]
+mod small_store;
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use kew_core::{
 };
 use kew_store_log::{LogOptions, LogStore, SimDisk};
 
-use small::{Asked, START, entropy, key};
+use small_store::{Asked, START, entropy, key};
 
 fn opened(disk: &SimDisk, options: LogOptions) -> Asked {
     Asked::of(LogStore::open(Arc::new(disk.clone()), options, entropy(1), START).unwrap().0)
@@ -55,7 +55,7 @@ fn pass_through(asked: &Asked, queue: QueueId, bodies: impl IntoIterator<Item = 
     asked.ask(acking(queue, tokens));
 }
 
-/// How many messages a lease of up to so many takes.
+/// How many messages a lease of up to `max` takes.
 fn leased(asked: &Asked, queue: QueueId, max: u32) -> usize {
     match asked.ask(Command::Lease(Lease::of(queue, max, asked.now))) {
         Outcome::Leased(leased) => leased.len(),

@@ -1,4 +1,4 @@
-//! What the killed process told, and whether the store keeps to it.
+//! What the killed process reported, and whether the store keeps to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::child::ATTEMPTS_MAX;
 
-/// Leases of one message that one round may have taken without telling.
-const UNTOLD_MAX: u64 = 2;
+/// Leases of one message that one round may have taken without a report.
+const UNREPORTED_MAX: u64 = 2;
 
-/// What became of one message, as far as it was told.
+/// What became of one message, as far as it was reported.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     acknowledged: bool,
@@ -30,7 +30,7 @@ struct Fate {
 }
 
 #[derive(Default)]
-pub struct Told {
+pub struct Reported {
     plain: BTreeMap<String, Fate>,
     /// Messages in rows: by sequence, with group and deduplication id.
     row: BTreeMap<u64, (Fate, String, String)>,
@@ -38,7 +38,7 @@ pub struct Told {
     attempt: Option<(String, Vec<(u64, u64)>)>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sent = |fates: &mut dyn Iterator<Item = &Fate>| fates.filter(|fate| fate.acknowledged).count();
         let (plain, row) =
@@ -48,8 +48,8 @@ impl fmt::Display for Told {
     }
 }
 
-impl Told {
-    pub fn hear(&mut self, lines: &[String]) {
+impl Reported {
+    pub fn add(&mut self, lines: &[String]) {
         for line in lines.iter().filter_map(|line| line.trim_end().strip_prefix('@')) {
             let mut words = line.split(' ');
             let mut word = || words.next().unwrap_or_default().to_owned();
@@ -92,9 +92,9 @@ impl Told {
         }
     }
 
-    /// Holds the store against everything told so far.
-    pub fn hold(&mut self, store: &LogStore, now: Timestamp) -> Result<(), String> {
-        // What became due while nobody ran comes first.
+    /// Compares the store with everything reported so far.
+    pub fn check(&mut self, store: &LogStore, now: Timestamp) -> Result<(), String> {
+        // What became due while no process ran comes first.
         ask(store, now, Command::Due)?;
         let mut text = Vec::new();
         export(store, &mut text).map_err(|error| error.to_string())?;
@@ -144,17 +144,17 @@ impl Told {
             }
             let Some(message) = message else { continue };
             let attempts = message["attempts"].as_u64().unwrap_or_default();
-            let told = u64::from(fate.attempts);
+            let reported = u64::from(fate.attempts);
             let is_dead = message["queue"] == dead;
             let max = u64::from(ATTEMPTS_MAX);
-            // A receiver may die before it tells, and another one that was slower to tell may have had it before.
-            if attempts < told || attempts > told + UNTOLD_MAX || attempts > max && !is_dead {
-                return Err(format!("law 7: {name} was leased {told} times: {message}"));
+            // A receiver may die before it reports, and another one that was slower to report may have had it before.
+            if attempts < reported || attempts > reported + UNREPORTED_MAX || attempts > max && !is_dead {
+                return Err(format!("law 7: {name} was leased {reported} times: {message}"));
             }
             if is_dead && attempts < max {
                 return Err(format!("law 7: {name} died too early: {message}"));
             }
-            let is_running = fate.until > now.0 && attempts == told;
+            let is_running = fate.until > now.0 && attempts == reported;
             if is_running && message["state"]["leased_until_ms"] != fate.until {
                 return Err(format!("law 2: {name} is leased until {}: {message}", fate.until));
             }
@@ -200,7 +200,7 @@ impl Told {
         };
         let again: Vec<(u64, u64)> =
             again.iter().map(|each| (each.message.sequence.0, each.token.nonce)).collect();
-        // What was leased after it by a receive that was never told is another matter: then this one is too.
+        // What was leased after it by a receive that was never reported is another matter: then this one is too.
         if again != taken {
             return Err(format!("law 6: {attempt} took {taken:?}, and again {again:?}"));
         }

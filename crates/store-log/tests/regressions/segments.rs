@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kew_core::Policy;
 use kew_store_log::{Disk, LogOptions, SegmentOptions, SimDisk};
 
-use crate::small::{bytes_of, options};
+use crate::small_store::{bytes_of, options};
 use crate::{opened, pass_through, send_many};
 
 /// The flag in a segment's header that says its file held only zeros before.
@@ -44,7 +44,8 @@ fn queue_that_is_emptied_as_fast_as_it_fills_goes_round_in_the_same_files() {
     let (mut seen, mut fresh) = (BTreeSet::new(), 0);
     while seen.len() < 40 {
         pass_through(&asked, busy, ["x".repeat(600)]);
-        let newest = asked.store.segments().list().into_iter().next_back().expect("there is one");
+        let newest =
+            asked.store.segments().list().into_iter().next_back().expect("the journal has a segment");
         if seen.insert(newest.number()) {
             fresh += usize::from(bytes_of(&disk, newest.name())[FLAGS] & 1);
             // As the store's own thread would.
