@@ -79,6 +79,15 @@ impl Node {
         );
     }
 
+    /// Returns once it serves, or stands by for another node that does.
+    pub fn wait_until_owned(&self) {
+        self.wait_until("serves or stands by", |reply| match reply {
+            Ok((200, _)) => true,
+            Ok((_, body)) => body.contains("standing by"),
+            Err(_) => false,
+        });
+    }
+
     fn wait_until(&self, what: &str, is_so: impl Fn(&io::Result<(u16, String)>) -> bool) {
         let begun = Instant::now();
         loop {
@@ -128,8 +137,13 @@ impl Drop for Node {
 
 /// One action of SQS; the body of its reply, or nothing where it failed or its outcome is not known.
 pub fn ask(node: SocketAddr, action: &str, json: &str) -> Option<String> {
+    ask_within(node, action, json, REPLY_MAX)
+}
+
+/// The same with another limit for the reply.
+pub fn ask_within(node: SocketAddr, action: &str, json: &str, within: Duration) -> Option<String> {
     let target = format!("X-Amz-Target: AmazonSQS.{action}");
-    match request(node, "POST", "/", &[&target], json) {
+    match request_within(node, "POST", "/", &[&target], json, within) {
         Ok((200, body)) => Some(body),
         _ => None,
     }
@@ -143,8 +157,20 @@ pub fn request(
     headers: &[&str],
     body: &str,
 ) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, REPLY_MAX)?;
-    stream.set_read_timeout(Some(REPLY_MAX))?;
+    request_within(address, method, path, headers, body, REPLY_MAX)
+}
+
+/// The same with another limit for each part of the reply.
+pub fn request_within(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+    within: Duration,
+) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, within)?;
+    stream.set_read_timeout(Some(within))?;
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
     write!(
