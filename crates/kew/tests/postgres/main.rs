@@ -4,6 +4,7 @@
 //! `KEW_KILLS` says how many nodes are killed; a quarter as many databases are, and as many owners are stopped and
 //! continued; a tenth as often the database fails over to its standby.
 
+mod bad_days;
 mod commands;
 mod documents;
 mod failover;
