@@ -32,9 +32,10 @@ cargo xtask test          check with 2 000 model histories, a crash at every poi
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names
-cargo xtask e2e [CLIENT…]  the vendors' own clients against a real Kew
+cargo xtask e2e [--store postgres] [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
-cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios";
+cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios;
+                          postgres, postgres-open and neighbour are runs of their own";
 
 /// A script goes on, or stops with a sentence for the person in front of it.
 type Done = Result<(), String>;

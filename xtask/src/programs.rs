@@ -26,7 +26,7 @@ pub struct Program {
 }
 
 /// Programs that start a PostgreSQL, by the beginnings of their names.
-const ON_POSTGRES: [&str; 2] = ["log-pg tests/", "kew tests/postgres"];
+const ON_POSTGRES: [&str; 3] = ["log-pg tests/", "kew tests/postgres", "bench tests/postgres"];
 
 /// Builds every test program of the workspace, and names those that can run here: without a PostgreSQL some cannot.
 pub fn build() -> Result<Vec<Program>, String> {

@@ -32,6 +32,9 @@ const LONG: Counts = &[
     ("KEW_LONG", "1"),
 ];
 
+/// Clients that play over PostgreSQL in a short run, one of each dialect.
+const ON_POSTGRES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript"];
+
 /// How long one test program may take; the longest takes four minutes on two cores.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const LONG_LIMIT: Duration = Duration::from_secs(12 * 3_600);
@@ -48,7 +51,7 @@ pub fn check() -> Done {
 pub fn test() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, TEST, LIMIT);
+    everything(&mut run, TEST, LIMIT, ON_POSTGRES);
     run.conclude()
 }
 
@@ -56,21 +59,25 @@ pub fn test() -> Done {
 pub fn test_long() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, LONG, LONG_LIMIT);
+    everything(&mut run, LONG, LONG_LIMIT, &[]);
     run.step("every test 50 times", || repeat::command(&["50"]));
     run.step("bench of the engine", || bench(&["engine"]));
     run.step("the budget table", || bench(&[]));
     run.conclude()
 }
 
-fn everything(run: &mut Run, counts: Counts, limit: Duration) {
+/// All tests and clients; those named, or all, play over PostgreSQL too.
+fn everything(run: &mut Run, counts: Counts, limit: Duration, on_postgres: &[&str]) {
     let browser = tools::browser();
-    tools::postgres();
+    let has_postgres = tools::postgres();
     house(run);
     tests(run, counts, browser, limit);
     run.step("wire tests over the embedded store", wire_tests_over_the_log);
     run.step("guard of hot paths", || guard::run(&[]));
     run.step("the vendors' clients", || e2e::run(&[]));
+    if has_postgres {
+        run.step("clients over PostgreSQL", || e2e::run(&[&["--store", "postgres"], on_postgres].concat()));
+    }
     run.step("Workers in the real runtime", || workers_in_the_real_runtime(counts));
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kew_store_log::AppendListener;
@@ -30,6 +30,8 @@ const CONNECTIONS_MAX: usize = 4;
 const UNSYNCED_MAX: usize = 1 << 20;
 /// Bytes of rows that wait before a writer that may wait does.
 const WAITING_MAX: usize = 8 << 20;
+/// How long a row may wait to be written before requests are refused: a row is never given up, its clients are.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(2_500);
 /// The pause before mending is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -59,6 +61,7 @@ enum Fate {
 struct Kept {
     row: Row,
     fate: Fate,
+    since: Instant,
 }
 
 #[derive(Default)]
@@ -85,6 +88,8 @@ struct State {
     durable: u64,
     /// The last row that is durable: it must be there for as long as this owner lives.
     last_durable: Option<(Arc<Table>, u64, i64)>,
+    /// Why a row could not be written, or mending failed; of the last time.
+    failed: Option<String>,
 }
 
 /// A lane of writes.
@@ -180,6 +185,15 @@ impl Lane {
         self.tell(News::Suspended(why));
     }
 
+    /// Why no answer is to be expected, if a row waits for too long: the database cannot be written to, or hangs.
+    pub fn stuck(&self) -> Option<String> {
+        let state = self.state.lock();
+        let unwritten = |kept: &&Kept| matches!(kept.fate, Fate::Waits | Fate::Sent(_));
+        let waits = state.rows.iter().find(unwritten)?.since.elapsed();
+        let why = state.failed.as_deref().unwrap_or("the database does not answer");
+        (waits > WRITTEN_WITHIN).then(|| why.to_owned())
+    }
+
     /// Whether a connection is free.
     pub fn takes_more(&self) -> bool {
         let state = self.state.lock();
@@ -195,7 +209,7 @@ impl Lane {
             state.unsynced = 0;
         }
         state.bytes += row.bytes.len();
-        state.rows.push_back(Kept { row, fate: Fate::Waits });
+        state.rows.push_back(Kept { row, fate: Fate::Waits, since: Instant::now() });
         drop(state);
         self.ready.notify_one();
     }
@@ -311,6 +325,7 @@ impl Lane {
                     return self.lose(&error.to_string());
                 }
                 state.is_broken = true;
+                state.failed = Some(error.to_string());
                 drop(state);
                 self.broken.notify_one();
                 return;
@@ -384,7 +399,10 @@ impl Lane {
                         self.ready.notify_one();
                     }
                 }
-                Err(error) if error.may_pass() => tokio::time::sleep(RETRY).await,
+                Err(error) if error.may_pass() => {
+                    self.state.lock().failed = Some(error.to_string());
+                    tokio::time::sleep(RETRY).await;
+                }
                 Err(error) => return self.lose(&error.to_string()),
             }
         }
@@ -435,6 +453,7 @@ impl Lane {
         }
         state.next = state.next.max(state.first + rows.len() as u64);
         state.is_broken = false;
+        state.failed = None;
         connections.push(connection);
         state.connections = connections;
         state.generation += 1;

@@ -100,7 +100,7 @@ pub fn look(url: &str) -> Result<PgDisk, PgError> {
 /// Renews the tenure for as long as the log is open, and tells the store when it may not answer.
 async fn renew(shared: std::sync::Weak<Shared>, target: Target) {
     let mut connection: Option<Connection> = None;
-    let (mut was_held, mut was_cut) = (true, false);
+    let (mut answers, mut was_cut) = (true, false);
     loop {
         tokio::time::sleep(RENEWAL).await;
         let Some(shared) = shared.upgrade() else { return };
@@ -114,8 +114,13 @@ async fn renew(shared: std::sync::Weak<Shared>, target: Target) {
                 if std::mem::replace(&mut was_cut, false) {
                     journal.look_again();
                 }
-                if !std::mem::replace(&mut was_held, true) {
-                    journal.tell_again();
+                let stuck = journal.stuck().map(|why| format!("nothing can be written: {why}"));
+                tenure.refuse(stuck.clone());
+                let answered = std::mem::replace(&mut answers, stuck.is_none());
+                match stuck {
+                    None if !answered => journal.tell_again(),
+                    Some(why) if answered => journal.suspend(Some(why)),
+                    _ => {}
                 }
                 continue;
             }
@@ -127,7 +132,7 @@ async fn renew(shared: std::sync::Weak<Shared>, target: Target) {
             Err(_timed_out) => "the database does not answer".to_owned(),
         };
         (connection, was_cut) = (None, true);
-        if !tenure.is_held() && std::mem::replace(&mut was_held, false) {
+        if !tenure.is_held() && std::mem::replace(&mut answers, false) {
             journal.suspend(Some(format!("this node may not answer for its shard: {why}")));
         }
     }

@@ -42,14 +42,11 @@ impl PgServer {
 
     /// Makes a server with settings, each as `name=value`, and starts it.
     pub fn start(settings: &[&str]) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("kew-pg-").tempdir()?;
+        let folder = folder()?;
         let data = folder.path().join("data");
-        if is_root() {
-            run(Command::new("chown").arg("postgres").arg(folder.path()))?;
-        }
         let initdb = ["--auth=trust", "--username=kew", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"];
         run(as_server("initdb")?.args(initdb).arg(&data))?;
-        let mut server = Self { folder, port: 0, child: None, databases: AtomicU32::new(0) };
+        let server = Self { folder, port: 0, child: None, databases: AtomicU32::new(0) };
         let mut lines =
             "listen_addresses='127.0.0.1'\nunix_socket_directories=''\nmax_connections=300\n".to_owned();
         for setting in settings {
@@ -57,13 +54,38 @@ impl PgServer {
             lines.push('\n');
         }
         server.configure(&lines)?;
+        server.run_on_a_free_port()
+    }
+
+    /// A server that follows this one as a hot standby: made from a base backup, known to this one by a name, on a port
+    /// that is given or free.
+    pub fn standby(&self, name: &str, port: Option<u16>) -> io::Result<Self> {
+        let folder = folder()?;
+        let from = format!("host=127.0.0.1 port={} user=kew application_name={name}", self.port);
+        let words = ["--wal-method=stream", "--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-d"];
+        run(as_server("pg_basebackup")?.args(words).arg(from).arg("-D").arg(folder.path().join("data")))?;
+        let mut server =
+            Self { folder, port: port.unwrap_or_default(), child: None, databases: AtomicU32::new(0) };
+        if port.is_none() {
+            return server.run_on_a_free_port();
+        }
+        server.configure(&format!("port={}\n", server.port))?;
+        server.run().map(|()| server)
+    }
+
+    /// Makes a standby a server of its own; returns when it takes writes.
+    pub fn promote(&self) -> io::Result<()> {
+        self.psql("postgres", "SELECT pg_promote()").map(drop)
+    }
+
+    fn run_on_a_free_port(mut self) -> io::Result<Self> {
         for _ in 0..PORTS_TRIED {
             // Somebody else may take the port before the server does.
-            server.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            server.configure(&format!("port={}\n", server.port))?;
-            match server.run() {
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => server.reap(),
-                other => return other.map(|()| server),
+            self.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            self.configure(&format!("port={}\n", self.port))?;
+            match self.run() {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => self.reap(),
+                other => return other.map(|()| self),
             }
         }
         Err(io::ErrorKind::AddrInUse.into())
@@ -185,6 +207,15 @@ impl Drop for PgServer {
 /// The database's name in a URL.
 pub fn name_in(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
+}
+
+/// A folder that the server may write to.
+fn folder() -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("kew-pg-").tempdir()?;
+    if is_root() {
+        run(Command::new("chown").arg("postgres").arg(folder.path()))?;
+    }
+    Ok(folder)
 }
 
 fn is_root() -> bool {

@@ -29,9 +29,8 @@ impl PgStore {
 
 impl Store for PgStore {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        if !self.tenure.is_held() {
-            let cause = "this node may not answer for its shard: its database has not renewed that in time";
-            return Submission::settled(Err(StoreError::Unavailable { cause: cause.to_owned() }));
+        if let Some(cause) = self.tenure.refusal() {
+            return Submission::settled(Err(StoreError::Unavailable { cause }));
         }
         self.store.step(now, command)
     }
@@ -66,10 +65,10 @@ impl Store for PgStore {
 
     fn health(&self) -> Result<(), StoreError> {
         self.store.health()?;
-        if self.tenure.is_held() {
-            return Ok(());
+        match self.tenure.refusal() {
+            None => Ok(()),
+            Some(cause) => Err(StoreError::Unavailable { cause }),
         }
-        Err(StoreError::Unavailable { cause: "the shard's tenure is over".to_owned() })
     }
 
     fn write(&self) {

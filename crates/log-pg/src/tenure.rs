@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_postgres::Client;
 
 use crate::PgError;
@@ -41,6 +42,8 @@ pub struct Tenure {
     clock: AtomicI64,
     /// It only looks: nothing is written, and nothing is renewed.
     looks: bool,
+    /// Why requests are refused although it is held: nothing can be written just now.
+    refuses: Mutex<Option<String>>,
 }
 
 impl Tenure {
@@ -56,6 +59,7 @@ impl Tenure {
             closed: AtomicBool::new(false),
             clock: AtomicI64::new(i64::MAX),
             looks,
+            refuses: Mutex::default(),
         }
     }
 
@@ -148,6 +152,19 @@ impl Tenure {
     pub fn is_held(&self) -> bool {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         now < self.until.load(Ordering::Acquire) && self.over.get().is_none()
+    }
+
+    /// Refuses requests for a reason, until it is called with `None`.
+    pub(crate) fn refuse(&self, why: Option<String>) {
+        *self.refuses.lock() = why;
+    }
+
+    /// Why this node may not answer a request just now, if it may not.
+    pub fn refusal(&self) -> Option<String> {
+        if self.is_held() {
+            return self.refuses.lock().clone();
+        }
+        Some("this node may not answer for its shard: its database has not renewed that in time".to_owned())
     }
 
     /// Milliseconds since 1970 by the database's clock.

@@ -1,10 +1,12 @@
 //! `cargo xtask e2e`: the vendors' real clients against the real program.
 //!
 //! `e2e/scenarios.md` holds the one list of scenarios (`scenario` reads it, `play` plays it, `pattern` compares);
-//! `clients` knows the clients, `agent` and `script` talk to them, `server` runs one Kew for each.
+//! `clients` knows the clients, `agent` and `script` talk to them, `server` runs one Kew for each, over a directory or,
+//! with `--store postgres`, over a database of its own on a PostgreSQL that `databases` starts.
 
 mod agent;
 mod clients;
+mod databases;
 mod packages;
 mod pattern;
 mod play;
@@ -16,6 +18,7 @@ use crate::Done;
 use agent::Agent;
 pub use clients::workerd;
 use clients::{Absent, CLIENTS, Client};
+use databases::Databases;
 use play::Stage;
 use scenario::Chapter;
 use serde_json::Value;
@@ -42,13 +45,29 @@ struct Tally {
     absent: Option<String>,
 }
 
+/// What the clients are played against.
+struct Kew {
+    program: PathBuf,
+    /// Where its stores are; without one each is in a directory.
+    databases: Option<Databases>,
+}
+
 /// Plays all scenarios with the named clients, or with all of them.
-pub fn run(names: &[&str]) -> Done {
+pub fn run(words: &[&str]) -> Done {
+    let (on_postgres, names) = match words {
+        ["--store", "postgres", names @ ..] => (true, names),
+        ["--store", other, ..] => return Err(format!("--store {other}: only postgres can be named")),
+        names => (false, names),
+    };
     let chosen = chosen(names)?;
     let text = fs::read_to_string(SCENARIOS).map_err(|error| format!("{SCENARIOS}: {error}"))?;
     let chapters = scenario::parse(&text).map_err(|reason| format!("{SCENARIOS}: {reason}"))?;
-    let program = build()?;
-    println!("\n== e2e: {} clients against {}", chosen.len(), program.display());
+    let program = build(on_postgres)?;
+    let starts = program.with_file_name("examples").join(databases::PROGRAM);
+    let databases = on_postgres.then(|| Databases::start(&starts)).transpose()?;
+    let store = if on_postgres { " over PostgreSQL" } else { "" };
+    println!("\n== e2e: {} clients against {}{store}", chosen.len(), program.display());
+    let kew = Kew { program, databases };
     let next = AtomicUsize::new(0);
     let tallies = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -56,7 +75,7 @@ pub fn run(names: &[&str]) -> Done {
             scope.spawn(|| {
                 while let Some(client) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begun = Instant::now();
-                    let tally = run_client(client, &chapters, &program);
+                    let tally = run_client(client, &chapters, &kew);
                     report(client, &tally, begun);
                     tallies.lock().unwrap_or_else(PoisonError::into_inner).push(tally);
                 }
@@ -76,14 +95,16 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Client>, String> {
 }
 
 /// Builds the program as the tests do, and says where it is; `KEW_E2E_PROGRAM` is one that is there already.
-fn build() -> Result<PathBuf, String> {
+fn build(with_postgres: bool) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("KEW_E2E_PROGRAM") {
         return Ok(program.into());
     }
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let example: &[&str] = if with_postgres { &["--example", databases::PROGRAM] } else { &[] };
     let status = cargo()
         // A test of the package makes cargo build the program with the features the tests have built already.
         .args(["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])
+        .args(example)
         .status()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     if !status.success() {
@@ -100,7 +121,7 @@ fn build() -> Result<PathBuf, String> {
     Ok(Path::new(target).join("debug").join("kew"))
 }
 
-fn run_client(client: &Client, chapters: &[Chapter], program: &Path) -> Tally {
+fn run_client(client: &Client, chapters: &[Chapter], kew: &Kew) -> Tally {
     let mut tally = Tally::default();
     for chapter in chapters.iter().filter(|chapter| plays(client, chapter, chapters)) {
         // Once per chapter: a command starts one process, and only the first time installs anything.
@@ -116,7 +137,7 @@ fn run_client(client: &Client, chapters: &[Chapter], program: &Path) -> Tally {
             }
         };
         let directory = Path::new("e2e/.cache/run").join(client.name);
-        if let Err(reason) = play_chapter(client, command, chapter, program, &directory, &mut tally) {
+        if let Err(reason) = play_chapter(client, command, chapter, kew, &directory, &mut tally) {
             tally.failed.push(format!("{}: {reason}", chapter.title));
         }
     }
@@ -137,11 +158,13 @@ fn play_chapter(
     client: &Client,
     command: Command,
     chapter: &Chapter,
-    program: &Path,
+    kew: &Kew,
     directory: &Path,
     tally: &mut Tally,
 ) -> Done {
-    let mut server = Server::start(program, directory, &chapter.flags, chapter.config.as_deref())?;
+    let database = kew.databases.as_ref().map(Databases::url).transpose()?;
+    let config = chapter.config.as_deref();
+    let mut server = Server::start(&kew.program, database, directory, &chapter.flags, config)?;
     let errors = directory.join("client-errors");
     if chapter.title.starts_with(&format!("{}:", client.name)) {
         for (name, result) in script::play(command, chapter, &mut server, &errors)? {

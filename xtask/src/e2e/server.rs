@@ -18,6 +18,8 @@ const OFF: [&str; 2] = ["--azure", "--cloudflare"];
 
 pub struct Server {
     program: PathBuf,
+    /// A directory, or the URL of a database.
+    store: String,
     directory: PathBuf,
     flags: Vec<String>,
     child: Child,
@@ -28,9 +30,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with nothing stored; the directory is emptied first.
+    /// Starts it with nothing stored, in a database or in the directory, which is emptied first.
     pub fn start(
         program: &Path,
+        database: Option<String>,
         directory: &Path,
         flags: &[String],
         config: Option<&str>,
@@ -55,9 +58,11 @@ impl Server {
         }
         flags.extend(["--clock".to_owned(), "virtual".to_owned()]);
         let free = "127.0.0.1:0";
-        let child = spawn(program, directory, &flags, free, free)?;
+        let store = database.unwrap_or_else(|| directory.join("data").to_string_lossy().into_owned());
+        let child = spawn(program, &store, directory, &flags, [free, free])?;
         let mut server = Self {
             program: program.to_owned(),
+            store,
             directory: directory.to_owned(),
             flags,
             child,
@@ -88,11 +93,12 @@ impl Server {
         format!("http://{}", found.map(|(_, address)| address.as_str()).unwrap_or_default())
     }
 
-    /// `kill -9`, then a start over what is left on disk.
+    /// `kill -9`, then a start over what is left.
     pub fn crash(&mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map_err(|error| format!("kill: {error}"))?;
         let _old = fs::remove_file(self.ports_file());
-        self.child = spawn(&self.program, &self.directory, &self.flags, &self.sqs, &self.admin)?;
+        self.child =
+            spawn(&self.program, &self.store, &self.directory, &self.flags, [&self.sqs, &self.admin])?;
         self.wait_until_ready()
     }
 
@@ -158,10 +164,10 @@ impl Drop for Server {
 
 fn spawn(
     program: &Path,
+    store: &str,
     directory: &Path,
     flags: &[String],
-    sqs: &str,
-    admin: &str,
+    [sqs, admin]: [&str; 2],
 ) -> Result<Child, String> {
     let file = |name: &str| {
         File::options()
@@ -177,7 +183,7 @@ fn spawn(
     command
         .arg("serve")
         .arg("--store")
-        .arg(directory.join("data"))
+        .arg(store)
         .args(["--sqs", sqs, "--admin", admin])
         .arg("--ports-file")
         .arg(directory.join("ports"))

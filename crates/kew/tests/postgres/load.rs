@@ -1,5 +1,8 @@
 //! Clients that send, receive and delete beside everything a test does, and keep account of what they saw: nothing
-//! acknowledged may be lost, come back after its deletion, be leased twice, or come out of order.
+//! acknowledged may be lost, come back after its deletion, be stored or leased twice, or come out of order.
+//!
+//! Most clients give up a request after two seconds and ask the next node. One sender and one receiver of each node are
+//! patient: they wait for that node alone, so that they hear whatever an owner answers that was stopped and continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::nodes::ask;
+use super::nodes::{ask, ask_within};
 
 /// How long a received message is hidden.
 const HIDDEN: Duration = Duration::from_secs(8);
@@ -22,19 +25,44 @@ const GROUPS: usize = 2;
 /// A client that was refused asks the next node after this.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A reply that came within this time is not one that was held up.
+const REPLY_SOON: Duration = Duration::from_secs(1);
+/// How long a patient client waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One message as it was received last.
+struct Seen {
+    /// The request's begin.
+    begun: Instant,
+    id: String,
+    attempts: u64,
+}
+
+/// What became of a group's messages, which are numbered from one.
+#[derive(Default)]
+struct Group {
+    /// The largest number whose send was acknowledged.
+    sent: u64,
+    /// The largest number whose deletion was acknowledged, and the largest one whose deletion was asked for.
+    deleted: u64,
+    asked: u64,
+    /// The number that was received last, by the same request or an earlier one.
+    last: u64,
+    /// When each number was received last: the request's begin.
+    received: BTreeMap<u64, Instant>,
+}
+
 /// What the clients saw.
 #[derive(Default)]
 struct Account {
     /// Numbers whose send was acknowledged.
     sent: BTreeSet<u64>,
-    /// When a number was received last: the request's begin.
-    received: BTreeMap<u64, Instant>,
+    received: BTreeMap<u64, Seen>,
     /// When the deletion of a number was acknowledged.
     deleted: BTreeMap<u64, Instant>,
     /// Numbers whose deletion was asked for and not acknowledged: they may be gone, or not.
     in_doubt: BTreeSet<u64>,
-    /// The largest number received and deleted of each group.
-    groups: BTreeMap<String, (u64, u64)>,
+    groups: BTreeMap<String, Group>,
     /// What must not be.
     faults: Vec<String>,
     /// When the latest send that was acknowledged had begun.
@@ -90,8 +118,10 @@ impl Load {
         };
         let mut senders = spawn(Shared::send, SENDERS);
         senders.extend(spawn(Shared::send_in_order, GROUPS));
+        senders.extend(spawn(Shared::send_patiently, nodes.len()));
         let mut receivers = spawn(Shared::receive, RECEIVERS);
         receivers.extend(spawn(Shared::receive_in_order, 1));
+        receivers.extend(spawn(Shared::receive_patiently, nodes.len()));
         Self { shared, senders, receivers }
     }
 
@@ -115,24 +145,30 @@ impl Load {
             if left.is_empty() {
                 break;
             }
-            assert!(begun.elapsed() < 5 * HIDDEN, "lost after they were acknowledged: {left:?}");
+            assert!(begun.elapsed() < 6 * HIDDEN, "lost after they were acknowledged: {left:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
         // What should be gone has time to come back.
         std::thread::sleep(Duration::from_secs(1));
         self.shared.no_more_receives.store(true, Ordering::Relaxed);
         self.receivers.into_iter().for_each(|receiver| receiver.join().expect("a receiver does not panic"));
+        let stored = self.shared.stored("load") + self.shared.stored("load.fifo");
         let account = self.shared.account();
         assert!(account.faults.is_empty(), "{}", account.faults.join("\n"));
+        // A number whose deletion is in doubt may still be hidden, and at most one of each group is.
+        let in_doubt = account.in_doubt.len() + account.groups.len();
+        assert!(stored <= in_doubt, "{stored} messages are counted, {in_doubt} may be there");
         Sum { sent: account.sent.len(), deleted: account.deleted.len() }
     }
 }
 
 impl Account {
-    /// Numbers that were acknowledged and certainly not deleted yet.
-    fn left(&self) -> Vec<u64> {
+    /// Messages that were acknowledged and certainly not deleted yet, by queue or group and number.
+    fn left(&self) -> Vec<(String, u64)> {
         let is_left = |number: &&u64| !self.deleted.contains_key(number) && !self.in_doubt.contains(number);
-        self.sent.iter().filter(is_left).copied().collect()
+        let of_load = self.sent.iter().filter(is_left).map(|number| ("load".to_owned(), *number));
+        let of_groups = self.groups.iter().filter(|(_, group)| group.asked < group.sent);
+        of_load.chain(of_groups.map(|(name, group)| (name.clone(), group.asked + 1))).collect()
     }
 
     fn fault(&mut self, text: String) {
@@ -175,6 +211,20 @@ impl Shared {
             while self.ask("SendMessage", &json).is_none() {
                 std::thread::sleep(PAUSE);
             }
+            self.account().groups.entry(format!("g{index}")).or_default().sent = number;
+        }
+    }
+
+    /// Sends to one node alone, and waits for its answers for as long as they may take.
+    fn send_patiently(&self, index: usize) {
+        while !self.no_more_sends.load(Ordering::Relaxed) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let json = format!(r#"{{"QueueUrl":"load","MessageBody":"{number}"}}"#);
+            let begun = Instant::now();
+            if ask_within(self.nodes[index], "SendMessage", &json, PATIENCE).is_some() {
+                self.acknowledged(number, begun);
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -184,18 +234,29 @@ impl Shared {
         account.latest = account.latest.max(Some(begun));
     }
 
-    /// Messages of a queue with the request's begin and the node that answered; nothing where no node did.
-    fn messages(&self, queue: &str) -> Option<(Instant, SocketAddr, Vec<Value>)> {
-        let json = format!(
-            r#"{{"QueueUrl":"{queue}","MaxNumberOfMessages":10,"AttributeNames":["MessageGroupId"]}}"#
-        );
-        for node in &self.nodes {
-            let begun = Instant::now();
-            let Some(body) = ask(*node, "ReceiveMessage", &json) else { continue };
-            let reply: Value = serde_json::from_str(&body).expect("a reply of 200 is JSON");
-            return Some((begun, *node, reply["Messages"].as_array().cloned().unwrap_or_default()));
-        }
-        None
+    /// How many messages of a queue are counted.
+    fn stored(&self, queue: &str) -> usize {
+        let json = format!(r#"{{"QueueUrl":"{queue}","AttributeNames":["All"]}}"#);
+        let begun = Instant::now();
+        let body = loop {
+            if let Some(body) = self.ask("GetQueueAttributes", &json) {
+                break body;
+            }
+            assert!(begun.elapsed() < PATIENCE, "no node counts the messages of {queue}");
+        };
+        let reply: Value = serde_json::from_str(&body).expect("a reply of 200 is JSON");
+        let count = |name: &str| {
+            let text = reply["Attributes"][name].as_str().expect("all attributes were asked for");
+            text.parse::<usize>().expect("a count is a number")
+        };
+        count("ApproximateNumberOfMessages") + count("ApproximateNumberOfMessagesNotVisible")
+    }
+
+    /// Messages of a queue from the first node that answers; nothing where none does.
+    fn messages(&self, queue: &str) -> Option<Batch> {
+        self.nodes
+            .iter()
+            .find_map(|node| Batch::receive(*node, queue, |json| ask(*node, "ReceiveMessage", json)))
     }
 
     fn delete(&self, queue: &str, message: &Value) -> bool {
@@ -205,71 +266,154 @@ impl Shared {
 
     fn receive(&self, _index: usize) {
         while !self.no_more_receives.load(Ordering::Relaxed) {
-            let Some((begun, node, messages)) = self.messages("load") else {
-                std::thread::sleep(PAUSE);
-                continue;
-            };
-            let numbers: Vec<u64> = messages.iter().map(number).collect();
-            {
-                let mut account = self.account();
-                for &number in &numbers {
-                    self.saw(&mut account, number, begun, node);
-                }
-            }
-            for (message, number) in messages.iter().zip(numbers) {
-                let is_deleted = self.delete("load", message);
-                let mut account = self.account();
-                if is_deleted {
-                    account.deleted.insert(number, Instant::now());
-                } else {
-                    account.in_doubt.insert(number);
-                }
+            match self.messages("load") {
+                Some(batch) => self.take(&batch),
+                None => std::thread::sleep(PAUSE),
             }
         }
     }
 
-    /// A message was received by a request that began then.
-    fn saw(&self, account: &mut Account, number: u64, begun: Instant, node: SocketAddr) {
-        if account.deleted.get(&number).is_some_and(|deleted| *deleted < begun) {
+    /// Receives from one node alone, and waits for its answers for as long as they may take.
+    fn receive_patiently(&self, index: usize) {
+        let node = self.nodes[index];
+        while !self.no_more_receives.load(Ordering::Relaxed) {
+            let ask = |json: &str| ask_within(node, "ReceiveMessage", json, PATIENCE);
+            if let Some(batch) = Batch::receive(node, "load", ask) {
+                self.take(&batch);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Notes and deletes what was received.
+    fn take(&self, batch: &Batch) {
+        {
+            let mut account = self.account();
+            batch.messages.iter().for_each(|message| self.saw(&mut account, message, batch));
+        }
+        for message in &batch.messages {
+            let is_deleted = self.delete("load", message);
+            let mut account = self.account();
+            if is_deleted {
+                account.deleted.insert(number(message), Instant::now());
+            } else {
+                account.in_doubt.insert(number(message));
+            }
+        }
+    }
+
+    /// A message was received.
+    fn saw(&self, account: &mut Account, message: &Value, batch: &Batch) {
+        let (number, node) = (number(message), batch.node);
+        let id = message["MessageId"].as_str().unwrap_or_default().to_owned();
+        let seen = Seen { begun: batch.begun, id, attempts: attempts(message) };
+        if number >= self.next.load(Ordering::Relaxed) {
+            account.fault(format!("message {number} from {node} was never sent"));
+        }
+        if account.deleted.get(&number).is_some_and(|deleted| *deleted < seen.begun) {
             account.fault(format!("message {number} came back from {node} after its deletion"));
         }
-        let before = account.received.insert(number, begun);
-        if let Some(before) =
-            before.filter(|before| !self.forgets_leases && before.elapsed() + PRECISION < HIDDEN)
-        {
-            let apart = begun - before;
-            account.fault(format!("message {number} was leased twice, {apart:?} apart, last by {node}"));
+        if let Some(before) = account.received.get(&number) {
+            let (is_other, is_early) = (before.id != seen.id, self.is_early(before.begun));
+            let counts_again = before.attempts >= seen.attempts && !self.forgets_leases;
+            let apart = seen.begun.saturating_duration_since(before.begun);
+            if is_other {
+                account.fault(format!("message {number} is stored twice, last seen at {node}"));
+            }
+            if is_early {
+                account.fault(format!("message {number} was leased twice, {apart:?} apart, last by {node}"));
+            }
+            // A late answer of an earlier lease may be heard after that of a later one.
+            if counts_again && batch.begun.elapsed() < REPLY_SOON {
+                account.fault(format!("attempts of message {number} did not rise at {node}"));
+            }
         }
+        account.received.insert(number, seen);
+    }
+
+    /// Whether a message that was received by a request that began then cannot be offered again yet.
+    fn is_early(&self, before: Instant) -> bool {
+        !self.forgets_leases && before.elapsed() + PRECISION < HIDDEN
     }
 
     fn receive_in_order(&self, _index: usize) {
         while !self.no_more_receives.load(Ordering::Relaxed) {
-            let Some((_, node, messages)) = self.messages("load.fifo") else {
+            let Some(batch) = self.messages("load.fifo") else {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            for message in &messages {
-                let group = message["Attributes"]["MessageGroupId"].to_string();
-                let number = number(message);
-                let mut account = self.account();
-                let (received, deleted) = account.groups.get(&group).copied().unwrap_or_default();
-                if number > received + 1 || number <= deleted {
-                    let text = format!("{node}: {number} of {group} after {received}, deleted {deleted}");
-                    account.fault(text);
-                }
-                account.groups.insert(group.clone(), (received.max(number), deleted));
-                drop(account);
-                if !self.delete("load.fifo", message) {
-                    // Those behind it must come again in order.
-                    break;
-                }
-                self.account().groups.insert(group, (received.max(number), number));
+            let mut begun = BTreeSet::new();
+            for message in &batch.messages {
+                let name = message["Attributes"]["MessageGroupId"].as_str().unwrap_or_default();
+                self.saw_in_order(name, number(message), &batch, begun.insert(name.to_owned()));
+            }
+            self.delete_in_order(&batch);
+        }
+    }
+
+    /// A message of a group was received, as the first of its request or after another one.
+    fn saw_in_order(&self, name: &str, number: u64, batch: &Batch, is_first: bool) {
+        let (mut account, node) = (self.account(), batch.node);
+        let group = account.groups.entry(name.to_owned()).or_default();
+        let (deleted, asked, last) = (group.deleted, group.asked, group.last);
+        // The first one that is not deleted comes first; whether the last deletion happened may not be known.
+        let is_next =
+            if is_first { number == deleted + 1 || number == asked + 1 } else { number == last + 1 };
+        let before = group.received.insert(number, batch.begun);
+        group.last = number;
+        if !is_next {
+            account
+                .fault(format!("{node}: {number} of {name} after {last}, deleted {deleted}, asked {asked}"));
+        }
+        if before.is_some_and(|before| self.is_early(before)) {
+            account.fault(format!("{node}: {number} of {name} was leased twice"));
+        }
+    }
+
+    /// Deletes in order, up to the first that is not acknowledged: those behind it come again.
+    fn delete_in_order(&self, batch: &Batch) {
+        let mut in_doubt = BTreeSet::new();
+        for message in &batch.messages {
+            let name = message["Attributes"]["MessageGroupId"].as_str().unwrap_or_default();
+            if in_doubt.contains(name) {
+                continue;
+            }
+            let number = number(message);
+            self.account().groups.entry(name.to_owned()).or_default().asked = number;
+            if self.delete("load.fifo", message) {
+                self.account().groups.entry(name.to_owned()).or_default().deleted = number;
+            } else {
+                in_doubt.insert(name.to_owned());
             }
         }
+    }
+}
+
+/// What one request received.
+struct Batch {
+    /// The request's begin.
+    begun: Instant,
+    node: SocketAddr,
+    messages: Vec<Value>,
+}
+
+impl Batch {
+    fn receive(node: SocketAddr, queue: &str, ask: impl FnOnce(&str) -> Option<String>) -> Option<Self> {
+        let attributes = r#"["MessageGroupId","ApproximateReceiveCount"]"#;
+        let json =
+            format!(r#"{{"QueueUrl":"{queue}","MaxNumberOfMessages":10,"AttributeNames":{attributes}}}"#);
+        let begun = Instant::now();
+        let reply: Value = serde_json::from_str(&ask(&json)?).expect("a reply of 200 is JSON");
+        Some(Self { begun, node, messages: reply["Messages"].as_array().cloned().unwrap_or_default() })
     }
 }
 
 fn number(message: &Value) -> u64 {
     let body = message["Body"].as_str().expect("a message has a body");
     body.parse().expect("each body is a number")
+}
+
+fn attempts(message: &Value) -> u64 {
+    let text = message["Attributes"]["ApproximateReceiveCount"].as_str().expect("attempts were asked for");
+    text.parse().expect("attempts are a number")
 }

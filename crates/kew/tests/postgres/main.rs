@@ -2,10 +2,12 @@
 //! under load; the commands; what is refused.
 //!
 //! `KEW_KILLS` says how many nodes are killed; a quarter as many databases are, and as many owners are stopped and
-//! continued.
+//! continued; a tenth as often the database fails over to its standby.
 
+mod bad_days;
 mod commands;
 mod documents;
+mod failover;
 mod load;
 mod nodes;
 mod refusals;

@@ -19,6 +19,8 @@ pub struct Node {
     url: String,
     /// Where SQS is served while it owns the store.
     pub sqs: SocketAddr,
+    pub azure: SocketAddr,
+    pub cloudflare: SocketAddr,
     admin: SocketAddr,
     directory: TempDir,
     child: Option<Child>,
@@ -27,12 +29,18 @@ pub struct Node {
 impl Node {
     /// Starts a node on a store.
     pub fn start(url: &str) -> Self {
-        let free = || {
+        // Held until all are known, so that no two are the same.
+        let mut held = Vec::new();
+        let mut free = || {
             let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-            socket.local_addr().expect("a bound socket has an address")
+            let address = socket.local_addr().expect("a bound socket has an address");
+            held.push(socket);
+            address
         };
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        let mut node = Self { url: url.to_owned(), sqs: free(), admin: free(), directory, child: None };
+        let [sqs, azure, cloudflare, admin] = [(); 4].map(|()| free());
+        let mut node = Self { url: url.to_owned(), sqs, azure, cloudflare, admin, directory, child: None };
+        drop(held);
         node.start_again();
         node
     }
@@ -45,8 +53,9 @@ impl Node {
             command.env_remove(name);
         }
         let errors = File::options().append(true).create(true).open(self.errors_path());
-        command.args(["serve", "--azure", "off", "--cloudflare", "off", "--store", &self.url]);
-        command.args(["--sqs", &self.sqs.to_string(), "--admin", &self.admin.to_string()]);
+        command.args(["serve", "--store", &self.url]);
+        command.args(["--sqs", &self.sqs.to_string(), "--azure", &self.azure.to_string()]);
+        command.args(["--cloudflare", &self.cloudflare.to_string(), "--admin", &self.admin.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(errors.expect("the directory is the test's own"));
         self.child = Some(command.spawn().expect("the program kew is built with its tests"));
@@ -77,6 +86,20 @@ impl Node {
             "stands by",
             |reply| matches!(reply, Ok((503, body)) if body.contains("standing by")),
         );
+    }
+
+    /// Returns once `/readyz` says why it is not ready, with this text.
+    pub fn wait_until_it_says(&self, text: &str) {
+        self.wait_until(text, |reply| matches!(reply, Ok((503, body)) if body.contains(text)));
+    }
+
+    /// Returns once it serves, or stands by for another node that does.
+    pub fn wait_until_owned(&self) {
+        self.wait_until("serves or stands by", |reply| match reply {
+            Ok((200, _)) => true,
+            Ok((_, body)) => body.contains("standing by"),
+            Err(_) => false,
+        });
     }
 
     fn wait_until(&self, what: &str, is_so: impl Fn(&io::Result<(u16, String)>) -> bool) {
@@ -128,8 +151,13 @@ impl Drop for Node {
 
 /// One action of SQS; the body of its reply, or nothing where it failed or its outcome is not known.
 pub fn ask(node: SocketAddr, action: &str, json: &str) -> Option<String> {
+    ask_within(node, action, json, REPLY_MAX)
+}
+
+/// The same with another limit for the reply.
+pub fn ask_within(node: SocketAddr, action: &str, json: &str, within: Duration) -> Option<String> {
     let target = format!("X-Amz-Target: AmazonSQS.{action}");
-    match request(node, "POST", "/", &[&target], json) {
+    match request_within(node, "POST", "/", &[&target], json, within) {
         Ok((200, body)) => Some(body),
         _ => None,
     }
@@ -143,8 +171,20 @@ pub fn request(
     headers: &[&str],
     body: &str,
 ) -> io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, REPLY_MAX)?;
-    stream.set_read_timeout(Some(REPLY_MAX))?;
+    request_within(address, method, path, headers, body, REPLY_MAX)
+}
+
+/// The same with another limit for each part of the reply.
+pub fn request_within(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+    within: Duration,
+) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, within)?;
+    stream.set_read_timeout(Some(within))?;
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
     write!(

@@ -8,8 +8,11 @@ use kew_log_pg::server::PgServer;
 use super::load::Load;
 use super::nodes::Node;
 
+/// Served again this long after an owner or the database went.
+const BACK_MAX: Duration = Duration::from_secs(5);
+
 /// How many nodes are killed.
-fn kills() -> usize {
+pub fn kills() -> usize {
     let variable = "KEW_KILLS";
     std::env::var(variable)
         .map_or(3, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
@@ -20,13 +23,14 @@ fn fewer() -> usize {
     kills().div_ceil(4)
 }
 
-/// Says how long it took each time. On a machine with nothing else to do each is below five seconds; the median has to
-/// be so anywhere.
-fn judge(what: &str, mut took: Vec<Duration>) {
+/// Says how long it took each time, and checks it: nine of ten times within the bound, each time within twice of it,
+/// since the machine may have other things to do.
+pub fn judge(what: &str, mut took: Vec<Duration>, most: Duration) {
     took.sort_unstable();
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
     println!("{what}: {} times, served again after {median:?} (median), {worst:?} (worst)", took.len());
-    assert!(median < Duration::from_secs(5), "{what}: {took:?}");
+    let nine_of_ten = took[(took.len() * 9).div_ceil(10) - 1];
+    assert!(nine_of_ten <= most && worst <= 2 * most, "{what}: {took:?}");
 }
 
 /// Two nodes; the first one serves.
@@ -55,7 +59,7 @@ fn killed_node_is_followed_by_the_other_with_nothing_lost_doubled_or_disordered(
     }
     let sum = load.end();
     println!("{} sent, {} deleted", sum.sent, sum.deleted);
-    judge("node killed", took);
+    judge("node killed", took, BACK_MAX);
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn killed_database_is_used_again_without_a_restart_of_the_node() {
     }
     let sum = load.end();
     println!("{} sent, {} deleted", sum.sent, sum.deleted);
-    judge("database killed", took);
+    judge("database killed", took, BACK_MAX);
 }
 
 #[test]
@@ -98,5 +102,5 @@ fn owner_that_was_stopped_and_continues_does_nothing_to_its_successor() {
     }
     let sum = load.end();
     println!("{} sent, {} deleted", sum.sent, sum.deleted);
-    judge("owner stopped", took);
+    judge("owner stopped", took, BACK_MAX);
 }

@@ -1,0 +1,89 @@
+//! The database fails over to a synchronous standby under load: its server is killed, the standby promoted.
+
+use std::time::{Duration, Instant};
+
+use kew_log_pg::server::{PgServer, name_in};
+
+use super::load::Load;
+use super::nodes::Node;
+use super::takeover::{judge, kills};
+
+/// Served again this long after a promotion.
+const BACK_MAX: Duration = Duration::from_secs(10);
+/// The standby's name in `synchronous_standby_names`.
+const STANDBY: &str = "other";
+
+/// How often the database fails over.
+fn fail_overs() -> usize {
+    kills().div_ceil(10)
+}
+
+/// Two servers, of which the first takes writes, and every commit waits for the second.
+struct Cluster {
+    primary: PgServer,
+    standby: PgServer,
+}
+
+impl Cluster {
+    fn start(settings: &[&str]) -> Self {
+        let primary = PgServer::start(settings).expect("PostgreSQL starts");
+        let standby = primary.standby(STANDBY, None).expect("the standby starts");
+        let cluster = Self { primary, standby };
+        cluster.wait_for_the_standby();
+        cluster
+    }
+
+    /// A URL of a new database with both servers.
+    fn url(&self) -> String {
+        let url = self.primary.database().expect("the server makes databases");
+        let hosts = format!("127.0.0.1:{},127.0.0.1:{}", self.primary.port(), self.standby.port());
+        url.replace(&format!("127.0.0.1:{}", self.primary.port()), &hosts)
+    }
+
+    /// From now on a commit is acknowledged once the standby has it.
+    fn wait_for_the_standby(&self) {
+        let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'");
+        self.primary.psql("postgres", &set).expect("the server answers");
+        self.primary.psql("postgres", "SELECT pg_reload_conf()").expect("the server answers");
+        let state = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        let begun = Instant::now();
+        while self.primary.psql("postgres", state).expect("the server answers") != "1" {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the standby does not follow");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Kills the first server and promotes the second; then the first is made anew on its old port and follows.
+    fn fail_over(mut self, promoted: impl FnOnce()) -> Self {
+        self.primary.kill().expect("the server can be killed");
+        self.standby.promote().expect("the standby can be promoted");
+        promoted();
+        let port = self.primary.port();
+        let standby = self.standby.standby(STANDBY, Some(port)).expect("the old server follows");
+        let cluster = Self { primary: self.standby, standby };
+        cluster.wait_for_the_standby();
+        cluster
+    }
+}
+
+#[test]
+fn killed_database_is_followed_by_its_synchronous_standby_with_nothing_lost_or_disordered() {
+    let mut cluster = Cluster::start(&[]);
+    let url = cluster.url();
+    let nodes = [Node::start(&url), Node::start(&url)];
+    nodes.iter().for_each(Node::wait_until_owned);
+    assert!(!nodes[0].errors().contains("synchronous_standby_names"), "{}", nodes[0].errors());
+    // The leases of the last moments may be forgotten.
+    let load = Load::begin(&[nodes[0].sqs, nodes[1].sqs], true);
+    let mut took = Vec::new();
+    for _ in 0..fail_overs() {
+        std::thread::sleep(Duration::from_millis(500));
+        cluster = cluster.fail_over(|| took.push(load.time_to_serve()));
+    }
+    let sum = load.end();
+    println!("{} sent, {} deleted", sum.sent, sum.deleted);
+    judge("database failed over", took, BACK_MAX);
+    let shown =
+        cluster.primary.psql(name_in(&url), "SELECT epoch FROM kew_shard").expect("the server answers");
+    println!("epoch {shown}");
+}
