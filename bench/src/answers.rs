@@ -22,7 +22,7 @@ struct Place<F: Future> {
     waker: Waker,
 }
 
-/// Nobody sleeps here: the loop looks by itself after each commit.
+/// Wakes no task: the loop looks by itself after each commit.
 struct Awake;
 
 impl Wake for Awake {

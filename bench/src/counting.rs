@@ -35,7 +35,7 @@ impl Counts {
     }
 }
 
-/// What a file is to whoever counts.
+/// What a file is counted as.
 pub enum Kind {
     Segment,
     Other,

@@ -1,7 +1,7 @@
 //! `kew-bench`: measures the engine and its log against their budgets, one process per scenario.
 //!
 //! The parent starts itself once for each scenario, so that memory and CPU figures are clean, gathers the rows they
-//! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are told
+//! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are shown
 //! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of,
 //! [`budget`] measures the whole server beside its budgets and writes the report, [`beside`] what a neighbour on a
 //! server feels of long operations.

@@ -64,7 +64,7 @@ impl Options {
         }
     }
 
-    /// What a scenario is told.
+    /// What a scenario runs with.
     pub fn context(&self) -> Context {
         Context { dir: self.dir.clone(), scale: self.scale, rounds: self.rounds }
     }

@@ -55,8 +55,8 @@ fn run_one(scenario: &Scenario, options: &Options, dir: &Path, rows: &mut Vec<Ro
     let mut child = scenarios::part(scenario.name, options.scale, options.rounds, dir)
         .stdout(Stdio::piped())
         .spawn()
-        .expect("this program can be started again");
-    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        .expect("the bench can start itself again");
+    let lines = BufReader::new(child.stdout.take().expect("the child's output is piped")).lines();
     for line in lines.map_while(Result::ok) {
         match Row::read(&line) {
             Some(row) => {

@@ -12,7 +12,7 @@ pub enum Verdict {
     /// It does not, but it is wall time, which other programs on the machine may stretch.
     Slow,
     /// It has no bound, or the run is too small to judge by.
-    Told,
+    Unjudged,
 }
 
 impl Verdict {
@@ -20,7 +20,7 @@ impl Verdict {
         (Self::Holds, "holds"),
         (Self::Broken, "BROKEN"),
         (Self::Slow, "slow (not judged)"),
-        (Self::Told, ""),
+        (Self::Unjudged, ""),
     ];
 
     /// How the table shows it.
@@ -29,7 +29,7 @@ impl Verdict {
     }
 
     fn of(word: &str) -> Self {
-        Self::ALL.iter().find(|(_, known)| *known == word).map_or(Self::Told, |(verdict, _)| *verdict)
+        Self::ALL.iter().find(|(_, known)| *known == word).map_or(Self::Unjudged, |(verdict, _)| *verdict)
     }
 }
 
@@ -71,8 +71,8 @@ impl Report {
     }
 
     /// A figure without a bound.
-    pub fn tell(&self, figure: &str, measured: impl Display) {
-        self.print(figure, measured, "", Verdict::Told);
+    pub fn note(&self, figure: &str, measured: impl Display) {
+        self.print(figure, measured, "", Verdict::Unjudged);
     }
 
     /// A figure of CPU, memory or counts: past its bound the run fails.
@@ -80,13 +80,13 @@ impl Report {
         self.print(figure, measured, bound, if holds { Verdict::Holds } else { Verdict::Broken });
     }
 
-    /// A wall time: past its bound it is told, and the run does not fail.
+    /// A wall time: past its bound it is marked, and the run does not fail.
     pub fn wall(&self, figure: &str, measured: impl Display, bound: impl Display, holds: bool) {
         self.print(figure, measured, bound, if holds { Verdict::Holds } else { Verdict::Slow });
     }
 
     fn print(&self, figure: &str, measured: impl Display, bound: impl Display, verdict: Verdict) {
-        let verdict = if self.judged { verdict } else { Verdict::Told };
+        let verdict = if self.judged { verdict } else { Verdict::Unjudged };
         println!("row\t{}\t{figure}\t{measured}\t{bound}\t{}", self.scenario, verdict.word());
     }
 }

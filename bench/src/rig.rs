@@ -38,7 +38,7 @@ impl Rig {
     /// The same, on a clock that is ahead by so much.
     pub fn open_at(dir: &Path, ahead: Duration, drive: Drive) -> Self {
         let clock = MachineTime::new();
-        clock.pass(ahead);
+        clock.advance(ahead);
         Self::open_with(dir, clock, Chance::default(), drive)
     }
 
@@ -69,7 +69,7 @@ impl Rig {
         answers.ask(self.engine.create_queue(create));
         self.engine.commit();
         let made = answers.take(&self.engine).next();
-        made.expect("one was asked").expect("the queue is new").id
+        made.expect("the engine answered the one command").expect("the queue is new").id
     }
 
     /// The queue made under this name before.
@@ -111,10 +111,15 @@ impl Rig {
     pub fn stored(&self, queue: QueueId) -> u64 {
         let mut answers = Answers::new();
         answers.ask(self.engine.counts(queue));
-        answers.take(&self.engine).next().expect("one was asked").expect("the queue is there").stored()
+        answers
+            .take(&self.engine)
+            .next()
+            .expect("the engine answered the one command")
+            .expect("the queue is there")
+            .stored()
     }
 
-    /// Commits so many passes of send, lease and ack on a queue. Each lease takes one message, and each message is
+    /// Commits a number of passes of send, lease and ack on a queue. Each lease takes one message, and each message is
     /// acknowledged in the pass after the one it was leased in.
     pub fn churn(&self, queue: QueueId, body: &Bytes, commits: u64, leased: &mut Vec<LeaseToken>) -> Syncs {
         let engine = &*self.engine;
@@ -193,7 +198,7 @@ pub fn queue_key(name: &str) -> QueueKey {
     QueueKey::new(AccountId(0), "bench", name)
 }
 
-/// A body of so many bytes.
+/// A body of this many bytes.
 pub fn body(bytes: usize) -> Bytes {
     (0..bytes).map(|place| b'a' + (place % 23) as u8).collect::<Vec<u8>>().into()
 }
@@ -215,7 +220,7 @@ impl MachineTime {
     }
 
     /// Lets time pass at once.
-    pub fn pass(&self, by: Duration) {
+    pub fn advance(&self, by: Duration) {
         self.ahead_millis.fetch_add(millis(by), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Every hot path is walked to its end, also when nobody counts.
+//! Every hot path is walked to its end, also when its instructions are not counted.
 
 use std::process::Command;
 

@@ -2,8 +2,8 @@
 //!
 //! Each operation gets a `kew serve` of its own. A neighbour sends, receives and deletes small messages on its own
 //! queue without a pause, first alone and then beside the operation, and between its requests a raw file is written and
-//! synced on the same disk. The table tells the worst times of both, so that a slow disk is not taken for a slow
-//! server. Wall times are told and never judged by the exit code.
+//! synced on the same disk. The table shows the worst times of both, so that a slow disk is not taken for a slow
+//! server. Wall times are shown and never judged by the exit code.
 
 mod http;
 mod neighbour;

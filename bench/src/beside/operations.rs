@@ -214,7 +214,7 @@ fn queue(client: &mut Client, name: &str, attributes: &str) -> Result<Prepared, 
     Ok(Prepared { url, arn })
 }
 
-/// A queue with so many small messages; `more` is said of each, in JSON, with a comma before it.
+/// A queue with `size` small messages; `more` is said of each, in JSON, with a comma before it.
 fn filled(setting: &Setting<'_>, name: &str, size: u64, more: &str) -> Result<Prepared, Fault> {
     filled_with(setting, name, size, 64, more)
 }
@@ -244,7 +244,7 @@ fn filled_with(
     Ok(other)
 }
 
-/// Does something so many times, over several connections at once.
+/// Does something a number of times, over several connections at once.
 fn in_parts(
     setting: &Setting<'_>,
     times: u64,

@@ -92,11 +92,11 @@ pub fn bounded(command: &mut Command) -> Result<String, Fault> {
     if status.success() {
         return Ok(text);
     }
-    let mut told = String::new();
+    let mut said = String::new();
     if let Some(errors) = errors.as_mut() {
-        errors.read_to_string(&mut told)?;
+        errors.read_to_string(&mut said)?;
     }
-    Err(format!("{status}: {told}{text}").into())
+    Err(format!("{status}: {said}{text}").into())
 }
 
 impl Loaded {
@@ -151,7 +151,7 @@ impl Loaded {
         self.medians("rounds", |round| Some(round["written_bytes"].as_f64()? / round["messages"].as_f64()?))
     }
 
-    /// A ratio that the load told of all its rounds.
+    /// A ratio that the load printed of all its rounds.
     pub fn ratio(&self, name: &str) -> f64 {
         self.document[name].as_f64().unwrap_or(f64::NAN)
     }

@@ -1,8 +1,9 @@
 //! `make bench`: the budget table measured on the reader's machine, one Markdown page.
 //!
 //! [`rows`] are loads by `kew bench`, [`still`] is what lies still, [`others`] are servers to compare with, [`curves`]
-//! what a message costs against the size of things. A row that fails is told and the next one runs; the page is written
-//! after each. Missed budgets do not fail the run, since machines differ; what could not be measured does.
+//! what a message costs against the size of things. A row that fails is shown as failed, and the next one runs; the
+//! page is written after each. Missed budgets do not fail the run, since machines differ; what could not be measured
+//! does.
 
 mod curves;
 mod load;

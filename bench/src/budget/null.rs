@@ -16,7 +16,7 @@ use super::Fault;
 pub fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = runtime.expect("a runtime of one thread").block_on(accept());
-    served.expect("it serves until it is killed");
+    served.expect("the null server serves until it is killed");
 }
 
 async fn accept() -> std::io::Result<()> {

@@ -54,7 +54,7 @@ const ALL: [Other; 2] = [
     },
 ];
 
-/// Servers that are told of and not driven.
+/// Servers that are named and not driven.
 const UNDRIVEN: [&str; 3] = [
     "NATS JetStream and RabbitMQ: not driven, this client does not speak their protocols",
     "npm emulators of SQS: none is installed by itself; any server that speaks SQS can be measured with `kew bench --endpoint http://HOST:PORT --pid PID`",
@@ -90,7 +90,7 @@ fn is_there(other: &Other) -> bool {
 fn installed(other: &Other) -> bool {
     let mut command = Command::new("apt-get");
     command.args(["install", "--yes", "--no-install-recommends", other.package]);
-    // Debian starts what it installs, unless it is told not to.
+    // Debian starts what it installs, unless the run level forbids it.
     command.env("RUNLEVEL", "1").env("DEBIAN_FRONTEND", "noninteractive");
     let done = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success()) && is_there(other)
@@ -124,7 +124,7 @@ fn measure(bench: &Bench, other: &Other) -> Result<Row, Fault> {
     let words = words.join(" ").replace(&*folder.0.to_string_lossy(), "DIR");
     let command = format!("{} {words}", other.program);
     let scenario = format!("{}, {CONNECTIONS} connections", other.name);
-    Ok(Row::new(&scenario, other.durability, measured, Verdict::Told, &command))
+    Ok(Row::new(&scenario, other.durability, measured, Verdict::Unjudged, &command))
 }
 
 /// Cycles a second, and CPU of each in microseconds.
@@ -265,8 +265,8 @@ mod tests {
 
     /// Answers each request with the next reply, whatever it says.
     fn answering(replies: &'static [&'static str]) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        let port = listener.local_addr().expect("it is bound").port();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the machine has a free port");
+        let port = listener.local_addr().expect("the listener is bound").port();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("the test connects");
             let mut bytes = [0; 4096];
@@ -284,7 +284,7 @@ mod tests {
         const NESTED: &str =
             "*1\r\n*2\r\n$5\r\nbench\r\n*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$4\r\nbody\r\n$1\r\nm\r\n";
         let port = answering(&[NESTED, ":1\r\n", "-ERR no\r\n"]);
-        let mut link = Link::open_within(port, Duration::from_secs(5)).expect("it listens");
+        let mut link = Link::open_within(port, Duration::from_secs(5)).expect("the other server listens");
         assert_eq!(link.redis(&["XREADGROUP"]).expect("a reply"), ["bench", "1-0", "body", "m"]);
         assert_eq!(link.redis(&["XACK"]).expect("a reply"), ["1"]);
         assert!(link.redis(&["NO"]).is_err());
@@ -299,7 +299,7 @@ mod tests {
             "INSERTED 8\r\n",
             "TIMED_OUT\r\n",
         ]);
-        let mut link = Link::open_within(port, Duration::from_secs(5)).expect("it listens");
+        let mut link = Link::open_within(port, Duration::from_secs(5)).expect("the other server listens");
         beanstalk_cycle(&mut link).expect("a whole cycle");
         assert!(beanstalk_cycle(&mut link).is_err());
     }

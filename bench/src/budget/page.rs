@@ -6,7 +6,7 @@ pub enum Verdict {
     Met,
     Missed,
     /// There is no budget, only a figure.
-    Told,
+    Unjudged,
     /// It could not be measured.
     Failed,
 }
@@ -21,7 +21,7 @@ impl Verdict {
         match self {
             Self::Met => "met",
             Self::Missed => "**missed**",
-            Self::Told => "",
+            Self::Unjudged => "",
             Self::Failed => "**not measured**",
         }
     }

@@ -107,9 +107,9 @@ mod tests {
 
     #[test]
     fn without_names_everything_is_wanted_and_with_names_only_these() {
-        let all = parse("--rounds 7").expect("it reads");
+        let all = parse("--rounds 7").expect("the arguments are valid");
         assert!(all.wants("azure") && all.wants("curves") && all.rounds == 7);
-        let some = parse("azure curves").expect("it reads");
+        let some = parse("azure curves").expect("the arguments are valid");
         assert!(some.wants("azure") && some.wants("curves") && !some.wants("fifo"));
     }
 

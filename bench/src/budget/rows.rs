@@ -16,7 +16,7 @@ const RAW_BYTES: usize = 400;
 /// Events a server keeps for the history, of 56 bytes each.
 const HISTORY_EVENTS: u64 = 1 << 20;
 
-/// SQS cycles at so many connections.
+/// SQS cycles at a number of connections.
 pub fn cycle(bench: &Bench, connections: &str, ratio_max: f64, rate_min: f64) -> Result<Vec<Row>, Fault> {
     let (_folder, server) = bench.server(&[], &[])?;
     let load = bench.loads.run(&server, "sqs", &["--compare", "--connections", connections])?;
@@ -38,7 +38,7 @@ pub fn cycle(bench: &Bench, connections: &str, ratio_max: f64, rate_min: f64) ->
         &format!("null, {connections} connections"),
         "",
         null,
-        Verdict::Told,
+        Verdict::Unjudged,
         &format!("kew bench --scenario null --connections {connections}"),
     );
     let row = Row::new(&scenario, &budget, measured, verdict, &load.command);
@@ -299,7 +299,7 @@ pub fn ceiling(bench: &Bench) -> Result<Vec<Row>, Fault> {
     };
     let measured =
         [RAW_BYTES, 4 << 10, 64 << 10].map(|bytes| format!("{bytes} B: {}", rounds(bytes, &mut raw)));
-    Ok(vec![Row::new("raw append and fdatasync", "", measured.join("; "), Verdict::Told, "")])
+    Ok(vec![Row::new("raw append and fdatasync", "", measured.join("; "), Verdict::Unjudged, "")])
 }
 
 impl Bench {

@@ -19,7 +19,7 @@ pub struct Server {
     ports: Value,
     /// From the start of the process until it said it was ready.
     pub ready_after: Duration,
-    /// The words it was started with, for whoever wants to repeat it.
+    /// The words it was started with, so that it can be repeated.
     pub command: String,
 }
 

@@ -37,7 +37,7 @@ pub fn shared_key(rig: &Rig) -> AzureRoad {
         Settings::open(vec![account], "us-east-1".into(), Arc::new(Standing), Arc::new(Chance::default()));
     let front_end = Azure::new(rig.engine.clone(), Settings { trust: Trust::Strict, ..open });
     let base = format!("http://{HOST}/{ACCOUNT}");
-    let endpoint = Endpoint::new(&base, ACCOUNT, Credential::Key(key)).expect("it is an address");
+    let endpoint = Endpoint::new(&base, ACCOUNT, Credential::Key(key)).expect("the base is an address");
     let road = AzureRoad { front_end, endpoint };
     pass(&rig.engine, &road.front_end, vec![road.request(&Call::create_queue("guard"))], false);
     road
@@ -46,14 +46,19 @@ pub fn shared_key(rig: &Rig) -> AzureRoad {
 impl AzureRoad {
     fn request(&self, call: &Call) -> Request {
         let stamp = Stamp { now: NOW, id: "7", token: None };
-        let made = self.endpoint.request(call, stamp).expect("it can stand in a request");
-        let target = made.uri.path_and_query().expect("it has a path").as_str();
+        let made = self.endpoint.request(call, stamp).expect("the call can be sent");
+        let target = made.uri.path_and_query().expect("the address has a path").as_str();
         let mut headers = made.headers;
-        headers.insert(header::HOST, HOST.parse().expect("it is text"));
+        headers.insert(header::HOST, HOST.parse().expect("the host is text"));
         if !made.body.is_empty() {
             headers.insert(header::CONTENT_LENGTH, made.body.len().into());
         }
-        whole(made.method, target.parse().expect("it is a target"), Headers::from(&headers), made.body)
+        whole(
+            made.method,
+            target.parse().expect("the path is a request target"),
+            Headers::from(&headers),
+            made.body,
+        )
     }
 }
 
@@ -73,7 +78,7 @@ impl Road for AzureRoad {
     }
 
     fn delete(&self, reply: &Reply) -> Request {
-        let messages = read::messages(&reply.body).expect("it is a list of messages");
+        let messages = read::messages(&reply.body).expect("the reply lists messages");
         self.request(&Call::delete_message("guard", &messages[0].id, &messages[0].pop_receipt))
     }
 }

@@ -61,7 +61,7 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|hot| hot.name).collect()
 }
 
-/// Walks one of them and prints how often, for whoever counts to divide by.
+/// Walks one of them and prints how often: the count of instructions is divided by that.
 pub fn run(name: &str, dir: &Path) {
     let hot = ALL.iter().find(|hot| hot.name == name);
     let hot = hot.unwrap_or_else(|| panic!("there is no hot path {name:?}: {}", names().join(", ")));

@@ -58,10 +58,10 @@ pub fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
 pub fn request(method: Method, target: &str, headers: &[(&'static str, &str)], body: Vec<u8>) -> Request {
     let mut map = Headers::with_room();
     for (name, value) in headers {
-        let value = HeaderValue::from_str(value).expect("it may stand in a header");
+        let value = HeaderValue::from_str(value).expect("the value may stand in a header");
         map.insert(HeaderName::from_static(name), value);
     }
-    whole(method, target.parse().expect("it is a target"), map, body.into())
+    whole(method, target.parse().expect("the path is a request target"), map, body.into())
 }
 
 /// The same of parts that are ready.

@@ -1,4 +1,4 @@
-//! What a stored message takes in memory when nobody asks for it.
+//! What a stored message takes in memory when no request asks for it.
 
 use std::time::Instant;
 
@@ -44,13 +44,13 @@ fn fill(context: &Context, report: &Report, queues: u64, per_command: u64) {
         "≤ 600 MB",
         full.peak <= 600_000_000,
     );
-    report.tell("process at the end", format!("{} MB", full.resident / 1_000_000));
+    report.note("process at the end", format!("{} MB", full.resident / 1_000_000));
     let heap = rig.store.stats().heap_bytes;
-    report.tell(
+    report.note(
         "of it the queues, by the store's own count",
         format!("{:.1} B each", heap as f64 / messages as f64),
     );
-    report.tell(
+    report.note(
         "written at",
         format!(
             "{} messages per second, {:.2} µs CPU each",

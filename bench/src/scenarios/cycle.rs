@@ -52,12 +52,12 @@ fn against_the_ceiling(context: &Context, report: &Report, body_bytes: usize, bo
         figure <= bound,
     );
     let part = |pick: fn(&Round) -> f64| median(rounds.iter().map(pick).collect());
-    report.tell("of it in the loop's own thread", format!("{:.2} µs", part(Round::loop_cpu)));
-    report.tell("of it in the system", format!("{:.2} µs", part(Round::system_cpu)));
+    report.note("of it in the loop's own thread", format!("{:.2} µs", part(Round::loop_cpu)));
+    report.note("of it in the system", format!("{:.2} µs", part(Round::system_cpu)));
     tell_syncs(report, &rounds);
     let (wall, raw_wall) = (part(Round::wall), median(ceiling.iter().map(|round| round.0).collect()));
-    report.tell("cycles per second", count((1e6 / wall) as u64));
-    report.tell(
+    report.note("cycles per second", count((1e6 / wall) as u64));
+    report.note(
         &format!("raw ceiling: append of {} bytes and fdatasync", count(bytes as u64)),
         format!(
             "{:.0} µs, worth {} cycles per second at {:.2} µs CPU",
@@ -67,7 +67,7 @@ fn against_the_ceiling(context: &Context, report: &Report, body_bytes: usize, bo
         ),
     );
     report
-        .tell("share of the ceiling", format!("{:.0} %", 100.0 * raw_wall / CYCLES_PER_COMMIT as f64 / wall));
+        .note("share of the ceiling", format!("{:.0} %", 100.0 * raw_wall / CYCLES_PER_COMMIT as f64 / wall));
 }
 
 /// The same cycle beside two million waiting messages, against a shallow queue in another store, in turn.
@@ -91,10 +91,10 @@ pub fn backlog(context: &Context) {
         ratio <= 1.25,
     );
     let part = |pick: fn(&Round) -> f64| median(deep_rounds.iter().map(pick).collect());
-    report.tell("CPU per cycle, deep", format!("{:.2} µs", part(Round::cpu)));
-    report.tell("of it in the loop's own thread", format!("{:.2} µs", part(Round::loop_cpu)));
-    report.tell("of it in the system", format!("{:.2} µs", part(Round::system_cpu)));
-    report.tell("CPU per cycle, shallow", format!("{:.2} µs", median(shallow_cpu)));
+    report.note("CPU per cycle, deep", format!("{:.2} µs", part(Round::cpu)));
+    report.note("of it in the loop's own thread", format!("{:.2} µs", part(Round::loop_cpu)));
+    report.note("of it in the system", format!("{:.2} µs", part(Round::system_cpu)));
+    report.note("CPU per cycle, shallow", format!("{:.2} µs", median(shallow_cpu)));
     tell_syncs(&report, &deep_rounds);
 }
 

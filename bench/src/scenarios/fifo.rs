@@ -1,7 +1,7 @@
 //! A large FIFO queue: a receive must not look at what is locked, and a group must not cost much.
 //!
 //! One process fills it (remembering deduplication ids as it goes), another opens it when all windows have closed: so
-//! the memory of messages and groups is told apart from that of ids.
+//! the memory of messages and groups is measured apart from that of ids.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ pub fn fill_queue(rig: &Rig, queue: QueueId, messages: u64, groups: u64) {
     let per_second = (messages / FILL_SECONDS).max(1);
     rig.fill(messages, 10, |number| {
         if number % per_second == 0 {
-            rig.clock.pass(Duration::from_secs(1));
+            rig.clock.advance(Duration::from_secs(1));
         }
         let message = NewMessage {
             group: Some(GroupId(Text::from(format!("group-{}", number % groups)))),
@@ -103,11 +103,11 @@ pub fn run(context: &Context) {
         heap <= allowed,
     );
     let grown = after.resident.saturating_sub(before.resident);
-    report.tell(
+    report.note(
         "the same, by how much opening the store made the process grow",
         format!("{} MB, {:.1} B a message", grown / 1_000_000, grown as f64 / messages as f64),
     );
-    report.tell(
+    report.note(
         "process at its largest while filling, deduplication ids included",
         format!("{} MB", fill_peak / 1_000_000),
     );

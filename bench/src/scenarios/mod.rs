@@ -28,7 +28,7 @@ impl Context {
     /// Runs a part in a process of its own, and answers what it printed.
     fn part(&self, name: &str) -> Vec<String> {
         let mut child = self.spawn(name);
-        let lines = lines_of(child.stdout.take().expect("it is piped"));
+        let lines = lines_of(child.stdout.take().expect("the child's output is piped"));
         assert!(child.wait().expect("the child is ours").success(), "{name} ends well");
         lines
     }
@@ -39,7 +39,7 @@ impl Context {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this program can be started again")
+            .expect("the bench can start itself again")
     }
 }
 
@@ -98,7 +98,7 @@ pub fn run(name: &str, context: &Context) {
 pub fn part(name: &str, scale: f64, rounds: usize, dir: &Path) -> Command {
     // What was printed so far must not be printed by the child again.
     std::io::stdout().flush().expect("standard output is there");
-    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    let mut command = Command::new(std::env::current_exe().expect("the bench has a path"));
     command.args(["--child", name, "--scale", &scale.to_string(), "--rounds", &rounds.to_string()]);
     command.arg("--dir").arg(dir);
     command

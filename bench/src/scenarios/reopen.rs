@@ -56,7 +56,7 @@ pub fn fill_fifo(context: &Context) {
 
 fn wait_to_be_killed() {
     println!("filled");
-    // Nobody ever writes here; it ends with the parent at the latest.
+    // Nothing is ever written here; it ends with the parent at the latest.
     let _ended = std::io::stdin().read(&mut [0]);
 }
 
@@ -74,7 +74,7 @@ fn run_kind(context: &Context, kind: &Kind) {
     let report = Report::new(kind.name, context.scale);
     let messages = context.scaled(MESSAGES, 5_000);
     let mut child = context.spawn(kind.part);
-    let output = child.stdout.take().expect("it is piped");
+    let output = child.stdout.take().expect("the child's output is piped");
     let said = BufReader::new(output).lines().next().and_then(Result::ok);
     assert_eq!(said.as_deref(), Some("filled"));
     child.kill().expect("the child is ours");
@@ -86,10 +86,10 @@ fn run_kind(context: &Context, kind: &Kind) {
     let figure = format!("opening {} messages after a kill", count(messages));
     let bound = format!("≤ {} s", kind.seconds);
     report.wall(&figure, format!("{:.2} s", first.seconds), &bound, first.seconds <= kind.seconds);
-    report.tell("CPU of it", format!("{:.2} s", first.cpu));
-    report.tell("replayed from the journal", first.replayed);
-    report.tell("the same again with the files out of the page cache", format!("{:.2} s", second.seconds));
-    report.tell("process after it", format!("{} MB", machine::memory().peak / 1_000_000));
+    report.note("CPU of it", format!("{:.2} s", first.cpu));
+    report.note("replayed from the journal", first.replayed);
+    report.note("the same again with the files out of the page cache", format!("{:.2} s", second.seconds));
+    report.note("process after it", format!("{} MB", machine::memory().peak / 1_000_000));
 }
 
 struct Opened {

@@ -46,7 +46,7 @@ pub fn run(context: &Context) {
         "< 10 %",
         share < 10.0,
     );
-    report.tell(
+    report.note(
         "checkpoints meanwhile",
         format!(
             "{}, {} MB",
@@ -54,8 +54,8 @@ pub fn run(context: &Context) {
             (written_then.1 - written.1) / 1_000_000
         ),
     );
-    report.tell("copied before, while both were written", format!("{} MB", before.copied_bytes / 1_000_000));
-    report.tell(
+    report.note("copied before, while both were written", format!("{} MB", before.copied_bytes / 1_000_000));
+    report.note(
         "segments at the end",
         format!("{} MB alive, {} MB dead", after.live_bytes / 1_000_000, after.dead_bytes / 1_000_000),
     );

@@ -43,12 +43,12 @@ pub fn run(context: &Context) {
     );
     let again = median(again);
     report.wall("opening an empty store that is there", format!("{again:.1} ms"), "≤ 50 ms", again <= 50.0);
-    report.tell("the same as a process, from start to end", format!("{:.1} ms", median(process)));
+    report.note("the same as a process, from start to end", format!("{:.1} ms", median(process)));
     let listening: Vec<f64> = (0..context.scaled(OPENINGS, 3))
         .filter_map(|number| listening(&context.dir.join(format!("served-{number}"))))
         .collect();
     if listening.is_empty() {
-        report.tell("`kew serve` listening", "not measured: no `kew` is built beside this program");
+        report.note("`kew serve` listening", "not measured: no `kew` is built beside this program");
         return;
     }
     let middle = median(listening);

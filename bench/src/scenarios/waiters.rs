@@ -1,4 +1,4 @@
-//! Waiting receives: what ten thousand cost while nothing comes, and how soon one is told when something does.
+//! Waiting receives: what ten thousand cost while nothing comes, and how soon one is answered when something does.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -58,8 +58,8 @@ pub fn idle(context: &Context) {
             all <= 0.01,
         );
         let grown = machine::memory().resident.saturating_sub(before.resident);
-        report.tell("memory per waiting receive, its task included", format!("{} B", grown / waiters));
-        report.tell("CPU to begin one, its task included", format!("{sitting:.1} µs"));
+        report.note("memory per waiting receive, its task included", format!("{} B", grown / waiters));
+        report.note("CPU to begin one, its task included", format!("{sitting:.1} µs"));
         rig.engine.shutdown();
         timers.await.expect("the timers end");
     });
@@ -122,7 +122,7 @@ async fn wake_one(rig: &Rig, queue: QueueId) -> (f64, usize) {
         pin!(rig.engine.send(Send { queue, messages: vec![message], receipts: FirstReceipts::Untold }));
     let polled = send.as_mut().poll(&mut PollContext::from_waker(Waker::noop()));
     assert!(matches!(polled, Poll::Pending), "a send waits for its sync");
-    // The end of the loop's pass: the waiting receive has been told, takes its answer, and both are committed.
+    // The end of the loop's pass: the waiting receive was woken, takes its answer, and both are committed.
     tokio::task::yield_now().await;
     // Committed again when it was put off for lack of room.
     let sent = std::future::poll_fn(|context| {
@@ -134,7 +134,8 @@ async fn wake_one(rig: &Rig, queue: QueueId) -> (f64, usize) {
     while answered.get().is_none() {
         tokio::task::yield_now().await;
     }
-    let took = answered.get().expect("it was just there").duration_since(begun).as_secs_f64() * 1e6;
+    let took =
+        answered.get().expect("the receive was just answered").duration_since(begun).as_secs_f64() * 1e6;
     let wrote = (rig.counts.written().0 - written) as usize;
     let leased = receive.await.expect("the task runs").expect("the receive is answered");
     let mut acks = Answers::new();

@@ -1,5 +1,5 @@
 //! A PostgreSQL server of its own, for tests and measurements: made from the system's binaries in a temporary
-//! directory, reached through a port of the loopback address, gone with whoever started it.
+//! directory, reached through a port of the loopback address, gone with the process that started it.
 //!
 //! Only with the feature `server`.
 
@@ -163,7 +163,7 @@ impl PgServer {
     fn reap(&mut self) {
         if let Some(mut child) = self.child.take() {
             drop(child.stdin.take());
-            // It was told to end, or has.
+            // It was asked to end, or has ended.
             let _ended = child.wait();
         }
     }

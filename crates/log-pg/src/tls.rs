@@ -28,7 +28,7 @@ const MODES: &str = "disable, prefer, require, verify-ca or verify-full";
 /// How far the server's certificate is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verify {
-    /// Not at all: the connection is encrypted, to whoever answers.
+    /// Not at all: the connection is encrypted, to any server that answers.
     Nothing,
     /// An authority that is trusted has signed it.
     Authority,
