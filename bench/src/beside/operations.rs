@@ -1,5 +1,6 @@
 //! The operations: what each needs on the server, and what it then does to it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::json;
@@ -58,7 +59,7 @@ const PLAIN: Operation = Operation {
 };
 
 /// All of them, in the order they are measured.
-pub const ALL: [Operation; 13] = [
+pub const ALL: [Operation; 14] = [
     Operation {
         name: "redrive-100",
         says: "redrive of 100 messages of 1 MiB",
@@ -150,6 +151,14 @@ pub const ALL: [Operation; 13] = [
         ..PLAIN
     },
     Operation {
+        name: "retention-fifo-half",
+        says: "retention lowered over the older half of a FIFO queue of",
+        part: 1,
+        prepare: half_aged,
+        perform: lower_retention,
+        ..PLAIN
+    },
+    Operation {
         name: "cold-reads",
         says: "1 000 cold reads, 5 ms added to each",
         variables: &[("KEW_SLOW_READ_MS", "5")],
@@ -229,6 +238,19 @@ fn filled_with(
     let is_fifo = name.ends_with(".fifo");
     let attributes = if is_fifo { r#"{"FifoQueue":"true"}"# } else { "{}" };
     let other = queue(&mut setting.client()?, name, attributes)?;
+    fill(setting, &other, 0..size, bytes, more)?;
+    Ok(other)
+}
+
+/// Sends the messages of these numbers.
+fn fill(
+    setting: &Setting<'_>,
+    other: &Prepared,
+    numbers: Range<u64>,
+    bytes: usize,
+    more: &str,
+) -> Result<(), Fault> {
+    let is_fifo = other.url.ends_with(".fifo");
     let (url, body) = (other.url.as_str(), "m".repeat(bytes));
     let entry = |number: u64| {
         let fifo =
@@ -236,12 +258,12 @@ fn filled_with(
         let fifo = if is_fifo { fifo.as_str() } else { "" };
         format!(r#"{{"Id":"{}","MessageBody":"{body}"{fifo}{more}}}"#, number % 10)
     };
-    in_parts(setting, size.div_ceil(10), |client, batch| {
-        let entries: Vec<String> = (batch * 10..size.min(batch * 10 + 10)).map(entry).collect();
+    in_parts(setting, (numbers.end - numbers.start).div_ceil(10), |client, batch| {
+        let first = numbers.start + batch * 10;
+        let entries: Vec<String> = (first..numbers.end.min(first + 10)).map(entry).collect();
         let send = format!(r#"{{"QueueUrl":"{url}","Entries":[{}]}}"#, entries.join(","));
         client.sqs("SendMessageBatch", &send).map(drop)
-    })?;
-    Ok(other)
+    })
 }
 
 /// Does something a number of times, over several connections at once.
@@ -277,6 +299,15 @@ fn large_messages(setting: &Setting<'_>, count: u64) -> Result<Prepared, Fault> 
 fn aged(setting: &Setting<'_>, name: &str) -> Result<Prepared, Fault> {
     let other = filled(setting, name, setting.plan.size, "")?;
     setting.advance(Duration::from_secs(120)).map(|()| other)
+}
+
+/// A FIFO queue of which half the messages were sent two minutes ago, and half just now.
+fn half_aged(setting: &Setting<'_>) -> Result<Prepared, Fault> {
+    let size = setting.plan.size;
+    let other = filled(setting, "other.fifo", size / 2, "")?;
+    setting.advance(Duration::from_secs(120))?;
+    fill(setting, &other, size / 2..size, 64, "")?;
+    Ok(other)
 }
 
 fn lower_retention(setting: &Setting<'_>, other: &Prepared) -> Result<(), Fault> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kew_store::contract::model::{
-    SeededEntropy, StoreSubject, Subject, histories, histories_in_slices, histories_in_slices_of_leases,
+    SeededEntropy, StoreSubject, Subject, histories, histories_in_slices, histories_in_slices_of_groups,
+    histories_in_slices_of_leases,
 };
 use kew_store::contract::{Factory, mutants};
 use kew_store::ledger::Bounds;
@@ -17,6 +18,8 @@ struct Memory;
 struct InSlices;
 
 struct InSlicesOfLeases;
+
+struct InSlicesOfGroups;
 
 impl Factory for Memory {
     fn open(&self) -> Arc<dyn Store> {
@@ -38,6 +41,13 @@ impl Factory for InSlicesOfLeases {
     }
 }
 
+impl Factory for InSlicesOfGroups {
+    fn open(&self) -> Arc<dyn Store> {
+        let bounds = Bounds { expired_in_groups: 1, ..Bounds::default() };
+        Arc::new(MemoryStore::with_bounds(Arc::new(SeededEntropy::new(0x6d65_6d6f_7279)), bounds))
+    }
+}
+
 #[test]
 fn memory_store_equals_the_model() {
     histories(&Memory);
@@ -51,6 +61,11 @@ fn memory_store_that_works_in_small_slices_equals_the_model() {
 #[test]
 fn memory_store_that_sees_to_few_leases_at_a_time_equals_the_model() {
     histories_in_slices_of_leases(&InSlicesOfLeases);
+}
+
+#[test]
+fn memory_store_that_takes_few_expired_messages_out_of_groups_at_a_time_equals_the_model() {
+    histories_in_slices_of_groups(&InSlicesOfGroups);
 }
 
 #[test]

@@ -143,8 +143,11 @@ impl<S: Shelf> Ledger<S> {
 
     fn empty(&mut self, queue: QueueId) {
         let Some(book) = self.books.get_mut(&queue) else { return };
-        let (_, remains) = book.clear();
-        if let Some(remains) = remains {
+        let cleared = book.clear();
+        if let Some(order) = cleared.over {
+            self.see_off_split(queue, order);
+        }
+        if let Some(remains) = cleared.remains {
             self.leavings.put(remains);
             // All of it, mostly.
             self.give_back_slice();

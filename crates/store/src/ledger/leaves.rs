@@ -69,6 +69,10 @@ impl<K: Ord + Copy, V> Leaves<K, V> {
         self.leaves.first_key_value()?.1.first()
     }
 
+    pub(crate) fn last(&self) -> Option<&(K, V)> {
+        self.leaves.last_key_value()?.1.last()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
         self.leaves.values().flat_map(|leaf| leaf.iter())
     }
@@ -189,6 +193,26 @@ impl<K: Ord + Copy, V: Clone> Leaves<K, V> {
         {
             Arc::make_mut(values).extend(Arc::unwrap_or_clone(later));
         }
+    }
+
+    /// Takes out all with this key or a greater one.
+    pub(crate) fn split_off(&mut self, key: &K) -> Self {
+        let mut later = self.leaves.split_off(key);
+        if let Some((_, leaf)) = self.leaves.last_key_value() {
+            let place = leaf.partition_point(|(other, _)| other < key);
+            if place < leaf.len()
+                && let Some((first, mut leaf)) = self.leaves.pop_last()
+            {
+                let behind = Arc::make_mut(&mut leaf).split_off(place);
+                later.extend(behind.first().map(|(first, _)| *first).map(|first| (first, Arc::new(behind))));
+                if place > 0 {
+                    self.leaves.insert(first, leaf);
+                }
+            }
+        }
+        let len = later.values().map(|leaf| leaf.len()).sum();
+        self.len -= len;
+        Self { leaves: later, len }
     }
 
     pub(crate) fn pop_first(&mut self) -> Option<(K, V)> {

@@ -60,7 +60,7 @@ pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered
 
 use crate::StoreError;
 use crate::token::TokenKey;
-use book::{Book, Instant};
+use book::{Book, Instant, Moment};
 use dedup::Sends;
 use due::Due;
 use expired::Expired;
@@ -80,6 +80,8 @@ pub struct Bounds {
     /// Messages of purged and deleted queues whose room one step gives back; messages hidden for long that one step
     /// puts among those that are offered; messages at rest that expired together that one step sees off.
     pub slice: usize,
+    /// Messages of FIFO queues that expired together that one step takes out of their groups.
+    pub expired_in_groups: usize,
     /// Leases that ended by themselves that one step sees to.
     pub lapses: usize,
 }
@@ -91,6 +93,7 @@ impl Default for Bounds {
             deduplication_ids_max: 100_000_000,
             events: 1 << 20,
             slice: 1_000,
+            expired_in_groups: 1_000,
             lapses: 1_000,
         }
     }
@@ -98,6 +101,9 @@ impl Default for Bounds {
 
 /// Dead letters that leave in one step; the others stay due and leave in the next ones.
 const DEPARTURES_PER_STEP: usize = 1_000;
+
+/// Messages that are over and are seen off in one step to find what a FIFO queue offers, if there are as many.
+const SEEN_OFF_FOR_ONE: usize = 256;
 
 /// How long after the newest step the next slice is due, of what purged queues held, of what begins to show and of what
 /// expired. Never at once: whoever does all that is due would do all of it.
@@ -129,6 +135,10 @@ pub struct Ledger<S> {
     expiring: BTreeMap<QueueId, Expired>,
     /// Messages that may still be seen off in this step.
     expired_left: usize,
+    /// Messages that are over and may still be taken out of their groups in this step.
+    in_groups_left: usize,
+    /// Those that may still be taken out in this step because they stand before what their groups offer.
+    heads_left: usize,
     /// Queues of which leases are over whose messages are not among those offered yet.
     lapsing: BTreeSet<QueueId>,
     /// Leases that may still be seen to in this step.
@@ -172,6 +182,8 @@ impl<S: Shelf> Ledger<S> {
             shows_left: 0,
             expiring: BTreeMap::new(),
             expired_left: 0,
+            in_groups_left: 0,
+            heads_left: 0,
             lapsing: BTreeSet::new(),
             lapses_left: 0,
             newest: Timestamp::ZERO,
@@ -240,6 +252,8 @@ impl<S: Shelf> Ledger<S> {
         (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
         self.shows_left = self.bounds.slice.max(1);
         self.expired_left = self.shows_left;
+        self.in_groups_left = self.bounds.expired_in_groups.max(1);
+        self.heads_left = SEEN_OFF_FOR_ONE;
         self.lapses_left = self.bounds.lapses.max(1);
         self.run_due(now);
         self.in_step = true;
@@ -375,15 +389,21 @@ impl<S: Shelf> Ledger<S> {
     fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         // While changes are replayed nothing departs by itself: the journal says what did.
-        let bounds =
-            if self.replaying { (usize::MAX, usize::MAX) } else { (self.departures_left, self.lapses_left) };
-        let mut happened = book.pass(at, now, self.settled, bounds);
+        let bound = |left: usize| if self.replaying { usize::MAX } else { left };
+        let mark = self.shelf.mark();
+        let mut happened = book.pass(&Moment {
+            at,
+            now,
+            settled: self.settled,
+            elsewhere: self.due.first().map_or(Timestamp::NEVER, |(at, _)| at),
+            mark,
+            departures_max: bound(self.departures_left),
+            lapses_max: bound(self.lapses_left),
+            expired_max: bound(self.in_groups_left),
+        });
         let expired_at_rest = std::mem::take(&mut happened.expired_at_rest);
         if book.queue.policy.kind.is_fifo() {
-            let mark = self.shelf.mark();
-            let losers = happened.losers.iter().map(|slot| slot + 1);
-            let groups = losers.chain(happened.expired.iter().map(|(_, item)| item.group));
-            groups.for_each(|group| book.note_left_at(group, mark));
+            happened.expired.iter().for_each(|(_, item)| book.note_left_at(item.group, mark));
         }
         if let Some(groups) = happened.groups_left.take() {
             self.leavings.put(Box::new(groups.into_pieces().map(|()| None)));
@@ -399,6 +419,9 @@ impl<S: Shelf> Ledger<S> {
             self.lapse_some_of(queue, at);
         }
         self.show_some_of(queue);
+        self.history.tally.expired += happened.over;
+        self.in_groups_left = self.in_groups_left.saturating_sub(happened.gone.len());
+        self.note_gone(queue, &happened.gone);
         self.see_off_later(queue, expired_at_rest);
         if self.replaying {
             return;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use kew_core::Sequence;
 
 use super::block::{Unpack, pack};
-use super::fifo::Stand;
+use super::fifo::{Stand, Sum};
 use super::item::Item;
 use super::shelf::Address;
 
@@ -47,6 +47,8 @@ pub(super) struct Run {
     live: u64,
     rest: u64,
     held: u64,
+    /// The lengths of the bodies of those that were never touched, together.
+    rest_bytes: u64,
     /// The smallest and largest address of a message at rest it ever held.
     addresses: (Address, Address),
 }
@@ -61,6 +63,7 @@ impl Default for Run {
             live: 0,
             rest: 0,
             held: 0,
+            rest_bytes: 0,
             addresses: (Address(u64::MAX), Address(0)),
         }
     }
@@ -87,6 +90,11 @@ impl Run {
         self.rest.count_ones() as usize
     }
 
+    /// The sum of its messages at rest.
+    pub(super) fn sum(&self) -> Sum {
+        Sum { messages: self.at_rest() as u64, body_bytes: self.rest_bytes }
+    }
+
     /// Whether this message may follow at the end.
     pub(super) fn has_room_for(&self, sequence: Sequence) -> bool {
         self.links.is_empty()
@@ -110,9 +118,12 @@ impl Run {
         self.sequences.1 = item.sequence;
         self.links.push(links);
         self.live |= 1 << place;
-        self.set_stand(place, stand);
         if stand == Stand::Rest {
+            self.rest |= 1 << place;
+            self.rest_bytes += u64::from(item.body_bytes);
             self.note_address(item.address);
+        } else {
+            self.set_stand(place, stand);
         }
     }
 
@@ -168,10 +179,16 @@ impl Run {
         }
     }
 
-    /// Sets what a message is doing.
+    /// A message at rest, with a body of this length, is held from now on.
+    pub(super) fn unrest(&mut self, place: usize, body_bytes: u32) {
+        let bit = 1 << place;
+        (self.rest, self.held) = (self.rest & !bit, self.held | bit);
+        self.rest_bytes -= u64::from(body_bytes);
+    }
+
+    /// Sets what a message that was touched is doing.
     pub(super) fn set_stand(&mut self, place: usize, stand: Stand) {
         let bit = 1 << place;
-        self.rest = self.rest & !bit | if stand == Stand::Rest { bit } else { 0 };
         self.held = self.held & !bit | if stand == Stand::Held { bit } else { 0 };
     }
 
@@ -199,10 +216,10 @@ impl Run {
         &mut self.links[place]
     }
 
-    /// A message leaves. True when so many have that the run is to be packed anew.
+    /// A message that is not at rest leaves. True when so few are left that the run is to be packed anew.
     pub(super) fn remove(&mut self, place: usize) -> bool {
         let stays = !(1 << place);
-        (self.live, self.rest, self.held) = (self.live & stays, self.rest & stays, self.held & stays);
+        (self.live, self.held) = (self.live & stays, self.held & stays);
         4 * self.live() <= 3 * self.links.len()
     }
 
@@ -266,6 +283,11 @@ impl Run {
         #[cfg(test)]
         looked_at::add(self.live());
         self.items().enumerate().filter(|(place, _)| self.rest >> place & 1 == 1).map(|(_, item)| item)
+    }
+
+    /// The last message at rest.
+    pub(super) fn last_at_rest(&self) -> Option<Item> {
+        self.item(self.rest.checked_ilog2()? as usize)
     }
 
     /// Whether a message at rest may lie within these addresses.

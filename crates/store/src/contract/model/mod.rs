@@ -56,6 +56,16 @@ pub fn histories_in_slices_of_leases(factory: &dyn Factory) {
     }
 }
 
+/// The same for stores that take messages of FIFO queues that are over out of their groups in slices smaller than the
+/// histories need. Of these histories every FIFO queue has one group: several take their turns in another order then.
+pub fn histories_in_slices_of_groups(factory: &dyn Factory) {
+    for seed in seeds() {
+        if let Err(difference) = history(seed, &|_| Box::new(StoreSubject::in_slices_of_groups(factory))) {
+            panic!("{difference}");
+        }
+    }
+}
+
 /// The seeds the environment asks for.
 pub fn seeds() -> std::ops::RangeInclusive<u64> {
     let number = |name: &str| {
@@ -97,8 +107,8 @@ pub fn differs(seed: u64, make: &MakeSubject<'_>) -> bool {
 
 /// Makes up a history of so many steps for a subject that watches it, side by side with the model.
 pub fn drive(seed: u64, steps: u64, subject: &mut dyn Subject) -> Result<(), String> {
+    let mut generator = Generator::of(seed, subject);
     let mut run = Run::new(seed, subject);
-    let mut generator = Generator::new(seed);
     for _ in 0..steps {
         let step = generator.next(&run);
         run.step(&step).map_err(|mismatch| format!("seed {seed}: {mismatch:?}"))?;
@@ -111,10 +121,7 @@ fn invent(seed: u64, make: &MakeSubject<'_>) -> Result<(), (Vec<Step>, Mismatch)
     let mut steps = Vec::new();
     let result = guarded(|| {
         let mut subject = make(seed);
-        let mut generator = Generator::new(seed);
-        if !subject.orders_dead_letters() {
-            generator = generator.without_dead_letters();
-        }
+        let mut generator = Generator::of(seed, subject.as_ref());
         let mut run = Run::new(seed, subject.as_mut());
         for _ in 0..generator.length() {
             let step = generator.next(&run);

@@ -40,6 +40,11 @@ pub trait Subject {
     fn orders_dead_letters(&self) -> bool {
         true
     }
+
+    /// Whether groups of a FIFO queue take their turns in the order in which they began to offer.
+    fn orders_groups(&self) -> bool {
+        true
+    }
 }
 
 /// A store from a factory.
@@ -50,12 +55,14 @@ pub struct StoreSubject<'a> {
     /// Whether all slices of what is due are done before each step.
     catches_up: bool,
     orders_dead_letters: bool,
+    orders_groups: bool,
 }
 
 impl<'a> StoreSubject<'a> {
     /// A new, empty store.
     pub fn new(factory: &'a dyn Factory) -> Self {
-        Self { factory, store: Some(factory.open()), catches_up: false, orders_dead_letters: true }
+        let store = Some(factory.open());
+        Self { factory, store, catches_up: false, orders_dead_letters: true, orders_groups: true }
     }
 
     /// A new, empty store that does what is due in slices smaller than the histories need: before each step it is asked
@@ -67,6 +74,12 @@ impl<'a> StoreSubject<'a> {
     /// The same for a store that also sees to leases that end together in such slices.
     pub fn in_slices_of_leases(factory: &'a dyn Factory) -> Self {
         Self { orders_dead_letters: false, ..Self::in_slices(factory) }
+    }
+
+    /// The same for a store that takes messages that are over out of their groups in such slices. No slice is asked
+    /// for, so that steps come between them.
+    pub fn in_slices_of_groups(factory: &'a dyn Factory) -> Self {
+        Self { orders_groups: false, ..Self::new(factory) }
     }
 
     /// Does everything that is due, slice by slice. Says what that freed.
@@ -117,6 +130,10 @@ impl Subject for StoreSubject<'_> {
 
     fn orders_dead_letters(&self) -> bool {
         self.orders_dead_letters
+    }
+
+    fn orders_groups(&self) -> bool {
+        self.orders_groups
     }
 }
 

@@ -102,7 +102,7 @@ impl Contents {
         match &mut self.fifo {
             Some(fifo) => {
                 let item = fifo.find_rest(sequence)?;
-                fifo.remove(&mut self.groups, item.group - 1, sequence);
+                fifo.remove(&mut self.groups, &item);
                 Some(item)
             }
             None => self.ready.take(sequence).or_else(|| self.far.take(sequence)),

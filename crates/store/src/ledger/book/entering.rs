@@ -3,9 +3,17 @@
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::{Book, HIDDEN_AT_HAND};
-use crate::ledger::fifo::{End, Stand};
+use crate::ledger::fifo::{End, Fifo, Stand};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 use crate::ledger::leavings::Remains;
+
+/// What left a queue that was emptied.
+pub(crate) struct Cleared {
+    /// What is to be given back.
+    pub remains: Option<Remains>,
+    /// FIFO: messages that were over before.
+    pub over: Option<Box<Fifo>>,
+}
 
 impl Book {
     /// A message enters. On a FIFO queue a fresh one (`visible_at` set) follows the queue's delay.
@@ -68,7 +76,7 @@ impl Book {
                 self.note_hold_ended(&entry.item, &entry.hold);
                 let held = &mut *self.held;
                 if let Some(fifo) = &mut held.fifo {
-                    fifo.remove(&mut held.groups, entry.item.group - 1, sequence);
+                    fifo.remove(&mut held.groups, &entry.item);
                 }
                 entry.item
             }
@@ -119,10 +127,11 @@ impl Book {
         held.fifo.as_mut().is_some_and(|fifo| fifo.regroup(&mut held.groups, group, end))
     }
 
-    /// Everything leaves at once. Returns how many messages there were, and what is left to be given back.
-    pub(crate) fn clear(&mut self) -> (u64, Option<Remains>) {
-        let stored = self.held.stored;
-        let remains = self.held.take().map(|contents| contents.into_remains());
+    /// Everything leaves at once.
+    pub(crate) fn clear(&mut self) -> Cleared {
+        let mut contents = self.held.take();
+        let over = contents.as_mut().and_then(|contents| contents.fifo.as_mut()?.split_over());
+        let remains = contents.map(|contents| contents.into_remains());
         let fresh = Self::new(self.queue.clone());
         let kept = Self {
             next_sequence: self.next_sequence,
@@ -133,7 +142,7 @@ impl Book {
             ..fresh
         };
         *self = kept;
-        (stored, remains)
+        Cleared { remains, over }
     }
 
     /// Every message, in no particular order.

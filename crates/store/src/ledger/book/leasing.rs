@@ -18,7 +18,7 @@ impl Book {
                 Some(fifo) => {
                     let item = fifo.find_rest(sequence)?;
                     let hidden = fifo.is_delayed(sequence);
-                    fifo.touch(sequence, if hidden { Stand::Held } else { Stand::Ready });
+                    fifo.touch(&item, if hidden { Stand::Held } else { Stand::Ready });
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
                     self.held.delayed += u64::from(hidden);
                     let visible_at = item.sent_at.plus(delay);
@@ -81,7 +81,7 @@ impl Book {
         let held = &mut *self.held;
         let fifo = held.fifo.as_mut().filter(|_| !held.entries.contains_key(&sequence))?;
         let item = fifo.find_rest(sequence).filter(|_| !fifo.is_delayed(sequence))?;
-        fifo.touch(sequence, Stand::Held);
+        fifo.touch(&item, Stand::Held);
         Some(Item { visible_at: item.sent_at.plus(self.queue.policy.delay), ..item })
     }
 

@@ -6,6 +6,7 @@
 
 mod contents;
 mod entering;
+mod expiring;
 mod image;
 mod leasing;
 mod restoring;
@@ -32,9 +33,15 @@ const SHOWN_FOR_ONE: usize = 256;
 /// The same on a FIFO queue, where many may wait behind the first of their group, until one is found.
 const SHOWN_FOR_ONE_MAX: usize = 16_384;
 
+/// Messages that are over and are passed over to find what a FIFO queue offers.
+const OVER_LOOKS: usize = 4_096;
+
 /// Messages at rest on a FIFO queue whose groups get their turns between those of other messages that show at the same
 /// instant. The groups of further ones come when these are through.
 const SHOWN_AMONG_OTHERS: usize = 4_096;
+
+/// Messages outside of a backlog that are looked at one by one before much of it expires at once.
+const BESIDE_MAX: usize = 1_000;
 
 /// Entries that are looked at each time somebody asks for the oldest message.
 const OLDEST_LOOKS: usize = 1_024;
@@ -48,6 +55,27 @@ pub(crate) struct Attempt {
     pub sequences: Vec<Sequence>,
 }
 
+/// An instant that a queue passes, and how much may be done at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The instant.
+    pub at: Timestamp,
+    /// The instant of the step.
+    pub now: Timestamp,
+    /// What was due elsewhere by then has been done.
+    pub settled: Timestamp,
+    /// The next instant something happens in another queue.
+    pub elsewhere: Timestamp,
+    /// The shelf's mark.
+    pub mark: u64,
+    /// Messages that depart at most; the others stay due.
+    pub departures_max: usize,
+    /// Leases that are seen to at most.
+    pub lapses_max: usize,
+    /// Messages of a FIFO queue that are taken out at most because they are over.
+    pub expired_max: usize,
+}
+
 /// What happened at one instant.
 #[derive(Default, Debug)]
 pub(crate) struct Instant {
@@ -55,8 +83,10 @@ pub(crate) struct Instant {
     pub expired: Vec<(Timestamp, Item)>,
     /// The others whose time was over. They have left the queue and its figures, and are to be seen off in slices.
     pub expired_at_rest: Expired,
-    /// FIFO: the groups of those.
-    pub losers: Vec<u32>,
+    /// FIFO: how many messages at rest are over that were not before.
+    pub over: u64,
+    /// FIFO: those of them that were taken out, with the instants at which they were over.
+    pub gone: Vec<(Item, Timestamp)>,
     /// FIFO: the groups as they were when everything at rest expired, to be given back in slices.
     pub groups_left: Option<Groups>,
     /// Messages whose lease ended by itself, with its end.
@@ -112,7 +142,8 @@ impl Book {
 
     /// Gives back the room of what is not there any more, or need not be open.
     pub(crate) fn rest(&mut self) {
-        if self.held.stored == 0 && self.held.attempts.is_empty() && self.held.departures.is_empty() {
+        let is_bare = self.held.attempts.is_empty() && self.held.departures.is_empty() && !self.has_over();
+        if self.held.stored == 0 && is_bare {
             self.held.let_go();
         } else if let Some(fifo) = &mut self.held.fifo {
             fifo.settle();
@@ -388,13 +419,17 @@ impl Book {
         items
     }
 
-    /// The messages a FIFO queue offers, group by group in the order of the rotation.
+    /// The messages a FIFO queue offers, group by group in the order of the rotation. Where many are over, groups that
+    /// begin with some of these may be left out.
     pub(crate) fn offered(&self) -> impl Iterator<Item = Item> + '_ {
-        self.held.fifo.iter().flat_map(|fifo| {
-            let groups = fifo.rotation(&self.held.groups);
-            groups
-                .flat_map(|group| fifo.offered(&self.held.groups, group))
-                .filter_map(|sequence| self.item_of(fifo, sequence))
+        let groups = &self.held.groups;
+        self.held.fifo.iter().flat_map(move |fifo| {
+            let mut looks = OVER_LOOKS;
+            let reached = move |group: &u32| fifo.reaches(groups, *group, &mut looks);
+            let offering = fifo.standing(groups).filter(reached);
+            offering
+                .flat_map(move |group| fifo.offered(groups, group))
+                .filter_map(move |sequence| self.item_of(fifo, sequence))
         })
     }
 
@@ -438,5 +473,23 @@ impl Book {
             .collect();
         owned.sort_unstable_by_key(|(sequence, _)| *sequence);
         owned
+    }
+}
+
+#[cfg(test)]
+impl Moment {
+    /// The only thing that happens, at its instant.
+    pub(crate) fn alone(at: Timestamp) -> Self {
+        let (max, elsewhere) = (usize::MAX, Timestamp::NEVER);
+        Self {
+            at,
+            now: at,
+            settled: at,
+            elsewhere,
+            mark: 0,
+            departures_max: max,
+            lapses_max: max,
+            expired_max: max,
+        }
     }
 }

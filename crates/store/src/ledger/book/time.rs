@@ -8,13 +8,9 @@ use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
-use super::{Book, Instant, SHOWN_AMONG_OTHERS, held_until};
-use crate::ledger::fifo::{End, Fifo, Shown, Stand};
-use crate::ledger::groups::Groups;
+use super::{BESIDE_MAX, Book, Instant, Moment, SHOWN_AMONG_OTHERS, held_until};
+use crate::ledger::fifo::{End, Shown};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
-
-/// Messages outside of a backlog that are looked at one by one before much of it expires at once.
-const BESIDE_MAX: usize = 1_000;
 
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
@@ -40,30 +36,24 @@ impl Book {
         }
     }
 
-    /// Does what happens here by itself at `at`. Nothing earlier is left to do.
-    /// At most so many messages depart; the others stay due. If more leases of a standard queue end than it may see to,
-    /// all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for long, all whose delay is over by
-    /// `now` are shown. What they do at `at` does not hang on it. Messages at rest on a FIFO queue may expire through
-    /// `settled`: all else that is due by then has been done.
-    pub(crate) fn pass(
-        &mut self,
-        at: Timestamp,
-        now: Timestamp,
-        settled: Timestamp,
-        (departures_max, lapses_max): (usize, usize),
-    ) -> Instant {
+    /// Does what happens here by itself at one instant. Nothing earlier is left to do. If more leases of a standard
+    /// queue end than may be seen to, all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for
+    /// long, all whose delay is over by now are shown. What they do at that instant does not hang on it.
+    pub(crate) fn pass(&mut self, moment: &Moment) -> Instant {
+        let Moment { at, now, .. } = *moment;
         let mut happened = Instant::default();
         // Groups of a FIFO queue take their turns in the order in which their leases ended.
-        let lapses_max = if self.held.fifo.is_some() { usize::MAX } else { lapses_max };
+        let lapses_max = if self.held.fifo.is_some() { usize::MAX } else { moment.lapses_max };
+        let undisturbed = self.undisturbed(moment);
         let mut ended = self.held.ends.end_by(at, lapses_max);
         if self.held.far.len() > 0 {
             self.held.far.deal(now, self.queue.policy.retention);
         }
         self.expire_at_rest(at, now, &mut happened);
-        self.expire_in_groups(settled.max(at).min(self.expiry_through), &mut happened);
+        self.expire_in_groups(undisturbed.min(self.expiry_through), moment, &mut happened);
         self.expire(at.min(self.expiry_through), &mut ended, &mut happened);
         self.wake(at, &ended, &mut happened);
-        while happened.departing.len() < departures_max
+        while happened.departing.len() < moment.departures_max
             && let Some((_, sequence)) = self.held.departures.first().copied().filter(|(due, _)| *due <= at)
         {
             self.held.departures.pop_first();
@@ -123,69 +113,6 @@ impl Book {
         }
         let entries = held.entries.values().map(|entry| u64::from(entry.item.body_bytes)).sum::<u64>();
         Some(held.body_bytes - entries - held.ready.body_bytes_beside(BESIDE_MAX)?)
-    }
-
-    /// Messages at rest on a FIFO queue whose time is over by `through`.
-    fn expire_in_groups(&mut self, through: Timestamp, happened: &mut Instant) {
-        let retention = self.retention();
-        let is_over = |sent_at: Timestamp| sent_at.plus(retention) <= through;
-        let oldest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest());
-        if !oldest.is_some_and(|(_, sent_at)| is_over(sent_at)) {
-            return;
-        }
-        happened.freed = true;
-        let is_whole = self.held.fifo.as_ref().is_some_and(|fifo| fifo.is_over_at_rest(is_over));
-        if is_whole && self.expire_order(happened) {
-            return;
-        }
-        let Contents { fifo: Some(fifo), groups, stored, body_bytes, .. } = &mut *self.held else {
-            return;
-        };
-        let expired = &mut happened.expired_at_rest;
-        let losers = fifo.expire_rest(groups, is_over, |item| expired.add(item, retention));
-        let added = expired.take_added();
-        (*stored, *body_bytes) = (*stored - added.messages, *body_bytes - added.body_bytes);
-        for slot in &losers {
-            // A group's next message may have become its head.
-            fifo.regroup(groups, *slot, End::Back);
-        }
-        happened.losers = losers;
-    }
-
-    /// Every message at rest on a FIFO queue is over. If the others are few and none of them may be offered, the order
-    /// and the groups leave as they are, and new ones are made of those others: no group of theirs has a turn.
-    fn expire_order(&mut self, happened: &mut Instant) -> bool {
-        let retention = self.retention();
-        let held = &mut *self.held;
-        let is_offered = |entry: &Entry| matches!(entry.hold, Hold::Ready);
-        if held.entries.len() > BESIDE_MAX || held.entries.values().any(is_offered) {
-            return false;
-        }
-        let mut others: Vec<Sequence> = held.entries.values().map(|entry| entry.item.sequence).collect();
-        others.sort_unstable();
-        let (mut order, mut groups, mut others_bytes) = (Box::<Fifo>::default(), Groups::default(), 0);
-        for sequence in &others {
-            let Some(entry) = held.entries.get_mut(sequence) else { continue };
-            others_bytes += u64::from(entry.item.body_bytes);
-            let Some(before) = held.groups.get(entry.item.group.wrapping_sub(1)) else { continue };
-            let slot = groups.slot_of(&before.name);
-            if let Some(group) = groups.get_mut(slot) {
-                group.messages += 1;
-                group.left_at = before.left_at;
-            }
-            entry.item.group = slot + 1;
-            groups.count_lease(slot + 1, i32::from(matches!(entry.hold, Hold::Leased(_))));
-            order.push(&mut groups, &entry.item, Stand::Held);
-        }
-        // Most of them have lost some; of the others the mark says more than it must.
-        happened.losers = groups.iter().map(|(slot, _)| slot).collect();
-        happened.groups_left = Some(std::mem::replace(&mut held.groups, groups));
-        let gone = (held.stored - others.len() as u64, held.body_bytes - others_bytes);
-        if let Some(order) = held.fifo.replace(order) {
-            happened.expired_at_rest.add_order(order, retention, gone);
-        }
-        (held.stored, held.body_bytes) = (others.len() as u64, others_bytes);
-        true
     }
 
     /// A message that expired is seen off: its group is forgotten if nothing is in it.

@@ -3,14 +3,15 @@
 //! When the retention of a queue is lowered, a hold of expiry ends or the clock leaps, most of a backlog expires at
 //! once. On a standard queue its blocks leave the order as they are, so from that instant on no read finds any of them;
 //! the figures follow by one subtraction a block. Only where messages have fairness groups, which count one less each,
-//! all are looked at. On a FIFO queue the whole order leaves when all at rest are over and few others are there; else
-//! all that expire are looked at, for their groups begin behind them.
+//! all are looked at. On a FIFO queue the whole order leaves when all at rest are over and few others are there; else a
+//! line is drawn behind the last that is over, and they are taken out of their groups as they are seen off.
 //!
 //! What is left to do for each message (its place on the shelf is vacated, its end is put into the history, a group of
 //! which nothing is left is forgotten) is done in slices, a millisecond apart, whatever becomes of the queue meanwhile.
 //! None of that is in a journal or a checkpoint, so slices leave no record, and replay does it all where it happens.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +34,12 @@ pub(crate) struct Expired {
     blocks: VecDeque<(Arc<Block>, Duration)>,
     /// Many blocks at once, the same.
     rows: VecDeque<(Row<Block>, Duration)>,
-    /// Orders of FIFO queues of which every message at rest expired, the same.
-    orders: VecDeque<(Box<Fifo>, Duration)>,
+    /// Orders that left a FIFO queue, of which the messages before a line expired.
+    orders: VecDeque<Box<Fifo>>,
     /// How many messages there are in all of these.
     len: u64,
-    /// What is left of the first block.
-    first: std::vec::IntoIter<Item>,
-    first_kept: Duration,
+    /// What is left of the first block, each with the instant at which its time was over.
+    first: std::vec::IntoIter<(Item, Timestamp)>,
     added: Added,
 }
 
@@ -83,9 +83,21 @@ impl Expired {
 
     /// Adds the order of a FIFO queue of which every message at rest expired under this retention: this number of them,
     /// whose bodies have this number of bytes.
-    pub(crate) fn add_order(&mut self, order: Box<Fifo>, retention: Duration, (messages, bytes): (u64, u64)) {
+    pub(crate) fn add_order(
+        &mut self,
+        mut order: Box<Fifo>,
+        retention: Duration,
+        (messages, bytes): (u64, u64),
+    ) {
+        order.end_all(messages, retention);
         self.count(messages, bytes);
-        self.orders.push_back((order, retention));
+        self.orders.push_back(order);
+    }
+
+    /// Adds the messages of a FIFO queue that expired before it was emptied, and were counted then.
+    pub(super) fn add_split(&mut self, order: Box<Fifo>) {
+        self.len += order.over_count();
+        self.orders.push_back(order);
     }
 
     fn count(&mut self, messages: u64, body_bytes: u64) {
@@ -138,25 +150,25 @@ impl Expired {
     /// The next message to be seen off, with the instant at which its time was over.
     pub(crate) fn next(&mut self) -> Option<(Item, Timestamp)> {
         loop {
-            if let Some(item) = self.first.next() {
+            if let Some(first) = self.first.next() {
                 self.len -= 1;
-                return Some((item, item.expires_at(self.first_kept)));
+                return Some(first);
             }
             let block = self.blocks.pop_front().or_else(|| self.next_of_rows());
-            let live = |block: &Block| block.live_items().map(|(_, item)| item).collect::<Vec<_>>();
-            let next = block.map(|(block, retention)| (live(&block), retention));
-            let (items, retention) = next.or_else(|| self.next_of_orders())?;
-            self.first = items.into_iter();
-            self.first_kept = retention;
+            let next = block.map(|(block, retention)| {
+                let live = block.live_items().map(|(_, item)| (item, item.expires_at(retention)));
+                live.collect::<Vec<_>>()
+            });
+            self.first = next.or_else(|| self.next_of_orders())?.into_iter();
         }
     }
 
-    fn next_of_orders(&mut self) -> Option<(Vec<Item>, Duration)> {
-        while let Some((order, retention)) = self.orders.front_mut() {
+    fn next_of_orders(&mut self) -> Option<Vec<(Item, Timestamp)>> {
+        while let Some(order) = self.orders.front_mut() {
             if let Some(mut items) = order.take_run() {
                 // The group has been put away with the others: its slot may be another one's by now.
-                items.iter_mut().for_each(|item| item.group = 0);
-                return Some((items, *retention));
+                items.iter_mut().for_each(|(item, _)| item.group = 0);
+                return Some(items);
             }
             self.orders.pop_front();
         }
@@ -175,15 +187,14 @@ impl Expired {
 
     /// When the time of this message was over, if it is here.
     fn over_at(&self, sequence: Sequence) -> Option<Timestamp> {
-        let first = self.first.as_slice().iter().find(|item| item.sequence == sequence);
-        let first = first.map(|item| item.expires_at(self.first_kept));
+        let first = self.first.as_slice().iter().find(|(item, _)| item.sequence == sequence);
+        let first = first.map(|(_, over_at)| *over_at);
         let behind = || {
             let one = |block: &Block, kept: Duration| Some(block.get(sequence)?.expires_at(kept));
-            let expiry = |order: &Fifo, kept: Duration| Some(order.find_rest(sequence)?.expires_at(kept));
             let alone = self.blocks.iter().find_map(|(block, kept)| one(block, *kept));
             let many =
                 || self.rows.iter().find_map(|(row, kept)| row.iter().find_map(|block| one(block, *kept)));
-            let in_order = || self.orders.iter().find_map(|(order, kept)| expiry(order, *kept));
+            let in_order = || self.orders.iter().find_map(|order| order.over_at(sequence));
             alone.or_else(many).or_else(in_order)
         };
         first.or_else(behind)
@@ -209,35 +220,46 @@ impl Expired {
             .iter()
             .map(|(row, _)| row.heap_bytes() + row.iter().map(Block::heap_bytes).sum::<usize>());
         blocks.sum::<usize>()
-            + self.orders.iter().map(|(order, _)| order.heap_bytes()).sum::<usize>()
+            + self.orders.iter().map(|order| order.heap_bytes()).sum::<usize>()
             + rows.sum::<usize>()
             + self.blocks.capacity() * size_of::<(Arc<Block>, Duration)>()
-            + self.first.len() * size_of::<Item>()
+            + self.first.len() * size_of::<(Item, Timestamp)>()
     }
 }
 
 impl<S: Shelf> Ledger<S> {
     /// The end of a message that expired and was not seen off yet, as the history will have it.
     pub(super) fn end_to_be_seen(&self, queue: QueueId, sequence: Sequence) -> Option<Event> {
-        let at = self.expiring.get(&queue).filter(|_| self.bounds.events > 0)?.over_at(sequence)?;
+        let expired = self.expiring.get(&queue).filter(|_| self.bounds.events > 0)?;
+        let in_place = self.books.get(&queue).and_then(|book| book.over_at(sequence));
+        let at = in_place.or_else(|| expired.over_at(sequence))?;
         Some(Event { at, queue, sequence, kind: EventKind::Expired })
     }
 
     /// Messages expired: they count at once, and are seen off as soon as this step may.
     pub(super) fn see_off_later(&mut self, queue: QueueId, expired: Expired) {
-        if !expired.is_empty() {
+        let has_over = self.books.get(&queue).is_some_and(|book| book.has_over());
+        if has_over || !expired.is_empty() {
             self.history.tally.expired += expired.len;
             self.expiring.entry(queue).or_default().add_all(expired);
             self.see_off_some_of(queue);
         }
     }
 
+    /// Messages that expired go on to be seen off when their queue is emptied.
+    pub(super) fn see_off_split(&mut self, queue: QueueId, order: Box<Fifo>) {
+        self.expiring.entry(queue).or_default().add_split(order);
+    }
+
     /// Sees a slice of the messages off that expired.
     pub(super) fn see_off_slice(&mut self) {
-        while self.expired_left > 0
-            && let Some(queue) = self.expiring.keys().next().copied()
+        let mut next = self.expiring.first_key_value().map(|(queue, _)| *queue);
+        while self.expired_left.min(self.in_groups_left) > 0
+            && let Some(queue) = next
         {
             self.see_off_some_of(queue);
+            next =
+                self.expiring.range((Bound::Excluded(queue), Bound::Unbounded)).next().map(|(next, _)| *next);
         }
     }
 
@@ -256,8 +278,53 @@ impl<S: Shelf> Ledger<S> {
                 book.see_off(&item);
             }
         }
-        if expired.is_empty() {
+        let mut is_done = expired.is_empty();
+        if let Some(book) = book.filter(|book| book.has_over()) {
+            let max = if self.replaying { usize::MAX } else { self.in_groups_left };
+            let gone = book.take_over(max, self.shelf.mark());
+            is_done &= !book.has_over();
+            self.in_groups_left = self.in_groups_left.saturating_sub(gone.len());
+            self.note_gone(queue, &gone);
+        }
+        if is_done {
             self.expiring.remove(&queue);
+        }
+    }
+
+    /// The group of a FIFO queue whose turn it is. Messages of it that are over and stand before what it offers are
+    /// seen off first; `None` also when that was all this step may do.
+    pub(super) fn first_turn(&mut self, queue: QueueId) -> Option<u32> {
+        loop {
+            let book = self.books.get_mut(&queue)?;
+            let turn = book.first_turn();
+            let is_found = turn.is_some_and(|group| !book.begins_over(group));
+            if is_found || self.heads_left == 0 || !book.may_begin_to_offer() {
+                return turn.filter(|_| is_found);
+            }
+            let (max, mark) = (self.heads_left, self.shelf.mark());
+            let gone = match turn {
+                Some(group) => book.take_heads(group, max, mark),
+                // Groups that begin with some that never showed have no turn.
+                None => book.take_over(max, mark),
+            };
+            self.heads_left = self.heads_left.saturating_sub(gone.len());
+            self.note_gone(queue, &gone);
+        }
+    }
+
+    /// Whether messages of this queue are over that may keep others of their groups from being offered.
+    pub(super) fn is_expiring(&self, queue: QueueId) -> bool {
+        self.books.get(&queue).is_some_and(|book| book.may_begin_to_offer())
+    }
+
+    /// Messages that were over were taken out of their groups: what stands behind them may be offered.
+    pub(super) fn note_gone(&mut self, queue: QueueId, gone: &[(Item, Timestamp)]) {
+        for (item, over_at) in gone {
+            self.shelf.vacate(item.place());
+            self.history.seen_off(*over_at, queue, item.sequence);
+        }
+        if !gone.is_empty() {
+            self.free(queue);
         }
     }
 }

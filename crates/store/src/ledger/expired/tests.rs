@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use kew_core::command::{
     Withdraw,
 };
 use kew_core::outcome::Leased;
+use kew_core::rules::retention::{ExpiryHold, HoldEnd};
 use kew_core::{
     AccountId, Command, Counts, DeduplicationId, EventKind, Expiry, GroupId, LeaseTerms, MessageId,
     NewMessage, Outcome, Policy, QueueId, QueueKey, ReceiptRule, Sequence, Text, Timestamp,
@@ -54,7 +56,8 @@ impl Scene {
     }
 
     fn of(policy: Policy) -> Self {
-        let bounds = Bounds { slice: SLICE as usize, ..Bounds::default() };
+        let slice = SLICE as usize;
+        let bounds = Bounds { slice, expired_in_groups: slice, ..Bounds::default() };
         let (key, entropy) = (TokenKey([7; 16]), Arc::new(SeededEntropy::new(7)));
         let ledger = Ledger::new(MemoryShelf::default(), key, entropy, bounds);
         let mut scene = Self { ledger, queue: QueueId(0), policy, sent: 0 };
@@ -128,6 +131,15 @@ impl Scene {
             Outcome::Leased(leased) => leased,
             other => panic!("a lease is expected: {other:?}"),
         }
+    }
+
+    /// What this number of receives at one instant are given.
+    fn found(&mut self, at: Timestamp, receives: u32) -> Vec<u64> {
+        let mut found = Vec::new();
+        for _ in 0..receives {
+            found.extend(self.leased(at, 10).iter().map(|leased| leased.message.sequence.0));
+        }
+        found
     }
 
     fn keep_for(&mut self, at: Timestamp, retention: Duration) {
@@ -416,10 +428,143 @@ fn one_message_that_is_not_over_or_may_be_offered_keeps_the_order_in_place() {
         let at = over(dead);
         scene.keep_for(at, HOUR);
         assert_eq!(scene.counts(at).stored(), 900 - dead);
-        let offered = scene.leased(at, 10);
-        assert!(offered.iter().all(|leased| leased.message.sequence == Sequence(900)));
+        let offered = scene.found(at, 4);
+        assert!(offered.iter().all(|sequence| *sequence == 900));
         assert_eq!(offered.len() as u64, 900 - dead);
         scene.see_all_off(at);
         assert_eq!(scene.kept(), 900 - dead);
     }
+}
+
+/// How half of a queue comes to be over at once.
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    /// The retention is lowered.
+    Lowered,
+    /// A hold of expiry ends.
+    HoldEnds,
+    /// The clock leaps.
+    Leap,
+}
+
+#[test]
+fn half_of_a_fifo_queue_that_is_over_is_cleared_away_without_a_look_at_each() {
+    for half in [Half::Lowered, Half::HoldEnds, Half::Leap] {
+        let mut scene = Scene::with(Kind::Fifo, 20_000);
+        let returned = scene.leased(sent_at(19_999), 4);
+        let tokens = returned.iter().map(|leased| leased.token).collect();
+        scene.step(sent_at(19_999), &Command::Withdraw(Withdraw { queue: scene.queue, tokens }));
+        let at = match half {
+            Half::Lowered => over(10_000),
+            Half::HoldEnds | Half::Leap => sent_at(9_999).plus(DAY),
+        };
+        match half {
+            Half::Lowered => {
+                scene.keep_for(at, HOUR);
+            }
+            Half::HoldEnds => {
+                let hold = ExpiryHold { through: sent_at(0), until: HoldEnd::Confirmed };
+                scene.step(sent_at(20_000), &Command::HoldExpiry(Some(hold)));
+                assert_eq!(scene.counts(at).stored(), 20_000);
+                scene.step(at, &Command::HoldExpiry(None));
+            }
+            Half::Leap => {}
+        }
+        looked_at::take();
+        let counts = scene.counts(at);
+        let looks = looked_at::take();
+        assert!(looks <= 64 * RUN, "{half:?}: the step looks at {looks} messages");
+        let bytes: u64 = (10_000..20_000).map(|number| 1 + number % 7).sum();
+        assert_eq!((counts.stored(), counts.body_bytes), (10_000, bytes), "{half:?}");
+        assert_eq!(scene.ledger.tally().expired, 10_000);
+        assert_eq!(scene.last_of(at, 10_000).map(|(_, kind)| kind), Some(EventKind::Expired));
+        assert!(!scene.last_of(at, 10_001).is_some_and(|(_, kind)| kind == EventKind::Expired));
+        let kept = scene.kept();
+        scene.counts(at);
+        assert_eq!(scene.kept(), kept, "a step that is not of this queue's messages clears nothing away");
+        looked_at::take();
+        let at = scene.see_all_off(at);
+        let looks = looked_at::take();
+        assert!(looks <= 200_000, "{half:?}: all slices together look at {looks} messages");
+        // More go meanwhile, one every hundred slices.
+        let stored = scene.counts(at).stored();
+        assert_eq!((scene.kept(), scene.ledger.tally().expired), (stored, 20_000 - stored), "{half:?}");
+        assert_eq!(scene.peeked(at, View::Ready).len() as u64, stored);
+    }
+}
+
+#[test]
+fn a_receive_between_slices_is_given_each_group_in_order_and_nothing_that_is_over() {
+    let mut scene = Scene::with(Kind::Fifo, 2_000);
+    let at = over(1_000);
+    scene.keep_for(at, HOUR);
+    let mut found = scene.found(at, 2_000);
+    // A group is locked while one of its messages is leased, so each is given its first ten.
+    let mut by_group: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    found.iter().for_each(|sequence| by_group.entry((sequence - 1) % 40).or_default().push(*sequence));
+    for (group, given) in by_group {
+        let alive = (1_001..=2_000).filter(|sequence| (sequence - 1) % 40 == group);
+        assert!(given.iter().copied().eq(alive.take(given.len())), "group {group}: {given:?}");
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 400, "each group gave as much as one receive takes");
+    let counts = scene.counts(at);
+    assert_eq!((counts.stored(), counts.in_flight), (1_000, 400));
+    let at = scene.see_all_off(at);
+    assert_eq!((scene.kept(), scene.counts(at).stored()), (1_000, 1_000));
+}
+
+#[test]
+fn what_is_over_in_a_fifo_queue_stays_over_whatever_becomes_of_the_queue_between_slices() {
+    for dead in [300, 699] {
+        let mut scene = Scene::with(Kind::Fifo, 700);
+        let at = over(dead);
+        scene.keep_for(at, HOUR);
+        scene.keep_for(at, DAY);
+        assert_eq!(scene.counts(at).visible, 700 - dead, "raised again, it brings nothing back");
+        assert_eq!(scene.last_of(at, dead), Some((over(dead), EventKind::Expired)));
+        // A checkpoint between slices knows nothing of them.
+        let mut bytes = Vec::new();
+        let image = scene.ledger.image(scene.queue.0).expect("the queue of the scene was made");
+        image.write(&mut |piece| bytes.extend_from_slice(piece));
+        let mut again = Scene::of(Policy::fifo());
+        again.ledger.load_slice(scene.queue.0, &bytes.into()).expect("the bytes of an image are a slice");
+        let offered = |scene: &Scene| -> Vec<Sequence> {
+            let book = scene.ledger.book(scene.queue).expect("the queue of the scene was made");
+            book.offered().map(|item| item.sequence).collect()
+        };
+        assert_eq!(offered(&scene).len() as u64, 700 - dead);
+        assert_eq!(offered(&again), offered(&scene));
+        assert_eq!(again.counts(at), scene.counts(at));
+        // A purge leaves what expired before to its slices.
+        scene.step(at, &Command::Purge(Purge { queue: scene.queue }));
+        assert_eq!(scene.last_of(at, dead), Some((over(dead), EventKind::Expired)), "it is not purged");
+        let mut at = at;
+        for _ in 0..800 {
+            at = at.next();
+            scene.step(at, &Command::Due);
+        }
+        assert_eq!(scene.last_of(at, dead), Some((over(dead), EventKind::Expired)));
+        assert!(!scene.last_of(at, dead + 1).is_some_and(|(_, kind)| kind == EventKind::Expired));
+        assert_eq!((scene.ledger.next_due(), scene.kept()), (None, 0));
+    }
+}
+
+#[test]
+fn a_fifo_queue_whose_newest_message_was_received_first_is_cleared_away_without_a_look_at_each() {
+    let mut scene = Scene::with(Kind::Fifo, 2_000);
+    let terms = LeaseTerms { length: Some(DAY), ..LeaseTerms::default() };
+    scene.send_at(over(2_000), |message| NewMessage { group: Some(GroupId(Text::from("new"))), ..message });
+    // Every group gives one, the new one last.
+    for _ in 0..41 {
+        let lease = Lease { terms, ..Lease::of(scene.queue, 1, over(2_000)) };
+        assert!(
+            matches!(scene.step(over(2_000), &Command::Lease(lease)), Outcome::Leased(one) if one.len() == 1)
+        );
+    }
+    looked_at::take();
+    scene.keep_for(over(2_000), HOUR);
+    assert_eq!(scene.counts(over(2_000)).stored(), 1);
+    assert!(looked_at::take() <= RUN, "the step looks at the messages of its slice");
 }

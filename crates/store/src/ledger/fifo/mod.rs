@@ -6,10 +6,11 @@
 //! Groups that offer something stand in the rotation.
 
 mod expiring;
+mod over;
 mod rebuilt;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use super::item::{Item, NO_INSTANT};
 use super::leaves::Leaves;
 use super::run::{FAR, Links, NONE, Run, given_for};
 use super::shelf::Address;
+pub(crate) use expiring::Taken;
+use over::Over;
+pub(crate) use over::Sum;
 pub(crate) use rebuilt::Rebuilt;
 pub(crate) use turns::Shown;
 
@@ -41,6 +45,9 @@ enum Side {
     After,
 }
 
+/// Messages of a group that are over and are passed over to find what it offers.
+const OVER_LOOKS: usize = 256;
+
 /// A message at rest that something happens to next, and when it was sent.
 type Next = Option<(Sequence, Timestamp)>;
 
@@ -50,8 +57,8 @@ pub(crate) struct Fifo {
     /// All runs but the one being filled, by a sequence at or before their first and behind the run before. None is
     /// empty.
     full: Leaves<Sequence, Arc<Run>>,
-    /// Which of them have messages at rest.
-    resting: BTreeSet<Sequence>,
+    /// Which of them have messages at rest, and the sum of these; of the one being served it may be an earlier one.
+    resting: BTreeMap<Sequence, Sum>,
     /// The one with the oldest message at rest, if it is open: mostly it is the one that messages are leased from.
     served: Option<Sequence>,
     /// The newest messages.
@@ -60,8 +67,6 @@ pub(crate) struct Fifo {
     far: BTreeMap<(Sequence, Side), Sequence>,
     /// The oldest message at rest.
     oldest: Next,
-    /// None at rest was sent later.
-    newest_sent: Timestamp,
     /// The first message at rest whose delay is not over.
     first_delayed: Next,
     /// Messages at rest from there on.
@@ -70,22 +75,24 @@ pub(crate) struct Fifo {
     turns: (u32, u32),
     /// Messages whose delays ended together, and whose groups are not all in the rotation yet.
     shown: Vec<Shown>,
+    /// Messages at rest whose time is over: they count no more, and are taken out some at a time.
+    over: Over,
 }
 
 impl Default for Fifo {
     fn default() -> Self {
         Self {
             full: Leaves::default(),
-            resting: BTreeSet::new(),
+            resting: BTreeMap::new(),
             served: None,
             filling: Run::default(),
             far: BTreeMap::new(),
             oldest: None,
-            newest_sent: Timestamp::ZERO,
             first_delayed: None,
             delayed: 0,
             turns: (NIL, NIL),
             shown: Vec::new(),
+            over: Over::default(),
         }
     }
 }
@@ -108,7 +115,6 @@ impl Fifo {
         self.push(groups, item, Stand::Rest);
         let here = Some((item.sequence, item.sent_at));
         self.oldest = self.oldest.or(here);
-        self.newest_sent = self.newest_sent.max(item.sent_at);
         if delayed {
             self.delayed += 1;
             self.first_delayed = self.first_delayed.or(here);
@@ -154,18 +160,18 @@ impl Fifo {
             _ => (key, run.packed_anew()),
         };
         if packed.at_rest() > 0 {
-            self.resting.insert(key);
+            self.resting.insert(key, packed.sum());
         }
         self.full.insert(key, Arc::new(packed));
     }
 
     /// Opens the run with the oldest message at rest, and packs the one that had it before.
     fn serve_oldest(&mut self) {
-        if self.resting.first() == self.served.as_ref() {
+        if self.oldest_resting() == self.served {
             return;
         }
         self.put_served();
-        self.served = self.resting.first().copied();
+        self.served = self.oldest_resting();
         if let Some(run) = self.served.and_then(|served| self.full.get_mut(&served)) {
             Arc::make_mut(run).open();
         }
@@ -188,12 +194,13 @@ impl Fifo {
     }
 
     /// Takes a message out of its group for good.
-    pub(crate) fn remove(&mut self, groups: &mut Groups, group: u32, sequence: Sequence) {
+    pub(crate) fn remove(&mut self, groups: &mut Groups, item: &Item) {
+        let (group, sequence) = (item.group.wrapping_sub(1), item.sequence);
         if self.find(sequence).is_none() {
             return;
         }
         let waits = self.waits_for_its_turn(sequence);
-        self.unrest(sequence);
+        self.unrest(item);
         let is_first = groups.get(group).is_some_and(|group| group.ends.0 == sequence);
         let has_turn = groups.get(group).is_some_and(|group| group.turn.is_some());
         let before = if is_first { NO_SEQUENCE } else { self.neighbour(sequence, Side::Before) };
@@ -299,9 +306,9 @@ impl Fifo {
     }
 
     /// A message at rest is touched: it stands as `stand` from now on.
-    pub(crate) fn touch(&mut self, sequence: Sequence, stand: Stand) {
-        self.unrest(sequence);
-        self.set_stand(sequence, stand);
+    pub(crate) fn touch(&mut self, item: &Item, stand: Stand) {
+        self.unrest(item);
+        self.set_stand(item.sequence, stand);
     }
 
     /// What a message is doing.
@@ -309,16 +316,16 @@ impl Fifo {
         self.find(sequence).map(|(run, place)| run.stand(place))
     }
 
-    fn unrest(&mut self, sequence: Sequence) {
+    fn unrest(&mut self, item: &Item) {
+        let sequence = item.sequence;
         let Some((key, run, place)) = self.find_mut(sequence) else { return };
         if run.stand(place) != Stand::Rest {
             return;
         }
-        run.set_stand(place, Stand::Held);
-        if let Some(key) = key
-            && run.at_rest() == 0
-        {
-            self.resting.remove(&key);
+        run.unrest(place, item.body_bytes);
+        let sum = run.sum();
+        if let Some(key) = key {
+            self.note_resting(key, sum);
         }
         if self.is_delayed(sequence) {
             self.delayed -= 1;
@@ -333,31 +340,49 @@ impl Fifo {
         }
     }
 
-    fn next_at_rest(&self, sequence: Sequence) -> Next {
-        let next = self.rest_from(Sequence(sequence.0 + 1)).next();
-        next.map(|item| (item.sequence, item.sent_at))
+    /// A message of this run is not at rest any more. Those that are have this sum.
+    #[inline]
+    fn note_resting(&mut self, key: Sequence, sum: Sum) {
+        if sum.messages == 0 {
+            self.resting.remove(&key);
+        } else if self.served != Some(key)
+            && let Some(known) = self.resting.get_mut(&key)
+        {
+            *known = sum;
+        }
     }
 
-    /// The messages at rest from this one on, in the order of sends.
+    fn next_at_rest(&self, sequence: Sequence) -> Next {
+        self.first_at_rest_from(Sequence(sequence.0 + 1))
+    }
+
+    fn first_at_rest_from(&self, sequence: Sequence) -> Next {
+        self.rest_from(sequence).next().map(|item| (item.sequence, item.sent_at))
+    }
+
+    /// The messages at rest from this one on that are not over, in the order of sends.
     pub(crate) fn rest_from(&self, sequence: Sequence) -> impl Iterator<Item = Item> + '_ {
+        let sequence = sequence.max(self.over.to);
         self.resting_from(sequence).flat_map(Run::rest_items).skip_while(move |item| item.sequence < sequence)
     }
 
     /// The runs with messages at rest from the one that may have this message on, and the one being filled.
     fn resting_from(&self, sequence: Sequence) -> impl Iterator<Item = &Run> {
-        let key = self.resting.range(..=sequence).next_back().copied().unwrap_or(sequence);
-        let full = self.resting.range(key..).filter_map(|key| self.full.get(key)).map(|run| &**run);
+        let key = self.resting.range(..=sequence).next_back().map_or(sequence, |(key, _)| *key);
+        let full = self.resting.range(key..).filter_map(|(key, _)| self.full.get(key)).map(|run| &**run);
         full.chain(std::iter::once(&self.filling))
     }
 
-    /// All messages at rest, in the order of sends.
+    /// All messages at rest that are not over, in the order of sends.
     pub(crate) fn rest(&self) -> impl Iterator<Item = Item> + '_ {
-        self.runs().filter(|run| run.at_rest() > 0).flat_map(Run::rest_items)
+        let to = self.over.to;
+        let runs = self.runs().filter(move |run| run.at_rest() > 0 && run.last() >= to);
+        runs.flat_map(Run::rest_items).filter(move |item| item.sequence >= to)
     }
 
-    /// How many messages are at rest.
+    /// How many messages are at rest and not over.
     pub(crate) fn rest_count(&self) -> usize {
-        self.runs().map(Run::at_rest).sum()
+        self.runs().map(Run::at_rest).sum::<usize>() - self.over.messages
     }
 
     /// Whether the delay of the message at rest in this place is not over.
@@ -365,13 +390,21 @@ impl Fifo {
         self.first_delayed.is_some_and(|(first, _)| sequence >= first)
     }
 
-    /// Whether this message is at rest.
+    /// Whether this message is at rest and not over.
     pub(crate) fn is_at_rest(&self, sequence: Sequence) -> bool {
-        self.stand(sequence) == Some(Stand::Rest)
+        sequence >= self.over.to && self.stand(sequence) == Some(Stand::Rest)
     }
 
-    /// The message of this sequence, if it is at rest.
+    /// The message of this sequence, if it is at rest and not over.
     pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<Item> {
+        if sequence < self.over.to {
+            return None;
+        }
+        self.item_at_rest(sequence)
+    }
+
+    /// The message of this sequence, if it is at rest, be it over or not.
+    fn item_at_rest(&self, sequence: Sequence) -> Option<Item> {
         let (run, place) = self.find(sequence)?;
         if run.stand(place) == Stand::Rest { run.item(place) } else { None }
     }
@@ -399,11 +432,11 @@ impl Fifo {
         let old = self.first_delayed;
         let is_delayed = |item: &Item| shown_through.is_none_or(|through| item.sent_at > through);
         let (mut first, mut delayed) = (None, 0);
-        let full = self.resting.iter().rev().filter_map(|key| self.full.get(key)).map(|run| &**run);
+        let full = self.resting.keys().rev().filter_map(|key| self.full.get(key)).map(|run| &**run);
         'runs: for run in std::iter::once(&self.filling).chain(full) {
             let items: Vec<Item> = run.rest_items().collect();
             for item in items.iter().rev() {
-                if !is_delayed(item) {
+                if !is_delayed(item) || item.sequence < self.over.to {
                     break 'runs;
                 }
                 first = Some((item.sequence, item.sent_at));
@@ -421,27 +454,28 @@ impl Fifo {
     /// Whether this message may be offered if nothing is before it.
     fn is_offerable(&self, sequence: Sequence) -> bool {
         match self.stand(sequence) {
-            Some(Stand::Rest) => !self.is_delayed(sequence),
+            Some(Stand::Rest) => !self.is_delayed(sequence) && !self.over.is_hidden(sequence),
             Some(Stand::Ready) => true,
             Some(Stand::Held) | None => false,
         }
     }
 
-    /// The messages a group offers, in order.
+    /// The messages a group offers, in order. Of messages that are over some are passed over, and no more.
     pub(crate) fn offered<'a>(
         &'a self,
         groups: &Groups,
         group: u32,
     ) -> impl Iterator<Item = Sequence> + use<'a> {
-        let mut next = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
+        let first = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
+        let (mut next, mut looks) = (first, OVER_LOOKS);
         std::iter::from_fn(move || {
-            let offered = Some(next).filter(|next| self.is_offerable(*next))?;
+            let offered = self.behind_over(next, &mut looks).filter(|next| self.is_offerable(*next))?;
             next = self.neighbour(offered, Side::After);
             Some(offered)
         })
     }
 
-    /// The first message a group offers.
+    /// The first message of a group, if it may be offered or was, but is over by now.
     pub(crate) fn head(&self, groups: &Groups, group: u32) -> Option<Sequence> {
         let first = groups.get(group)?.ends.0;
         self.is_offerable(first).then_some(first)
@@ -476,11 +510,15 @@ impl Fifo {
 
     /// Everything here, piece by piece; a piece may hold no message at rest.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
-        let beside = self.resting.into_iter().map(drop).chain(self.far.into_iter().map(drop));
+        let beside = self.resting.into_keys().map(drop).chain(self.far.into_iter().map(drop));
         let runs = self.full.into_values().chain(std::iter::once(Arc::new(self.filling)));
+        // Those that are over go on as such.
+        let (has_over, to) = (self.over.messages > 0, self.over.to);
+        let stays = move |item: &Item| !(has_over && item.sequence < to);
         // A run in which nothing rests is a piece of work as well.
-        let pieces =
-            |run: Arc<Run>| std::iter::once(None).chain(run.rest_items().map(Some).collect::<Vec<_>>());
+        let pieces = move |run: Arc<Run>| {
+            std::iter::once(None).chain(run.rest_items().filter(stays).map(Some).collect::<Vec<_>>())
+        };
         runs.flat_map(pieces).chain(beside.map(|()| None))
     }
 
@@ -493,6 +531,7 @@ impl Fifo {
             first_delayed: self.first_delayed,
             turns: self.turns,
             shown: self.shown.clone(),
+            over: self.over.clone(),
             ..Self::default()
         }
     }
@@ -510,7 +549,7 @@ impl Fifo {
     /// Bytes held beside itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         // A tree's nodes have eleven places, and six of them filled where keys only rise.
-        let listed = self.full.heap_bytes() + self.resting.len() * 8 * 11 / 6;
+        let listed = self.full.heap_bytes() + self.resting.len() * (8 + size_of::<Sum>()) * 11 / 6;
         // A run is shared with images, and has two counts for that.
         let run_bytes = given_for(size_of::<Run>() + 2 * size_of::<usize>());
         let runs: usize = self.full.values().map(|run| run_bytes + run.heap_bytes()).sum();

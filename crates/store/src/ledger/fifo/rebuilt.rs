@@ -35,7 +35,6 @@ impl Rebuilt {
         self.push(groups, item, Stand::Rest)?;
         let here = Some((item.sequence, item.sent_at));
         self.fifo.oldest = self.fifo.oldest.or(here);
-        self.fifo.newest_sent = self.fifo.newest_sent.max(item.sent_at);
         if delayed {
             self.fifo.delayed += 1;
             self.fifo.first_delayed = self.fifo.first_delayed.or(here);
@@ -95,7 +94,7 @@ impl Rebuilt {
         }
         self.fifo.filling.set_links(links);
         let resting = self.runs.iter().filter(|(_, run)| run.at_rest() > 0);
-        self.fifo.resting = resting.map(|(first, _)| *first).collect();
+        self.fifo.resting = resting.map(|(first, run)| (*first, run.sum())).collect();
         self.fifo.full = Leaves::of(self.runs);
         self.fifo
     }

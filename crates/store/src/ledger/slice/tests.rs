@@ -8,6 +8,7 @@ use kew_core::{
 
 use super::super::block::UNPACKED;
 use super::super::block::tests::item;
+use super::super::book::Moment;
 use super::*;
 
 fn book(policy: Policy) -> Book {
@@ -108,7 +109,7 @@ impl Busy {
                 self.now += self.roll(40);
                 while self.book.next_instant() <= Timestamp(self.now) {
                     let at = self.book.next_instant();
-                    self.book.pass(at, at, at, (2, usize::MAX));
+                    self.book.pass(&Moment { departures_max: 2, ..Moment::alone(at) });
                     self.book.show(1);
                 }
             }
@@ -137,8 +138,8 @@ fn images_stay(policy: &Policy, seed: u64) {
     }
     let mut stored = Vec::new();
     busy.book.each_item(&mut |item: &Item| stored.push(*item));
-    let (messages, remains) = busy.book.clear();
-    let mut gone: Vec<Item> = remains.expect("messages are there").flatten().collect();
+    let messages = busy.book.stored();
+    let mut gone: Vec<Item> = busy.book.clear().remains.expect("messages are there").flatten().collect();
     stored.sort_unstable_by_key(|item| item.sequence);
     gone.sort_unstable_by_key(|item| item.sequence);
     assert_eq!(messages, stored.len() as u64);

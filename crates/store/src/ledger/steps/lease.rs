@@ -90,7 +90,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn take_from_groups(&mut self, now: Timestamp, taking: &mut Taking<'_>) -> Result<(), StoreError> {
         while taking.leased.len() < taking.room {
-            let Some(group) = self.book_mut(taking.command.queue)?.first_turn() else { break };
+            let Some(group) = self.first_turn(taking.command.queue) else { break };
             if self.take_from_group(now, taking, group)? == Next::Stop {
                 break;
             }

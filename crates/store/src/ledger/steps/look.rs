@@ -20,7 +20,11 @@ impl<S: Shelf> Ledger<S> {
 
     pub(in crate::ledger) fn peek(&mut self, _now: Timestamp, command: &Peek) -> Result<Outcome, StoreError> {
         // Where anything shows, a peek sees some of it.
-        self.book_mut(command.queue)?.front();
+        let book = self.book_mut(command.queue)?;
+        book.front();
+        if book.first_turn().is_none() && book.may_begin_to_offer() {
+            self.first_turn(command.queue);
+        }
         let found = seen(self.book(command.queue)?, command);
         let mut messages = Vec::with_capacity(found.len());
         let mut bytes = 0;

@@ -91,7 +91,7 @@ impl<S: Shelf> Ledger<S> {
                 }
                 Ok(Moved::Enough) => break,
                 // More becomes ready before its next step.
-                Ok(Moved::Nothing) if self.is_lapsing(task.source) => break,
+                Ok(Moved::Nothing) if self.may_become_ready(task.source) => break,
                 Ok(Moved::Nothing) => task.state = TaskState::Completed,
                 Err(MoveError::Failure(failure)) => task.state = TaskState::Failed(failure),
                 // What was moved stays moved and counted; the task goes on when there is room again.
@@ -101,7 +101,7 @@ impl<S: Shelf> Ledger<S> {
                 Err(MoveError::Store(_)) => break,
             }
         }
-        let is_empty = self.first_offered(task.source).is_none() && !self.is_lapsing(task.source);
+        let is_empty = self.first_offered(task.source).is_none() && !self.may_become_ready(task.source);
         let is_done = task.moved >= task.to_move || is_empty;
         if task.state == TaskState::Running && is_done {
             task.state = if self.books.contains_key(&task.source) {
@@ -115,6 +115,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Makes sure that the messages of a step can be read: those that have to be waited for are read together.
     fn next_at_hand(&mut self, source: QueueId, max: u64) -> Result<(), StoreError> {
+        self.first_turn(source);
         let Some(book) = self.books.get(&source) else { return Ok(()) };
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let is_fifo = book.queue.policy.kind.is_fifo();
@@ -134,9 +135,15 @@ impl<S: Shelf> Ledger<S> {
         at_hand
     }
 
+    /// Whether messages may be offered here that are not yet, without that anything happens to them.
+    fn may_become_ready(&self, queue: QueueId) -> bool {
+        self.is_lapsing(queue) || self.is_expiring(queue)
+    }
+
     fn first_offered(&mut self, queue: QueueId) -> Option<Item> {
+        let group = self.first_turn(queue);
         let book = self.books.get_mut(&queue)?;
-        match book.first_turn() {
+        match group {
             Some(group) => book.head_of(group),
             None => book.front(),
         }

@@ -14,6 +14,7 @@ use kew_core::{Command, QueueId, Text, Timestamp};
 
 use super::random::Random;
 use super::run::Run;
+use super::subject::Subject;
 use super::trace::{Action, Step};
 use crate::contract::Ending;
 
@@ -33,6 +34,8 @@ pub(super) struct Generator {
     last_attempt: Option<(QueueId, Text)>,
     /// Whether queues may have a rule for messages that were tried too often.
     has_dead_letters: bool,
+    /// Whether FIFO queues have several groups.
+    has_groups: bool,
 }
 
 /// The kinds of step, each with how often it comes.
@@ -80,13 +83,31 @@ impl Generator {
             unique: 0,
             last_attempt: None,
             has_dead_letters: true,
+            has_groups: true,
             random,
         }
+    }
+
+    /// The same without what the subject does in another order than the model.
+    pub fn of(seed: u64, subject: &dyn Subject) -> Self {
+        let mut generator = Self::new(seed);
+        if !subject.orders_dead_letters() {
+            generator = generator.without_dead_letters();
+        }
+        if !subject.orders_groups() {
+            generator = generator.in_one_group();
+        }
+        generator
     }
 
     /// The same history without rules for messages that were tried too often.
     pub fn without_dead_letters(self) -> Self {
         Self { has_dead_letters: false, ..self }
+    }
+
+    /// The same history with one group on FIFO queues.
+    pub fn in_one_group(self) -> Self {
+        Self { has_groups: false, ..self }
     }
 
     /// How many steps the history has.

@@ -114,7 +114,10 @@ impl Generator {
         let grouped = self.random.chance(if fifo { 99 } else { 40 });
         let group = match (grouped, self.crowded && !fifo) {
             (true, true) => Some(GroupId(Text::from(if self.random.chance(85) { "crowd" } else { "quiet" }))),
-            (true, false) => Some(GroupId(self.text("g", 4))),
+            (true, false) => {
+                let groups = if fifo && !self.has_groups { 1 } else { 4 };
+                Some(GroupId(self.text("g", groups)))
+            }
             (false, _) => None,
         };
         let repeats = self.random.chance(45);

@@ -1,8 +1,9 @@
 //! Messages at rest on a FIFO queue that expire, millions at once perhaps when its retention is lowered.
 //!
 //! When all at rest are over, the order leaves as it is: see [`Fifo::is_over_at_rest`] and [`Fifo::take_run`]. Else
-//! they are the oldest ones at rest. A run of which all messages are over, each the first of its group by then, is
-//! dropped as a whole: its groups begin behind it. All others are taken out one by one.
+//! they are the oldest ones at rest, before the line of the module `over`, and are taken out in slices. A run of which
+//! all messages are over, each the first of its group by then, is dropped as a whole: its groups begin behind it. All
+//! others are taken out one by one.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use kew_core::{Sequence, Timestamp};
 
 use super::super::groups::{Groups, NO_SEQUENCE};
 use super::super::item::Item;
-use super::{End, Fifo, Side};
+use super::{End, Fifo, Over, Side};
 
 #[cfg(test)]
 mod tests;
@@ -38,14 +39,32 @@ impl Losers {
     }
 }
 
+/// Messages that were over and are taken out now.
+#[derive(Default)]
+pub(crate) struct Taken {
+    /// Each with the instant at which its time was over.
+    pub items: Vec<(Item, Timestamp)>,
+    /// Their groups. What these offer now is not looked up.
+    pub losers: Vec<u32>,
+}
+
 impl Fifo {
-    /// Whether `is_over` says of every message at rest, by when it was sent, that its time is over.
+    /// Whether `is_over` says of every message at rest, by when it was sent, that its time is over; and none was before.
     pub(crate) fn is_over_at_rest(&self, is_over: impl Fn(Timestamp) -> bool) -> bool {
-        self.oldest.is_some() && is_over(self.newest_sent)
+        !self.has_over() && self.newest_at_rest().is_some_and(|newest| is_over(newest.sent_at))
     }
 
-    /// Takes the next run out of an order that has left its queue: its messages at rest, perhaps none.
-    pub(crate) fn take_run(&mut self) -> Option<Vec<Item>> {
+    fn newest_at_rest(&self) -> Option<Item> {
+        let run = match self.filling.at_rest() {
+            0 => self.full.get(self.resting.last_key_value()?.0)?,
+            _ => &self.filling,
+        };
+        run.last_at_rest()
+    }
+
+    /// Takes the next run out of an order that has left its queue: its messages that are over, perhaps none, each with
+    /// the instant at which its time was over.
+    pub(crate) fn take_run(&mut self) -> Option<Vec<(Item, Timestamp)>> {
         let run = match self.full.pop_first() {
             Some((_, run)) => run,
             None if self.filling.live() > 0 => Arc::new(std::mem::take(&mut self.filling)),
@@ -56,52 +75,75 @@ impl Fifo {
         for _ in 0..FAR_PER_RUN {
             self.far.pop_first();
         }
-        Some(run.rest_items().collect())
+        let over = run.rest_items().take_while(|item| item.sequence < self.over.to);
+        Some(over.map(|item| (item, self.over.at(&item))).collect())
     }
 
-    /// Takes out the oldest messages at rest for which `is_over` says so, by when they were sent, up to the first for
-    /// which it does not. Answers the groups that lost some; what they offer now is not looked up.
-    pub(crate) fn expire_rest(
-        &mut self,
-        groups: &mut Groups,
-        is_over: impl Fn(Timestamp) -> bool,
-        mut gone: impl FnMut(Item),
-    ) -> Vec<u32> {
-        let mut losers = Losers::default();
-        // Behind a first message that dies before it ever shows there may be one that does: groups then enter the
-        // rotation in the order in which their first ones leave.
-        let some_enter = self.first_delayed.is_some_and(|(_, sent_at)| is_over(sent_at));
-        loop {
-            let key = self.resting.first().copied();
+    /// Takes out the oldest messages that are over, at most `max`.
+    pub(crate) fn take_over(&mut self, groups: &mut Groups, max: usize) -> Taken {
+        let (mut losers, mut taken) = (Losers::default(), Vec::new());
+        while self.has_over() && taken.len() < max {
+            let key = self.resting.first_key_value().map(|(key, _)| *key);
             let run = key.and_then(|key| self.full.get(&key)).map_or(&self.filling, |run| &**run);
             let items: Vec<Item> = run.rest_items().collect();
             let is_whole = key.is_some() && run.live() == items.len();
-            let over = items.iter().take_while(|item| is_over(item.sent_at)).count();
-            for item in &items[..over] {
-                losers.note(item.group - 1);
-                if let Some(group) = groups.get_mut(item.group - 1) {
-                    group.messages -= 1;
-                }
-                gone(*item);
-            }
-            match key {
-                Some(key) if is_whole && over == items.len() && !some_enter => {
-                    self.drop_run(groups, key, &items);
-                }
-                _ => self.take_each(groups, &items[..over]),
-            }
-            if over < items.len() || key.is_none() {
+            let over = items.iter().take_while(|item| item.sequence < self.over.to).count();
+            assert!(over > 0, "messages that are over stand before all others at rest");
+            let left = max - taken.len();
+            if over > left && !taken.is_empty() {
+                // The next slice drops it as a whole.
                 break;
             }
+            let leaving = &items[..over.min(left)];
+            for item in leaving {
+                losers.note(item.group - 1);
+                taken.push(self.take_off(groups, item));
+            }
+            match key {
+                Some(key) if is_whole && leaving.len() == items.len() && self.over.delayed_from.is_none() => {
+                    self.drop_run(groups, key, &items);
+                }
+                _ => self.take_each(groups, leaving),
+            }
         }
-        self.serve_oldest();
-        self.oldest = self.next_at_rest(Sequence(0));
-        losers.slots
+        self.end_over();
+        Taken { items: taken, losers: losers.slots }
+    }
+
+    /// Takes out the messages that are over and stand first in a group, at most `max`.
+    pub(crate) fn take_heads(&mut self, groups: &mut Groups, group: u32, max: usize) -> Taken {
+        let mut taken = Vec::new();
+        while taken.len() < max
+            && self.begins_over(groups, group)
+            && let Some(head) = groups.get(group).and_then(|group| self.item_at_rest(group.ends.0))
+        {
+            taken.push(self.take_off(groups, &head));
+            self.remove(groups, &head);
+        }
+        self.end_over();
+        Taken { items: taken, losers: vec![group] }
+    }
+
+    /// Counts a message that is over off its group and the others that are over.
+    fn take_off(&mut self, groups: &mut Groups, item: &Item) -> (Item, Timestamp) {
+        if let Some(group) = groups.get_mut(item.group - 1) {
+            group.messages -= 1;
+        }
+        self.over.messages -= 1;
+        (*item, self.over.at(item))
+    }
+
+    /// When none is left that is over, there is no line any more.
+    fn end_over(&mut self) {
+        if self.over.messages == 0 {
+            self.over = Over::default();
+            self.serve_oldest();
+        }
     }
 
     fn take_each(&mut self, groups: &mut Groups, items: &[Item]) {
         for item in items {
-            self.remove(groups, item.group - 1, item.sequence);
+            self.remove(groups, item);
             self.regroup(groups, item.group - 1, End::Back);
         }
     }
@@ -112,7 +154,7 @@ impl Fifo {
         if firsts < items.len() {
             // Another one, which is touched, stands before the next of them in its group.
             for item in &items[..firsts] {
-                self.unrest(item.sequence);
+                self.unrest(item);
                 self.vacate(item.sequence);
             }
             self.take_each(groups, &items[firsts..]);

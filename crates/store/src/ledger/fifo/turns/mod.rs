@@ -31,29 +31,11 @@ impl Fifo {
     /// Shows the messages whose delay `is_over`, by when they were sent, up to the first that is not over: they are
     /// counted and may be offered, and are to be handed to [`Fifo::show_later`]. `None` when there are none.
     pub(crate) fn show_delayed(&mut self, is_over: impl Fn(Timestamp) -> bool) -> Option<Shown> {
-        let (first, _) = self.first_delayed.filter(|(_, sent_at)| is_over(*sent_at))?;
-        let runs: Vec<&Run> = self.resting_from(first).filter(|run| run.at_rest() > 0).collect();
-        // Later ones were sent later: most runs are shown as they are.
-        let begun =
-            runs.partition_point(|run| run.rest_items().next().is_some_and(|item| is_over(item.sent_at)));
-        let (mut shown, mut to, mut next) = (0, first, None);
-        for (place, run) in runs.iter().enumerate().take(begun) {
-            if place > 0 && place + 1 < begun {
-                shown += run.at_rest() as u64;
-                continue;
-            }
-            for item in run.rest_items().filter(|item| item.sequence >= first) {
-                if !is_over(item.sent_at) {
-                    next = Some(item);
-                    break;
-                }
-                (shown, to) = (shown + 1, Sequence(item.sequence.0 + 1));
-            }
-        }
-        let next = next.or_else(|| runs.get(begun)?.rest_items().next());
-        self.delayed -= shown;
-        self.first_delayed = next.map(|item| (item.sequence, item.sent_at));
-        Some(Shown { from: first, to, behind: (NIL, NIL) })
+        let (from, _) = self.first_delayed.filter(|(_, sent_at)| is_over(*sent_at))?;
+        let to = self.line_from(from, is_over);
+        self.delayed -= self.sum_at_rest(from, to).messages;
+        self.first_delayed = self.first_at_rest_from(to);
+        Some(Shown { from, to, behind: (NIL, NIL) })
     }
 
     /// The groups of these messages enter the rotation by [`Fifo::show`], behind all that are in it now.
@@ -86,6 +68,11 @@ impl Fifo {
     /// Messages at rest from this one on are delayed again.
     pub(super) fn hide_from(&mut self, first: Sequence) {
         self.shown.iter_mut().for_each(|shown| shown.to = shown.to.min(first));
+    }
+
+    /// Messages before this line are over: their groups enter the rotation when they are taken out.
+    pub(super) fn show_from_line(&mut self, line: Sequence) {
+        self.shown.iter_mut().for_each(|shown| shown.from = shown.from.max(line));
     }
 
     /// Whether groups of shown messages are not in the rotation yet.
@@ -258,8 +245,16 @@ impl Fifo {
         (self.turns.0 != NIL).then_some(self.turns.0)
     }
 
-    /// The groups in the rotation, in order, with those that are about to enter it in their places.
+    /// The groups in the rotation, in order, with those that are about to enter it in their places. Where messages are
+    /// over, looks at all that are: groups that offer nothing behind them are left out.
     pub(crate) fn rotation<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
+        let standing = self.standing(groups);
+        let offering = standing.filter(|group| !self.has_over() || self.offers(groups, *group));
+        offering.chain(self.begin_to_offer(groups))
+    }
+
+    /// The same, with groups that offer nothing behind messages that are over, and without those that begin to.
+    pub(crate) fn standing<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
         let waiting = self
             .shown
             .iter()

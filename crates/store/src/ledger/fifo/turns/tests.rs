@@ -26,7 +26,7 @@ impl Queue {
 
     fn hold(&mut self, place: usize, stand: Stand, end: End) {
         let (sequence, slot) = self.there[place];
-        self.fifo.touch(sequence, stand);
+        self.fifo.touch(&item(sequence.0), stand);
         self.fifo.regroup(&mut self.groups, slot, end);
     }
 
@@ -35,14 +35,14 @@ impl Queue {
         self.fifo.show_first(&mut self.groups, 2, usize::MAX);
         let group = self.fifo.first_turn()?;
         let head = self.fifo.head(&self.groups, group)?;
-        self.fifo.touch(head, Stand::Held);
+        self.fifo.touch(&item(head.0), Stand::Held);
         self.fifo.regroup(&mut self.groups, group, End::Back);
         Some(head)
     }
 
     fn remove(&mut self, place: usize) {
         let (sequence, slot) = self.there.remove(place);
-        self.fifo.remove(&mut self.groups, slot, sequence);
+        self.fifo.remove(&mut self.groups, &Item { group: slot + 1, ..item(sequence.0) });
         self.fifo.regroup(&mut self.groups, slot, End::Back);
     }
 
