@@ -5,7 +5,7 @@
 //! after each. Missed budgets do not fail the run, since machines differ; what could not be measured does.
 
 mod curves;
-mod load;
+pub mod load;
 mod null;
 mod others;
 mod page;
