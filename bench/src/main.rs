@@ -4,7 +4,7 @@
 //! print, and prints one Markdown table. Bounds on CPU, memory and counts decide the exit code; wall times are shown
 //! and never judged. See `docs/benchmarks.md`. [`guard`] is what `cargo xtask guard` counts the instructions of,
 //! [`budget`] measures the whole server beside its budgets and writes the report, [`beside`] what a neighbour on a
-//! server feels of long operations.
+//! server feels of long operations, [`postgres`] a store in PostgreSQL.
 
 mod answers;
 mod beside;
@@ -14,6 +14,7 @@ mod guard;
 mod machine;
 mod options;
 mod parent;
+mod postgres;
 mod raw;
 mod report;
 mod rig;
@@ -34,6 +35,11 @@ fn main() -> ExitCode {
     }
     if let Some(("neighbour", rest)) = words.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return beside::run(rest);
+    }
+    if let Some((name @ ("postgres" | "postgres-open"), rest)) =
+        words.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
+        return postgres::run(name, rest);
     }
     let options = match Options::parse(words.into_iter()) {
         Ok(options) => options,

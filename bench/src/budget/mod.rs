@@ -6,7 +6,7 @@
 //! does.
 
 mod curves;
-mod load;
+pub mod load;
 mod null;
 mod others;
 mod page;

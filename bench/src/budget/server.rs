@@ -1,5 +1,6 @@
 //! A `kew serve` in a process of its own, on a store of its own; and whatever else is started to be measured.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,22 @@ pub const AZURE_KEY: [&str; 4] =
 impl Server {
     /// Starts it on the store in `dir` and waits until it is ready.
     pub fn start(kew: &Path, dir: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Result<Self, Fault> {
+        Self::start_on(kew, dir.join("data").as_os_str(), dir, flags, variables)
+    }
+
+    /// The same on any store; its other files are in `dir`.
+    pub fn start_on(
+        kew: &Path,
+        store: &OsStr,
+        dir: &Path,
+        flags: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Fault> {
         std::fs::create_dir_all(dir)?;
-        let (ports, store) = (dir.join("ports"), dir.join("data"));
+        let ports = dir.join("ports");
         let _left_over = std::fs::remove_file(&ports);
         let mut command = Command::new(kew);
-        command.arg("serve").arg("--store").arg(&store).arg("--ports-file").arg(&ports);
+        command.arg("serve").arg("--store").arg(store).arg("--ports-file").arg(&ports);
         for listener in ["--sqs", "--azure", "--cloudflare", "--admin"] {
             command.args([listener, "127.0.0.1:0"]);
         }
