@@ -1,6 +1,7 @@
 //! The store as its callers have it: opened, driven, closed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use kew_core::rules::retention::ExpiryHold;
