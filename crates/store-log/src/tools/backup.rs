@@ -144,6 +144,12 @@ fn empty_directory(target: &Path) -> Result<RealDisk, LogError> {
     }
 }
 
+/// Bytes of a file that are copied, and the length of the copy: zeros follow.
+struct Lengths {
+    copied: u64,
+    whole: u64,
+}
+
 struct Copying<'a> {
     store: &'a LogStore,
     target: &'a Path,
@@ -207,7 +213,8 @@ impl Copying<'_> {
         }
         let from = self.store.inner.disk.open(name).doing("opening", name)?;
         let bytes = from.len().doing("measuring", name)?;
-        self.copy(name, bytes, bytes, |offset, len| read_exact_at(&*from, offset, len).doing("reading", name))
+        let lengths = Lengths { copied: bytes, whole: bytes };
+        self.copy(name, lengths, |offset, len| read_exact_at(&*from, offset, len).doing("reading", name))
     }
 
     /// Takes a sealed segment over whole.
@@ -233,24 +240,24 @@ impl Copying<'_> {
     /// Copies a segment up to an address; zeros follow, as in a new file.
     fn copy_segment(&mut self, segment: &Segment, end: Address) -> Result<(), LogError> {
         let bytes = segment.offset_of(end).max(SEGMENT_HEADER_BYTES);
-        self.copy(segment.name(), bytes, segment.size(), |offset, len| segment.read(offset, len))
+        let lengths = Lengths { copied: bytes, whole: segment.size() };
+        self.copy(segment.name(), lengths, |offset, len| segment.read(offset, len))
     }
 
     fn copy(
         &mut self,
         name: &str,
-        bytes: u64,
-        size: u64,
+        lengths: Lengths,
         mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, LogError>,
     ) -> Result<(), LogError> {
         let file = self.to.create(name).doing("making", name)?;
         let mut at = 0;
-        while at < bytes {
-            let step = read(at, (bytes - at).min(STEP) as usize)?;
+        while at < lengths.copied {
+            let step = read(at, (lengths.copied - at).min(STEP) as usize)?;
             file.write_at(at, &step).doing("writing", name)?;
             at += step.len() as u64;
         }
-        file.allocate(size).doing("filling", name)?;
+        file.allocate(lengths.whole).doing("filling", name)?;
         file.sync_all().doing("syncing", name)?;
         self.names.push(name.to_owned());
         Ok(())
