@@ -34,7 +34,7 @@ fn log_store_that_sees_to_few_leases_at_a_time_equals_the_model() {
 #[test]
 fn log_store_that_takes_few_expired_messages_out_of_groups_at_a_time_equals_the_model() {
     let bounds = Bounds { expired_in_groups: 1, deduplication_ids: 2, ..Bounds::default() };
-    let factory = OnSimDisk::new(LogOptions { bounds, ..kept::tiny() }, COMMITS_PER_UPKEEP);
+    let factory = OnSimDisk::new(LogOptions { bounds, ..stores_with_upkeep::tiny() }, COMMITS_PER_UPKEEP);
     histories_in_slices_of_groups(&factory);
 }
 
