@@ -84,15 +84,25 @@ pub trait Disk: Send + Sync + 'static {
     }
 }
 
-/// Appends that are on their way: they end in order, and progress is reported.
+/// Appends that are on their way. What a disk that has them owes the store:
+///
+/// 1. [`DiskFile::append`] hands the batch over and returns at once: it is called with the store's lock held, on the
+///    event loop.
+/// 2. Progress has no gaps: a batch counts as written or durable when every batch before it is.
+/// 3. The listener is never called from within `append`: it takes the lock that the caller holds. A thread of its own
+///    calls it.
+/// 4. The listener is called when an append ends, also without new progress: `takes_more` may have changed, and what
+///    filled meanwhile waits for that call.
+/// 5. A read shows what was handed over, whether it has ended or not.
+/// 6. [`DiskFile::sync_data`] returns when everything handed over before it is durable.
 pub trait Appends: Send + Sync + 'static {
     /// Reports progress to `listener` from now on.
     fn report_to(&self, listener: Arc<dyn AppendListener>);
-    /// Whether another append may be handed over now. The listener hears of progress when that changes.
+    /// Whether another append may be handed over now.
     fn takes_more(&self) -> bool;
 }
 
-/// Learns how far appends have come. Called on the thread that appends; it must not wait for an append.
+/// Learns how far appends have come. It may take the store's lock, and does not wait for an append.
 pub trait AppendListener: Send + Sync + 'static {
     /// Every batch up to `written` survives the end of this process; every one up to `durable` survives a power cut.
     fn reached(&self, written: u64, durable: u64);

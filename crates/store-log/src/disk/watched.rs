@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Disk, DiskFile, DiskLock};
+use super::{Appends, BatchMark, Disk, DiskFile, DiskLock};
 
 /// Learns what is about to be done to a disk.
 pub trait Watcher: Send + Sync + 'static {
@@ -100,6 +100,14 @@ impl<W: Watcher> Disk for WatchedDisk<W> {
     fn is_copy_on_write(&self) -> bool {
         self.disk.is_copy_on_write()
     }
+
+    fn recycles(&self) -> bool {
+        self.disk.recycles()
+    }
+
+    fn appends(&self) -> Option<Arc<dyn Appends>> {
+        self.disk.appends()
+    }
 }
 
 struct WatchedFile<W: Watcher> {
@@ -112,6 +120,15 @@ impl<W: Watcher> DiskFile for WatchedFile<W> {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.watcher.writes(&self.known, bytes.len());
         self.file.write_at(offset, bytes)
+    }
+
+    fn append(&self, offset: u64, bytes: &[u8], batch: BatchMark) -> io::Result<()> {
+        self.watcher.writes(&self.known, bytes.len());
+        self.file.append(offset, bytes, batch)
+    }
+
+    fn cut(&self, from: u64) -> io::Result<bool> {
+        self.file.cut(from)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
