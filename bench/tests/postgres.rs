@@ -15,7 +15,7 @@ fn table(dir: &Path, words: &[&str]) -> Option<String> {
     let run = run.expect("the program starts");
     let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     // A bound that is broken in a run this small says nothing.
-    assert!(text.contains("| scenario |"), "{text}{errors}");
+    assert!(text.contains("| scenario |"), "{errors}{text}");
     Some(text.into_owned())
 }
 

@@ -14,8 +14,8 @@ use crate::budget::load::Loads;
 use crate::budget::server::Server;
 use crate::report::{Row, count};
 
-/// Messages that lie in the store all the time.
-const BACKLOG: u64 = 300_000;
+/// Messages that lie in the store all the time, for each second of a round.
+const BACKLOG: u64 = 60_000;
 /// The run takes this number of rounds' time.
 const ROUNDS: u32 = 12;
 /// What the store may hold beyond twice what is alive: 256 MiB that are not yet worth a copy, 48 MiB between
@@ -30,8 +30,8 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Fault> {
     by_hand::make(&database.url)?;
     let server = Server::start_on(&plan.kew, OsStr::new(&database.url), &dir.join("held"), &[], &[])?;
     let loads = |seconds| Loads { kew: plan.kew.clone(), rounds: 1, seconds };
-    let backlog = BACKLOG.to_string();
-    eprintln!("held, {} messages …", count(BACKLOG));
+    let backlog = (BACKLOG * plan.length.as_secs()).to_string();
+    eprintln!("held, {backlog} messages …");
     loads(1).once(&server, "sqs", &["--scenario", "backlog", "--backlog", &backlog, "--keep"])?;
     let live = database.size(TABLES)?;
     let held = Held::begin(&database.url)?;

@@ -22,6 +22,9 @@ const STANDS_BY: Duration = Duration::from_secs(1);
 /// A kind of queue to fill.
 const KINDS: [(&str, &[&str]); 2] = [("standard", &[]), ("FIFO", &["--fifo", "--groups", "100000"])];
 
+/// All messages are sent within one deduplication window.
+const VARIABLES: &[(&str, &str)] = &[("KEW_LIMITS_DEDUP_IDS", "20000000")];
+
 /// Fills a store of each kind, on a PostgreSQL of its own, and has new owners open it.
 pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Fault> {
     let mut rows = Vec::new();
@@ -34,7 +37,7 @@ pub fn measure(plan: &Plan, dir: &Path) -> Result<Vec<Row>, Fault> {
 fn one(plan: &Plan, database: &Database, dir: &Path, name: &str, words: &[&str]) -> Result<Vec<Row>, Fault> {
     eprintln!("{name}, {} messages …", count(plan.size));
     let start = |dir: &str, folder: &Path| {
-        Server::start_on(&plan.kew, OsStr::new(&database.url), &folder.join(dir), &[], &[])
+        Server::start_on(&plan.kew, OsStr::new(&database.url), &folder.join(dir), &[], VARIABLES)
     };
     let loads = Loads { kew: plan.kew.clone(), rounds: 1, seconds: 1 };
     let (size, connections) = (plan.size.to_string(), plan.connections.to_string());

@@ -253,7 +253,7 @@ fn database_without_free_connections_is_used_again_when_there_are_some() {
 }
 
 #[test]
-fn database_that_stands_still_for_five_seconds_holds_nobody_up() {
+fn database_that_stands_still_for_five_seconds_holds_no_client_up() {
     let (server, url) = database();
     let node = Node::start(&url);
     node.wait_until_ready();

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -29,18 +30,9 @@ pub struct Node {
 impl Node {
     /// Starts a node on a store.
     pub fn start(url: &str) -> Self {
-        // Held until all are known, so that no two are the same.
-        let mut held = Vec::new();
-        let mut free = || {
-            let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-            let address = socket.local_addr().expect("a bound socket has an address");
-            held.push(socket);
-            address
-        };
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        let [sqs, azure, cloudflare, admin] = [(); 4].map(|()| free());
+        let [sqs, azure, cloudflare, admin] = [(); 4].map(|()| free_address());
         let mut node = Self { url: url.to_owned(), sqs, azure, cloudflare, admin, directory, child: None };
-        drop(held);
         node.start_again();
         node
     }
@@ -147,6 +139,23 @@ impl Drop for Node {
             let _ended = (child.kill(), child.wait());
         }
     }
+}
+
+/// An address that nothing listens on, and that the system gives to no client: a node that stands by listens on it
+/// later.
+fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Below the ports of clients. Test programs that run at once begin at different ones.
+    let (first, count) = (12_000, 20_000);
+    let begin = u16::try_from(std::process::id() * 131 % u32::from(count)).unwrap_or_default();
+    for _ in 0..count {
+        let port = first + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % count;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no port is free from {first} on");
 }
 
 /// One action of SQS; the body of its reply, or nothing where it failed or its outcome is not known.
