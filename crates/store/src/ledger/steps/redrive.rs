@@ -231,7 +231,7 @@ impl<S: Shelf> Ledger<S> {
             expiry: item.expiry,
             origin: Some(&origin),
         };
-        self.record_sent(now, sent);
+        self.enact(now, &Change::Sent(sent));
         Ok(sequence)
     }
 
