@@ -108,7 +108,7 @@ const DEPARTURES_PER_STEP: usize = 1_000;
 const SEEN_OFF_FOR_ONE: usize = 256;
 
 /// How long after the newest step the next slice is due, of what purged queues held, of what begins to show and of what
-/// expired. Never at once: whoever does all that is due would do all of it.
+/// expired. Never at once: a caller that does all that is due would do all of it.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// The book of all queues.
@@ -253,7 +253,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Gives back a slice of what purged and deleted queues held. False when nothing is left of it.
     pub fn give_back_slice(&mut self) -> bool {
-        // While changes are replayed nobody waits for a step.
+        // While changes are replayed no caller waits for a step.
         let max = if self.pace.is_replay() { usize::MAX } else { self.bounds.slice.max(1) };
         let shelf = &mut self.shelf;
         self.leavings.give_back(max, |item| shelf.vacate(item.place()));
@@ -294,7 +294,7 @@ impl<S: Shelf> Ledger<S> {
         self.history.tally
     }
 
-    /// The newest of the shelf's marks that whoever is given this message learns of beside the message itself. On a
+    /// The newest of the shelf's marks that a lease of this message reveals beside the message itself. On a
     /// FIFO queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
     pub fn mark_before(&self, queue: QueueId, sequence: Sequence) -> u64 {
         self.book(queue).map_or(0, |book| book.mark_before(sequence))

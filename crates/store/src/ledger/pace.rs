@@ -1,7 +1,7 @@
 //! What the ledger is doing, and how much of each kind of due work it may still do meanwhile.
 //!
-//! A step does what is due first, and a bounded part of it; its own first change begins it in the journal. While changes
-//! are replayed no caller waits, so nothing is left for later.
+//! A step does what is due first, and a bounded part of it; its own first change begins it in the journal. While
+//! changes are replayed no caller waits, so nothing is left for later.
 
 use super::{Bounds, DEPARTURES_PER_STEP, SEEN_OFF_FOR_ONE};
 

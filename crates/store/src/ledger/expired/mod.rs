@@ -70,7 +70,7 @@ impl Expired {
     }
 
     /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold
-    /// so many messages, whose bodies have so many bytes.
+    /// `live` messages, whose bodies have `body_bytes` bytes.
     pub(crate) fn add_blocks(
         &mut self,
         blocks: Row<Block>,

@@ -15,7 +15,7 @@ use super::shelf::Shelf;
 #[cfg(test)]
 mod tests;
 
-/// Leases that are seen to before a step offers messages of their queue, if so many are over.
+/// Leases that are seen to before a step offers messages of their queue, if that many are over.
 const LAPSED_AT_LEAST: usize = 256;
 
 impl<S: Shelf> Ledger<S> {

@@ -22,8 +22,8 @@ const LEASED_AT_ONCE: usize = 10;
 
 /// How long a message that cannot be read stays hidden at least, also in queues whose leases end at once.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(1);
-/// How long a damaged message stays hidden in a queue without a dead-letter rule: nobody is refused for it again and
-/// again, and after a repair of the disk it is found sound at last.
+/// How long a damaged message stays hidden in a queue without a dead-letter rule: no receive is refused for it over
+/// and over, and after a repair of the disk it is found sound at last.
 const DAMAGED_SET_ASIDE: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a lease has taken so far.
@@ -162,7 +162,7 @@ impl<S: Shelf> Ledger<S> {
         Ok(Next::GoOn)
     }
 
-    /// A message that cannot be read is hidden as if whoever leased it had died: it does not stand before all others,
+    /// A message that cannot be read is hidden as if its receiver had died: it does not stand before all others,
     /// is tried again, and at last goes where its queue's dead letters go.
     pub(super) fn set_aside(
         &mut self,

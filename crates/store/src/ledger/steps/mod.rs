@@ -37,7 +37,7 @@ impl<S: Shelf> Ledger<S> {
         if item.is_touched() { item.nonce } else { self.key.first_nonce(queue, item.sequence) }
     }
 
-    /// A nonce nobody can foresee; zero is kept for "never leased".
+    /// A nonce that cannot be foreseen; zero is kept for "never leased".
     fn new_nonce(&self) -> u64 {
         self.entropy.bits().max(1)
     }

@@ -48,7 +48,7 @@ impl<S: Shelf> Ledger<S> {
             None => &book.find_rest(token.sequence).ok_or(RuleError::MessageNotFound)?,
         };
         if book.queue.policy.kind.is_fifo() && !item.is_touched() {
-            // Groups are served in order: a message nobody has leased cannot be settled ahead of its turn.
+            // Groups are served in order: a message that was never leased cannot be settled ahead of its turn.
             return Err(match rule {
                 ReceiptRule::Any | ReceiptRule::Current => RuleError::TokenStale,
                 ReceiptRule::Unexpired => RuleError::LeaseEnded,
