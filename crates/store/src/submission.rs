@@ -23,7 +23,7 @@ pub trait Gate: Send + Sync {
     }
 }
 
-/// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, nobody reads them any
+/// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, they are not read any
 /// more.
 pub trait Rest: Send {
     /// Ready once all is read. What was read is in the answer then; what cannot be read is taken out of it.
@@ -40,14 +40,14 @@ pub type Freed = SmallVec<[QueueId; 2]>;
 pub struct Submission {
     /// Queues in which this step may have made messages available; waiting receives may be served from them at once.
     pub freed: Freed,
-    /// What was done, until it is told; nothing while it is only known elsewhere.
+    /// What was done, until it is answered; nothing while it is only known elsewhere.
     result: Option<Result<Outcome, StoreError>>,
     wait: Wait,
 }
 
 /// What an answer waits for.
 pub enum Wait {
-    /// It may be told at once.
+    /// It may be answered at once.
     Nothing,
     /// That `batch` is written, and that the gate has opened for the batch it rests on: itself, or an earlier one.
     Gate {
@@ -98,7 +98,7 @@ impl Submission {
         Self { freed: SmallVec::new(), result: None, wait: Wait::Remote(Box::pin(answer)) }
     }
 
-    /// A step that was put off: the refusal is told when `gate` has opened for `turn`, and by then the step may
+    /// A step that was put off: the refusal is answered when `gate` has opened for `turn`, and by then the step may
     /// succeed.
     pub fn put_off(error: StoreError, turn: u64, gate: Arc<dyn Gate>) -> Self {
         Self::new(Err(error), Wait::Again { turn, gate }, SmallVec::new())
@@ -125,7 +125,7 @@ impl Submission {
         }
     }
 
-    /// What was done, where that is known before it is durable. Not to be told to anyone outside: a message that is
+    /// What was done, where that is known before it is durable. Not to be answered to a client: a message that is
     /// still being read has its place and its receipt, but neither name nor body.
     #[inline]
     pub fn peek(&self) -> Option<&Outcome> {

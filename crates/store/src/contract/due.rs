@@ -1,4 +1,4 @@
-//! When something happens by itself, and who is told that messages became available.
+//! When something happens by itself, and which queues are reported to have messages again.
 
 use kew_core::command::{FirstReceipts, Extend, Lease, Release, Send};
 use kew_core::{Carries, Command, Expiry, NewMessage, Policy, QueueId, ReceiptRule, Timestamp};
@@ -84,9 +84,9 @@ pub fn release_and_extension_to_zero_free_their_queue(factory: &dyn Factory) {
     let release = Release { queue, receipt: ReceiptRule::Current, entries };
     assert_eq!(freed(&stage, Command::Release(release)), [queue]);
     let extend: Extend = Stage::extending(leased[1].token, seconds(0));
-    let mut told = freed(&stage, Command::Extend(extend));
-    told.extend(freed(&stage, Command::Due));
-    assert!(told.contains(&queue));
+    let mut reported = freed(&stage, Command::Extend(extend));
+    reported.extend(freed(&stage, Command::Due));
+    assert!(reported.contains(&queue));
 }
 
 pub fn ack_that_unlocks_a_group_frees_its_queue(factory: &dyn Factory) {
@@ -119,7 +119,7 @@ pub fn lease_that_ends_with_its_message_frees_a_queue_at_its_limit(factory: &dyn
     assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["a"]);
     assert!(stage.lease_as(limited(&stage)).is_empty());
     stage.at_second(60);
-    assert_eq!(freed(&stage, Command::Due), [queue], "who waits for room must be told");
+    assert_eq!(freed(&stage, Command::Due), [queue], "receives that wait for room must learn of it");
     assert_eq!(bodies(&stage.lease_as(limited(&stage))), ["b"]);
 }
 

@@ -51,7 +51,7 @@ pub fn noisy_backlog_stands_back_though_nothing_is_in_flight(factory: &dyn Facto
     assert_eq!(leased.iter().filter(|body| *body == "noisy").count(), 2, "every tenth choice is the front's");
     leased.retain(|body| body != "noisy");
     assert_eq!(leased, [["quiet"; 9], ["alone"; 9]].concat(), "and everything else in the order of sends");
-    assert_eq!(bodies(&stage.lease(queue, 28)), ["noisy"; 28], "nobody else wants it now");
+    assert_eq!(bodies(&stage.lease(queue, 28)), ["noisy"; 28], "no other group waits now");
 }
 
 pub fn noisy_backlog_is_worked_off_however_much_others_send(factory: &dyn Factory) {
@@ -64,7 +64,7 @@ pub fn noisy_backlog_is_worked_off_however_much_others_send(factory: &dyn Factor
             send_many(&mut stage, queue, "quiet", 1);
             let leased = stage.lease(queue, 1);
             noisy += bodies(&leased).iter().filter(|body| *body == "noisy").count();
-            leased.iter().for_each(|leased| stage.ack(leased.token).expect("it is leased"));
+            leased.iter().for_each(|leased| stage.ack(leased.token).expect("the queue leases a message"));
             stage.pass(Duration::from_millis(1));
         }
         noisy
@@ -83,10 +83,10 @@ pub fn quiet_message_behind_a_deep_noisy_backlog_comes_when_it_is_near(factory: 
     let taken = (fairness::LOOK_AHEAD + BEYOND) / 10;
     let before = (0..taken).position(|_| {
         let leased = stage.lease(queue, 10);
-        leased.iter().for_each(|leased| stage.ack(leased.token).expect("it is leased"));
+        leased.iter().for_each(|leased| stage.ack(leased.token).expect("the queue leases a message"));
         bodies(&leased).iter().any(|body| body == "quiet")
     });
-    let before = before.expect("it comes before the end") * 10;
+    let before = before.expect("the message comes before the end of the backlog") * 10;
     let blind = fairness::LOOK_AGAIN_AFTER as usize;
     assert!((BEYOND - 10..=BEYOND + blind).contains(&before), "after {before}");
 }

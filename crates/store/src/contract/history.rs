@@ -1,4 +1,4 @@
-//! What happened to a message, for whoever asks why it was delivered again.
+//! What happened to a message: why it was delivered again.
 
 use kew_core::command::{Extend, Extension, History};
 use kew_core::event::Tag;
@@ -9,7 +9,7 @@ use kew_core::{
 use super::Factory;
 use super::stage::{Stage, dead_letters, seconds};
 
-fn told(stage: &Stage<'_>, queue: QueueId, sequence: Sequence) -> Vec<(u64, EventKind)> {
+fn events(stage: &Stage<'_>, queue: QueueId, sequence: Sequence) -> Vec<(u64, EventKind)> {
     match stage.step(Command::History(History { queue, sequence })) {
         Outcome::History(events) => {
             let first = events.first().map_or(0, |event| event.at.0);
@@ -36,7 +36,7 @@ pub fn life_of_a_message_is_told_in_order(factory: &dyn Factory) {
     };
     assert!(stage.extend_as(rewriting).is_ok());
     stage.at_second(26);
-    let released = stage.release(again.token, seconds(4)).expect("it is leased");
+    let released = stage.release(again.token, seconds(4)).expect("the sent message is leased");
     stage.at_second(30);
     assert_eq!(stage.ack(again.token), Ok(()));
     let expected = [
@@ -49,7 +49,7 @@ pub fn life_of_a_message_is_told_in_order(factory: &dyn Factory) {
         (26, EventKind::Released { visible_at: released }),
         (30, EventKind::Acked),
     ];
-    assert_eq!(told(&stage, queue, sent.sequence), expected);
+    assert_eq!(events(&stage, queue, sent.sequence), expected);
 }
 
 pub fn death_by_age_is_told(factory: &dyn Factory) {
@@ -59,7 +59,7 @@ pub fn death_by_age_is_told(factory: &dyn Factory) {
     let sent = stage.send(queue, mortal);
     stage.at_second(9);
     stage.step(Command::Due);
-    assert_eq!(told(&stage, queue, sent.sequence).last(), Some(&(5, EventKind::Expired)));
+    assert_eq!(events(&stage, queue, sent.sequence).last(), Some(&(5, EventKind::Expired)));
 }
 
 pub fn move_to_the_dead_letters_is_told_on_both_sides(factory: &dyn Factory) {
@@ -72,14 +72,14 @@ pub fn move_to_the_dead_letters_is_told_on_both_sides(factory: &dyn Factory) {
     stage.at_second(60);
     stage.step(Command::Due);
     let left = EventKind::DeadLettered { to: dead, sequence: Sequence(1) };
-    assert_eq!(told(&stage, source, sent.sequence).last(), Some(&(30, left)));
+    assert_eq!(events(&stage, source, sent.sequence).last(), Some(&(30, left)));
     let arrived = EventKind::Arrived { from: source, sequence: sent.sequence };
-    assert_eq!(told(&stage, dead, Sequence(1)), [(0, arrived)]);
+    assert_eq!(events(&stage, dead, Sequence(1)), [(0, arrived)]);
 }
 
 pub fn nothing_is_told_of_what_never_was(factory: &dyn Factory) {
     let stage = Stage::new(factory);
     let queue = stage.standard();
-    assert!(told(&stage, queue, Sequence(1)).is_empty());
-    assert!(told(&stage, QueueId(404), Sequence(1)).is_empty());
+    assert!(events(&stage, queue, Sequence(1)).is_empty());
+    assert!(events(&stage, QueueId(404), Sequence(1)).is_empty());
 }

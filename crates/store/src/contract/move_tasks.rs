@@ -179,7 +179,7 @@ pub fn only_so_many_tasks_of_an_account_run_at_once(factory: &dyn Factory) {
     assert_eq!(stage.refused(starting_beside(two, None, 1)), RuleError::TooManyTasks);
     assert_eq!(task(stage.step(starting_beside(two, Some("three"), 2))).state, TaskState::Running);
     assert_eq!(stage.refused(starting_beside(three, None, 2)), RuleError::TooManyTasks);
-    assert_eq!(stage.refused(starting_beside(one, None, 2)), RuleError::TaskRunning, "the nearer reason is told");
+    assert_eq!(stage.refused(starting_beside(one, None, 2)), RuleError::TaskRunning, "the nearer reason is answered");
     stage.step(Command::CancelMove(begun.id));
     assert_eq!(task(stage.step(starting_beside(one, Some("three"), 2))).state, TaskState::Running);
 }
@@ -276,7 +276,7 @@ pub fn chosen_messages_are_moved_each_for_itself(factory: &dyn Factory) {
     let leased = stage.lease_one(dead);
     let seen = stage.peek_as(Stage::looking(dead, View::Ready));
     let of = |body: &str| {
-        seen.iter().find(|(message, _)| super::stage::body(message) == body).expect("it is there").1
+        seen.iter().find(|(message, _)| super::stage::body(message) == body).expect("the moved message is found").1
     };
     let moved = move_chosen(&stage, dead, None, vec![of("d"), leased.token, of("sent here"), of("d")]);
     assert!(matches!(moved[0], Ok(Sequence(_))));

@@ -54,9 +54,9 @@ pub enum Bug {
     BatchBytesIgnored,
     /// An extension makes no new receipt.
     RenewalForgotten,
-    /// Nobody is told that messages became available.
+    /// Waiting receives do not learn that messages became available.
     WakeForgotten,
-    /// The next instant at which something is due is told one tick late.
+    /// The next instant at which something is due is reported one tick late.
     NextDueLate,
 }
 

@@ -62,7 +62,7 @@ pub fn extended_lease_ends_by_itself_from_then_on(factory: &dyn Factory) {
     let leased = lease_owned(&stage, queue, 1);
     assert!(stage.extend(leased.token, seconds(10)).is_ok());
     release_all_but(&stage, 9);
-    assert_eq!(stage.figures(queue), (0, 1, 0), "nobody owns it any more");
+    assert_eq!(stage.figures(queue), (0, 1, 0), "it has no owner any more");
     stage.pass(seconds(10));
     assert_eq!(stage.figures(queue), (0, 0, 1));
 }

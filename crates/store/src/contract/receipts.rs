@@ -162,6 +162,6 @@ pub fn token_survives_its_wire_form(factory: &dyn Factory) {
     let queue = stage.standard();
     stage.send_text(queue, &["a"]);
     let token = stage.lease_one(queue).token;
-    let back = LeaseToken::from_bytes(&token.to_bytes()).expect("its own bytes are a token");
+    let back = LeaseToken::from_bytes(&token.to_bytes()).expect("bytes of a token parse as a token");
     assert_eq!(stage.ack(back), Ok(()));
 }

@@ -90,7 +90,7 @@ pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {
                 let found = body(&leased.message);
                 assert!(!locked.contains(&group(&found)), "{found} is behind a leased one");
                 let first = there.iter().copied().find(|number| group(&name(*number)) == group(&found));
-                let first = first.expect("its group is not empty");
+                let first = first.expect("the group of the message has a name");
                 assert_eq!(found, name(first));
                 there.remove(&first);
                 assert_eq!(stage.ack(leased.token), Ok(()));

@@ -12,7 +12,7 @@ pub fn message_is_gone_from_the_very_instant(factory: &dyn Factory) {
     let mut stage = Stage::new(factory);
     let queue = stage.named("q", Policy { retention: seconds(60), ..Policy::standard() });
     let sent = stage.send_text(queue, &["a"]).remove(0);
-    let dies = sent.expires_at.expect("it dies");
+    let dies = sent.expires_at.expect("the message has an end");
     stage.at(dies.minus(TICK));
     assert_eq!(stage.figures(queue), (1, 0, 0));
     stage.tick();
@@ -187,7 +187,7 @@ pub fn lowered_retention_leaves_groups_in_their_order_and_turns(factory: &dyn Fa
     assert!(orders.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
-/// It was leased as often as it may be, and its time is over later than it leaves: nobody looks between the two.
+/// It was leased as often as it may be, and its time is over later than it leaves: no step comes between the two.
 pub fn message_that_departs_before_its_time_is_over_departs_also_in_a_leap(factory: &dyn Factory) {
     for (lease, departed) in [(58_998, 1), (59_998, 1), (59_999, 0), (60_000, 0)] {
         let mut stage = Stage::new(factory);
@@ -199,7 +199,7 @@ pub fn message_that_departs_before_its_time_is_over_departs_also_in_a_leap(facto
         assert_eq!(stage.lease_for(queue, 1, Duration::from_millis(lease)).len(), 1);
         stage.at_second(10_000);
         assert_eq!(stage.figures(queue), (0, 0, 0));
-        let dead = stage.queues().iter().find(|queue| &*queue.key.name == "dead").expect("it is there").id;
+        let dead = stage.queues().iter().find(|queue| &*queue.key.name == "dead").expect("the message is found").id;
         assert_eq!(stage.counts(dead).stored(), departed, "a lease of {lease} ms");
     }
 }

@@ -21,7 +21,7 @@ use crate::{Store, StoreError};
 /// The instant every contract begins.
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
-/// So many seconds.
+/// A number of seconds.
 pub(super) const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
@@ -58,7 +58,7 @@ impl<'a> Stage<'a> {
         self.now = self.now.next();
     }
 
-    /// Goes to so many seconds after the beginning.
+    /// Goes to this number of seconds after the beginning.
     pub fn at_second(&mut self, second: u64) {
         self.at(START.plus(seconds(second)));
     }
@@ -169,7 +169,7 @@ impl<'a> Stage<'a> {
     }
 
     pub fn send(&self, queue: QueueId, message: NewMessage) -> Sent {
-        self.send_all(queue, vec![message]).pop().expect("one message was sent")
+        self.send_all(queue, vec![message]).pop().expect("a send of one message answers one")
     }
 
     /// Sends these bodies one by one.
@@ -242,7 +242,7 @@ impl<'a> Stage<'a> {
     pub fn ack_by(&self, receipt: ReceiptRule, token: LeaseToken) -> Result<(), RuleError> {
         let ack = Ack { queue: token.queue, receipt, tokens: vec![token] };
         match self.step(Command::Ack(ack)) {
-            Outcome::Acked(mut acked) => acked.pop().expect("one receipt was given"),
+            Outcome::Acked(mut acked) => acked.pop().expect("a single receipt has a single answer"),
             other => panic!("acks are expected: {other:?}"),
         }
     }
@@ -263,7 +263,7 @@ impl<'a> Stage<'a> {
 
     pub fn extend_as(&self, extend: Extend) -> Result<Extended, RuleError> {
         match self.step(Command::Extend(extend)) {
-            Outcome::Extended(mut extended) => extended.pop().expect("one lease was given"),
+            Outcome::Extended(mut extended) => extended.pop().expect("a single lease has a single answer"),
             other => panic!("extensions are expected: {other:?}"),
         }
     }
@@ -276,7 +276,7 @@ impl<'a> Stage<'a> {
         let release =
             Release { queue: token.queue, receipt: ReceiptRule::Current, entries: vec![(token, delay)] };
         match self.step(Command::Release(release)) {
-            Outcome::Released(mut released) => released.pop().expect("one lease was given"),
+            Outcome::Released(mut released) => released.pop().expect("a single lease has a single answer"),
             other => panic!("releases are expected: {other:?}"),
         }
     }

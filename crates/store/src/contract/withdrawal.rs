@@ -74,7 +74,7 @@ pub fn repeated_receive_does_not_undo_the_first_one(factory: &dyn Factory) {
     let first = stage.lease_as(asking.clone());
     let again = stage.lease_as(asking);
     assert_eq!(bodies(&again), bodies(&first));
-    assert_eq!(stage.withdraw(queue, &again), 0, "somebody was told of these leases before");
+    assert_eq!(stage.withdraw(queue, &again), 0, "these leases were answered before");
     assert_eq!(stage.ack(first[0].token), Ok(()));
 }
 

@@ -164,7 +164,8 @@ mod tests {
             alarms.insert(alarm);
             plain.insert(alarm);
             while plain.len() > 300 || (!plain.is_empty() && number.is_multiple_of(3)) {
-                let gone = *plain.iter().nth(number as usize % plain.len()).expect("it is not empty");
+                let gone =
+                    *plain.iter().nth(number as usize % plain.len()).expect("a list with alarms has a first");
                 plain.remove(&gone);
                 alarms.remove(&gone);
                 if number.is_multiple_of(3) {

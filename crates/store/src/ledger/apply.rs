@@ -26,7 +26,7 @@ impl<S: Shelf> Ledger<S> {
     /// Applies a change again. Queues for which `known` says so have it already.
     pub fn replay(&mut self, made: Made, change: &Change<'_>, place: Place, known: Known<'_>) {
         let at = made.at;
-        self.replaying = true;
+        self.pace.begin_replay();
         (self.settled, self.newest) = (self.newest, self.newest.max(at));
         match change {
             // A departure at the end of a lease happened in the midst of what was due.
@@ -36,7 +36,7 @@ impl<S: Shelf> Ledger<S> {
             _ => {}
         }
         self.apply(at, change, place, known);
-        self.replaying = false;
+        self.pace.begin_due(&self.bounds);
     }
 
     /// Everything was replayed. Queues of different reach may have had each other's names on the way.
@@ -163,7 +163,7 @@ impl<S: Shelf> Ledger<S> {
         list(&mut self.due, book);
     }
 
-    pub(super) fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, place: Place) {
+    fn apply_sent(&mut self, at: Timestamp, sent: &Sent<'_>, place: Place) {
         let Some(book) = self.books.get_mut(&sent.queue) else { return };
         let body_bytes = u32::try_from(sent.content.body.len()).unwrap_or(u32::MAX);
         let item = Item {
@@ -233,13 +233,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// A message leaves its queue for good.
-    pub(super) fn apply_removed(
-        &mut self,
-        at: Timestamp,
-        queue: QueueId,
-        sequence: Sequence,
-        kind: EventKind,
-    ) {
+    fn apply_removed(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
         if let Some(place) = self.take_out(queue, sequence) {
             self.shelf.vacate(place);
             self.history.push(at, queue, sequence, kind);

@@ -132,7 +132,7 @@ impl Sends {
         }
     }
 
-    /// At most so many identities of dropped generations leave memory. True when there are more.
+    /// At most `max` identities of dropped generations leave memory. True when there are more.
     pub(crate) fn let_some_go(&mut self, max: usize) -> bool {
         for _ in 0..max {
             let Some((start, identities)) = self.leaving.front_mut() else { return false };
@@ -328,7 +328,7 @@ mod tests {
         let mut sends = Sends::default();
         sends.remember(1, first(15_000));
         sends.remember(2, first(15_001));
-        let (start, _) = sends.generations().next().expect("one");
+        let (start, _) = sends.generations().next().expect("the send has one identity");
         let mut bytes = Vec::new();
         assert!(sends.write(start, &mut bytes));
         let mut again = Sends::default();
@@ -345,9 +345,9 @@ mod tests {
             sends.remember(*identity, first(1_000));
         }
         assert!(sends.oldest_full(Timestamp(9_999)).is_none());
-        let (start, count) = sends.oldest_full(Timestamp(10_000)).expect("it can grow no more");
-        let mut entries = sends.entries(start, 0..600).expect("it is in memory");
-        entries.extend(sends.entries(start, 600..count).expect("it is in memory"));
+        let (start, count) = sends.oldest_full(Timestamp(10_000)).expect("a generation of the past is full");
+        let mut entries = sends.entries(start, 0..600).expect("the generation is in memory");
+        entries.extend(sends.entries(start, 600..count).expect("the generation is in memory"));
         let bytes = sorted(entries);
         sends.set_away(start, heads(&bytes).expect("just written"));
         while sends.let_some_go(100) {}

@@ -47,9 +47,9 @@ impl Group {
 pub(crate) struct Groups {
     slots: Slab<Option<Group>>,
     by_name: HashTable<u32>,
-    /// The groups with so many leases that they may be noisy, by how many.
+    /// The groups with enough leases that they may be noisy, by how many.
     busy: BTreeSet<(u32, u32)>,
-    /// Standard queues: the groups with so many messages that they may be noisy, by how many bits that number has. So a
+    /// Standard queues: the groups with enough messages that they may be noisy, by how many bits that number has. So a
     /// group moves here seldom.
     crowded: BTreeSet<(u32, u32)>,
     hasher: RandomState,
@@ -137,7 +137,7 @@ impl Groups {
         }
     }
 
-    /// The groups that may hold over a tenth of so many messages. There are at most twenty that really do or nearly.
+    /// The groups that may hold over a tenth of `of` messages. There are at most twenty that really do or nearly.
     pub(crate) fn most_crowded(&self, of: u64) -> impl Iterator<Item = &Group> {
         let may_be_noisy =
             move |held_bits: u32| (u64::from(u32::MAX) >> (32 - held_bits)).saturating_mul(10) > of;
@@ -173,7 +173,7 @@ impl Groups {
         self.slots.iter().map(|group| group.as_ref().map(|group| &*group.name))
     }
 
-    /// A table of so many slots, each with the next name that is read; those without one are free.
+    /// A table of `slots` slots, each with the next name that is read; those without one are free.
     pub(crate) fn read<'a>(slots: u64, mut name: impl FnMut() -> Option<Option<&'a str>>) -> Option<Self> {
         let mut groups = Self::default();
         let mut free = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     use kew_core::Text;
 
     #[test]
-    fn whoever_may_hold_over_a_tenth_is_found_and_nobody_far_below() {
+    fn groups_that_may_hold_over_a_tenth_are_found_and_none_far_below() {
         let mut groups = Groups::default();
         let name = |n: u32| GroupId(Text::from(format!("g{n}")));
         let mut fill = |n: u32, messages: u32| {
@@ -264,7 +264,7 @@ mod tests {
         let name = |n: u32| GroupId(Text::from(format!("g{n}")));
         let slots: Vec<u32> = (0..1_000).map(|n| groups.slot(&name(n))).collect();
         assert_eq!(groups.slot(&name(500)), slots[500]);
-        groups.get_mut(slots[1]).expect("there").messages = 1;
+        groups.get_mut(slots[1]).expect("the slot of a group that was named has it").messages = 1;
         groups.forget_empty(slots[1]);
         groups.forget_empty(slots[2]);
         assert_eq!(groups.slot(&name(1)), slots[1]);

@@ -78,7 +78,7 @@ impl Lane {
             *self = Self::default();
         }
         if self.blocks.back().is_none_or(Block::is_full) {
-            // A full block that nobody has taken from yet is packed even if it is the first: most backlogs only grow.
+            // A full block that nothing was taken from yet is packed even if it is the first: most backlogs only grow.
             let is_first = self.blocks.len() == 1;
             self.plain = self.blocks.back().map_or(self.plain, |full| self.plain.and(full));
             if let Some(full) = self.blocks.back_mut().filter(|full| !is_first || full.live() == BLOCK_ITEMS)
@@ -232,7 +232,7 @@ impl Lane {
     }
 
     /// Takes out most of those, without looking at each: what they hold is what the whole lane holds without the
-    /// others, of which there are mostly few. The bodies of the whole lane have so many bytes.
+    /// others, of which there are mostly few. `lane_bytes` are the bytes of all its bodies.
     pub(crate) fn expire_many(
         &mut self,
         over: usize,

@@ -25,6 +25,7 @@ mod lane;
 mod lapsing;
 mod leaves;
 mod leavings;
+mod pace;
 mod ready;
 mod regions;
 mod row;
@@ -66,6 +67,7 @@ use due::Due;
 use expired::Expired;
 use history::Ring;
 use leavings::Leavings;
+use pace::Pace;
 use regions::Regions;
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
@@ -106,7 +108,7 @@ const DEPARTURES_PER_STEP: usize = 1_000;
 const SEEN_OFF_FOR_ONE: usize = 256;
 
 /// How long after the newest step the next slice is due, of what purged queues held, of what begins to show and of what
-/// expired. Never at once: whoever does all that is due would do all of it.
+/// expired. Never at once: a caller that does all that is due would do all of it.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
 /// The book of all queues.
@@ -129,20 +131,10 @@ pub struct Ledger<S> {
     leavings: Leavings,
     /// Queues of which messages are shown that are not among those offered yet.
     showing: BTreeSet<QueueId>,
-    /// Messages that may still be put there in this step.
-    shows_left: usize,
     /// Messages that expired and were not seen off yet, by their queue. They go on when that is emptied or deleted.
     expiring: BTreeMap<QueueId, Expired>,
-    /// Messages that may still be seen off in this step.
-    expired_left: usize,
-    /// Messages that are over and may still be taken out of their groups in this step.
-    in_groups_left: usize,
-    /// Those that may still be taken out in this step because they stand before what their groups offer.
-    heads_left: usize,
     /// Queues of which leases are over whose messages are not among those offered yet.
     lapsing: BTreeSet<QueueId>,
-    /// Leases that may still be seen to in this step.
-    lapses_left: usize,
     newest: Timestamp,
     /// The newest instant before this step: what is due by then in spite of that was made due by the last change.
     settled: Timestamp,
@@ -152,12 +144,7 @@ pub struct Ledger<S> {
     history: Ring,
     /// Queues changed since they were last written to a checkpoint.
     dirty: BTreeSet<QueueId>,
-    replaying: bool,
-    /// Whether what is due has been done and a command is being carried out, and whether it has changed anything yet.
-    in_step: bool,
-    step_begun: bool,
-    /// Dead letters that may still leave in this step.
-    departures_left: usize,
+    pace: Pace,
 }
 
 impl<S: Shelf> Ledger<S> {
@@ -179,23 +166,15 @@ impl<S: Shelf> Ledger<S> {
             due: Due::default(),
             leavings: Leavings::default(),
             showing: BTreeSet::new(),
-            shows_left: 0,
             expiring: BTreeMap::new(),
-            expired_left: 0,
-            in_groups_left: 0,
-            heads_left: 0,
             lapsing: BTreeSet::new(),
-            lapses_left: 0,
             newest: Timestamp::ZERO,
             settled: Timestamp::ZERO,
             expiry_through: Timestamp::NEVER,
             freed: SmallVec::new(),
             history: Ring::new(bounds.events),
             dirty: BTreeSet::new(),
-            replaying: false,
-            in_step: false,
-            step_begun: false,
-            departures_left: 0,
+            pace: Pace::new(&bounds),
         }
     }
 
@@ -249,14 +228,9 @@ impl<S: Shelf> Ledger<S> {
     fn begin_step(&mut self, now: Timestamp) -> Timestamp {
         let now = now.max(self.newest);
         (self.settled, self.newest) = (self.newest, now);
-        (self.in_step, self.step_begun, self.departures_left) = (false, false, DEPARTURES_PER_STEP);
-        self.shows_left = self.bounds.slice.max(1);
-        self.expired_left = self.shows_left;
-        self.in_groups_left = self.bounds.expired_in_groups.max(1);
-        self.heads_left = SEEN_OFF_FOR_ONE;
-        self.lapses_left = self.bounds.lapses.max(1);
+        self.pace.begin_due(&self.bounds);
         self.run_due(now);
-        self.in_step = true;
+        self.pace.begin_command();
         now
     }
 
@@ -279,8 +253,8 @@ impl<S: Shelf> Ledger<S> {
 
     /// Gives back a slice of what purged and deleted queues held. False when nothing is left of it.
     pub fn give_back_slice(&mut self) -> bool {
-        // While changes are replayed nobody waits for a step.
-        let max = if self.replaying { usize::MAX } else { self.bounds.slice.max(1) };
+        // While changes are replayed no caller waits for a step.
+        let max = if self.pace.is_replay() { usize::MAX } else { self.bounds.slice.max(1) };
         let shelf = &mut self.shelf;
         self.leavings.give_back(max, |item| shelf.vacate(item.place()));
         !self.leavings.is_empty()
@@ -320,7 +294,7 @@ impl<S: Shelf> Ledger<S> {
         self.history.tally
     }
 
-    /// The newest of the shelf's marks that whoever is given this message learns of beside the message itself. On a
+    /// The newest of the shelf's marks that a lease of this message reveals beside the message itself. On a
     /// FIFO queue it tells that those before it in its group are gone; on others it tells nothing, and this is 0.
     pub fn mark_before(&self, queue: QueueId, sequence: Sequence) -> u64 {
         self.book(queue).map_or(0, |book| book.mark_before(sequence))
@@ -350,7 +324,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn free(&mut self, queue: QueueId) {
-        if !self.replaying && !self.freed.contains(&queue) {
+        if !self.pace.is_replay() && !self.freed.contains(&queue) {
             self.freed.push(queue);
         }
     }
@@ -380,7 +354,7 @@ impl<S: Shelf> Ledger<S> {
                 self.pass(queue, at, now);
             }
             self.register(queue);
-            if self.departures_left == 0 && !self.replaying {
+            if self.pace.left.departures == 0 {
                 return;
             }
         }
@@ -388,8 +362,6 @@ impl<S: Shelf> Ledger<S> {
 
     fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
-        // While changes are replayed nothing departs by itself: the journal says what did.
-        let bound = |left: usize| if self.replaying { usize::MAX } else { left };
         let mark = self.shelf.mark();
         let mut happened = book.pass(&Moment {
             at,
@@ -397,9 +369,9 @@ impl<S: Shelf> Ledger<S> {
             settled: self.settled,
             elsewhere: self.due.first().map_or(Timestamp::NEVER, |(at, _)| at),
             mark,
-            departures_max: bound(self.departures_left),
-            lapses_max: bound(self.lapses_left),
-            expired_max: bound(self.in_groups_left),
+            departures_max: self.pace.left.departures,
+            lapses_max: self.pace.left.lapses,
+            expired_max: self.pace.left.in_groups,
         });
         let expired_at_rest = std::mem::take(&mut happened.expired_at_rest);
         if book.queue.policy.kind.is_fifo() {
@@ -408,7 +380,7 @@ impl<S: Shelf> Ledger<S> {
         if let Some(groups) = happened.groups_left.take() {
             self.leavings.put(Box::new(groups.into_pieces().map(|()| None)));
         }
-        self.departures_left -= happened.departing.len().min(self.departures_left);
+        self.pace.left.departures -= happened.departing.len().min(self.pace.left.departures);
         if !std::mem::replace(&mut book.changed, true) {
             self.dirty.insert(queue);
         }
@@ -420,10 +392,11 @@ impl<S: Shelf> Ledger<S> {
         }
         self.show_some_of(queue);
         self.history.tally.expired += happened.over;
-        self.in_groups_left = self.in_groups_left.saturating_sub(happened.gone.len());
+        self.pace.left.in_groups = self.pace.left.in_groups.saturating_sub(happened.gone.len());
         self.note_gone(queue, &happened.gone);
         self.see_off_later(queue, expired_at_rest);
-        if self.replaying {
+        if self.pace.is_replay() {
+            // The journal says what departed.
             return;
         }
         for sequence in happened.departing {
@@ -433,7 +406,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Messages expired and leases ended by themselves: the shelf and the history follow.
     fn note_happened(&mut self, queue: QueueId, happened: &Instant) {
-        self.lapses_left -= happened.lapsed.len().min(self.lapses_left);
+        self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
         self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
         for (end, sequence) in &happened.lapsed {
             self.history.lapsed(*end, queue, *sequence);

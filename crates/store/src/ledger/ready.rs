@@ -26,7 +26,7 @@ type Key = (Timestamp, Sequence);
 pub(crate) struct Ready {
     lane: Lane,
     aside: BTreeMap<Key, Item>,
-    /// Keys aside by sequence, for receipts of messages nobody holds.
+    /// Keys aside by sequence, for receipts of messages that are not leased.
     aside_keys: BTreeMap<Sequence, Timestamp>,
     /// Lanes folded from what stood aside, in the order of their first key.
     folded: BTreeMap<Key, Lane>,
@@ -231,7 +231,7 @@ impl Ready {
         Some(folded.sum::<u64>() + aside.sum::<u64>())
     }
 
-    /// Takes out most of them, many at once. The bodies of the whole backlog have so many bytes.
+    /// Takes out most of them, many at once. `backlog_bytes` are the bytes of all bodies of it.
     pub(crate) fn expire_many(
         &mut self,
         now: Timestamp,

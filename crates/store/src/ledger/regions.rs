@@ -12,7 +12,7 @@ const TIDY_AT_LEAST: usize = 16;
 #[derive(Default)]
 pub(crate) struct Regions {
     texts: HashSet<Arc<str>>,
-    /// With so many, those that no queue names any more are forgotten first.
+    /// With this number, those that no queue names any more are forgotten first.
     tidy_at: usize,
 }
 

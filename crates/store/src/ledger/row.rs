@@ -191,7 +191,8 @@ mod tests {
                 }
                 3 if !plain.is_empty() => {
                     let place = number as usize % plain.len();
-                    (*row.get_mut(place).expect("it is there"), plain[place]) = (step, step);
+                    (*row.get_mut(place).expect("a place below the length has a value"), plain[place]) =
+                        (step, step);
                 }
                 _ => assert_eq!(row.pop_front(), plain.pop_front()),
             }

@@ -1,7 +1,7 @@
 //! Up to 64 messages of a FIFO queue in the order of sends, and their neighbours within their groups.
 //!
 //! The run being filled and the one that messages are leased from are open; the others are packed, as blocks of
-//! standard queues are, to some eight bytes a message. A neighbour is told by how many places in the order of sends it
+//! standard queues are, to some eight bytes a message. A neighbour is known by how many places in the order of sends it
 //! is away, so that a link stays true whatever becomes of the runs at its ends.
 
 use std::ops::Range;
@@ -323,7 +323,7 @@ impl Run {
     }
 }
 
-/// What an allocator gives for so many bytes, about: the next multiple of sixteen, or of an eighth of what is asked.
+/// What an allocator gives for this many bytes, about: the next multiple of sixteen, or of an eighth of what is asked.
 pub(super) fn given_for(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(16))
 }

@@ -17,7 +17,7 @@ pub struct Address(pub u64);
 pub struct Place {
     /// Its address.
     pub address: Address,
-    /// Its bytes, all told.
+    /// All its bytes.
     pub bytes: u32,
 }
 
@@ -76,13 +76,13 @@ pub struct Made {
 
 /// Keeps changes and contents.
 pub trait Shelf {
-    /// Makes sure that so many bytes of new messages can be kept.
+    /// Makes sure that this number of bytes of new messages can be kept.
     fn room(&mut self, bytes: u64) -> Result<(), StoreError>;
 
     /// Keeps a change. The place is where its content lies, if the change brings one.
     fn record(&mut self, made: Made, change: &Change<'_>) -> Place;
 
-    /// Whether so many bytes of changes that nobody asked for can be kept without touching any reserve.
+    /// Whether this number of bytes of changes that no request made can be kept without touching any reserve.
     fn has_room_for_due(&self, bytes: u64) -> bool;
 
     /// Reads a content back.

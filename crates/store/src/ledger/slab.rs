@@ -5,7 +5,7 @@
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// Slots in a piece. An image costs one look at each piece, the first change of a shared piece a copy of so many slots.
+/// Slots in a piece. An image costs one look at each piece, the first change of a shared piece a copy of these slots.
 const PIECE: usize = 256;
 
 /// Values in numbered slots.

@@ -174,7 +174,7 @@ impl<S: Shelf> Ledger<S> {
         let mut sends = BTreeMap::new();
         let (newest, end) = (self.newest, generation.plus(GENERATION));
         let mut note = |send: Remembered| {
-            // One that was sent again after its window is told with the later generation.
+            // One that was sent again after its window comes with the later generation.
             if dedup::is_repeat(send.at, newest) && send.at < end {
                 sends.insert(send.identity, send);
             }
@@ -201,9 +201,9 @@ impl<S: Shelf> Ledger<S> {
         let mut wrong = Vec::new();
         for carried in self.carried_queues() {
             let Some(book) = self.books.get(&carried.queue.id) else { continue };
-            let (told, found) = (book.numbers(), counted(book));
-            if told != found {
-                wrong.push(format!("queue {} tells {told:?}, but {found:?} is found", carried.queue.key));
+            let (kept, found) = (book.numbers(), counted(book));
+            if kept != found {
+                wrong.push(format!("queue {} keeps {kept:?}, but {found:?} is found", carried.queue.key));
             }
         }
         wrong

@@ -28,7 +28,7 @@ const PLANTED_HISTORIES: u64 = 20;
 /// A divergence between what a step does and what replay does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
-    /// At replay the list of what is due is not told of a message that was released.
+    /// At replay a message that was released is missing in the list of what is due.
     DueForgotten,
     /// At replay a queue's name is not found.
     NameForgotten,
@@ -211,7 +211,7 @@ struct Twice {
     /// Messages of FIFO queues that expired that a step of the first takes out of their groups.
     in_groups: usize,
     steps: u64,
-    /// The two are compared after each step of so many.
+    /// The two are compared each time after this number of steps.
     looks_every: u64,
     changes: usize,
     difference: Option<String>,

@@ -89,7 +89,7 @@ pub struct Fields<'a> {
 pub fn put_fields(out: &mut Vec<u8>, write: impl FnOnce(&mut Fields<'_>)) {
     let start = out.len();
     out.resize(start + FIELDS_BYTES, 0);
-    let room = out[start..].first_chunk_mut().expect("it was appended just now");
+    let room = out[start..].first_chunk_mut().expect("a byte was appended just before");
     let mut fields = Fields { room, used: 0 };
     write(&mut fields);
     let end = start + fields.used;
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// So many bytes.
+    /// This number of bytes.
     #[inline]
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(length)?;

@@ -2,7 +2,7 @@
 //!
 //! A history is made up from a seed: 200 to 400 steps over a few queues, with jumps of the clock to the very instants
 //! at which something ends, receipts of every age, several steps per commit, and restarts. A difference is shrunk to
-//! the steps that matter and told with the seed. `KEW_MODEL_HISTORIES` says how many to run, `KEW_MODEL_SEED` runs one.
+//! steps that matter and reported with the seed. `KEW_MODEL_HISTORIES` says how many run, `KEW_MODEL_SEED` runs one.
 
 #[cfg(test)]
 mod coverage;
@@ -84,20 +84,20 @@ pub fn seeds() -> std::ops::RangeInclusive<u64> {
 /// Makes a subject for one run of the history of this seed.
 pub type MakeSubject<'a> = dyn Fn(u64) -> Box<dyn Subject + 'a> + 'a;
 
-/// Runs one history. A difference is shrunk, and told.
+/// Runs one history. A difference is shrunk and returned as text.
 pub fn history(seed: u64, make: &MakeSubject<'_>) -> Result<(), String> {
     let Err((steps, first)) = invent(seed, make) else { return Ok(()) };
     let small = shrink::shrink(steps, |steps| replay(seed, make, steps).is_err());
     let last = replay(seed, make, &small).err().unwrap_or_else(|| first.clone());
-    let mut told = format!("a history differs from the model; KEW_MODEL_SEED={seed} runs it again\n");
+    let mut report = format!("a history differs from the model; KEW_MODEL_SEED={seed} runs it again\n");
     for step in &small {
-        let _ = writeln!(told, "  {step:?}");
+        let _ = writeln!(report, "  {step:?}");
     }
-    let _ = writeln!(told, "{last:?}");
+    let _ = writeln!(report, "{last:?}");
     if first.number != last.number {
-        let _ = writeln!(told, "(unshrunk: {first:?})");
+        let _ = writeln!(report, "(unshrunk: {first:?})");
     }
-    Err(told)
+    Err(report)
 }
 
 /// Whether the history of this seed shows a difference; quicker than [`history`], which goes on to explain it.
@@ -105,7 +105,7 @@ pub fn differs(seed: u64, make: &MakeSubject<'_>) -> bool {
     invent(seed, make).is_err()
 }
 
-/// Makes up a history of so many steps for a subject that watches it, side by side with the model.
+/// Makes up a history of this number of steps for a subject that watches it, side by side with the model.
 pub fn drive(seed: u64, steps: u64, subject: &mut dyn Subject) -> Result<(), String> {
     let mut generator = Generator::of(seed, subject);
     let mut run = Run::new(seed, subject);

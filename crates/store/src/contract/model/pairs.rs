@@ -47,7 +47,9 @@ impl Pairs {
                 Outcome::Identified(self.id(*expected, got))
             }
             (Outcome::History(expected), Outcome::History(got)) => {
-                Outcome::History(each(expected, told(&got), |expected, got| self.event(expected, got)))
+                Outcome::History(each(expected, without_instants(&got), |expected, got| {
+                    self.event(expected, got)
+                }))
             }
             (_, Outcome::Counts(got)) => Outcome::Counts(kew_core::Counts { oldest_sent_at: None, ..got }),
             (_, got) => got,
@@ -115,7 +117,7 @@ impl Pairs {
 pub(super) fn compared(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Counts(counts) => Outcome::Counts(kew_core::Counts { oldest_sent_at: None, ..counts }),
-        Outcome::History(events) => Outcome::History(told(&events)),
+        Outcome::History(events) => Outcome::History(without_instants(&events)),
         other => other,
     }
 }
@@ -140,7 +142,7 @@ pub(super) fn tokens_of(outcome: &Outcome) -> Vec<(usize, LeaseToken)> {
 }
 
 /// A store need not note a purge message by message.
-fn told(events: &[Event]) -> Vec<Event> {
+fn without_instants(events: &[Event]) -> Vec<Event> {
     events.iter().filter(|event| event.kind != EventKind::Purged).copied().collect()
 }
 

@@ -41,7 +41,7 @@ impl Random {
         if of.is_empty() { None } else { of.get(self.below(of.len() as u64) as usize) }
     }
 
-    /// One of so many milliseconds.
+    /// One of these numbers of milliseconds.
     pub fn millis(&mut self, of: &[u64]) -> Duration {
         Duration::from_millis(self.pick(of).copied().unwrap_or_default())
     }

@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The messages of a queue that nobody may be given now.
+/// The messages of a queue that no receive may get now.
 fn running_leases(model: &Model, queue: QueueId, now: Timestamp) -> BTreeSet<Sequence> {
     let running = |state: State| matches!(state, State::Leased { until } if until > now);
     let stored = model.messages(queue).into_iter();

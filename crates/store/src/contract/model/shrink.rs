@@ -2,7 +2,7 @@
 
 use super::trace::{Step, smaller};
 
-/// Runs tried at most; each is one history, so this bounds the time a failure takes to be told.
+/// Runs tried at most; each is one history, so this bounds the time until a failure is reported.
 const RUNS_MAX: usize = 3_000;
 
 /// The smallest history found for which `fails` holds, given one for which it does.

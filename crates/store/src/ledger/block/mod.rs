@@ -1,6 +1,6 @@
 //! Up to 256 messages in order, open or packed.
 //!
-//! A queue's backlog is mostly messages that nobody will touch for a while. Packed, one takes about six bytes: the
+//! A queue's backlog is mostly messages that no request touches for a while. Packed, one takes about six bytes: the
 //! differences to the message before it, as variable-length numbers. Only the block being filled and the block being
 //! served are open.
 
@@ -128,7 +128,7 @@ impl Block {
         (split.earliest_own, split.latest_own) = (NO_INSTANT, Timestamp::ZERO);
         split.body_bytes = split.body_bytes_by_queue;
         for (word, by_queue) in self.by_queue.into_iter().enumerate() {
-            // Places that nothing was put into yet belong to whoever comes.
+            // Places that nothing was put into yet are for the next messages.
             let places = u32::from(self.count).saturating_sub(64 * word as u32).min(64);
             let places = u64::MAX.checked_shr(64 - places).unwrap_or(0);
             self.gone[word] |= by_queue;

@@ -110,8 +110,7 @@ impl Contents {
     }
 }
 
-/// A queue's contents, or nothing. Whoever only looks at nothing finds contents that are empty; whoever changes them
-/// has them made.
+/// A queue's contents, or nothing. A look at nothing finds contents that are empty; a change makes them.
 #[derive(Debug)]
 pub(crate) struct Held {
     contents: Option<Box<Contents>>,

@@ -48,7 +48,7 @@ impl Book {
         happened.over = sum.messages;
         happened.gone = self.take_over(moment.expired_max, moment.mark);
         if self.has_over() {
-            // Those that are left are gone as well, for whoever is given one behind them.
+            // Those that are left are gone as well, for a lease of one behind them.
             self.held.set_at = moment.mark;
         }
     }

@@ -233,7 +233,7 @@ impl Book {
         if let Hold::Leased(lease) = &mut entry.hold {
             lease.until = until;
             lease.before = None;
-            // It ends by itself from now on, so nobody keeps it.
+            // It ends by itself from now on, so it has no owner.
             lease.owner = None;
             let attempt = lease.attempt.take();
             self.forget_attempt(attempt.as_ref());
@@ -255,7 +255,7 @@ impl Book {
         self.hold(sequence, Hold::Leased(lease), End::Back);
     }
 
-    /// Whoever leases a message again may ack it to the last millisecond: what its last lease had set in motion stops.
+    /// A message that is leased again may be acked to the last millisecond: what its last lease set in motion stops.
     #[inline]
     fn forget_departure(&mut self, sequence: Sequence) {
         // Nearly always there are none, and finding the message would be most of the work of a lease.
@@ -338,7 +338,7 @@ impl Book {
     pub(crate) fn repeat(&mut self, sequence: Sequence, until: Timestamp) {
         if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.held.entries.get_mut(&sequence) {
             lease.until = until;
-            // Told a second time: undoing it now would take it from whoever was told first.
+            // Answered a second time: undoing it now would take it from the first receiver.
             lease.before = None;
             self.set_alarm(sequence);
         }

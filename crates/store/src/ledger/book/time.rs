@@ -68,7 +68,7 @@ impl Book {
         self.held.far.shown() > 0 || self.held.fifo.as_ref().is_some_and(|fifo| fifo.shows_left())
     }
 
-    /// Puts at most so many of them among those that are offered. Returns how many.
+    /// Puts at most `max` of them among those that are offered. Returns how many.
     pub(crate) fn show(&mut self, max: usize) -> usize {
         let retention = self.queue.policy.retention;
         let Contents { far, ready, fifo, groups, .. } = &mut *self.held;

@@ -1,5 +1,5 @@
-//! The kinds of record, as the byte in a frame's header, and what follows from them: which must be safe before anybody
-//! is told, and which hold a content.
+//! The kinds of record, as the byte in a frame's header, and what follows from them: which must be safe before their
+//! answer, and which hold a content.
 
 use crate::ledger::change::Change;
 

@@ -74,7 +74,7 @@ pub(super) struct SentHead {
     origin: Option<Origin>,
 }
 
-/// The names in a sent message's record, which its receivers are told; the rest, [`SentHead`] has it, the ledger knows.
+/// The names in a sent message's record, which its receivers get; the rest, [`SentHead`] has it, the ledger knows.
 #[inline]
 pub(super) fn read_sent_names(
     from: &mut Reader<'_>,

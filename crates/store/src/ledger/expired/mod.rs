@@ -70,7 +70,7 @@ impl Expired {
     }
 
     /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold
-    /// so many messages, whose bodies have so many bytes.
+    /// `live` messages, whose bodies have `body_bytes` bytes.
     pub(crate) fn add_blocks(
         &mut self,
         blocks: Row<Block>,
@@ -254,7 +254,7 @@ impl<S: Shelf> Ledger<S> {
     /// Sees a slice of the messages off that expired.
     pub(super) fn see_off_slice(&mut self) {
         let mut next = self.expiring.first_key_value().map(|(queue, _)| *queue);
-        while self.expired_left.min(self.in_groups_left) > 0
+        while self.pace.left.expired.min(self.pace.left.in_groups) > 0
             && let Some(queue) = next
         {
             self.see_off_some_of(queue);
@@ -267,11 +267,10 @@ impl<S: Shelf> Ledger<S> {
     fn see_off_some_of(&mut self, queue: QueueId) {
         let Some(expired) = self.expiring.get_mut(&queue) else { return };
         let mut book = self.books.get_mut(&queue);
-        // While changes are replayed nobody waits for a step.
-        while (self.expired_left > 0 || self.replaying)
+        while self.pace.left.expired > 0
             && let Some((item, at)) = expired.next()
         {
-            self.expired_left = self.expired_left.saturating_sub(1);
+            self.pace.left.expired = self.pace.left.expired.saturating_sub(1);
             self.shelf.vacate(item.place());
             self.history.seen_off(at, queue, item.sequence);
             if let Some(book) = &mut book {
@@ -280,10 +279,9 @@ impl<S: Shelf> Ledger<S> {
         }
         let mut is_done = expired.is_empty();
         if let Some(book) = book.filter(|book| book.has_over()) {
-            let max = if self.replaying { usize::MAX } else { self.in_groups_left };
-            let gone = book.take_over(max, self.shelf.mark());
+            let gone = book.take_over(self.pace.left.in_groups, self.shelf.mark());
             is_done &= !book.has_over();
-            self.in_groups_left = self.in_groups_left.saturating_sub(gone.len());
+            self.pace.left.in_groups = self.pace.left.in_groups.saturating_sub(gone.len());
             self.note_gone(queue, &gone);
         }
         if is_done {
@@ -298,16 +296,16 @@ impl<S: Shelf> Ledger<S> {
             let book = self.books.get_mut(&queue)?;
             let turn = book.first_turn();
             let is_found = turn.is_some_and(|group| !book.begins_over(group));
-            if is_found || self.heads_left == 0 || !book.may_begin_to_offer() {
+            if is_found || self.pace.left.heads == 0 || !book.may_begin_to_offer() {
                 return turn.filter(|_| is_found);
             }
-            let (max, mark) = (self.heads_left, self.shelf.mark());
+            let (max, mark) = (self.pace.left.heads, self.shelf.mark());
             let gone = match turn {
                 Some(group) => book.take_heads(group, max, mark),
                 // Groups that begin with some that never showed have no turn.
                 None => book.take_over(max, mark),
             };
-            self.heads_left = self.heads_left.saturating_sub(gone.len());
+            self.pace.left.heads = self.pace.left.heads.saturating_sub(gone.len());
             self.note_gone(queue, &gone);
         }
     }

@@ -195,7 +195,7 @@ fn sent_at(number: u64) -> Timestamp {
     NOW.plus(GAP * u32::try_from(number).expect("few are sent"))
 }
 
-/// The instant at which, under a retention of an hour, the last of the first so many messages is just over.
+/// The instant at which, under a retention of an hour, the last of this number of messages is just over.
 fn over(messages: u64) -> Timestamp {
     match messages.checked_sub(1) {
         Some(last) => sent_at(last).plus(HOUR),
@@ -312,10 +312,12 @@ fn fairness_groups_are_forgotten_with_their_last_message_also_by_a_checkpoint_be
     let at = over(690);
     scene.keep_for(at, HOUR);
     scene.step(at, &Command::Queues);
-    let groups = |ledger: &Ledger<MemoryShelf>, queue| ledger.book(queue).expect("it is there").group_count();
+    let groups = |ledger: &Ledger<MemoryShelf>, queue| {
+        ledger.book(queue).expect("the queue of the scene was made").group_count()
+    };
     assert_eq!(groups(&scene.ledger, scene.queue), 30, "a slice was forgotten, and ten stay");
     let mut bytes = Vec::new();
-    let image = scene.ledger.image(scene.queue.0).expect("it is there");
+    let image = scene.ledger.image(scene.queue.0).expect("the queue of the scene was made");
     image.write(&mut |piece| bytes.extend_from_slice(piece));
     let mut again = Scene::new();
     again.ledger.load_slice(scene.queue.0, &bytes.into()).expect("just written");

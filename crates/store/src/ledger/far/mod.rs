@@ -28,9 +28,9 @@ use filter::Filter;
 const WIDTHS: [u32; 3] = [8, 16, 22];
 /// The width of the buckets that all others are dealt out into in the end: one instant.
 const INSTANT: u32 = 0;
-/// Who shows sooner than so many widths from now is put into something narrower.
+/// What shows sooner than this number of widths from now is put into something narrower.
 const WAIT_WIDTHS: u64 = 8;
-/// A bucket is dealt out from so many of its widths before it begins.
+/// A bucket is dealt out from this number of its widths before it begins.
 const LEAD_WIDTHS: u64 = 4;
 /// Blocks dealt out at one instant, about two thousand messages. The next are dealt out a millisecond later.
 const BLOCKS_AT_ONCE: usize = 8;
@@ -205,7 +205,7 @@ impl Far {
         }
     }
 
-    /// Hands over at most so many of the messages that are shown, the earliest first. Returns how many.
+    /// Hands over at most `max` of the messages that are shown, the earliest first. Returns how many.
     pub(crate) fn show(&mut self, max: usize, mut to: impl FnMut(Item)) -> usize {
         let mut left = max;
         while left > 0
@@ -265,7 +265,7 @@ impl Far {
         for ((width, at), parts) in &mut self.buckets {
             let gone = expire_bucket(parts, now, retention, expired);
             self.live -= gone;
-            // Who is shown is in a bucket of one instant, and nobody else is in one that was shown.
+            // What is shown is in a bucket of one instant, and nothing else is in one that was shown.
             self.shown -= if *width == INSTANT && *at <= shown_through { gone } else { 0 };
         }
         self.buckets.retain(|_, parts| parts.len() > 0);

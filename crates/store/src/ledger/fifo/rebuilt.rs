@@ -24,7 +24,7 @@ pub(crate) struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// None so far, and so many slots of groups.
+    /// None so far, and this number of slots of groups.
     pub(crate) fn of(slots: usize) -> Self {
         let fifo = Fifo { filling: Run::with_room(), ..Fifo::default() };
         Self { fifo, runs: Vec::new(), links: Vec::new(), newest: vec![0; slots], last: None }

@@ -81,7 +81,7 @@ fn groups_enter_at_the_back_and_leave_when_they_offer_nothing() {
     assert_eq!(it.rotation(), ["b", "a"]);
     assert_eq!(it.offered("a"), [1, 3]);
     assert!(it.fifo.show_delayed(|_| false).is_none());
-    let shown = it.fifo.show_delayed(|_| true).expect("one is delayed");
+    let shown = it.fifo.show_delayed(|_| true).expect("a delayed message is shown");
     it.fifo.show_later(shown);
     assert_eq!(it.fifo.show(&mut it.groups, usize::MAX), 1);
     it.fifo.leave(&mut it.groups, 2);
@@ -210,7 +210,11 @@ fn order_is_that_of_a_plain_list_whatever_happens() {
                 kind => {
                     // Mostly near the front, sometimes anywhere.
                     let reach = if roll(3) == 0 { some } else { some.min(6) };
-                    let n = *plain.0.keys().nth(roll(reach) as usize).expect("there are so many");
+                    let n = *plain
+                        .0
+                        .keys()
+                        .nth(roll(reach) as usize)
+                        .expect("the place is below the number of keys");
                     let (group, stand) = plain.0[&n];
                     if kind == 9 {
                         let new = if roll(2) == 0 { Stand::Ready } else { Stand::Held };
@@ -234,7 +238,7 @@ fn order_is_that_of_a_plain_list_whatever_happens() {
                 assert_eq!((it.fifo.rest_count(), &rest), (rest.len(), &plain.rest()), "seed {seed}");
                 assert_eq!(it.fifo.oldest().map(|(n, _)| n.0), rest.first().copied());
                 for n in &rest {
-                    let found = it.fifo.find_rest(Sequence(*n)).expect("it is at rest");
+                    let found = it.fifo.find_rest(Sequence(*n)).expect("the message is at rest");
                     let expected = item(*n);
                     assert_eq!(
                         (found.address, found.sent_at, found.body_bytes),
@@ -266,7 +270,7 @@ fn addresses_change_in_ranges_and_only_of_messages_at_rest() {
     assert_eq!(moved, 190);
     for n in (1..=500).filter(|n| !(101..=110).contains(n)) {
         let added = if (100..300).contains(&n) { 1_000_000 } else { 0 };
-        let found = it.fifo.find_rest(Sequence(n)).expect("it is at rest");
+        let found = it.fifo.find_rest(Sequence(n)).expect("the message is at rest");
         assert_eq!(found.address.0, item(n).address.0 + added);
     }
     let moved = Address(item(100).address.0 + 1_000_000);

@@ -15,7 +15,7 @@ use super::shelf::Shelf;
 #[cfg(test)]
 mod tests;
 
-/// Leases that are seen to before a step offers messages of their queue, if so many are over.
+/// Leases that are seen to before a step offers messages of their queue, if that many are over.
 const LAPSED_AT_LEAST: usize = 256;
 
 impl<S: Shelf> Ledger<S> {
@@ -26,7 +26,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Sees to a slice of the leases that are over.
     pub(super) fn lapse_slice(&mut self, now: Timestamp) {
-        while self.lapses_left > 0
+        while self.pace.left.lapses > 0
             && let Some(queue) = self.lapsing.pop_first()
         {
             self.lapse_some_of(queue, now);
@@ -36,7 +36,7 @@ impl<S: Shelf> Ledger<S> {
     /// The same for one queue. What is left of it is done by the next slices.
     pub(super) fn lapse_some_of(&mut self, queue: QueueId, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
-        let happened = book.lapse_some(now, self.lapses_left);
+        let happened = book.lapse_some(now, self.pace.left.lapses);
         let is_left = book.has_ended_leases();
         self.note_happened(queue, &happened);
         if is_left {
@@ -91,7 +91,7 @@ impl<S: Shelf> Ledger<S> {
     /// A queue's messages are about to be offered: some are there, if any are.
     fn lapse_for(&mut self, queue: QueueId, now: Timestamp) {
         if self.lapsing.contains(&queue) {
-            self.lapses_left = self.lapses_left.max(LAPSED_AT_LEAST);
+            self.pace.left.lapses = self.pace.left.lapses.max(LAPSED_AT_LEAST);
             self.lapse_some_of(queue, now);
         }
     }

@@ -40,7 +40,7 @@ impl Scene {
         }
     }
 
-    /// A queue with so many messages, all leased until one instant; and their receipts.
+    /// A queue with this number of messages, all leased until one instant; and their receipts.
     fn with_leased(messages: usize, policy: Policy) -> (Self, QueueId, Vec<LeaseToken>) {
         let mut scene = Self::new();
         let queue = scene.queue("q", policy);

@@ -30,7 +30,7 @@ impl Leavings {
         self.waiting.push_back(remains);
     }
 
-    /// Gives back at most so many pieces, and shows each message among them.
+    /// Gives back at most `pieces_max` pieces, and shows each message among them.
     pub(super) fn give_back(&mut self, pieces_max: usize, mut gone: impl FnMut(&Item)) {
         let mut left = pieces_max;
         while left > 0

@@ -17,7 +17,7 @@ mod tests;
 impl<S: Shelf> Ledger<S> {
     /// Puts a slice of the messages that are shown among those that are offered.
     pub(super) fn show_slice(&mut self) {
-        while self.shows_left > 0
+        while self.pace.left.shows > 0
             && let Some(queue) = self.showing.pop_first()
         {
             self.show_some_of(queue);
@@ -27,13 +27,11 @@ impl<S: Shelf> Ledger<S> {
     /// The same for one queue. What is left of it is done by the next slices.
     pub(super) fn show_some_of(&mut self, queue: QueueId) {
         let Some(book) = self.books.get_mut(&queue).filter(|book| book.shows_left()) else { return };
-        // While changes are replayed nobody waits for a step.
-        let max = if self.replaying { usize::MAX } else { self.shows_left };
-        let shown = book.show(max);
+        let shown = book.show(self.pace.left.shows);
         if book.shows_left() {
             self.showing.insert(queue);
         }
-        self.shows_left = self.shows_left.saturating_sub(shown);
+        self.pace.left.shows = self.pace.left.shows.saturating_sub(shown);
         self.free(queue);
     }
 }

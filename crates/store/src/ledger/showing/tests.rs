@@ -44,7 +44,7 @@ impl Scene {
         }
     }
 
-    /// A queue with so many messages beside those at hand, all of which show at one instant.
+    /// A queue with this number of messages beside those at hand, all of which show at one instant.
     fn with_hidden(beside: usize) -> (Self, QueueId) {
         let mut scene = Self::new();
         let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::standard() });
@@ -56,7 +56,7 @@ impl Scene {
         (scene, queue)
     }
 
-    /// A FIFO queue with so many messages, each in a group of its own, all of which show at one instant.
+    /// A FIFO queue with this number of messages, each in a group of its own, all of which show at one instant.
     fn with_groups(messages: usize) -> (Self, QueueId) {
         let mut scene = Self::new();
         let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::fifo() });
@@ -132,7 +132,7 @@ fn delays_that_end_together_are_handed_over_a_slice_at_each_millisecond() {
         while left > 0 {
             let offered = scene.offered(queue);
             assert_eq!((offered, scene.ledger.next_due()), (all - left, Some(at.next())));
-            assert_eq!(scene.ledger.take_freed()[..], [queue], "whoever waits is served");
+            assert_eq!(scene.ledger.take_freed()[..], [queue], "a receive that waits is served");
             scene.step(at, &Command::Queues);
             assert_eq!(scene.offered(queue), offered, "steps of others hand nothing over");
             at = at.next();

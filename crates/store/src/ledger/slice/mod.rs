@@ -129,7 +129,7 @@ impl<S: Shelf> Ledger<S> {
         self.sends.generations().map(|(start, ids)| (GENERATION_KEYS | start.0, ids)).collect()
     }
 
-    /// The oldest generation of deduplication ids to put away, if more than so many are in memory: its first instant,
+    /// The oldest generation of deduplication ids to put away, if more than the bound are in memory: its first instant,
     /// and how many ids it has.
     pub fn generation_to_put_away(&self) -> Option<(Timestamp, usize)> {
         if self.sends.len_here() <= self.bounds.deduplication_ids {
@@ -148,7 +148,7 @@ impl<S: Shelf> Ledger<S> {
         self.sends.set_away(generation, heads);
     }
 
-    /// At most so many ids of generations that need not be in memory leave it. True when there are more.
+    /// At most `max` ids of generations that need not be in memory leave it. True when there are more.
     pub fn let_ids_go(&mut self, max: usize) -> bool {
         self.sends.let_some_go(max)
     }
@@ -175,7 +175,7 @@ impl<S: Shelf> Ledger<S> {
         MetaImage { newest: self.newest, next_queue, next_task, tasks, documents: Vec::new() }
     }
 
-    /// At most so many documents behind this one.
+    /// At most `max` documents behind this one.
     pub fn documents_behind(&self, last: Option<&DocumentPlace>, max: usize) -> Vec<(DocumentPlace, Bytes)> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let documents = self.documents.range((from, Bound::Unbounded)).take(max);
@@ -330,7 +330,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -
     Some(book)
 }
 
-/// Writes so many messages, in blocks.
+/// Writes `count` messages, in blocks.
 fn write_items(out: &mut Sink<'_>, count: usize, items: impl Iterator<Item = Item>) {
     out.number(count.div_ceil(BLOCK_ITEMS) as u64);
     let mut block = Block::new();

@@ -132,7 +132,7 @@ fn images_stay(policy: &Policy, seed: u64) {
         }
         let (read, bytes) = (Bytes::from(then.clone()), then.len());
         let mut from = Reader::new(&read);
-        let mut again = read_book(&mut from, &read, &mut |_| {}).expect("it was written just now");
+        let mut again = read_book(&mut from, &read, &mut |_| {}).expect("the bytes of an image are a slice");
         assert!(from.is_empty() && bytes > 0);
         assert!(bytes_of(&QueueImage(again.image())) == then, "seed {seed}: it was read as another");
     }
@@ -152,7 +152,7 @@ fn read_again(book: &mut Book) -> (Book, u64, u64) {
     let bytes = Bytes::from(bytes_of(&QueueImage(book.image())));
     let (before, mut shown) = (UNPACKED.get(), 0);
     let again = read_book(&mut Reader::new(&bytes), &bytes, &mut |_| shown += 1);
-    (again.expect("it was written just now"), UNPACKED.get() - before, shown)
+    (again.expect("the bytes of an image are a slice"), UNPACKED.get() - before, shown)
 }
 
 #[test]

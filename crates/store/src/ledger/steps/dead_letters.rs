@@ -21,7 +21,7 @@ enum Because {
 }
 
 impl<S: Shelf> Ledger<S> {
-    /// A lease has ended by itself: the message leaves if nobody leased it again meanwhile.
+    /// A lease has ended by itself: the message leaves if it was not leased again meanwhile.
     pub(in crate::ledger) fn depart_when_due(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence) {
         if self.books.get(&queue).is_some_and(|book| !book.is_leased(sequence)) {
             self.depart(at, queue, sequence, Because::Due);
@@ -64,7 +64,7 @@ impl<S: Shelf> Ledger<S> {
         if !redrive::is_exhausted(item.attempts, Some(rule)) {
             return false;
         }
-        // Nobody asked for this: without room it stays, and its next lease decides again.
+        // No request asked for this: without room it stays, and its next lease decides again.
         if !self.shelf.has_room_for_due(DEPARTURE_BYTES) {
             return false;
         }

@@ -22,8 +22,8 @@ const LEASED_AT_ONCE: usize = 10;
 
 /// How long a message that cannot be read stays hidden at least, also in queues whose leases end at once.
 const SET_ASIDE_MIN: Duration = Duration::from_secs(1);
-/// How long a damaged message stays hidden in a queue without a dead-letter rule: nobody is refused for it again and
-/// again, and after a repair of the disk it is found sound at last.
+/// How long a damaged message stays hidden in a queue without a dead-letter rule: no receive is refused for it over
+/// and over, and after a repair of the disk it is found sound at last.
 const DAMAGED_SET_ASIDE: Duration = Duration::from_secs(24 * 3_600);
 
 /// What a lease has taken so far.
@@ -47,6 +47,9 @@ enum Next {
 }
 
 impl<S: Shelf> Ledger<S> {
+    /// Leases messages. The one step that makes its change true before it is recorded: it claims while it chooses, for
+    /// each claim decides what is offered next. A replay makes the change true by the same [`lease_one`] and
+    /// [`Ledger::end_lease`].
     pub(in crate::ledger) fn lease(
         &mut self,
         now: Timestamp,
@@ -125,8 +128,8 @@ impl<S: Shelf> Ledger<S> {
     ) -> Result<Next, StoreError> {
         let queue = taking.command.queue;
         if taking.has_dead_letters && self.depart_if_exhausted(now, queue, item.sequence) {
-            self.departures_left = self.departures_left.saturating_sub(1);
-            return Ok(if self.departures_left == 0 { Next::Stop } else { Next::GoOn });
+            self.pace.left.departures = self.pace.left.departures.saturating_sub(1);
+            return Ok(if self.pace.left.departures == 0 { Next::Stop } else { Next::GoOn });
         }
         let bytes = u64::from(item.body_bytes);
         if !batching::fits(taking.leased.len(), taking.body_bytes, bytes, taking.command.body_bytes_max) {
@@ -159,7 +162,7 @@ impl<S: Shelf> Ledger<S> {
         Ok(Next::GoOn)
     }
 
-    /// A message that cannot be read is hidden as if whoever leased it had died: it does not stand before all others,
+    /// A message that cannot be read is hidden as if its receiver had died: it does not stand before all others,
     /// is tried again, and at last goes where its queue's dead letters go.
     pub(super) fn set_aside(
         &mut self,
@@ -187,9 +190,8 @@ impl<S: Shelf> Ledger<S> {
             by: Tag::new("unreadable"),
             taken: &[(sequence, nonce)],
         };
-        if lease_one(book, &mut self.history, now, &terms, sequence, nonce, None).is_some() {
-            self.end_lease(now, &terms);
-            self.record(now, &Change::Leased(terms));
+        if book.find(sequence).is_some() {
+            self.enact(now, &Change::Leased(terms));
         }
         Ok(())
     }

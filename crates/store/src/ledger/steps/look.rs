@@ -40,7 +40,7 @@ impl<S: Shelf> Ledger<S> {
         Ok(Outcome::Peeked(messages))
     }
 
-    /// A message keeps its id for life, so whoever asks first and acts then acts on the same message.
+    /// A message keeps its id for life, so a caller that asks first and acts then acts on the same message.
     pub(in crate::ledger) fn identify(&mut self, command: &Identify) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
         self.key.verify(&command.token)?;

@@ -19,7 +19,8 @@ use super::item::{Item, NO_INSTANT};
 use super::shelf::{Made, Place, Shelf, Stored, deduplicated_by};
 
 impl<S: Shelf> Ledger<S> {
-    /// Keeps a change on the shelf and makes it true, as replay does.
+    /// Keeps a change on the shelf and makes it true, as replay does. Every step changes the ledger here, but for
+    /// [`Ledger::lease`], which claims while it chooses.
     fn enact(&mut self, at: Timestamp, change: &Change<'_>) {
         let place = self.record(at, change);
         self.apply(at, change, place, &|_| false);
@@ -27,7 +28,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Keeps a change on the shelf.
     fn record(&mut self, at: Timestamp, change: &Change<'_>) -> Place {
-        let begins_step = self.in_step && !std::mem::replace(&mut self.step_begun, true);
+        let begins_step = self.pace.note_change();
         self.shelf.record(Made { at, begins_step }, change)
     }
 
@@ -36,7 +37,7 @@ impl<S: Shelf> Ledger<S> {
         if item.is_touched() { item.nonce } else { self.key.first_nonce(queue, item.sequence) }
     }
 
-    /// A nonce nobody can foresee; zero is kept for "never leased".
+    /// A nonce that cannot be foreseen; zero is kept for "never leased".
     fn new_nonce(&self) -> u64 {
         self.entropy.bits().max(1)
     }

@@ -4,9 +4,7 @@ use kew_core::command::{Ack, Extend, Extension, Release, ReleaseOwners, Withdraw
 use kew_core::outcome::Extended;
 use kew_core::rules::retry;
 use kew_core::rules::visibility::{self, Receipts};
-use kew_core::{
-    EventKind, LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp, WhenFree,
-};
+use kew_core::{LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp, WhenFree};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -50,7 +48,7 @@ impl<S: Shelf> Ledger<S> {
             None => &book.find_rest(token.sequence).ok_or(RuleError::MessageNotFound)?,
         };
         if book.queue.policy.kind.is_fifo() && !item.is_touched() {
-            // Groups are served in order: a message nobody has leased cannot be settled ahead of its turn.
+            // Groups are served in order: a message that was never leased cannot be settled ahead of its turn.
             return Err(match rule {
                 ReceiptRule::Any | ReceiptRule::Current => RuleError::TokenStale,
                 ReceiptRule::Unexpired => RuleError::LeaseEnded,
@@ -76,16 +74,21 @@ impl<S: Shelf> Ledger<S> {
         let mut results = Vec::with_capacity(command.tokens.len());
         let mut sequences: SmallVec<[Sequence; 4]> = SmallVec::with_capacity(command.tokens.len());
         for token in &command.tokens {
-            let book = self.book(command.queue)?;
-            let result = self.accept(now, book, command.receipt, token);
-            if let Ok(accepted) = &result {
-                sequences.push(accepted.sequence);
-                self.apply_removed(now, command.queue, accepted.sequence, EventKind::Acked);
-            }
-            results.push(result.map(|_| ()));
+            let accepted = self.accept(now, self.book(command.queue)?, command.receipt, token);
+            // One that was acked by a token before is gone for those behind it.
+            let is_gone = token.queue == command.queue && sequences.contains(&token.sequence);
+            results.push(match accepted {
+                Err(error @ RuleError::TokenForged) => Err(error),
+                _ if is_gone => Err(RuleError::MessageNotFound),
+                Err(error) => Err(error),
+                Ok(accepted) => {
+                    sequences.push(accepted.sequence);
+                    Ok(())
+                }
+            });
         }
         if !sequences.is_empty() {
-            self.record(now, &Change::Acked { queue: command.queue, sequences: &sequences });
+            self.enact(now, &Change::Acked { queue: command.queue, sequences: &sequences });
         }
         Ok(Outcome::Acked(results))
     }

@@ -17,8 +17,8 @@ use crate::ledger::change::{Change, Sent};
 use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
-/// Bytes of content that one step of a task moves at most, beyond its first message: whoever waits for the step waits
-/// for no more than that.
+/// Bytes of content that one step of a task moves at most, beyond its first message: a caller waits for no more
+/// than that.
 const MOVED_BYTES_MAX: u64 = 1 << 20;
 
 impl<S: Shelf> Ledger<S> {
@@ -231,7 +231,7 @@ impl<S: Shelf> Ledger<S> {
             expiry: item.expiry,
             origin: Some(&origin),
         };
-        self.record_sent(now, sent);
+        self.enact(now, &Change::Sent(sent));
         Ok(sequence)
     }
 
@@ -295,7 +295,7 @@ impl<S: Shelf> Ledger<S> {
 
 /// What became of a task's next message.
 enum Moved {
-    /// It moved, and had so many bytes.
+    /// It moved, and had this number of bytes.
     One(u64),
     /// It is damaged and was set aside.
     PassedOver,

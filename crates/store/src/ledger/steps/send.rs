@@ -115,7 +115,7 @@ impl<S: Shelf> Ledger<S> {
             expiry: message.expiry,
             origin: None,
         };
-        self.record_sent(now, sent);
+        self.enact(now, &Change::Sent(sent));
         self.history.tally.sent += 1;
         Sent {
             id: message.id,
@@ -147,14 +147,6 @@ impl<S: Shelf> Ledger<S> {
 
     pub(super) fn next_sequence(&self, queue: &Queue) -> Sequence {
         Sequence(self.books.get(&queue.id).map_or(1, |book| book.next_sequence))
-    }
-
-    pub(super) fn record_sent(&mut self, now: Timestamp, sent: change::Sent<'_>) {
-        let change = Change::Sent(sent);
-        let place = self.record(now, &change);
-        if let Change::Sent(sent) = &change {
-            self.apply_sent(now, sent, place);
-        }
     }
 
     /// The hash an identity is remembered under. A purge begins a new epoch, so it forgets all of a queue's at once.

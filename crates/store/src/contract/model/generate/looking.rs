@@ -12,9 +12,9 @@ impl Generator {
         let views = [View::Ready, View::Ready, View::Delayed, View::Leased];
         Some(Command::Peek(Peek {
             queue: self.queue(run)?,
-            view: *self.random.pick(&views).expect("there are four"),
-            skip: *self.random.pick(&[0, 0, 0, 1, 5]).expect("there are five"),
-            max: *self.random.pick(&[1, 10, 32, 200]).expect("there are four"),
+            view: *self.random.pick(&views).expect("a list with entries has a pick"),
+            skip: *self.random.pick(&[0, 0, 0, 1, 5]).expect("a list with entries has a pick"),
+            max: *self.random.pick(&[1, 10, 32, 200]).expect("a list with entries has a pick"),
             body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
         }))
     }

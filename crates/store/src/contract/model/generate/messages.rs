@@ -16,7 +16,7 @@ impl Generator {
     pub(super) fn send(&mut self, run: &Run<'_>) -> Option<Command> {
         let queue = self.queue(run)?;
         let fifo = Self::is_fifo(run, queue);
-        // Enough to collide, not so many that every step looks at hundreds; of a crowd on a FIFO queue, several runs of
+        // Enough to collide, few enough that no step looks at hundreds; of a crowd on a FIFO queue, several runs of
         // 64.
         let crowd = self.crowded;
         let full = run.model.messages(queue).len() > if crowd { 160 } else { 40 };
@@ -69,8 +69,11 @@ impl Generator {
         };
         self.last_attempt = attempt.clone().map(|attempt| (queue, attempt)).or(self.last_attempt.take());
         let small = self.random.chance(15);
-        let max =
-            if self.crowded { 20 } else { *self.random.pick(&[1, 1, 2, 3, 10]).expect("there are five") };
+        let max = if self.crowded {
+            20
+        } else {
+            *self.random.pick(&[1, 1, 2, 3, 10]).expect("a list with entries has a pick")
+        };
         Some(Command::Lease(Lease {
             queue,
             max,

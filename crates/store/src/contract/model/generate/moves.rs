@@ -33,7 +33,7 @@ impl Generator {
     }
 
     pub(super) fn continue_move(&mut self, run: &Run<'_>) -> Option<Command> {
-        let max = *self.random.pick(&[1, 2, 3, 100, 0]).expect("there are five");
+        let max = *self.random.pick(&[1, 2, 3, 100, 0]).expect("a list with entries has a pick");
         Some(Command::ContinueMove(ContinueMove { task: self.some_task(run)?, max }))
     }
 

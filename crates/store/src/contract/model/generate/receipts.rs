@@ -47,14 +47,14 @@ impl Generator {
         queue: QueueId,
         wanted: fn(State) -> bool,
     ) -> Option<Vec<LeaseToken>> {
-        let count = *self.random.pick(&[1, 1, 1, 2, 3, 5]).expect("there are six");
+        let count = *self.random.pick(&[1, 1, 1, 2, 3, 5]).expect("a list with entries has a pick");
         let tokens: Vec<_> = (0..count).filter_map(|_| self.token(run, queue, wanted)).collect();
         (!tokens.is_empty()).then_some(tokens)
     }
 
     pub(super) fn receipt(&mut self) -> ReceiptRule {
         let rules = [ReceiptRule::Any, ReceiptRule::Current, ReceiptRule::Unexpired];
-        *self.random.pick(&rules).expect("there are three")
+        *self.random.pick(&rules).expect("a list with entries has a pick")
     }
 
     pub(super) fn ack(&mut self, run: &Run<'_>) -> Option<Command> {
@@ -90,7 +90,7 @@ impl Generator {
         Some(Command::Release(Release { queue, receipt: self.receipt(), entries }))
     }
 
-    /// Only receives nobody was told of are withdrawn, and a restart ends all of those.
+    /// Only receives that were not answered are withdrawn, and a restart ends all of those.
     pub(super) fn withdraw(&mut self, run: &Run<'_>) -> Option<Command> {
         let queue = self.queue_with(run, is_leased)?;
         let mut tokens = self.tokens(run, queue, is_leased)?;

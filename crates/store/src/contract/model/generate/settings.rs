@@ -17,7 +17,7 @@ impl Generator {
     }
 
     pub(super) fn create_queue(&mut self, run: &Run<'_>) -> Option<Command> {
-        let key = Self::key(self.random.pick(&NAMES[..6]).expect("there are names"));
+        let key = Self::key(self.random.pick(&NAMES[..6]).expect("a list with entries has a pick"));
         let taken = run.model.queues().any(|queue| queue.key == key);
         if taken && self.random.chance(80) {
             return None;
@@ -72,8 +72,8 @@ impl Generator {
         let owners = ["sqs", "azure"];
         let keys = ["tags", "policy", "acl"];
         DocumentKey::new(
-            self.random.pick(&owners).expect("there are two"),
-            self.random.pick(&keys).expect("there are three"),
+            self.random.pick(&owners).expect("a list with entries has a pick"),
+            self.random.pick(&keys).expect("a list with entries has a pick"),
         )
     }
 

@@ -22,12 +22,12 @@ impl Generator {
     }
 
     pub(super) fn any_key(&mut self) -> QueueKey {
-        Self::key(self.random.pick(&NAMES).expect("there are names"))
+        Self::key(self.random.pick(&NAMES).expect("a list with entries has a pick"))
     }
 
     pub(super) fn key_of_kind(&mut self, fifo: bool) -> QueueKey {
         let names = if fifo { &NAMES[3..6] } else { &NAMES[..3] };
-        Self::key(self.random.pick(names).expect("there are names"))
+        Self::key(self.random.pick(names).expect("a list with entries has a pick"))
     }
 
     pub(super) fn is_fifo_name(key: &QueueKey) -> bool {
@@ -96,8 +96,10 @@ impl Generator {
 
     pub(super) fn body(&mut self) -> Content {
         let length = self.random.below(20) as usize;
-        let content_type =
-            *self.random.pick(&[ContentType::Text, ContentType::Bytes]).expect("there are two");
+        let content_type = *self
+            .random
+            .pick(&[ContentType::Text, ContentType::Bytes])
+            .expect("a list with entries has a pick");
         let body = Bytes::from(vec![b'a' + self.random.below(26) as u8; length]);
         let annotations = if self.random.chance(10) { Bytes::from_static(b"note") } else { Bytes::new() };
         Content { content_type, body, annotations }
@@ -132,9 +134,9 @@ impl Generator {
         };
         let expiry = match self.random.below(100) {
             0..70 => Expiry::ByQueue,
-            70..92 => {
-                Expiry::After { seconds: *self.random.pick(&[0, 1, 5, 30, 40, 400]).expect("there are six") }
-            }
+            70..92 => Expiry::After {
+                seconds: *self.random.pick(&[0, 1, 5, 30, 40, 400]).expect("a list with entries has a pick"),
+            },
             _ => Expiry::Never,
         };
         NewMessage {

@@ -49,7 +49,7 @@ pub(crate) struct Taken {
 }
 
 impl Fifo {
-    /// Whether `is_over` says of every message at rest, by when it was sent, that its time is over; and none was before.
+    /// Whether `is_over` says of every message at rest, by when it was sent, that its time is over, and none was yet.
     pub(crate) fn is_over_at_rest(&self, is_over: impl Fn(Timestamp) -> bool) -> bool {
         !self.has_over() && self.newest_at_rest().is_some_and(|newest| is_over(newest.sent_at))
     }
@@ -166,7 +166,7 @@ impl Fifo {
     }
 
     /// If this message is the first of its group, the group begins behind it. The next one may go on naming it as the
-    /// one before: nobody asks that of the first of a group.
+    /// one before: that is never asked of the first of a group.
     fn begin_behind(&mut self, groups: &mut Groups, item: &Item) -> bool {
         let Some(group) = groups.get_mut(item.group - 1).filter(|group| group.ends.0 == item.sequence) else {
             return false;

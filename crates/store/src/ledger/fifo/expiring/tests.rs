@@ -24,7 +24,7 @@ impl Queue {
     fn send(&mut self, sequence: u64, group: u64, delayed: bool) {
         let slot = self.groups.slot(&GroupId(Text::from(format!("g{group}"))));
         self.fifo.push_rest(&mut self.groups, &Item { group: slot + 1, ..item(sequence) }, delayed);
-        self.groups.get_mut(slot).expect("it was made").messages += 1;
+        self.groups.get_mut(slot).expect("the slot of a group that was named has it").messages += 1;
         self.there.push((Sequence(sequence), slot));
         self.regroup(slot);
     }
@@ -47,7 +47,7 @@ impl Queue {
     fn remove(&mut self, place: usize) {
         let (sequence, slot) = self.there.remove(place);
         self.fifo.remove(&mut self.groups, &Item { group: slot + 1, ..item(sequence.0) });
-        self.groups.get_mut(slot).expect("it has a message").messages -= 1;
+        self.groups.get_mut(slot).expect("a group with a message has a slot").messages -= 1;
         self.regroup(slot);
     }
 
@@ -85,7 +85,7 @@ impl Queue {
         let gone: Vec<Item> = self.fifo.rest().take_while(|item| item.sent_at <= through).collect();
         for item in &gone {
             let place = self.there.iter().position(|(sequence, _)| *sequence == item.sequence);
-            self.remove(place.expect("it is there"));
+            self.remove(place.expect("a message at rest is listed"));
         }
         gone
     }
@@ -253,7 +253,7 @@ fn a_run_is_dropped_at_its_edges_and_sends_go_on() {
         assert!(left.into_iter().eq(over + 1..=193));
         assert_eq!(queue.fifo.oldest().map(|(oldest, _)| oldest.0 / 3), (over < 193).then_some(over + 1));
         queue.send(3_000, 2, false);
-        let slot = queue.there.last().expect("it was sent").1;
+        let slot = queue.there.last().expect("the list ends with the sent message").1;
         let offered: Vec<u64> =
             queue.fifo.offered(&queue.groups, slot).map(|sequence| sequence.0 / 3).collect();
         assert!(offered.into_iter().eq((over + 1..=193).filter(|n| n % 5 == 2).chain([1_000])));

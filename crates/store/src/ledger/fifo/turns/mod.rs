@@ -47,7 +47,7 @@ impl Fifo {
         }
     }
 
-    /// The groups of those of these messages that stand before another one enter the rotation now, at most so many.
+    /// The groups of those of these messages that stand before another one enter the rotation now, at most `max`.
     /// Returns how many messages it looked at.
     pub(crate) fn show_before(
         &mut self,
@@ -87,7 +87,7 @@ impl Fifo {
             && self.stand(sequence) == Some(Stand::Rest)
     }
 
-    /// Looks at so many messages that were shown, and puts their groups into the rotation. Returns how many it looked
+    /// Looks at `max` messages that were shown, and puts their groups into the rotation. Returns how many it looked
     /// at.
     pub(crate) fn show(&mut self, groups: &mut Groups, max: usize) -> usize {
         let mut left = max;
@@ -111,7 +111,7 @@ impl Fifo {
         }
     }
 
-    /// The groups of at most so many messages at rest within these bounds enter a row. Returns how many there were, and
+    /// The groups of at most `max` messages at rest within these bounds enter a row. Returns how many there were, and
     /// the next one.
     fn show_from(
         &mut self,
