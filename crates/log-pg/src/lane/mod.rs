@@ -150,14 +150,15 @@ impl Lane {
         loop {
             let progress = self.progress.notified();
             self.tenure.may_change()?;
-            let (is_done, is_coming) = {
+            let (is_done, wants_barrier) = {
                 let state = self.state.lock();
-                (state.rows.are_durable_to(end), state.rows.ends_with_a_sync())
+                // A lane that is broken takes no batch: a store that asks again and again would never rest.
+                (!state.is_broken && state.rows.are_durable_to(end), state.rows.want_a_barrier(end))
             };
             if is_done {
                 return Ok(());
             }
-            if !is_coming {
+            if wants_barrier {
                 self.push(Row::barrier());
             }
             let _timed_out = tokio::time::timeout(RETRY, progress).await;

@@ -156,19 +156,38 @@ impl Rows {
         self.under_way + usize::try_from(self.unsent()).unwrap_or(usize::MAX)
     }
 
-    /// The index behind the newest row; and whether every row before an index is durable.
+    /// The index behind the newest row.
     pub fn end(&self) -> u64 {
         self.first + self.kept.len() as u64
     }
 
+    /// Whether every row before an index is durable.
     pub fn are_durable_to(&self, end: u64) -> bool {
         self.first >= end
     }
 
-    /// Whether the newest row, once it has ended, makes all others durable.
-    pub fn ends_with_a_sync(&self) -> bool {
-        let syncs = |kept: &Kept| kept.row.syncs && kept.fate != Fate::Durable;
-        self.kept.back().is_some_and(syncs) && !self.waits_for_a_sync()
+    /// Whether the rows before an index have ended, and no synchronous commit is coming that makes them durable. While
+    /// one of them is under way another commit would make none durable.
+    pub fn want_a_barrier(&self, end: u64) -> bool {
+        let count = usize::try_from(end.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut newest = None;
+        for kept in self.kept.iter().take(count) {
+            match kept.fate {
+                Fate::Waits | Fate::Sent(_) => return false,
+                Fate::Written(at) => newest = newest.max(Some(at)),
+                Fate::Durable => {}
+            }
+        }
+        newest.is_some_and(|newest| !self.is_covered(newest))
+    }
+
+    /// Whether a synchronous commit is coming that makes durable what had ended at this tick.
+    fn is_covered(&self, ended: u64) -> bool {
+        self.kept.iter().any(|kept| match kept.fate {
+            Fate::Waits => kept.row.syncs,
+            Fate::Sent(at) => kept.row.syncs && at > ended,
+            _ => false,
+        })
     }
 
     /// Whether a row that is synced stands behind one that is only written, and no synchronous commit will come that
@@ -182,13 +201,7 @@ impl Rows {
             Fate::Written(at) => Some(at),
             _ => None,
         });
-        let Some(newest) = written.max() else { return false };
-        let covers = |kept: &Kept| match kept.fate {
-            Fate::Waits => kept.row.syncs,
-            Fate::Sent(at) => kept.row.syncs && at > newest,
-            _ => false,
-        };
-        !self.kept.iter().any(covers)
+        written.max().is_some_and(|newest| !self.is_covered(newest))
     }
 
     /// How long the oldest row that is not committed has waited.
