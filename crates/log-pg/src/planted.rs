@@ -24,8 +24,6 @@ pub enum Planted {
     EpochNotRaised,
     /// A renewal counts from its answer.
     TenureFromAnswer,
-    /// An owner answers to the very end of what it asked for.
-    NoMargin,
     /// Mending inserts rows without looking at the epoch.
     MendsUnfenced,
     /// Progress is reported across a row whose commit has not ended.
@@ -36,8 +34,6 @@ pub enum Planted {
     AppendTimesOut,
     /// A take-over does not wait for inserts under way.
     TakeOverDoesNotWait,
-    /// Mending does not look whether the last durable row is there.
-    LossNotLookedFor,
     /// Taking and renewing commit as the database's settings say, which may be asynchronously.
     TenureUnsynced,
     /// A renewal does not lock the shard's row: it may succeed while a take-over is under way.
@@ -105,29 +101,6 @@ mod of_thread {
     }
 
     impl Planted {
-        /// Every mistake.
-        pub const ALL: [Self; 19] = [
-            Self::KeyShare,
-            Self::NoBarrier,
-            Self::WallClock,
-            Self::AnswerBeforeFrame,
-            Self::ReadsWithoutTenure,
-            Self::EpochNotRaised,
-            Self::TenureFromAnswer,
-            Self::NoMargin,
-            Self::MendsUnfenced,
-            Self::ProgressAcrossGap,
-            Self::ProgressAfterTenure,
-            Self::AppendTimesOut,
-            Self::TakeOverDoesNotWait,
-            Self::LossNotLookedFor,
-            Self::TenureUnsynced,
-            Self::RenewalUnlocked,
-            Self::RenewalUndone,
-            Self::ProgressForgotten,
-            Self::NoCoveringSync,
-        ];
-
         /// Lets logs that this thread drives make this mistake, until the answer is dropped.
         pub fn plant(self) -> WhilePlanted {
             PLANTED.set(Some(self));

@@ -29,7 +29,7 @@ impl PgStore {
 
 impl Store for PgStore {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        if !self.tenure.is_held() {
+        if !self.tenure.is_held_or_looks() {
             let cause = "this node may not answer for its shard: its database has not renewed that in time";
             return Submission::settled(Err(StoreError::Unavailable { cause: cause.to_owned() }));
         }

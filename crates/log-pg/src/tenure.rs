@@ -100,8 +100,7 @@ impl Tenure {
 
     /// A renewal that was sent at this instant has succeeded.
     fn extend(&self, sent: Instant) {
-        let length = if Planted::NoMargin.is_there() { TENURE } else { TENURE - MARGIN };
-        let until = (sent.duration_since(self.begun) + length).as_millis();
+        let until = (sent.duration_since(self.begun) + (TENURE - MARGIN)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 

@@ -96,6 +96,11 @@ impl PgDisk {
         &self.shared.tenure
     }
 
+    /// Whether every append has ended, and more are taken.
+    pub fn is_quiet(&self) -> bool {
+        self.shared.journal.is_quiet()
+    }
+
     /// Drops the tables of files that were removed, also by an earlier owner.
     pub(crate) fn drop_removed(&self) -> Result<(), PgError> {
         let files = self.shared.files()?;

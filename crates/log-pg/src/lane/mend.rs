@@ -54,7 +54,6 @@ impl Lane {
         let own = self.tenure.own();
         if let Some(last) = last_durable
             && !session.has(&last.table, last.pos, own.epoch, last.seq).await?
-            && !Planted::LossNotLookedFor.is_there()
         {
             let text = format!(
                 "the database has lost row {} of {}, which it had reported durable: it was failed over to a \

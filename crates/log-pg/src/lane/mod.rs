@@ -116,6 +116,12 @@ impl Lane {
         !state.is_broken && state.rows.not_ended() < self.sessions
     }
 
+    /// Whether every row has ended, and more are taken.
+    pub fn is_quiet(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_broken && state.rows.not_ended() == 0
+    }
+
     /// Hands a row over.
     pub fn push(&self, row: Row) {
         self.state.lock().rows.push(row);

@@ -138,6 +138,11 @@ impl SimDatabase {
         self.0.lock().fail_over(down);
     }
 
+    /// Rows of large files that were written in an epoch.
+    pub fn rows_of(&self, epoch: i64) -> usize {
+        self.0.lock().visible.rows_of(epoch)
+    }
+
     /// What decides about a statement, which is an append to the journal or not.
     pub(super) fn course(&self, is_append: bool) -> Course {
         let mut state = self.0.lock();

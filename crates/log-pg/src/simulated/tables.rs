@@ -59,6 +59,11 @@ impl Tables {
         }
     }
 
+    /// Rows that were written in an epoch.
+    pub fn rows_of(&self, epoch: i64) -> usize {
+        self.rows.values().flat_map(BTreeMap::keys).filter(|key| key.1 == epoch).count()
+    }
+
     fn change(&mut self, change: &Change) {
         match change {
             Change::Create { id, name, table } => {

@@ -85,7 +85,8 @@ impl Node {
         let polled = Pin::new(&mut answer).poll(&mut Context::from_waker(Waker::noop()));
         self.is_unclear |= self.disk.failed_reads() > unread;
         let is_refused = polled == Poll::Ready(Err(StoreError::NoSpace));
-        if let Some(batch) = batch {
+        // One that could not be read for is not repeated elsewhere; the node dies before it is written.
+        if let Some(batch) = batch.filter(|_| !self.is_unclear) {
             let command = if is_refused { Command::Due } else { command.clone() };
             self.steps.push(Step { now, command, batch });
         }
