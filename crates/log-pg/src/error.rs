@@ -109,6 +109,7 @@ impl From<tokio_postgres::Error> for PgError {
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION
             || *db.code() == SqlState::LOCK_NOT_AVAILABLE
             || *db.code() == SqlState::T_R_DEADLOCK_DETECTED
+            || *db.code() == SqlState::T_R_SERIALIZATION_FAILURE
             || *db.code() == SqlState::QUERY_CANCELED
         {
             Self::Unreachable(text)

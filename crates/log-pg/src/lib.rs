@@ -3,23 +3,36 @@
 //! One node at a time owns a shard: it takes the shard by raising its epoch ([`Tenure`]), and every write names the
 //! epoch, so an old owner writes nothing. The store above is the one that works on a directory; here stands the
 //! contract it works on ([`kew_store_log::Disk`]), kept in tables ([`PgDisk`]): batches of the journal are appended
-//! with one statement and one round trip each (`lane.rs`), and nothing is updated but the rows of shards, nodes, and
+//! with one statement and one round trip each (`lane/`), and nothing is updated but the rows of shards, nodes, and
 //! small files. All replication and fail-over is PostgreSQL's.
 //!
-//! First to read: `migrations/0001_files.sql`, then `lane.rs`.
+//! SQL stands in `postgres.rs`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
+//! simulated database there (`simulated/`).
+//!
+//! First to read: `migrations/0001_files.sql`, `database.rs`, then `lane/mod.rs`.
 
+mod database;
+mod driver;
 mod error;
 mod files;
 mod lane;
 mod open;
+#[cfg(feature = "simulated")]
+pub mod planted;
+#[cfg(not(feature = "simulated"))]
+mod planted;
 mod pool;
+mod postgres;
 mod schema;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod store;
 mod tables;
 mod tenure;
 mod tls;
+mod warnings;
 
 pub use error::PgError;
 pub use files::PgDisk;

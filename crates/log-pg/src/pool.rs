@@ -1,204 +1,113 @@
-//! Connections of one node to its database, and the thread that drives them.
+//! Sessions for reading and for file operations, made when they are needed and replaced when they fail.
 //!
-//! One thread runs all connections. Others ask it for work and wait: file operations are tried again while the database
-//! cannot be reached, until the shard is lost or closed. They are made so that doing one twice changes nothing.
+//! An operation is tried again while the database cannot be reached, until its patience ends or the shard is lost or
+//! closed. Operations are made so that doing one twice changes nothing.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::Mutex;
-use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{Client, Config, Statement};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use crate::PgError;
+use crate::database::{Asked, Database, Session};
 use crate::tenure::Tenure;
-use crate::tls::Tls;
 
-/// Connections for reading and for file operations.
-const CONNECTIONS: usize = 4;
+/// Sessions of a pool.
+const SESSIONS: usize = 4;
 /// The pause before an operation is tried again.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a connection may take to be made, if the URL does not say.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long sent bytes may stay unacknowledged before the connection counts as broken, if the URL does not say.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// One connection, with the statements that were prepared on it.
-pub(crate) struct Connection {
-    pub client: Client,
-    prepared: HashMap<Arc<str>, Statement>,
-}
-
-impl Connection {
-    /// Connects, to the first host of the URL that takes writes.
-    pub(crate) async fn open(target: &Target) -> Result<Self, PgError> {
-        let (client, connection) = target.config.connect(target.tls.clone()).await?;
-        tokio::spawn(async move {
-            // Its failure shows in the statement that is under way, and in the next.
-            let _ended = connection.await;
-        });
-        Ok(Self { client, prepared: HashMap::new() })
-    }
-
-    /// The statement of a text, prepared once.
-    pub(crate) async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
-        if let Some(statement) = self.prepared.get(text) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(text).await?;
-        self.prepared.insert(Arc::clone(text), statement.clone());
-        Ok(statement)
-    }
-
-    /// Forgets a statement whose table is gone.
-    pub(crate) fn forget(&mut self, text: &str) {
-        self.prepared.remove(text);
-    }
-}
-
-/// The database of a URL, and how it is reached.
-#[derive(Clone)]
-pub(crate) struct Target {
-    config: Config,
-    tls: Tls,
-}
-
-/// Reads a URL, with defaults for what it does not say.
-pub(crate) fn target(url: &str) -> Result<Target, PgError> {
-    let (url, tls) = Tls::of(url)?;
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        PgError::Url(std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string))
-    })?;
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE_MAX);
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("kew");
-    }
-    config.ssl_mode(tls.mode);
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    Ok(Target { config, tls })
-}
-
-/// The thread that drives all connections.
-pub(crate) struct Driver {
-    pub handle: Handle,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Driver {
-    pub fn start() -> Result<Self, PgError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| PgError::Database(format!("starting a runtime: {error}")))?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::Builder::new().name("kew-postgres".into()).spawn(move || {
-            // Ended by its owner, also by the owner's end.
-            let _stopped = runtime.block_on(stopped);
-        });
-        let thread = thread.map_err(|error| PgError::Database(format!("starting a thread: {error}")))?;
-        Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Runs on the driver's thread; waits here.
-    pub fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
-        let (give, take) = mpsc::sync_channel(1);
-        self.handle.spawn(async move {
-            // The one who asked waits, or is gone.
-            let _given = give.send(work.await);
-        });
-        take.recv().ok()
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            // It may have ended by itself.
-            let _stopped = stop.send(());
-        }
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there has been reported by itself.
-            let _ended = thread.join();
-        }
-    }
-}
-
-/// Work on a connection.
-pub(crate) type Working<'a, T> = Pin<Box<dyn Future<Output = Result<T, PgError>> + Send + 'a>>;
-
-/// Connections that are made when they are needed and replaced when they fail.
+/// Sessions of one log.
 pub(crate) struct Pool {
-    target: Target,
-    slots: Vec<Mutex<Option<Connection>>>,
+    database: Arc<dyn Database>,
+    slots: Vec<Mutex<Option<Box<dyn Session>>>>,
     next: AtomicUsize,
     tenure: Arc<Tenure>,
 }
 
+/// How long an operation is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patience {
+    /// This long: it is work beside requests, which can wait.
+    For(Duration),
+    /// While this node may answer: a client waits for it.
+    WhileHeld,
+}
+
 impl Pool {
-    pub fn new(target: Target, tenure: Arc<Tenure>) -> Self {
-        let slots = (0..CONNECTIONS).map(|_| Mutex::new(None)).collect();
-        Self { target, slots, next: AtomicUsize::new(0), tenure }
+    pub fn new(database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
+        let slots = (0..SESSIONS).map(|_| Mutex::new(None)).collect();
+        Self { database, slots, next: AtomicUsize::new(0), tenure }
     }
 
-    pub fn target(&self) -> &Target {
-        &self.target
+    pub fn database(&self) -> &Arc<dyn Database> {
+        &self.database
     }
 
-    /// Does work on a connection, again and again while the database cannot be reached.
+    /// Does work in a session, again and again while the database cannot be reached.
     pub async fn work<T>(
         &self,
-        patience: Duration,
-        work: impl for<'a> Fn(&'a mut Connection) -> Working<'a, T>,
+        patience: Patience,
+        work: impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
         let begun = Instant::now();
         loop {
             self.tenure.check()?;
-            let error = match self.try_once(&work).await {
+            let error = match patience {
+                Patience::For(_) => self.try_once(&work).await,
+                Patience::WhileHeld => self.while_held(self.try_once(&work)).await,
+            };
+            let error = match error {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            if !error.may_pass() || begun.elapsed() > patience {
+            let goes_on = match patience {
+                Patience::For(most) => begun.elapsed() <= most,
+                Patience::WhileHeld => self.tenure.is_held_or_looks(),
+            };
+            if !error.may_pass() || !goes_on {
                 return Err(error);
             }
             tokio::time::sleep(RETRY).await;
         }
     }
 
+    /// Gives up when the tenure has ended meanwhile. The session is lost then, and nothing else is: it only reads.
+    async fn while_held<T>(&self, tried: impl Future<Output = Result<T, PgError>>) -> Result<T, PgError> {
+        let ends = async {
+            while self.tenure.is_held_or_looks() {
+                tokio::time::sleep(RETRY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = tried => done,
+            () = ends => Err(PgError::Unreachable("the database does not answer".to_owned())),
+        }
+    }
+
     async fn try_once<T>(
         &self,
-        work: &impl for<'a> Fn(&'a mut Connection) -> Working<'a, T>,
+        work: &impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
         let mut slot = self.slot().await;
-        let mut connection = match slot.take() {
-            Some(connection) if !connection.client.is_closed() => connection,
-            _ => Connection::open(&self.target).await?,
+        let mut session = match slot.take() {
+            Some(session) if !session.is_closed() => session,
+            _ => self.database.connect().await?,
         };
-        let done = work(&mut connection).await;
+        let done = work(&mut *session).await;
         // One that failed may be in the middle of a transaction.
         if done.is_ok() {
-            *slot = Some(connection);
+            *slot = Some(session);
         }
         done
     }
 
-    /// A free connection, or the next one's turn.
-    async fn slot(&self) -> tokio::sync::MutexGuard<'_, Option<Connection>> {
+    /// A free session, or the next one's turn.
+    async fn slot(&self) -> MutexGuard<'_, Option<Box<dyn Session>>> {
         for slot in &self.slots {
             if let Ok(free) = slot.try_lock() {
                 return free;

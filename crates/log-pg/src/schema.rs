@@ -1,7 +1,7 @@
 //! The tables of a store in PostgreSQL, made and changed by embedded migrations.
 //!
-//! Migrations are ordered and checksummed. Each runs in a transaction of its own, under a lock that lets one node at a
-//! time migrate. A database whose newest migration this program does not know was made by a newer Kew and is refused.
+//! Migrations are ordered and checksummed. Those that are missing run in one transaction, under a lock that lets one
+//! node at a time migrate. A database whose newest migration this program does not know was made by a newer Kew and is refused.
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
@@ -14,31 +14,25 @@ const LOCK: i64 = 0x6b65_776d_6967_7200;
 /// What the database is brought to, in order. A migration that was released is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_files.sql")];
 
-/// Brings the database to this program's version.
+/// Brings the database to this program's version, in one transaction: the lock ends with it, also behind a pooler.
 pub(crate) async fn migrate(client: &mut Client) -> Result<(), PgError> {
-    client.batch_execute(&format!("SELECT pg_advisory_lock({LOCK})")).await?;
-    let migrated = apply_missing(client).await;
-    client.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK})")).await?;
-    migrated
-}
-
-async fn apply_missing(client: &mut Client) -> Result<(), PgError> {
-    client
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;
+    transaction
         .batch_execute(
             "CREATE TABLE IF NOT EXISTS kew_migration (
                 number int PRIMARY KEY, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
         )
         .await?;
-    check(client).await?;
-    let applied = newest(client).await?;
+    check(transaction.client()).await?;
+    let applied = newest(transaction.client()).await?;
     for (number, text) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > applied) {
-        let transaction = client.transaction().await?;
         transaction.batch_execute(text).await?;
         let checksum = checksum(text);
         let insert = "INSERT INTO kew_migration (number, checksum) VALUES ($1, $2)";
         transaction.execute(insert, &[&number, &checksum]).await?;
-        transaction.commit().await?;
     }
+    transaction.commit().await?;
     Ok(())
 }
 

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::Client;
-
-use crate::PgError;
-use crate::pool::Connection;
+use crate::planted::Planted;
 
 /// What a table is for, which says how it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,26 +13,43 @@ pub(crate) enum Purpose {
     Slices,
 }
 
+impl Purpose {
+    /// The table's name.
+    pub fn table_name(self, id: i64) -> String {
+        match self {
+            Self::Journal => format!("kew_journal_{id}"),
+            Self::Slices => format!("kew_slice_{id}"),
+        }
+    }
+}
+
 /// One table.
+#[derive(Clone)]
 pub(crate) struct Table {
     pub id: i64,
+    /// For the simulated database, which knows no statements.
+    #[cfg_attr(not(feature = "simulated"), allow(dead_code, reason = "PostgreSQL reads by a statement"))]
+    pub purpose: Purpose,
     pub name: String,
     pub insert: Arc<str>,
     pub insert_if_missing: Arc<str>,
-    read: Arc<str>,
+    pub read: Arc<str>,
 }
+
+/// How a synchronous commit is made, in SQL: as the database's settings say where they ask for more than `on`.
+pub(crate) const SYNCED_MODE: &str = "CASE WHEN current_setting('synchronous_commit') = 'remote_apply'
+    THEN 'remote_apply' ELSE 'on' END";
 
 impl Table {
     pub fn new(id: i64, purpose: Purpose) -> Self {
-        let name = match purpose {
-            Purpose::Journal => format!("kew_journal_{id}"),
-            Purpose::Slices => format!("kew_slice_{id}"),
-        };
+        let name = purpose.table_name(id);
+        let lock = if Planted::KeyShare.is_there() { "KEY SHARE" } else { "SHARE" };
         let insert = format!(
             "INSERT INTO {name} (shard, pos, seq, epoch, frame)
             SELECT $1::int, $2::bigint, $3::bigint, $4::bigint, $5::bytea
-            FROM kew_shard, (SELECT set_config('synchronous_commit', $6::text, true)) AS commits
-            WHERE id = $1::int AND epoch = $4::bigint FOR SHARE OF kew_shard"
+            FROM kew_shard, (SELECT set_config('synchronous_commit',
+                CASE WHEN $6::text = 'on' THEN {SYNCED_MODE} ELSE $6::text END, true)) AS commits
+            WHERE id = $1::int AND epoch = $4::bigint FOR {lock} OF kew_shard"
         );
         let insert_if_missing = format!("{insert} ON CONFLICT DO NOTHING");
         // The row that holds an offset is the last one that begins at or before it; only slices are written twice.
@@ -50,6 +64,7 @@ impl Table {
         );
         Self {
             id,
+            purpose,
             name,
             insert: insert.into(),
             insert_if_missing: insert_if_missing.into(),
@@ -66,35 +81,6 @@ impl Table {
                 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off);
             ALTER TABLE {name} ALTER COLUMN frame SET STORAGE EXTERNAL;"
         )
-    }
-
-    /// Reads a range of the file into a buffer. What no row holds is left as it is.
-    pub async fn read(
-        &self,
-        connection: &mut Connection,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> Result<(), PgError> {
-        let from = i64::try_from(offset).unwrap_or(i64::MAX);
-        let to = from.saturating_add(i64::try_from(buffer.len()).unwrap_or(i64::MAX));
-        let statement = connection.statement(&self.read).await?;
-        for row in connection.client.query(&statement, &[&from, &to]).await? {
-            let (pos, bytes): (i64, &[u8]) = (row.get(0), row.get(1));
-            overlay(buffer, offset, u64::try_from(pos).unwrap_or(0), bytes);
-        }
-        Ok(())
-    }
-
-    /// Forgets what was prepared for it.
-    pub fn forget(&self, connection: &mut Connection) {
-        connection.forget(&self.read);
-    }
-
-    /// Whether a row is there.
-    pub async fn has(&self, client: &Client, pos: u64, epoch: i64, seq: i64) -> Result<bool, PgError> {
-        let text = format!("SELECT 1 FROM {} WHERE pos = $1 AND epoch = $2 AND seq = $3", self.name);
-        let pos = i64::try_from(pos).unwrap_or(i64::MAX);
-        Ok(client.query_opt(&text, &[&pos, &epoch, &seq]).await?.is_some())
     }
 }
 

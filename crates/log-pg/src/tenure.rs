@@ -6,12 +6,14 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio_postgres::Client;
+use tokio::time::Instant;
 
 use crate::PgError;
+use crate::database::{Node, Own, Session, Taking};
+use crate::planted::{Planted, wall_clock_behind};
 
 /// How long an owner that is not heard of stays owner.
 pub const TENURE: Duration = Duration::from_millis(2_500);
@@ -20,18 +22,16 @@ pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
 /// What an owner's tenure ends early by, for clocks that go at different speeds.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// How often a new owner looks at the database's clock: the quickest answer tells it best.
-const LOOKS_AT_CLOCK: usize = 4;
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+/// How long a new owner looks at the database's clock at most: the quickest answer says it best.
+const LOOKS_AT_CLOCK: Duration = Duration::from_millis(250);
+/// An answer that took at most this long says the clock well enough.
+const QUICK_LOOK: Duration = Duration::from_millis(2);
 
 /// One node's hold of one shard.
 pub struct Tenure {
     pub(crate) shard: i32,
     pub(crate) epoch: i64,
-    /// Names this run of the node.
-    pub(crate) node: String,
-    /// The node's name, for people.
-    name: String,
+    node: Node,
     begun: Instant,
     /// Milliseconds after `begun` until which it may answer.
     until: AtomicU64,
@@ -47,12 +47,11 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    fn new(shard: i32, epoch: i64, node: String, name: &str, looks: bool) -> Self {
+    fn new(shard: i32, epoch: i64, node: Node, looks: bool) -> Self {
         Self {
             shard,
             epoch,
             node,
-            name: name.to_owned(),
             begun: Instant::now(),
             until: AtomicU64::new(0),
             over: OnceLock::new(),
@@ -63,74 +62,54 @@ impl Tenure {
         }
     }
 
-    /// Looks at a shard that nobody owns, without owning it.
-    pub(crate) async fn look(client: &Client, shard: i32) -> Result<Self, PgError> {
-        if let Some(node) = owner(client, shard).await? {
+    /// Looks at a shard that no node owns, without owning it.
+    pub(crate) async fn look(session: &mut dyn Session, shard: i32) -> Result<Self, PgError> {
+        if let Some(node) = session.owner(shard).await? {
             return Err(PgError::Owned { shard, node });
         }
-        let tenure = Self::new(shard, 0, String::new(), "", true);
-        let (asked, clock) = (Instant::now(), client.query_one(CLOCK, &[]).await?.get(0));
+        let node = Node { id: String::new(), name: String::new() };
+        let tenure = Self::new(shard, 0, node, true);
+        let (asked, clock) = (Instant::now(), session.clock().await?);
         tenure.set_clock(asked, clock);
         Ok(tenure)
     }
 
     /// Takes a shard, if its owner has gone or was silent for too long.
-    pub(crate) async fn take(
-        client: &mut Client,
-        shard: i32,
-        name: &str,
-        node: String,
-    ) -> Result<Self, PgError> {
-        if let Some(node) = owner(client, shard).await? {
-            return Err(PgError::Owned { shard, node });
-        }
+    pub(crate) async fn take(session: &mut dyn Session, shard: i32, node: Node) -> Result<Self, PgError> {
         let sent = Instant::now();
-        let transaction = client.transaction().await?;
-        let seen = transaction
-            .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
-            .await?;
-        let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
-        if let Some(node) = owner(transaction.client(), shard).await? {
-            return Err(PgError::Owned { shard, node });
-        }
-        let epoch = seen + 1;
-        let take = "UPDATE kew_shard SET epoch = $2, node = $3, taken_at = clock_timestamp() WHERE id = $1";
-        transaction.execute(take, &[&shard, &epoch, &node]).await?;
-        transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&before]).await?;
-        let tenure = Self::new(shard, epoch, node, name, false);
-        tenure.renew_on(transaction.client(), sent).await?;
-        transaction.commit().await?;
-        for _ in 0..LOOKS_AT_CLOCK {
-            let (asked, clock) = (Instant::now(), client.query_one(CLOCK, &[]).await?.get(0));
+        let epoch = match session.take(shard, &node, TENURE).await? {
+            Taking::Taken(epoch) => epoch,
+            Taking::Owned(node) => return Err(PgError::Owned { shard, node }),
+        };
+        let tenure = Self { begun: sent, ..Self::new(shard, epoch, node, false) };
+        tenure.extend(sent);
+        loop {
+            let (asked, clock) = (Instant::now(), session.clock().await?);
             tenure.set_clock(asked, clock);
+            if asked.elapsed() <= QUICK_LOOK || sent.elapsed() > LOOKS_AT_CLOCK {
+                return Ok(tenure);
+            }
         }
-        Ok(tenure)
     }
 
     /// Renews the tenure. What it says counts from before it was sent.
-    pub(crate) async fn renew(&self, client: &Client) -> Result<(), PgError> {
+    pub(crate) async fn renew(&self, session: &mut dyn Session) -> Result<(), PgError> {
         let sent = Instant::now();
-        self.renew_on(client, sent).await
+        let renewed = session.renew(self.shard, &self.node, TENURE).await?;
+        // Also the owner is compared: a fail-over that lost a take-over may have given its epoch away again.
+        if renewed.epoch != self.epoch || renewed.owner != self.node.id {
+            self.end(&self.fenced().to_string());
+            return Err(self.fenced());
+        }
+        self.set_clock(sent, renewed.clock);
+        self.extend(if Planted::TenureFromAnswer.is_there() { Instant::now() } else { sent });
+        Ok(())
     }
 
-    async fn renew_on(&self, client: &Client, sent: Instant) -> Result<(), PgError> {
-        let renew = "WITH renewed AS (
-                INSERT INTO kew_node (id, name, until) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 millisecond')
-                ON CONFLICT (id) DO UPDATE SET until = excluded.until)
-            SELECT epoch, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM kew_shard WHERE id = $4";
-        let length = TENURE.as_millis() as f64;
-        let asked = Instant::now();
-        let row = client.query_one(renew, &[&self.node, &self.name, &length, &self.shard]).await?;
-        let (epoch, clock): (i64, i64) = (row.get(0), row.get(1));
-        if epoch != self.epoch && !(epoch < self.epoch && self.until.load(Ordering::Acquire) == 0) {
-            let fenced = PgError::Fenced { shard: self.shard, epoch: self.epoch };
-            self.end(&fenced.to_string());
-            return Err(fenced);
-        }
-        self.set_clock(asked, clock);
-        let until = sent.duration_since(self.begun).as_millis() + (TENURE - MARGIN).as_millis();
+    /// A renewal that was sent at this instant has succeeded.
+    fn extend(&self, sent: Instant) {
+        let until = (sent.duration_since(self.begun) + (TENURE - MARGIN)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
-        Ok(())
     }
 
     /// The database's clock showed this at some moment after `asked`, and before now.
@@ -143,28 +122,45 @@ impl Tenure {
     }
 
     /// Gives the shard away: the next node may take it at once.
-    pub(crate) async fn give_up(&self, client: &Client) -> Result<(), PgError> {
-        client.execute("DELETE FROM kew_node WHERE id = $1", &[&self.node]).await?;
-        Ok(())
+    pub(crate) async fn give_up(&self, session: &mut dyn Session) -> Result<(), PgError> {
+        session.give_up(&self.node).await
     }
 
     /// Whether this node may answer for the shard.
     pub fn is_held(&self) -> bool {
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if Planted::WallClock.is_there() {
+            now = now.saturating_sub(wall_clock_behind());
+        }
         now < self.until.load(Ordering::Acquire) && self.over.get().is_none()
     }
 
     /// Refuses requests for a reason, until it is called with `None`.
-    pub(crate) fn refuse(&self, why: Option<String>) {
-        *self.refuses.lock() = why;
+    pub(crate) fn refuse(&self, why: Option<&str>) {
+        *self.refuses.lock() = why.map(ToOwned::to_owned);
     }
 
     /// Why this node may not answer a request just now, if it may not.
     pub fn refusal(&self) -> Option<String> {
-        if self.is_held() {
+        if self.is_held_or_looks() {
             return self.refuses.lock().clone();
         }
         Some("this node may not answer for its shard: its database has not renewed that in time".to_owned())
+    }
+
+    /// Whether it may be read for: it is held, or only looks.
+    pub(crate) fn is_held_or_looks(&self) -> bool {
+        self.looks || self.is_held() || Planted::ReadsWithoutTenure.is_there()
+    }
+
+    /// What its writes name.
+    pub(crate) fn own(&self) -> Own {
+        Own { shard: self.shard, epoch: self.epoch }
+    }
+
+    /// The error of one that is over.
+    pub(crate) fn fenced(&self) -> PgError {
+        PgError::Fenced { shard: self.shard, epoch: self.epoch }
     }
 
     /// Milliseconds since 1970 by the database's clock.
@@ -195,7 +191,7 @@ impl Tenure {
     /// Fails when nothing is to be done for this hold any more.
     pub(crate) fn check(&self) -> Result<(), PgError> {
         match self.over.get() {
-            Some(_) => Err(PgError::Fenced { shard: self.shard, epoch: self.epoch }),
+            Some(_) => Err(self.fenced()),
             None if self.closed.load(Ordering::Acquire) => Err(PgError::Closed),
             None => Ok(()),
         }
@@ -214,13 +210,6 @@ impl Tenure {
 /// figure as little as it can. At first the most is taken, since a lease must not end early when the figure is mended.
 fn ahead(before: i64, least: i64, most: i64) -> i64 {
     before.clamp(least, most)
-}
-
-/// The node that owns a shard by the database's clock.
-async fn owner(client: &Client, shard: i32) -> Result<Option<String>, PgError> {
-    let owner = "SELECT kew_node.name FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node
-        WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp()";
-    Ok(client.query_opt(owner, &[&shard]).await?.map(|row| row.get(0)))
 }
 
 #[cfg(test)]

@@ -298,3 +298,46 @@ fn acknowledged_row_that_the_database_lost_ends_the_owner() {
     }
     assert!(node.tenure.over().unwrap().contains("has lost row"), "{:?}", node.tenure.over());
 }
+
+/// Whether a take-over that locks the shard's row as its update does waits for an insert under way.
+fn take_over_waits() -> bool {
+    let server = kept::server();
+    let url = server.database().unwrap();
+    let name = name_in(&url);
+    let node = Node::start(&url).unwrap();
+    // An insert that has locked the shard's row stands still for as long as somebody holds this lock.
+    let slow = "CREATE FUNCTION stand_still() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END $$;
+        DO $$ DECLARE t text; BEGIN
+            FOR t IN SELECT relname FROM pg_class WHERE relname ~ '^kew_journal_[0-9]+$' LOOP
+                EXECUTE format('CREATE TRIGGER slow BEFORE INSERT ON %I FOR EACH ROW
+                    EXECUTE FUNCTION stand_still()', t);
+            END LOOP; END $$";
+    server.psql(name, slow).unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND wait_event_type = 'Lock' AND wait_event = 'advisory'";
+    std::thread::scope(|scope| {
+        let holds = scope.spawn(|| server.psql(name, "SELECT pg_advisory_lock(42), pg_sleep(3)"));
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND granted";
+        while server.psql(name, held).unwrap() == "0" {
+            assert!(!holds.is_finished(), "the lock was not taken");
+        }
+        let sends = scope.spawn(|| node.send());
+        while server.psql(name, waiting).unwrap() == "0" {
+            assert!(!holds.is_finished(), "no insert stands still");
+        }
+        let take = "SET lock_timeout = '300ms'; UPDATE kew_shard SET epoch = epoch + 1 WHERE id = 0";
+        let waits = server.psql(name, take).is_err_and(|error| error.to_string().contains("lock timeout"));
+        holds.join().unwrap().unwrap();
+        // Acknowledged, or refused because its owner was taken over.
+        let _sent = sends.join().unwrap();
+        waits
+    })
+}
+
+#[test]
+fn take_over_waits_for_inserts_under_way_and_would_not_with_a_lock_of_the_key() {
+    assert!(take_over_waits());
+    let _planted = kew_log_pg::planted::Planted::KeyShare.plant();
+    assert!(!take_over_waits(), "the planted fault shows nothing");
+}

@@ -1,0 +1,144 @@
+//! The contract of a database: what a log asks of it, and nothing of SQL.
+//!
+//! PostgreSQL is one (`postgres.rs`); tests have a simulated one (`simulated/`). Every call may fail with an outcome
+//! that is not known: its statement happened, did not happen, or is still under way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::PgError;
+use crate::tables::Table;
+
+/// A call that is under way.
+pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, PgError>> + Send + 'a>>;
+
+/// Makes sessions.
+pub(crate) trait Database: Send + Sync + 'static {
+    /// A new session with the server that takes writes.
+    fn connect(&self) -> Asked<'_, Box<dyn Session>>;
+}
+
+/// A shard, and the epoch in which its owner writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Own {
+    pub shard: i32,
+    pub epoch: i64,
+}
+
+/// A node, as its row in the database says.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Names this run of the node.
+    pub id: String,
+    /// Its name, for people.
+    pub name: String,
+}
+
+/// One row of a large file; without a table it is a barrier, which is stored nowhere.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub table: Option<Arc<Table>>,
+    pub pos: u64,
+    pub seq: i64,
+    pub bytes: Bytes,
+    /// The number of its batch; 0 for a row outside the journal.
+    pub batch: u64,
+    /// Whether the commit waits until the row survives the loss of the server.
+    pub syncs: bool,
+}
+
+impl Row {
+    pub fn barrier() -> Self {
+        Self { table: None, pos: 0, seq: 0, bytes: Bytes::new(), batch: 0, syncs: true }
+    }
+}
+
+/// What an insert does where the row is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IfThere {
+    /// It fails.
+    Fail,
+    /// It inserts nothing.
+    Skip,
+}
+
+/// What came of taking a shard.
+pub(crate) enum Taking {
+    /// It was taken, in this epoch.
+    Taken(i64),
+    /// This node owns it.
+    Owned(String),
+}
+
+/// What a renewal found.
+pub(crate) struct Renewed {
+    /// The epoch of the shard, and the run of a node that owns it.
+    pub epoch: i64,
+    pub owner: String,
+    /// Milliseconds since 1970, by the database's clock.
+    pub clock: i64,
+}
+
+/// A file as its row says.
+pub(crate) struct FoundFile {
+    pub id: i64,
+    pub length: u64,
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// A change of files. Each may be made twice, and is then made once.
+#[derive(Clone)]
+pub(crate) enum Change {
+    /// Gives a new file its name, and makes its table if it is a large one.
+    Create { id: i64, name: String, table: Option<Arc<Table>> },
+    /// Gives a file a name. What had the name before is removed in the same step.
+    Rename { id: i64, to: String },
+    /// Takes a file's name away.
+    Remove { id: i64 },
+    /// Drops a removed file with its table.
+    Drop { id: i64 },
+    /// Stores a file's length.
+    Length { id: i64, length: i64 },
+    /// Stores the bytes of a small file.
+    Bytes { id: i64, bytes: Arc<Vec<u8>> },
+    /// Deletes the rows of a file that begin at or behind an offset.
+    Cut { table: Arc<Table>, from: i64 },
+}
+
+/// One session: statements one after the other. One that failed is not used again.
+pub(crate) trait Session: Send {
+    /// Whether the connection is known to be closed.
+    fn is_closed(&self) -> bool;
+
+    /// Inserts a row if the epoch is the shard's, and commits. Answers how many rows were inserted.
+    fn insert<'a>(&'a mut self, own: Own, row: &'a Row, if_there: IfThere) -> Asked<'a, u64>;
+    /// Commits synchronously if the epoch is the shard's: everything committed before survives from then on. Answers 1,
+    /// or 0 when the epoch is over.
+    fn barrier(&mut self, own: Own) -> Asked<'_, u64>;
+    /// Whether a row is there.
+    fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool>;
+    /// Reads a range of a large file. What no row holds is zeros.
+    fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>>;
+
+    /// The name of the node that owns a shard by the database's clock.
+    fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>>;
+    /// Takes a shard that no node owns: waits for inserts under way, raises the epoch, and renews for this long.
+    fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking>;
+    /// Says that a node lives for this long from now on.
+    fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
+    /// Milliseconds since 1970, by the database's clock.
+    fn clock(&mut self) -> Asked<'_, i64>;
+    /// Says that a node lives no more.
+    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()>;
+
+    /// The file of a name.
+    fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>>;
+    /// Ids and names of all files; a removed one has the name `#` and its id.
+    fn files(&mut self, shard: i32) -> Asked<'_, Vec<(i64, String)>>;
+    /// Makes a change if the epoch is the shard's. False for a file that another one has the name of.
+    fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool>;
+}

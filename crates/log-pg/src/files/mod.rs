@@ -1,0 +1,320 @@
+//! A shard's files in PostgreSQL: the log's contract, on tables.
+//!
+//! A large file is a table, a small one a column. Names, lengths and small files change in transactions that check the
+//! epoch first, so that an old owner changes nothing; each may be done twice. The bytes of large files go through two
+//! lanes: the journal's batches, and what upkeep writes.
+
+mod file;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use kew_store_log::{
+    AppendListener, Appends, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock,
+    SEGMENTS_FOLDER,
+};
+use parking_lot::Mutex;
+
+use crate::PgError;
+use crate::database::{Asked, Change, Database, FoundFile, Session};
+use crate::driver::Driver;
+use crate::lane::Lane;
+use crate::pool::{Patience, Pool};
+use crate::tables::{Purpose, Table};
+use crate::tenure::Tenure;
+use file::{PgFile, State};
+
+/// How long a file operation is tried while the database cannot be reached. Until then upkeep waits; requests do not.
+const PATIENCE: Patience = Patience::For(Duration::from_secs(60));
+/// What is said of free space, which PostgreSQL does not say. Running out of it shows in its answers.
+const SPACE: u64 = 1 << 50;
+/// Names that begin with this are of files that were removed and wait to be dropped.
+const REMOVED: &str = "#";
+
+/// The files of one shard, for its owner or to be looked at. Clones are handles to the same files.
+#[derive(Clone)]
+pub struct PgDisk {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub driver: Driver,
+    pub pool: Pool,
+    pub tenure: Arc<Tenure>,
+    pub journal: Arc<Lane>,
+    pub bulk: Arc<Lane>,
+    /// Files that are open, by id.
+    open: Mutex<HashMap<i64, Weak<State>>>,
+    /// Files to drop: they were removed, and no handle has them open.
+    unneeded: Mutex<Vec<i64>>,
+    next_id: AtomicI64,
+    /// Clients wait for what is read: the store was opened.
+    serves: AtomicBool,
+    /// Reads that failed.
+    unread: AtomicU64,
+}
+
+impl PgDisk {
+    pub(crate) fn new(driver: Driver, database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
+        let lane = |sessions| Lane::start(&driver, Arc::clone(&database), Arc::clone(&tenure), sessions);
+        let (journal, bulk) = (lane(2), lane(1));
+        let pool = Pool::new(Arc::clone(&database), Arc::clone(&tenure));
+        let next_id = AtomicI64::new(tenure.epoch << 24);
+        let (open, unneeded) = (Mutex::default(), Mutex::default());
+        let (serves, unread) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self {
+            shared: Arc::new(Shared {
+                driver,
+                pool,
+                tenure,
+                journal,
+                bulk,
+                open,
+                unneeded,
+                next_id,
+                serves,
+                unread,
+            }),
+        }
+    }
+
+    /// Reads of large files that failed, since this was opened.
+    pub fn failed_reads(&self) -> u64 {
+        self.shared.unread.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Whose files these are.
+    pub fn tenure(&self) -> &Arc<Tenure> {
+        &self.shared.tenure
+    }
+
+    /// Whether every append has ended, and more are taken.
+    pub fn is_quiet(&self) -> bool {
+        self.shared.journal.is_quiet()
+    }
+
+    /// Drops the tables of files that were removed, also by an earlier owner.
+    pub(crate) fn drop_removed(&self) -> Result<(), PgError> {
+        let files = self.shared.files()?;
+        let removed = files.into_iter().filter(|(_, name)| name.starts_with(REMOVED));
+        let ids: Vec<i64> = removed.map(|(id, _)| id).collect();
+        self.shared.unneeded.lock().extend(ids);
+        self.shared.drop_unneeded();
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Does work in a session and waits for it.
+    fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        patience: Patience,
+        work: impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T> + Send + Sync + 'static,
+    ) -> Result<T, PgError> {
+        let shared = Arc::clone(self);
+        let done = self.driver.wait(async move { shared.pool.work(patience, work).await });
+        done.unwrap_or(Err(PgError::Closed))
+    }
+
+    /// Makes a change, if this is still the owner.
+    fn change(self: &Arc<Self>, change: Change) -> Result<bool, PgError> {
+        self.tenure.may_change()?;
+        let (own, change) = (self.tenure.own(), Arc::new(change));
+        self.work(PATIENCE, move |session| {
+            let change = Arc::clone(&change);
+            Box::pin(async move { session.change(own, &change).await })
+        })
+    }
+
+    fn files(self: &Arc<Self>) -> Result<Vec<(i64, String)>, PgError> {
+        let shard = self.tenure.shard;
+        self.work(PATIENCE, move |session| session.files(shard))
+    }
+
+    fn find(self: &Arc<Self>, name: &str) -> Result<Option<FoundFile>, PgError> {
+        let (shard, name) = (self.tenure.shard, Arc::<str>::from(name));
+        self.work(PATIENCE, move |session| {
+            let name = Arc::clone(&name);
+            Box::pin(async move { session.find(shard, &name).await })
+        })
+    }
+
+    fn there(self: &Arc<Self>, name: &str) -> io::Result<FoundFile> {
+        self.find(name)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} is not there")))
+    }
+
+    fn state(self: &Arc<Self>, found: FoundFile, name: &str) -> Arc<State> {
+        let mut open = self.open.lock();
+        if let Some(state) = open.get(&found.id).and_then(Weak::upgrade) {
+            return state;
+        }
+        let state = Arc::new(State {
+            id: found.id,
+            table: purpose(name).map(|purpose| Arc::new(Table::new(found.id, purpose))),
+            length: AtomicU64::new(found.length),
+            stored_length: AtomicU64::new(found.length),
+            next_seq: AtomicI64::new(0),
+            small: Mutex::new((found.bytes.unwrap_or_default(), true)),
+            is_removed: AtomicBool::new(false),
+            shared: Arc::downgrade(self),
+        });
+        open.retain(|_, state| state.strong_count() > 0);
+        open.insert(found.id, Arc::downgrade(&state));
+        state
+    }
+
+    /// Drops files that are not needed. What cannot be dropped now stays for another time.
+    fn drop_unneeded(self: &Arc<Self>) {
+        let ids = std::mem::take(&mut *self.unneeded.lock());
+        for id in ids {
+            // A row that came after its table would be refused, and the shard lost.
+            let is_quiet = self.journal.forget(id) && self.bulk.forget(id);
+            if !is_quiet || self.change(Change::Drop { id }).is_err() {
+                self.unneeded.lock().push(id);
+            }
+        }
+    }
+}
+
+/// What a file's table is for; `None` for a small file.
+fn purpose(name: &str) -> Option<Purpose> {
+    let (folder, _) = name.split_once('/')?;
+    match folder {
+        SEGMENTS_FOLDER => Some(Purpose::Journal),
+        CHECKPOINTS_FOLDER | DEDUPLICATION_FOLDER => Some(Purpose::Slices),
+        _ => None,
+    }
+}
+
+impl Disk for PgDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let shared = &self.shared;
+        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let table = purpose(name).map(|purpose| Arc::new(Table::new(id, purpose)));
+        let made = shared.change(Change::Create { id, name: name.to_owned(), table })?;
+        if !made {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{name} is there already")));
+        }
+        let state = shared.state(FoundFile { id, length: 0, bytes: None }, name);
+        Ok(Arc::new(PgFile { state, shared: Arc::clone(shared) }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let found = self.shared.there(name)?;
+        let state = self.shared.state(found, name);
+        Ok(Arc::new(PgFile { state, shared: Arc::clone(&self.shared) }))
+    }
+
+    fn create_dir(&self, _folder: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let found = self.shared.there(from)?;
+        self.remove_other(to, found.id)?;
+        self.shared.change(Change::Rename { id: found.id, to: to.to_owned() })?;
+        self.shared.drop_unneeded();
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let id = self.shared.there(name)?.id;
+        self.shared.change(Change::Remove { id })?;
+        self.shared.removed(id);
+        self.shared.drop_unneeded();
+        Ok(())
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let within = |name: String| match name.split_once('/') {
+            Some((found, file)) if found == folder => Some(file.to_owned()),
+            None if folder.is_empty() && !name.starts_with(REMOVED) => Some(name),
+            _ => None,
+        };
+        let files = self.shared.files()?.into_iter();
+        let mut names: Vec<String> = files.filter_map(|(_, name)| within(name)).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn hard_link(&self, _from: &str, _to: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn hard_link_out(&self, _from: &str, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn link_count(&self, _name: &str) -> io::Result<u64> {
+        Ok(1)
+    }
+
+    fn sync_dir(&self, _folder: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        Ok(SPACE)
+    }
+
+    fn lock(&self) -> io::Result<DiskLock> {
+        // The tenure is the lock.
+        Ok(DiskLock::holding(()))
+    }
+
+    fn is_copy_on_write(&self) -> bool {
+        false
+    }
+
+    fn recycles(&self) -> bool {
+        false
+    }
+
+    fn appends(&self) -> Option<Arc<dyn Appends>> {
+        Some(Arc::new(Journal(Arc::downgrade(&self.shared))))
+    }
+}
+
+impl PgDisk {
+    /// Removes a file whose name another one takes.
+    fn remove_other(&self, name: &str, by: i64) -> io::Result<()> {
+        let Some(other) = self.shared.find(name)?.filter(|other| other.id != by) else { return Ok(()) };
+        self.shared.removed(other.id);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// A file has no name any more: it is dropped once no handle has it open.
+    fn removed(&self, id: i64) {
+        let open = self.open.lock().get(&id).and_then(Weak::upgrade);
+        match open {
+            Some(state) => state.is_removed.store(true, Ordering::Release),
+            None => self.unneeded.lock().push(id),
+        }
+    }
+}
+
+/// The lane of the journal, as the store sees it.
+struct Journal(Weak<Shared>);
+
+impl Appends for Journal {
+    fn report_to(&self, listener: Arc<dyn AppendListener>) {
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.serves.store(true, Ordering::Release);
+        shared.journal.report_to(&shared.driver, listener);
+    }
+
+    fn takes_more(&self) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.journal.takes_more())
+    }
+}

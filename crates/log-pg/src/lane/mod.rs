@@ -1,0 +1,315 @@
+//! Writes on their way to the database, in order: the journal's batches, and what upkeep writes.
+//!
+//! A lane has one or more sessions. Each sends one statement at a time, and each statement is one row and one
+//! transaction; so a later row may be committed before an earlier one, and progress is what is committed without a gap.
+//! A row is kept until it is durable: it was committed synchronously, or a synchronous commit was sent after its own
+//! had ended.
+//!
+//! When a session fails, the outcome of its statement is not known. The lane then stops, waits for its other
+//! statements, and mends (`mend.rs`). No statement is ever cancelled.
+
+mod mend;
+mod news;
+mod rows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_store_log::AppendListener;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use crate::PgError;
+use crate::database::{Database, IfThere, Row, Session};
+use crate::driver::Driver;
+use crate::planted::Planted;
+use crate::tables::Table;
+use crate::tenure::Tenure;
+use news::{News, Passing};
+use rows::{Reached, Rows};
+
+/// Rows under way at a time are at most as many as the lane has sessions.
+const SESSIONS_MAX: usize = 4;
+/// Bytes of rows that wait before a writer that may wait does.
+const WAITING_MAX: usize = 8 << 20;
+/// The pause before mending is tried again, and before a thread that waits looks again.
+const RETRY: Duration = Duration::from_millis(100);
+/// The pause before a task that has nothing to do looks whether the tenure has ended.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct State {
+    rows: Rows,
+    /// Nothing is sent: a session failed, or none was made yet.
+    is_broken: bool,
+    /// Sessions that were made after what the database has was looked at, for the tasks that send; and how often that
+    /// was.
+    sessions: Vec<Box<dyn Session>>,
+    generation: u64,
+    /// What was reported last. `None` after a mending: then it is reported in any case, as what filled meanwhile is
+    /// to be handed over.
+    reported: Option<Reached>,
+    /// Answers that wait are refused.
+    is_suspended: bool,
+}
+
+/// A session, with the mending after which it was made.
+type Slot = Option<(u64, Box<dyn Session>)>;
+
+/// A lane of writes.
+pub(crate) struct Lane {
+    database: Arc<dyn Database>,
+    tenure: Arc<Tenure>,
+    sessions: usize,
+    state: Mutex<State>,
+    /// Rings when there is work for the sessions, or for the mender.
+    ready: Notify,
+    broken: Notify,
+    /// Rings at every progress.
+    progress: Notify,
+    news: Passing,
+}
+
+impl Lane {
+    /// A lane with this many sessions; its tasks run on `driver`.
+    pub fn start(
+        driver: &Driver,
+        database: Arc<dyn Database>,
+        tenure: Arc<Tenure>,
+        sessions: usize,
+    ) -> Arc<Self> {
+        // The first sessions are made as all later ones are.
+        let is_broken = tenure.may_change().is_ok();
+        let lane = Arc::new(Self {
+            database,
+            sessions: sessions.clamp(1, SESSIONS_MAX),
+            state: Mutex::new(State { is_broken, reported: Some(Reached::default()), ..State::default() }),
+            ready: Notify::new(),
+            broken: Notify::new(),
+            progress: Notify::new(),
+            news: Passing::default(),
+            tenure,
+        });
+        for _ in 0..lane.sessions {
+            driver.spawn(Arc::clone(&lane).send_rows());
+        }
+        driver.spawn(Arc::clone(&lane).mend_when_broken());
+        lane
+    }
+
+    /// Reports progress to `listener` from now on.
+    pub fn report_to(&self, driver: &Driver, listener: Arc<dyn AppendListener>) {
+        self.news.begin(driver, Arc::clone(&self.tenure), listener);
+    }
+
+    /// A connection to the database was cut: it may have been failed over. What it has is looked at before anything
+    /// else is sent.
+    pub fn look_again(&self) {
+        self.state.lock().is_broken = true;
+        self.broken.notify_one();
+    }
+
+    /// Whether a session is free.
+    pub fn takes_more(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_broken && state.rows.not_ended() < self.sessions
+    }
+
+    /// Whether every row has ended, and more are taken.
+    pub fn is_quiet(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_broken && state.rows.not_ended() == 0
+    }
+
+    /// Hands a row over.
+    pub fn push(&self, row: Row) {
+        self.state.lock().rows.push(row);
+        self.ready.notify_one();
+    }
+
+    /// Whether a writer that may wait has to.
+    pub fn is_full(&self) -> bool {
+        self.state.lock().rows.bytes() > WAITING_MAX
+    }
+
+    /// Waits until less is on its way.
+    pub async fn wait_for_room(self: Arc<Self>) -> Result<(), PgError> {
+        loop {
+            let progress = self.progress.notified();
+            self.tenure.may_change()?;
+            if !self.is_full() {
+                return Ok(());
+            }
+            // All may be committed, and wait only for a synchronous commit.
+            let is_idle = self.state.lock().rows.not_ended() == 0;
+            if is_idle {
+                self.push(Row::barrier());
+            }
+            let _timed_out = tokio::time::timeout(RETRY, progress).await;
+        }
+    }
+
+    /// Waits until every row handed over by now is durable.
+    pub async fn sync(self: Arc<Self>) -> Result<(), PgError> {
+        let end = self.state.lock().rows.end();
+        loop {
+            let progress = self.progress.notified();
+            self.tenure.may_change()?;
+            let (is_done, wants_barrier) = {
+                let state = self.state.lock();
+                // A lane that is broken takes no batch: a store that asks again and again would never rest.
+                (!state.is_broken && state.rows.are_durable_to(end), state.rows.want_a_barrier(end))
+            };
+            if is_done {
+                return Ok(());
+            }
+            if wants_barrier {
+                self.push(Row::barrier());
+            }
+            let _timed_out = tokio::time::timeout(RETRY, progress).await;
+        }
+    }
+
+    /// The rows of a table that are not known to be there, in order.
+    pub fn not_there(&self, table: &Table) -> Vec<(u64, Bytes)> {
+        self.state.lock().rows.not_there(table)
+    }
+
+    /// Forgets the rows of a table that is about to be dropped. False while one of them is under way.
+    pub fn forget(&self, table: i64) -> bool {
+        self.state.lock().rows.forget(table)
+    }
+
+    async fn send_rows(self: Arc<Self>) {
+        let mut session: Slot = None;
+        loop {
+            let ready = self.ready.notified();
+            if self.tenure.check().is_err() {
+                return;
+            }
+            let Some((index, row)) = self.take_next() else {
+                let _timed_out = tokio::time::timeout(LOOK_PAUSE, ready).await;
+                continue;
+            };
+            let sent = self.send(&mut session, &row).await;
+            self.ended(index, sent);
+        }
+    }
+
+    fn take_next(&self) -> Option<(u64, Row)> {
+        let mut state = self.state.lock();
+        if state.is_broken {
+            return None;
+        }
+        let next = state.rows.take_next();
+        if Planted::AnswerBeforeFrame.is_there() {
+            self.report(state);
+        }
+        next
+    }
+
+    /// Sends a row in a session of the newest generation. An older one may lead to a database that was failed over:
+    /// what that has is looked at before anything is sent.
+    async fn send(&self, slot: &mut Slot, row: &Row) -> Result<u64, PgError> {
+        let (generation, mut session) = {
+            let mut state = self.state.lock();
+            let generation = state.generation;
+            let fresh = slot.take().filter(|(of, _)| *of == generation);
+            let fresh = fresh.or_else(|| state.sessions.pop().map(|session| (generation, session)));
+            fresh.ok_or_else(|| PgError::Unreachable("the connection was cut".to_owned()))?
+        };
+        let sent = session.insert(self.tenure.own(), row, IfThere::Fail);
+        let rows = if Planted::AppendTimesOut.is_there() {
+            match tokio::time::timeout(RETRY, sent).await {
+                Ok(sent) => sent?,
+                Err(_cancelled) => return Ok(1),
+            }
+        } else {
+            sent.await?
+        };
+        *slot = Some((generation, session));
+        Ok(rows)
+    }
+
+    fn ended(&self, index: u64, sent: Result<u64, PgError>) {
+        let mut state = self.state.lock();
+        match sent {
+            Ok(1) => {}
+            Ok(_) => {
+                state.rows.failed();
+                drop(state);
+                return self.lose(&self.tenure.fenced().to_string());
+            }
+            Err(error) => {
+                state.rows.failed();
+                state.is_broken = true;
+                drop(state);
+                if !error.may_pass() {
+                    return self.lose(&error.to_string());
+                }
+                return self.broken.notify_one();
+            }
+        }
+        state.rows.ended(index);
+        if state.is_broken && state.rows.is_quiet() {
+            self.broken.notify_one();
+        }
+        // While nothing else is under way no other commit would cover what is only written.
+        let wants_barrier = state.rows.not_ended() == 0 && state.rows.waits_for_a_sync();
+        self.report(state);
+        if wants_barrier {
+            self.push(Row::barrier());
+        }
+    }
+
+    /// Reports progress, if there is any.
+    fn report(&self, mut state: MutexGuard<'_, State>) {
+        self.progress.notify_waiters();
+        let reached = state.rows.reached();
+        // Only an owner answers. One whose tenure has ended reports it when it was renewed.
+        let may_answer = self.tenure.is_held() || Planted::ProgressAfterTenure.is_there();
+        if !may_answer && Planted::ProgressForgotten.is_there() {
+            state.reported = Some(reached);
+        }
+        if may_answer && !state.is_suspended && state.reported != Some(reached) {
+            state.reported = Some(reached);
+            self.news.pass(News::Reached(reached.written, reached.durable));
+        }
+    }
+
+    /// Refuses answers that wait, until [`Self::go_on`].
+    pub fn suspend(&self, why: &str) {
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.is_suspended, true) {
+            self.news.pass(News::Suspended(Some(why.to_owned())));
+        }
+    }
+
+    /// The tenure was renewed: reports what was not reported, because the tenure had ended meanwhile or the lane was
+    /// suspended.
+    pub fn go_on(&self) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_suspended, false) {
+            state.reported = None;
+            self.news.pass(News::Suspended(None));
+        }
+        if self.news.take_held_back() {
+            state.reported = None;
+        }
+        self.report(state);
+    }
+
+    /// How long the oldest row that is not committed has waited.
+    pub fn oldest_waits(&self) -> Duration {
+        self.state.lock().rows.oldest_waits()
+    }
+
+    /// It is over: the shard has another owner, or the database lost what was durable.
+    pub fn lose(&self, why: &str) {
+        self.tenure.end(why);
+        self.progress.notify_waiters();
+        self.broken.notify_one();
+        self.news.pass(News::Lost(why.to_owned()));
+    }
+}

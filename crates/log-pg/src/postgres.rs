@@ -1,0 +1,308 @@
+//! The contract of a database on PostgreSQL: connections, and the statements of each call.
+//!
+//! A statement that decides who owns a shard, or that writes as its owner, says itself how it commits: what the
+//! database's settings say about `synchronous_commit` does not count, unless it is `remote_apply`, which asks for more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::{Client, Config, Statement, Transaction};
+
+use crate::PgError;
+use crate::database::{
+    Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking,
+};
+use crate::tables::{Purpose, Table, overlay};
+use crate::tls::Tls;
+
+/// How long a connection may take to be made, if the URL does not say.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long sent bytes may stay unacknowledged before the connection counts as broken, if the URL does not say.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long dropping a table may wait for those who read it; after that it is dropped later.
+const DROP_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
+
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node
+    WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp()";
+/// Locks the shard's row for share, if the epoch is its own, and lets this transaction commit synchronously.
+const OWN: &str = "SELECT set_config('synchronous_commit',
+        CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+    FROM kew_shard
+    WHERE id = $1 AND epoch = $2 FOR SHARE OF kew_shard";
+/// The shard's row is locked before the node's: a take-over locks them in this order, and a renewal that comes while one
+/// is under way waits for it and finds the new epoch. Otherwise both would be answered. The end is counted from when the
+/// node's row is locked: a renewal that was given up and is carried out late must not undo a newer one.
+const RENEW: &str = "WITH own AS MATERIALIZED (SELECT epoch, node FROM kew_shard WHERE id = $4 FOR SHARE),
+    renewed AS (
+        INSERT INTO kew_node (id, name, until)
+            SELECT $1, $2, clock_timestamp() + $3 * interval '1 millisecond'
+            FROM own, (SELECT set_config('synchronous_commit', 'on', true)) AS commits WHERE own.node = $1
+        ON CONFLICT (id) DO UPDATE SET until = clock_timestamp() + $3 * interval '1 millisecond')
+    SELECT epoch, node, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM own";
+const SYNCED: &str = "SELECT set_config('synchronous_commit', 'on', true)";
+
+/// The database of a URL, and how it is reached.
+#[derive(Clone)]
+pub(crate) struct Target {
+    config: Config,
+    tls: Tls,
+}
+
+impl Target {
+    /// Reads a URL, with defaults for what it does not say.
+    pub fn of(url: &str) -> Result<Self, PgError> {
+        let (url, tls) = Tls::of(url)?;
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            let source = std::error::Error::source(&error);
+            PgError::Url(source.map_or_else(|| error.to_string(), ToString::to_string))
+        })?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENCE_MAX);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("kew");
+        }
+        config.ssl_mode(tls.mode);
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(Self { config, tls })
+    }
+
+    /// Connects, to the first host of the URL that takes writes.
+    pub async fn open(&self) -> Result<Connection, PgError> {
+        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+        tokio::spawn(async move {
+            // Its failure shows in the statement that is under way, and in the next.
+            let _ended = connection.await;
+        });
+        Ok(Connection { client, prepared: HashMap::new() })
+    }
+}
+
+impl Database for Target {
+    fn connect(&self) -> Asked<'_, Box<dyn Session>> {
+        Box::pin(async move { Ok(Box::new(self.open().await?) as Box<dyn Session>) })
+    }
+}
+
+/// One connection, with the statements that were prepared on it.
+pub(crate) struct Connection {
+    pub client: Client,
+    prepared: HashMap<Arc<str>, Statement>,
+}
+
+impl Connection {
+    /// The statement of a text, prepared once.
+    async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
+        if let Some(statement) = self.prepared.get(text) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(text).await?;
+        self.prepared.insert(Arc::clone(text), statement.clone());
+        Ok(statement)
+    }
+
+    async fn read_rows(&mut self, table: &Table, offset: u64, bytes: &mut [u8]) -> Result<(), PgError> {
+        let from = i64::try_from(offset).unwrap_or(i64::MAX);
+        let to = from.saturating_add(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+        let statement = self.statement(&table.read).await?;
+        for row in self.client.query(&statement, &[&from, &to]).await? {
+            let (pos, piece): (i64, &[u8]) = (row.get(0), row.get(1));
+            overlay(bytes, offset, u64::try_from(pos).unwrap_or(0), piece);
+        }
+        Ok(())
+    }
+
+    async fn take_shard(&mut self, shard: i32, node: &Node, length: Duration) -> Result<Taking, PgError> {
+        if let Some(owner) = owner(&self.client, shard).await? {
+            return Ok(Taking::Owned(owner));
+        }
+        let transaction = self.client.transaction().await?;
+        transaction.query_one(SYNCED, &[]).await?;
+        let seen = transaction
+            .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
+            .await?;
+        let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
+        if let Some(owner) = owner(transaction.client(), shard).await? {
+            return Ok(Taking::Owned(owner));
+        }
+        let epoch = seen + 1;
+        let take = "UPDATE kew_shard SET epoch = $2, node = $3, taken_at = clock_timestamp() WHERE id = $1";
+        transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
+        transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&before]).await?;
+        renew(transaction.client(), shard, node, length).await?;
+        transaction.commit().await?;
+        Ok(Taking::Taken(epoch))
+    }
+
+    async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
+        let transaction = self.client.transaction().await?;
+        if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
+            return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
+        }
+        let done = make(&transaction, own.shard, change).await?;
+        transaction.commit().await?;
+        Ok(done)
+    }
+}
+
+async fn owner(client: &Client, shard: i32) -> Result<Option<String>, PgError> {
+    Ok(client.query_opt(OWNER, &[&shard]).await?.map(|row| row.get(0)))
+}
+
+async fn renew(client: &Client, shard: i32, node: &Node, length: Duration) -> Result<Renewed, PgError> {
+    let length = length.as_millis() as f64;
+    let row = client.query_one(RENEW, &[&node.id, &node.name, &length, &shard]).await?;
+    Ok(Renewed { epoch: row.get(0), owner: row.get(1), clock: row.get(2) })
+}
+
+/// Makes a change in a transaction that has checked the epoch.
+async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Result<bool, PgError> {
+    match change {
+        Change::Create { id, name, table } => {
+            let insert = "INSERT INTO kew_file (id, shard, name) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+            transaction.execute(insert, &[id, &shard, name]).await?;
+            let text = "SELECT id FROM kew_file WHERE shard = $1 AND name = $2";
+            let there = transaction.query_opt(text, &[&shard, name]).await?;
+            if there.is_none_or(|row| row.get::<_, i64>(0) != *id) {
+                return Ok(false);
+            }
+            if let Some(table) = table {
+                transaction.batch_execute(&table.creation()).await?;
+            }
+        }
+        Change::Rename { id, to } => {
+            let replaced = "UPDATE kew_file SET name = '#' || id
+                WHERE shard = (SELECT shard FROM kew_file WHERE id = $1) AND name = $2 AND id <> $1";
+            transaction.execute(replaced, &[id, to]).await?;
+            transaction.execute("UPDATE kew_file SET name = $2 WHERE id = $1", &[id, to]).await?;
+        }
+        Change::Remove { id } => {
+            transaction.execute("UPDATE kew_file SET name = '#' || id WHERE id = $1", &[id]).await?;
+        }
+        Change::Drop { id } => {
+            transaction.batch_execute(DROP_WAITS).await?;
+            for purpose in [Purpose::Journal, Purpose::Slices] {
+                let drop = format!("DROP TABLE IF EXISTS {}", purpose.table_name(*id));
+                transaction.batch_execute(&drop).await?;
+            }
+            transaction.execute("DELETE FROM kew_file WHERE id = $1", &[id]).await?;
+        }
+        Change::Length { id, length } => {
+            transaction.execute("UPDATE kew_file SET length = $2 WHERE id = $1", &[id, length]).await?;
+        }
+        Change::Bytes { id, bytes } => {
+            let text = "UPDATE kew_file SET bytes = $2::bytea,
+                length = greatest(length, octet_length($2::bytea)) WHERE id = $1";
+            transaction.execute(text, &[id, &bytes.as_slice()]).await?;
+        }
+        Change::Cut { table, from } => {
+            let text = format!("DELETE FROM {} WHERE pos >= $1", table.name);
+            transaction.execute(&text, &[from]).await?;
+        }
+    }
+    Ok(true)
+}
+
+impl Session for Connection {
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    fn insert<'a>(&'a mut self, own: Own, row: &'a Row, if_there: IfThere) -> Asked<'a, u64> {
+        Box::pin(async move {
+            let Some(table) = &row.table else { return self.barrier(own).await };
+            let syncs = if row.syncs { "on" } else { "off" };
+            let text = match if_there {
+                IfThere::Fail => &table.insert,
+                IfThere::Skip => &table.insert_if_missing,
+            };
+            let statement = self.statement(text).await?;
+            let pos = i64::try_from(row.pos).unwrap_or(i64::MAX);
+            let bytes: &[u8] = &row.bytes;
+            let inserted = self
+                .client
+                .execute(&statement, &[&own.shard, &pos, &row.seq, &own.epoch, &bytes, &syncs])
+                .await?;
+            Ok(inserted)
+        })
+    }
+
+    fn barrier(&mut self, own: Own) -> Asked<'_, u64> {
+        Box::pin(async move {
+            let statement = self.statement(&Arc::from(OWN)).await?;
+            Ok(self.client.execute(&statement, &[&own.shard, &own.epoch]).await?)
+        })
+    }
+
+    fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool> {
+        Box::pin(async move {
+            let text = format!("SELECT 1 FROM {} WHERE pos = $1 AND epoch = $2 AND seq = $3", table.name);
+            let pos = i64::try_from(pos).unwrap_or(i64::MAX);
+            Ok(self.client.query_opt(&text, &[&pos, &epoch, &seq]).await?.is_some())
+        })
+    }
+
+    fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>> {
+        Box::pin(async move {
+            let mut bytes = vec![0; len];
+            let read = self.read_rows(table, offset, &mut bytes).await;
+            if read.is_err() {
+                // Its table may be gone.
+                self.prepared.remove(&table.read);
+            }
+            read.map(|()| bytes)
+        })
+    }
+
+    fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>> {
+        Box::pin(owner(&self.client, shard))
+    }
+
+    fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
+        Box::pin(self.take_shard(shard, node, length))
+    }
+
+    fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed> {
+        Box::pin(renew(&self.client, shard, node, length))
+    }
+
+    fn clock(&mut self) -> Asked<'_, i64> {
+        Box::pin(async move { Ok(self.client.query_one(CLOCK, &[]).await?.get(0)) })
+    }
+
+    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
+        Box::pin(async move {
+            self.client.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
+            Ok(())
+        })
+    }
+
+    fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
+        Box::pin(async move {
+            let text = "SELECT id, length, bytes FROM kew_file WHERE shard = $1 AND name = $2";
+            let row = self.client.query_opt(text, &[&shard, &name]).await?;
+            Ok(row.map(|row| FoundFile {
+                id: row.get(0),
+                length: u64::try_from(row.get::<_, i64>(1)).unwrap_or(0),
+                bytes: row.get(2),
+            }))
+        })
+    }
+
+    fn files(&mut self, shard: i32) -> Asked<'_, Vec<(i64, String)>> {
+        Box::pin(async move {
+            let rows = self.client.query("SELECT id, name FROM kew_file WHERE shard = $1", &[&shard]).await?;
+            Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        })
+    }
+
+    fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool> {
+        Box::pin(self.change_files(own, change))
+    }
+}

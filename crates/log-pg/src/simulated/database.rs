@@ -1,0 +1,372 @@
+//! The simulated server: transactions with row locks, commits, and what a crash and a fail-over leave of them.
+//!
+//! `visible` is what statements see. `standby` is what survives a fail-over. `behind` is the log between the two, in the
+//! order of commits; a synchronous commit is shown only when the standby has it, or after the server has started anew.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::faults::{Course, Fault, Rates};
+use super::tables::{Did, Key, Tables};
+use crate::PgError;
+use crate::database::{Asked, Database, Session};
+
+use super::session::SimSession;
+
+/// The database's clock at its beginning.
+const BEGINNING_MS: i64 = 1_700_000_000_000;
+/// The pause before a statement that waits for a lock looks again.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Chance from a seed.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
+    }
+}
+
+/// A lock of the shard's row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowLock {
+    None,
+    Share,
+    Exclusive,
+}
+
+/// A commit that the standby may not have.
+struct Committed {
+    number: u64,
+    did: Vec<Did>,
+    is_synced: bool,
+}
+
+pub(super) struct State {
+    chance: Chance,
+    rates: Rates,
+    pub visible: Tables,
+    standby: Tables,
+    behind: VecDeque<Committed>,
+    commits: u64,
+    /// Raised when every connection is cut.
+    incarnation: u64,
+    up_at: Instant,
+    sharers: u64,
+    is_exclusive: bool,
+    /// Rows that transactions under way insert.
+    keys: Vec<(i64, Key)>,
+    begun: Instant,
+    clock_ahead: i64,
+    /// Thousandths of the nodes' speed.
+    speed: u64,
+    appends: u64,
+    faults: u64,
+}
+
+/// A handle to the server. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct SimDatabase(pub(super) Arc<Mutex<State>>);
+
+/// The locks and the commit of one transaction.
+pub(super) struct Transaction {
+    pub lock: RowLock,
+    pub is_synced: bool,
+    pub key: Option<(i64, Key)>,
+}
+
+impl SimDatabase {
+    pub(super) fn new(seed: u64, rates: Rates) -> Self {
+        let mut chance = Chance(seed);
+        let speed = 1_000 + chance.below(rates.drift + 1);
+        let now = Instant::now();
+        Self(Arc::new(Mutex::new(State {
+            chance,
+            rates,
+            visible: Tables::default(),
+            standby: Tables::default(),
+            behind: VecDeque::new(),
+            commits: 0,
+            incarnation: 0,
+            up_at: now,
+            sharers: 0,
+            is_exclusive: false,
+            keys: Vec::new(),
+            begun: now,
+            clock_ahead: 0,
+            speed,
+            appends: 0,
+            faults: 0,
+        })))
+    }
+
+    /// The epoch of the shard, as statements see it.
+    pub fn epoch(&self) -> i64 {
+        self.0.lock().visible.epoch
+    }
+
+    /// Milliseconds since 1970 by its clock.
+    pub fn clock(&self) -> i64 {
+        self.0.lock().clock()
+    }
+
+    /// Appends to the journal so far, and faults.
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.0.lock();
+        (state.appends, state.faults)
+    }
+
+    /// From now on things go wrong this often.
+    pub fn set_rates(&self, rates: Rates) {
+        self.0.lock().rates = rates;
+    }
+
+    /// The server dies and is there again after a while.
+    pub fn restart(&self, down: Duration) {
+        self.0.lock().restart(down);
+    }
+
+    /// The standby takes over after a while.
+    pub fn fail_over(&self, down: Duration) {
+        self.0.lock().fail_over(down);
+    }
+
+    /// Rows of large files that were written in an epoch.
+    pub fn rows_of(&self, epoch: i64) -> usize {
+        self.0.lock().visible.rows_of(epoch)
+    }
+
+    /// What decides about a statement, which is an append to the journal or not.
+    pub(super) fn course(&self, is_append: bool) -> Course {
+        let mut state = self.0.lock();
+        state.appends += u64::from(is_append);
+        let append = is_append.then_some(state.appends);
+        let State { rates, chance, .. } = &mut *state;
+        let course = rates.course(chance, append);
+        state.faults += u64::from(course.fault.is_some());
+        course
+    }
+
+    /// Runs a transaction. `evaluate` sees the tables while the locks are held, and says what it does.
+    pub(super) async fn transact<T>(
+        self,
+        incarnation: u64,
+        course: Course,
+        transaction: Transaction,
+        evaluate: impl FnOnce(&Tables, i64) -> Result<(T, Vec<Did>), PgError>,
+    ) -> Result<T, PgError> {
+        pause(course.before).await;
+        while !self.0.lock().begin(incarnation, &transaction)? {
+            sleep(LOCK_PAUSE).await;
+        }
+        let evaluated = {
+            let state = self.0.lock();
+            evaluate(&state.visible, state.clock())
+        };
+        let (answer, did) = match evaluated {
+            Ok(evaluated) => evaluated,
+            Err(error) => {
+                self.0.lock().end(&transaction);
+                return Err(error);
+            }
+        };
+        pause(course.during).await;
+        self.fault(course.fault, Fault::RestartBefore, Fault::FailOverBefore);
+        let number = self.0.lock().commit(incarnation, &transaction, did)?;
+        if transaction.is_synced {
+            pause(course.waiting).await;
+            self.fault(course.fault, Fault::RestartWhileWaiting, Fault::FailOverWhileWaiting);
+            if course.fault == Some(Fault::ShownAndWithdrawn) {
+                self.show_and_withdraw();
+            }
+            self.0.lock().received(incarnation, &transaction, number)?;
+        }
+        self.fault(course.fault, Fault::RestartAfter, Fault::FailOverAfter);
+        pause(course.after).await;
+        self.0.lock().is_same(incarnation)?;
+        Ok(answer)
+    }
+
+    fn fault(&self, planned: Option<Fault>, restarts: Fault, fails_over: Fault) {
+        let mut state = self.0.lock();
+        let down = Duration::from_millis(state.chance.below(300));
+        if planned == Some(restarts) {
+            state.restart(down);
+        } else if planned == Some(fails_over) {
+            state.fail_over(down);
+        }
+    }
+
+    /// The server shows what it has committed, also what no standby has; a little later it is gone.
+    fn show_and_withdraw(&self) {
+        let lasts = {
+            let mut state = self.0.lock();
+            let all = state.behind.len();
+            state.start_anew(all);
+            Duration::from_millis(20 + state.chance.below(800))
+        };
+        let server = self.clone();
+        tokio::spawn(async move {
+            sleep(lasts).await;
+            let mut state = server.0.lock();
+            state.fail_over_with(0);
+        });
+    }
+}
+
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
+    }
+}
+
+pub(super) fn cut() -> PgError {
+    PgError::Unreachable("the connection was cut".to_owned())
+}
+
+impl State {
+    pub fn clock(&self) -> i64 {
+        let passed = self.begun.elapsed().as_millis() as u64 * self.speed / 1_000;
+        BEGINNING_MS + self.clock_ahead + i64::try_from(passed).unwrap_or(i64::MAX)
+    }
+
+    /// A new connection, if the server takes any.
+    pub fn connect(&mut self) -> Result<u64, PgError> {
+        if Instant::now() < self.up_at {
+            return Err(PgError::Unreachable("the database system is starting up (57P03)".to_owned()));
+        }
+        if self.rates.per_mille > 0 && self.chance.below(40) == 0 {
+            return Err(PgError::Unreachable("sorry, too many clients already (53300)".to_owned()));
+        }
+        Ok(self.incarnation)
+    }
+
+    pub fn is_same(&self, incarnation: u64) -> Result<(), PgError> {
+        if self.incarnation == incarnation { Ok(()) } else { Err(cut()) }
+    }
+
+    /// Takes the locks; false while others hold them.
+    fn begin(&mut self, incarnation: u64, transaction: &Transaction) -> Result<bool, PgError> {
+        self.is_same(incarnation)?;
+        let is_free = match transaction.lock {
+            RowLock::None => true,
+            RowLock::Share => !self.is_exclusive,
+            RowLock::Exclusive => !self.is_exclusive && self.sharers == 0,
+        };
+        if !is_free || transaction.key.is_some_and(|key| self.keys.contains(&key)) {
+            return Ok(false);
+        }
+        match transaction.lock {
+            RowLock::None => {}
+            RowLock::Share => self.sharers += 1,
+            RowLock::Exclusive => self.is_exclusive = true,
+        }
+        self.keys.extend(transaction.key);
+        Ok(true)
+    }
+
+    /// Lets the locks go.
+    fn end(&mut self, transaction: &Transaction) {
+        match transaction.lock {
+            RowLock::None => {}
+            RowLock::Share => self.sharers -= 1,
+            RowLock::Exclusive => self.is_exclusive = false,
+        }
+        self.keys.retain(|key| Some(*key) != transaction.key);
+    }
+
+    /// Commits on this server.
+    fn commit(&mut self, incarnation: u64, transaction: &Transaction, did: Vec<Did>) -> Result<u64, PgError> {
+        self.is_same(incarnation)?;
+        self.commits += 1;
+        let (number, is_synced) = (self.commits, transaction.is_synced);
+        if !is_synced {
+            did.iter().for_each(|did| self.visible.apply(did));
+            self.end(transaction);
+        }
+        if is_synced || !did.is_empty() {
+            self.behind.push_back(Committed { number, did, is_synced });
+        }
+        if self.chance.below(4) == 0 {
+            let some = self.chance.below(self.behind.len() as u64 + 1);
+            self.send_to_standby(some as usize);
+        }
+        Ok(number)
+    }
+
+    /// The standby has this commit and all before it: it is shown and answered.
+    fn received(&mut self, incarnation: u64, transaction: &Transaction, number: u64) -> Result<(), PgError> {
+        self.is_same(incarnation)?;
+        if let Some(place) = self.behind.iter().position(|commit| commit.number == number) {
+            let did = self.behind[place].did.clone();
+            did.iter().for_each(|did| self.visible.apply(did));
+            self.send_to_standby(place + 1);
+        } else {
+            // It was sent before; what is visible is only ever added to by commits.
+            let standby = &self.standby;
+            let mut visible = standby.clone();
+            let shown = self.behind.iter().filter(|commit| !commit.is_synced);
+            shown.flat_map(|commit| &commit.did).for_each(|did| visible.apply(did));
+            self.visible = visible;
+        }
+        self.end(transaction);
+        Ok(())
+    }
+
+    fn send_to_standby(&mut self, count: usize) {
+        for commit in self.behind.drain(..count) {
+            commit.did.iter().for_each(|did| self.standby.apply(did));
+        }
+    }
+
+    /// Commits behind the last one that was synced to this server's disk may be lost.
+    fn restart(&mut self, down: Duration) {
+        let synced = self.behind.iter().rposition(|commit| commit.is_synced).map_or(0, |place| place + 1);
+        let kept = synced as u64 + self.chance.below((self.behind.len() - synced) as u64 + 1);
+        self.start_anew(kept as usize);
+        self.up_at = Instant::now() + down;
+    }
+
+    /// Cuts all connections and shows so many of the commits that the standby does not have; the others are lost.
+    fn start_anew(&mut self, kept: usize) {
+        self.behind.truncate(kept);
+        self.visible = self.standby.clone();
+        for commit in &self.behind {
+            commit.did.iter().for_each(|did| self.visible.apply(did));
+        }
+        self.incarnation += 1;
+        (self.sharers, self.is_exclusive) = (0, false);
+        self.keys.clear();
+    }
+
+    fn fail_over(&mut self, down: Duration) {
+        let received = self.chance.below(self.behind.len() as u64 + 1);
+        self.fail_over_with(received as usize);
+        self.up_at = Instant::now() + down;
+    }
+
+    /// The standby takes over, with so many of the commits that were on their way to it. Its clock is another one.
+    fn fail_over_with(&mut self, received: usize) {
+        self.start_anew(received);
+        self.send_to_standby(received);
+        let behind = self.chance.below(40);
+        self.clock_ahead = 20 - i64::try_from(behind).unwrap_or(0);
+    }
+}
+
+impl Database for SimDatabase {
+    fn connect(&self) -> Asked<'_, Box<dyn Session>> {
+        Box::pin(async move {
+            sleep(Duration::from_millis(1)).await;
+            let incarnation = self.0.lock().connect()?;
+            Ok(Box::new(SimSession::new(self.clone(), incarnation)) as Box<dyn Session>)
+        })
+    }
+}

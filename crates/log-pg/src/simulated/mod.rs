@@ -1,0 +1,97 @@
+//! A simulated database and the machines of its nodes, for tests: a seed decides what happens.
+//!
+//! Everything runs on the thread of the test. Time is virtual: it passes only while something is waited for, and then
+//! leaps to the next instant at which something happens. So one seed repeats one history.
+//!
+//! The database (`database.rs`) keeps what PostgreSQL would: tables, row locks, commits that are synchronous or not, a
+//! standby that has received a part of them. Its faults (`faults.rs`) cut connections before, during and after a
+//! statement, restart the server, fail over to the standby, and are slow.
+
+mod database;
+mod faults;
+mod machine;
+mod session;
+mod tables;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::EnterGuard;
+use tokio::task::AbortHandle;
+
+use crate::database::Node;
+use crate::driver::Driver;
+use crate::{PgDisk, PgError, open};
+use machine::Room;
+
+pub use database::SimDatabase;
+pub use faults::{AtAppends, Fault, Rates};
+pub use machine::{Machine, Power};
+
+/// A task that waits for another one that is ready goes on within this many turns.
+const TURNS: usize = 8;
+
+/// A simulated database, virtual time, and the nodes that share both.
+pub struct World {
+    room: Arc<Room>,
+    database: SimDatabase,
+}
+
+impl World {
+    /// A world whose chance comes from a seed.
+    pub fn new(seed: u64, rates: Rates) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime without input and output needs nothing of the system");
+        let database = {
+            let _inside = runtime.enter();
+            SimDatabase::new(seed, rates)
+        };
+        Self { room: Arc::new(Room::new(runtime)), database }
+    }
+
+    /// This thread reads the world's clock until the answer is dropped.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.room.runtime.enter()
+    }
+
+    /// The database.
+    pub fn database(&self) -> &SimDatabase {
+        &self.database
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, time: Duration) {
+        self.room.wait(tokio::time::sleep(time), None);
+    }
+
+    /// Lets tasks go on that can without any time passing.
+    pub fn settle(&self) {
+        // What stores hear wakes tasks again.
+        for _ in 0..TURNS {
+            let turns = async {
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+            };
+            self.room.wait(turns, None);
+        }
+    }
+
+    /// Runs a task on the machine of a node; it ends with the answer.
+    pub fn spawn(&self, power: &Power, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.room.runtime.spawn(power.run(task)).abort_handle()
+    }
+
+    /// A node takes the shard, or learns why it cannot. The answer can be stopped and continued.
+    pub fn own(&self, name: &str) -> Result<(PgDisk, Power), PgError> {
+        let machine = Machine::new(Arc::clone(&self.room));
+        let power = machine.power();
+        let node = Node { id: name.to_owned(), name: name.to_owned() };
+        let disk = open::take(Driver::simulated(machine), Arc::new(self.database.clone()), node)?;
+        Ok((disk, power))
+    }
+}

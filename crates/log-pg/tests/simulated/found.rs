@@ -1,0 +1,137 @@
+//! The histories are tested: with a fault planted in the log they complain.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kew_core::command::PutDocuments;
+use kew_core::{AccountId, Command, DocumentKey, Timestamp};
+use kew_log_pg::TENURE;
+use kew_log_pg::planted::Planted;
+use kew_log_pg::simulated::{AtAppends, Fault, Rates, World};
+use kew_store::Store;
+
+use crate::history::History;
+use crate::node::Node;
+use crate::play::{Plan, play};
+
+/// A planted fault is found by then.
+const HISTORIES_TO_FIND: u64 = 600;
+
+/// Plays histories with a planted fault until one complains.
+fn finds(planted: Planted) {
+    let begun = Instant::now();
+    let planting = planted.plant();
+    let mut found = None;
+    for seed in 1..=HISTORIES_TO_FIND {
+        if let Err(complaint) = play(Plan::random(seed, super::COMMANDS)) {
+            found = Some((seed, complaint));
+            break;
+        }
+    }
+    drop(planting);
+    let seconds = begun.elapsed().as_secs_f64();
+    let (seed, complaint) = found.unwrap_or_else(|| panic!("{planted:?} was not found in {seconds:.1} s"));
+    let first: String = complaint.lines().take(2).collect::<Vec<_>>().join(" ").chars().take(200).collect();
+    println!("{planted:?} found by seed {seed} in {seconds:.1} s: {first}");
+}
+
+/// An owner that has made its queues.
+fn owner(world: &World) -> (Node, History) {
+    let owned = world.own("owner").unwrap();
+    let mut node = Node::open(world, 0, owned).unwrap();
+    let mut history = History::new(1, Timestamp(1_000_000));
+    for command in history.beginning(true) {
+        node.step(world, &mut history, command);
+        node.store.commit();
+        world.pass(Duration::from_millis(50));
+    }
+    assert!(node.answered.lock().promised > 0);
+    (node, history)
+}
+
+/// A change that is on its way to the database.
+fn put_a_document(world: &World, node: &mut Node, history: &mut History) {
+    let documents = vec![(DocumentKey::new("sqs", "tags"), Some(Bytes::from_static(b"late")))];
+    node.step(world, history, Command::PutDocuments(PutDocuments { account: AccountId(0), documents }));
+    node.store.commit();
+    world.settle();
+}
+
+/// Whether a row lands that an owner, stopped while it was about to mend, inserts after another has taken over.
+fn late_row_lands() -> bool {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    let next = world.database().counts().0 + 1;
+    let at_appends = Some(AtAppends { first: next, one_in: 1, fault: Fault::CutBefore });
+    world.database().set_rates(Rates { at_appends, ..Rates::default() });
+    put_a_document(&world, &mut node, &mut history);
+    assert_eq!(world.database().counts().0, next, "the append was sent");
+    node.power.stop();
+    world.database().set_rates(Rates::default());
+    world.pass(TENURE + TENURE);
+    let next = world.own("next").unwrap();
+    let rows = world.database().rows_of(node.tenure.epoch());
+    node.power.go_on();
+    world.pass(TENURE);
+    drop(next);
+    world.database().rows_of(node.tenure.epoch()) > rows
+}
+
+/// Whether an answer still waits whose append ended while the tenure had, and that was renewed.
+fn answer_is_forgotten() -> bool {
+    let world = World::new(1, Rates { latency_ms: 5, ..Rates::default() });
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    put_a_document(&world, &mut node, &mut history);
+    assert_eq!(node.answered.lock().waiting, 1);
+    node.power.stop();
+    world.pass(TENURE + TENURE);
+    node.power.go_on();
+    world.pass(TENURE);
+    assert!(node.tenure.is_held(), "no other node has taken the shard");
+    node.answered.lock().waiting > 0
+}
+
+#[test]
+fn mending_without_the_epoch_is_found() {
+    assert!(!late_row_lands());
+    let _planted = Planted::MendsUnfenced.plant();
+    assert!(late_row_lands(), "the planted fault shows nothing");
+}
+
+#[test]
+fn progress_that_is_forgotten_is_found() {
+    assert!(!answer_is_forgotten());
+    let _planted = Planted::ProgressForgotten.plant();
+    assert!(answer_is_forgotten(), "the planted fault shows nothing");
+}
+
+/// Makes a test of each fault.
+macro_rules! found {
+    ($($name:ident: $planted:ident,)+) => {
+        $(
+            #[test]
+            fn $name() {
+                finds(Planted::$planted);
+            }
+        )+
+    };
+}
+
+found! {
+    mending_without_a_barrier_is_found: NoBarrier,
+    tenure_by_a_clock_that_can_be_set_is_found: WallClock,
+    answer_before_its_frame_is_durable_is_found: AnswerBeforeFrame,
+    read_without_a_tenure_is_found: ReadsWithoutTenure,
+    take_over_in_the_same_epoch_is_found: EpochNotRaised,
+    tenure_counted_from_the_answer_is_found: TenureFromAnswer,
+    progress_across_a_gap_is_found: ProgressAcrossGap,
+    progress_after_the_tenure_is_found: ProgressAfterTenure,
+    append_that_is_timed_out_is_found: AppendTimesOut,
+    take_over_that_does_not_wait_is_found: TakeOverDoesNotWait,
+    take_over_that_is_not_synced_is_found: TenureUnsynced,
+    renewal_beside_a_take_over_is_found: RenewalUnlocked,
+    renewal_that_is_undone_by_an_older_one_is_found: RenewalUndone,
+    synced_row_that_waits_for_ever_is_found: NoCoveringSync,
+}

@@ -1,0 +1,82 @@
+//! What the store must be: another one, alone on a sound disk, that takes the steps that were kept.
+
+use std::sync::Arc;
+
+use kew_core::{Command, Timestamp};
+use kew_store::Store;
+use kew_store_log::{LogOptions, LogStore, SegmentOptions, SimDisk};
+
+use crate::node::{Node, Step};
+use crate::things::{Chance, options, text_of};
+
+/// The other store.
+pub struct Reference {
+    disk: SimDisk,
+    store: Option<LogStore>,
+}
+
+impl Reference {
+    pub fn new() -> Result<Self, String> {
+        let disk = SimDisk::new();
+        let store = open(&disk, 0)?;
+        Ok(Self { disk, store: Some(store) })
+    }
+
+    /// Takes the steps of a node that were found by the next one, and is opened anew with that one's chance.
+    pub fn keep(&mut self, steps: &[Step], batch: u64, life: u64) -> Result<(), String> {
+        let Some(store) = self.store.take() else { return Err("the reference is gone".to_owned()) };
+        for step in steps.iter().take_while(|step| step.batch <= batch) {
+            drop(store.step(step.now, &step.command));
+        }
+        store.close().map_err(|error| format!("closing the reference: {error}"))?;
+        drop(store);
+        self.disk = self.disk.snapshot();
+        self.store = Some(open(&self.disk, life)?);
+        Ok(())
+    }
+
+    /// Compares a store that was opened just now. Both do what is due; for the store that is its first step.
+    pub fn compare(&self, node: &mut Node, life: u64) -> Result<Timestamp, String> {
+        let other = open(&self.disk.snapshot(), life)?;
+        let now = other.newest_instant().max(node.store.newest_instant()).max(Timestamp(1_000_000));
+        drop(other.step(now, &Command::Due));
+        drop(node.store.step(now, &Command::Due));
+        let batch = kew_store_log::planted::take_newest_batch().unwrap_or(0);
+        node.steps.push(Step { now, command: Command::Due, batch });
+        let (expected, found) =
+            (without_nonces(&*text_of(&other)?), without_nonces(&*text_of(node.store.log())?));
+        if expected == found {
+            return Ok(now);
+        }
+        Err(difference(&expected, &found))
+    }
+}
+
+/// A store with files so large that nothing ever has to be made room for.
+fn open(disk: &SimDisk, life: u64) -> Result<LogStore, String> {
+    let segments = SegmentOptions { first_bytes: 1 << 20, largest_bytes: 1 << 20, ..options().segments };
+    let options = LogOptions { segments, ..options() };
+    let opened = LogStore::open(Arc::new(disk.clone()), options, Chance::at(life << 40), Timestamp(0));
+    opened.map(|(store, _)| store).map_err(|error| format!("the reference does not open: {error}"))
+}
+
+/// A text without the random numbers of leases: a step that is taken again, because a body had to be read for it, draws
+/// them twice.
+fn without_nonces(text: &str) -> String {
+    const NONCE: &str = "\"nonce\":";
+    let mut parts = text.split(NONCE);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + NONCE + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+    })
+}
+
+/// The first lines in which two exports differ.
+fn difference(expected: &str, found: &str) -> String {
+    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    let missing = expected.iter().filter(|line| !found.contains(line)).take(3);
+    let surplus = found.iter().filter(|line| !expected.contains(line)).take(3);
+    let missing: Vec<_> = missing.map(|line| format!("  - {line}")).collect();
+    let surplus: Vec<_> = surplus.map(|line| format!("  + {line}")).collect();
+    [missing, surplus].concat().join("\n")
+}
