@@ -55,7 +55,7 @@ pub fn own_postgres(
     log: Log,
     mut waits: impl FnMut(&str),
 ) -> Result<PgDisk, StartError> {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = machine::host_name();
     let id = kew_log_pg::node_id(&name, entropy.wide_bits());
     // What was logged last, and when: whether the database failed.
     let mut told: Option<(bool, Instant)> = None;
