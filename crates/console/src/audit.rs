@@ -20,7 +20,7 @@ pub struct AuditEntry {
     pub number: u64,
     /// When it ended, in engine time; the system's while no store is open.
     pub at: Timestamp,
-    /// The user; `token` for the holder of the token, `open` where nobody has to prove anything.
+    /// The user; `token` for the holder of the token, `open` where no proof is asked for.
     pub who: String,
     /// What was asked: an operation of the API.
     pub action: &'static str,

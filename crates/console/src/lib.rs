@@ -15,6 +15,7 @@ mod metrics;
 mod notes;
 mod pushes;
 mod route;
+mod samples;
 mod sources;
 mod upkeep;
 
@@ -85,14 +86,30 @@ pub struct Console {
     login: access::Login,
     audit: audit::Audit,
     work: api::Work,
+    samples: Arc<samples::Samples>,
 }
 
 impl Console {
     /// A console that shows what `board` says.
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
         let (login, audit) = (access::Login::new(&settings), audit::Audit::new(Arc::clone(&settings.audit)));
-        let (scrapes, followers, work) = Default::default();
-        Self { board, settings, scrapes, followers, login, audit, work }
+        let (scrapes, followers, work, samples) = Default::default();
+        Self { board, settings, scrapes, followers, login, audit, work, samples }
+    }
+}
+
+impl Console {
+    /// Looks at the queues every few seconds, for rates and samples. The server of the console spawns it.
+    pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (samples, board) = (Arc::clone(&self.samples), Arc::clone(&self.board));
+        samples.keep_looking(board, Arc::clone(&self.settings.time))
+    }
+
+    /// One such look, for tests that move time by hand.
+    pub async fn look(&self) {
+        if let board::Phase::Serving(running) = self.board.phase() {
+            self.samples.look(&running.engine, self.settings.time.steady()).await;
+        }
     }
 }
 

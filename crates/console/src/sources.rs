@@ -16,7 +16,7 @@ pub struct StorePlace {
     pub text: String,
     /// The node that owns it.
     pub owner: String,
-    /// Raised by every take-over; 0 where nobody else could take it.
+    /// Raised by every take-over; 0 where no other node can take it.
     pub epoch: u64,
     /// Since when this node owns it.
     pub since: Timestamp,

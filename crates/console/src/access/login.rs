@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kew_core::Entropy;
-use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -91,7 +91,7 @@ fn set_cookie(value: &str, lasts: Duration, is_secure: bool) -> HeaderValue {
 
 /// The value of our cookie. Where there are several of its name none counts: one may be a neighbour's.
 fn cookie(request: &Request) -> Option<String> {
-    let headers = request.headers.get_all("cookie").filter_map(|value| value.text());
+    let headers = request.headers.get_all("cookie").filter_map(FieldValue::text);
     let mut ours = headers
         .flat_map(|header| header.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))

@@ -23,7 +23,7 @@ pub(crate) const CSRF: HeaderName = HeaderName::from_static("x-kew-csrf");
 /// Who asks.
 #[derive(Clone)]
 pub(crate) struct Caller {
-    /// The user's name; `token` for the holder of the token, `open` where nobody has to prove anything.
+    /// The user's name; `token` for the holder of the token, `open` where no proof is asked for.
     pub(crate) name: String,
     pub(crate) role: Role,
     /// The session that the request belongs to.

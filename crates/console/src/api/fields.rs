@@ -1,6 +1,8 @@
 //! What a request's body and query may hold: one description that requests are checked by and the OpenAPI document is
 //! written from.
 
+use std::borrow::Cow;
+
 use kew_http::{form, percent};
 use serde_json::{Map, Value, json};
 
@@ -252,7 +254,7 @@ fn unknown(name: &str, fields: &[Field], place: &str) -> ApiError {
 /// A part of a path, decoded.
 pub(crate) fn decoded(part: &str) -> Result<String, ApiError> {
     let decoded = percent::decode(part.as_bytes());
-    decoded.map(|text| text.into_owned()).map_err(|error| ApiError::bad_request(format!("the path: {error}")))
+    decoded.map(Cow::into_owned).map_err(|error| ApiError::bad_request(format!("the path: {error}")))
 }
 
 #[cfg(test)]

@@ -144,6 +144,7 @@ impl Context<'_> {
             Op::Redrive => redrives::start(self).await,
             Op::ShowRedrive => redrives::show(self).await,
             Op::CancelRedrive => redrives::cancel(self).await,
+            Op::ShowSamples => shows::samples(self),
             Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
             Op::ShowStore => shows::store(self).await,
             Op::ShowShards => shows::shards(self),

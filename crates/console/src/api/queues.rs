@@ -11,6 +11,7 @@ use super::Context;
 use super::names::{self, Home};
 use super::settings;
 use crate::error::{ApiError, answer};
+use crate::samples::Rates;
 
 /// Queues of a page that does not say.
 const LIMIT_USUAL: u64 = 100;
@@ -22,7 +23,7 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
     let after = cx.query.text("cursor").map(|cursor| cx.home().key(cursor)).transpose()?;
     let (account, region) = (cx.console.settings.account, Arc::clone(&cx.console.settings.region));
-    let engine = Arc::clone(&running.engine);
+    let (engine, samples) = (Arc::clone(&running.engine), Arc::clone(&cx.console.samples));
     let work = move || async move {
         let home = Home { account, region: &region };
         let mut found = engine.all_queues();
@@ -36,7 +37,7 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         for queue in &found {
             // A queue that was deleted a moment ago has nothing to show.
             let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
-            rows.push(Value::Object(row(queue, counts, engine.now(), &home)));
+            rows.push(Value::Object(row(queue, (counts, samples.rates(queue.id)), engine.now(), &home)));
         }
         Ok(json!({ "queues": rows, "next": next }))
     };
@@ -156,7 +157,7 @@ async fn shown(cx: &Context<'_>, status: StatusCode, queue: &Arc<Queue>) -> Resu
     let work = move || async move { Ok((engine.counts_so_far(id).await?, engine.now())) };
     let (counts, now) = cx.console.work.run(work).await?;
     let home = cx.home();
-    let mut members = row(queue, counts, now, &home);
+    let mut members = row(queue, (counts, cx.console.samples.rates(id)), now, &home);
     members.insert("settings".to_owned(), Value::Object(settings::shown(&queue.policy, &home)));
     members.insert("created_at_ms".to_owned(), queue.created_at.0.into());
     members.insert("modified_at_ms".to_owned(), queue.modified_at.0.into());
@@ -164,7 +165,12 @@ async fn shown(cx: &Context<'_>, status: StatusCode, queue: &Arc<Queue>) -> Resu
 }
 
 /// What every listing shows of a queue.
-fn row(queue: &Queue, counts: Counts, now: Timestamp, home: &Home<'_>) -> Map<String, Value> {
+fn row(
+    queue: &Queue,
+    (counts, rates): (Counts, Rates),
+    now: Timestamp,
+    home: &Home<'_>,
+) -> Map<String, Value> {
     let rule = queue.policy.dead_letters.as_deref();
     let age = counts.oldest_sent_at.map(|sent| now.since(sent).as_millis() as f64 / 1_000.0);
     let mut row = Map::new();
@@ -179,8 +185,16 @@ fn row(queue: &Queue, counts: Counts, now: Timestamp, home: &Home<'_>) -> Map<St
     put("delayed", counts.delayed.into());
     put("body_bytes", counts.body_bytes.into());
     put("oldest_age_seconds", age.into());
+    put("sent_per_second", hundredths(rates.sent).into());
+    put("leased_per_second", hundredths(rates.leased).into());
+    put("acked_per_second", hundredths(rates.acked).into());
     put("dead_letters_to", rule.and_then(settings::target).map_or(Value::Null, |key| home.text(key).into()));
     put("max_attempts", rule.map_or(Value::Null, |rule| rule.attempts_max.into()));
     put("paused", queue.policy.paused.into());
     row
+}
+
+/// A number with two decimals.
+fn hundredths(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
 }

@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::error::{ApiError, answer};
+use crate::samples::Sample;
 
 /// Entries of a page that does not say.
 const LIMIT_USUAL: u64 = 100;
+/// How far samples look back that do not say.
+const SECONDS_USUAL: u64 = 300;
 
 /// `GET /store`.
 pub(super) async fn store(cx: &Context<'_>) -> Result<Reply, ApiError> {
@@ -61,6 +64,29 @@ pub(super) fn shards(cx: &Context<'_>) -> Result<Reply, ApiError> {
 fn quantile_ms(distribution: &Distribution, share: f64) -> Option<f64> {
     let seconds = distribution.quantile(share)?;
     Some((seconds * 1_000_000.0).round() / 1_000.0)
+}
+
+/// `GET /queues/{q}/samples`.
+pub(super) fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    let seconds = cx.query.whole("seconds").unwrap_or(SECONDS_USUAL);
+    let (step, samples) =
+        cx.console.samples.of(queue.id, seconds, cx.query.whole("step"), running.engine.now());
+    let shown = |sample: &Sample| {
+        json!({
+            "at_ms": sample.at.0,
+            "visible": sample.counts.visible,
+            "in_flight": sample.counts.in_flight,
+            "delayed": sample.counts.delayed,
+            "oldest_age_seconds": sample.counts.oldest_age_seconds,
+            "sent": sample.traffic.sent,
+            "leased": sample.traffic.leased,
+            "acked": sample.traffic.acked,
+        })
+    };
+    let samples: Vec<Value> = samples.iter().map(shown).collect();
+    Ok(answer(StatusCode::OK, &json!({ "step": step, "samples": samples })))
 }
 
 /// `GET /config`.

@@ -21,6 +21,7 @@ pub(crate) enum Op {
     Redrive,
     ShowRedrive,
     CancelRedrive,
+    ShowSamples,
     PushAttempts,
     ShowStore,
     ShowShards,
@@ -212,6 +213,16 @@ pub(crate) static ROUTES: &[Route] = &[
             field("task", TEXT, "The task, unless it was a dry run").nullable(),
         ])
         .refusals(&[(404, "There is no such queue"), (409, "A task is running on this queue, or the kinds differ")]),
+    get("/queues/{q}/samples", Op::ShowSamples, "showSamples", "Shows a queue over time, from looks every 5 s since it is in use; of the 256 queues used last")
+        .query(&[
+            field("seconds", Kind::Whole(5, 604_800), "How far to look back").default("300"),
+            field("step", Kind::Whole(5, 86_400), "Seconds of one sample; the reply says what it is, which may be more"),
+        ])
+        .reply(&[
+            field("step", COUNT, "Seconds of one sample").required(),
+            field("samples", Kind::Objects(SAMPLE), "The samples, oldest first").required(),
+        ])
+        .refusals(&[(404, "There is no such queue")]),
     get("/redrives/{task}", Op::ShowRedrive, "showRedrive", "Shows how far a task is")
         .reply(REDRIVE)
         .refusals(&[(404, "There is no such task")]),
@@ -252,7 +263,7 @@ pub(crate) static ROUTES: &[Route] = &[
         .refusals(&[(401, "User or password is wrong"), (429, "Too many wrong passwords; Retry-After says when to try again")]),
     get("/session", Op::ShowSession, "showSession", "Who asks")
         .reply(&[
-            field("user", TEXT, "The user; `token` for its holder, `open` where nobody has to prove anything").required(),
+            field("user", TEXT, "The user; `token` for its holder, `open` where no proof is asked for").required(),
             field("role", Kind::Choice(&["read-only", "operator"]), "What they may do").required(),
             field("csrf", TEXT, "What changes bring in X-Kew-CSRF; null without a session").nullable().required(),
         ]),
@@ -294,6 +305,10 @@ const QUEUE: &[Field] = &[
     field("oldest_age_seconds", Kind::Number, "Since the oldest message was sent; null when it is empty")
         .nullable()
         .required(),
+    field("sent_per_second", Kind::Number, "Messages sent or moved in each second, in the last few seconds")
+        .required(),
+    field("leased_per_second", Kind::Number, "Leases taken each second").required(),
+    field("acked_per_second", Kind::Number, "Messages deleted by their receivers each second").required(),
     field("dead_letters_to", TEXT, "Where messages go after `max_attempts` leases").nullable().required(),
     field("max_attempts", COUNT, "Leases of a message that are allowed").nullable().required(),
     field("paused", Kind::Flag, "Whether deliveries are paused").required(),
@@ -314,6 +329,9 @@ const QUEUE_WHOLE: &[Field] = &[
     QUEUE[10],
     QUEUE[11],
     QUEUE[12],
+    QUEUE[13],
+    QUEUE[14],
+    QUEUE[15],
     field("settings", Kind::Object(SETTINGS), "All its settings").required(),
     field("created_at_ms", COUNT, "When it was made").required(),
     field("modified_at_ms", COUNT, "When it was last changed").required(),
@@ -336,6 +354,17 @@ const LEASED: &[Field] = &[
 const FAILED: &[Field] = &[
     field("receipt", TEXT, "The receipt").required(),
     field("code", TEXT, "Why it does not count").required(),
+];
+
+const SAMPLE: &[Field] = &[
+    field("at_ms", COUNT, "The end of the step").required(),
+    field("visible", COUNT, "Messages that could be leased then").required(),
+    field("in_flight", COUNT, "Messages that were leased then").required(),
+    field("delayed", COUNT, "Messages hidden by a delay then").required(),
+    field("oldest_age_seconds", COUNT, "Age of the oldest message then").nullable().required(),
+    field("sent", COUNT, "Messages sent or moved in, in the step").required(),
+    field("leased", COUNT, "Leases taken in the step").required(),
+    field("acked", COUNT, "Messages deleted by their receivers in the step").required(),
 ];
 
 const REDRIVE: &[Field] = &[
@@ -418,8 +447,7 @@ const CONFIG: &[Field] = &[
 
 const AUDIT: &[Field] = &[
     field("at_ms", COUNT, "When").required(),
-    field("who", TEXT, "The user; `token` for its holder, `open` where nobody has to prove anything")
-        .required(),
+    field("who", TEXT, "The user; `token` for its holder, `open` where no proof is asked for").required(),
     field("action", TEXT, "The operation").required(),
     field("target", TEXT, "What it was asked of").required(),
     field("outcome", TEXT, "`ok`, or the error's code").required(),
@@ -447,6 +475,6 @@ const CLOCK_TOLD: &[Field] = &[
     CLOCK[0],
     CLOCK[1],
     CLOCK[2],
-    field("change", COUNT, "To a follower: the change it was told of"),
+    field("change", COUNT, "To a follower: the number of the change"),
     field("answered", Kind::Flag, "To a follower: whether receives were answered meanwhile"),
 ];

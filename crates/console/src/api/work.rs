@@ -50,7 +50,7 @@ impl Work {
     }
 }
 
-/// Work that may wait long for messages happens on the engine's own loop, and ends when nobody waits for it.
+/// Work that may wait long for messages happens on the engine's own loop, and ends with its request.
 pub(super) async fn wait_at_home<T: Send + 'static>(
     running: &Running,
     work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
@@ -62,7 +62,7 @@ pub(super) async fn wait_at_home<T: Send + 'static>(
     }
 }
 
-/// A task that is dropped with whoever waits for it.
+/// A task that is aborted when its request is dropped.
 struct EndsWithAsker<T>(JoinHandle<T>);
 
 impl<T> Drop for EndsWithAsker<T> {

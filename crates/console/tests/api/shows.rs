@@ -46,6 +46,35 @@ async fn following_the_clock_is_no_change() {
     assert_eq!(rig.audited(), ["open moveClock  ok"]);
 }
 
+#[tokio::test]
+async fn a_queue_s_rates_and_samples_come_from_looks_in_between() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
+    rig.console.look().await;
+    for _ in 0..10 {
+        rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    }
+    let found = rig.done("POST", "/queues/orders/receive", r#"{"max":5}"#).await;
+    let receipts: Vec<&Value> =
+        found["messages"].as_array().into_iter().flatten().map(|message| &message["receipt"]).collect();
+    rig.done("POST", "/queues/orders/settle", &json!({ "delete": receipts }).to_string()).await;
+    *rig.clock.0.lock() = std::time::Duration::from_secs(5);
+    kew_testing::advance(&rig.engine, std::time::Duration::from_secs(5)).await;
+    rig.console.look().await;
+    for shown in [rig.get("/queues/orders").await.body, rig.get("/queues").await.body["queues"][0].clone()] {
+        let rates = ["sent", "leased", "acked"].map(|name| shown[format!("{name}_per_second")].clone());
+        assert_eq!(rates, [2.0, 1.0, 1.0], "{shown}");
+    }
+    let samples = rig.get("/queues/orders/samples?seconds=60&step=5").await.body;
+    let expected = json!({
+        "at_ms": rig.engine.now().0, "visible": 5, "in_flight": 0, "delayed": 0, "oldest_age_seconds": 5,
+        "sent": 10, "leased": 5, "acked": 5,
+    });
+    assert_eq!(samples, json!({ "step": 5, "samples": [expected] }));
+    assert_eq!(rig.get("/queues/orders/samples?seconds=4").await.status, 400);
+    assert_eq!(rig.get("/queues/nowhere/samples").await.status, 404);
+}
+
 /// Whether a value is as a schema of ours says.
 fn fits(value: &Value, schema: &Value, place: &str) {
     let kinds: Vec<&str> = match &schema["type"] {
@@ -107,6 +136,7 @@ async fn every_reply_is_as_the_document_says() {
     ask("POST", "/queues", "/queues", orders).await;
     ask("POST", "/queues", "/queues", r#"{"name":"orders","settings":{"delay_seconds":1}}"#).await;
     ask("GET", "/queues", "/queues", "").await;
+    ask("GET", "/queues/{q}/samples", "/queues/orders/samples", "").await;
     ask("GET", "/queues/{q}", "/queues/o.fifo", "").await;
     ask("GET", "/queues/{q}", "/queues/nowhere", "").await;
     ask("PATCH", "/queues/{q}", "/queues/orders", r#"{"settings":{"delay_seconds":0}}"#).await;

@@ -29,7 +29,7 @@ pub(super) enum Failure {
     Usage(String),
     /// A part was done.
     Partly(String),
-    /// The output was closed: whoever read it has seen enough.
+    /// The output was closed: its reader wants no more.
     Closed,
 }
 

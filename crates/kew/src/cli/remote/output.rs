@@ -83,7 +83,7 @@ pub(super) fn error(why: &str) {
     let _told = writeln!(io::stderr().lock(), "error: {}", harmless(why));
 }
 
-/// A note for a person; nothing where nobody looks.
+/// A note for a person; nothing without a terminal.
 pub(super) fn note(text: &str) {
     let stderr = io::stderr();
     if stderr.is_terminal() {
@@ -91,7 +91,7 @@ pub(super) fn note(text: &str) {
     }
 }
 
-/// How far something is, in a line that the next one replaces; nothing where nobody looks.
+/// How far something is, in a line that the next one replaces; nothing without a terminal.
 pub(super) fn progress(text: &str, is_last: bool) {
     let stderr = io::stderr();
     if stderr.is_terminal() {
@@ -108,7 +108,7 @@ pub(super) fn confirmed(yes: bool, what: &str, name: &str) -> Done {
     }
     let (stdin, stderr) = (io::stdin(), io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
-        return Err(Failure::Usage(format!("{what} needs --yes where nobody can be asked")));
+        return Err(Failure::Usage(format!("{what} needs --yes without a terminal")));
     }
     let _asked = write!(stderr.lock(), "{what}. Type the queue's name to go on: ");
     let mut typed = String::new();

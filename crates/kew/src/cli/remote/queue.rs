@@ -223,13 +223,16 @@ fn rows(out: &mut Out, queues: &[Value]) -> Done {
     if queues.is_empty() {
         return Ok(());
     }
-    const COLUMNS: [(&str, &str); 6] = [
+    const COLUMNS: [(&str, &str); 9] = [
         ("QUEUE", "queue"),
         ("KIND", "kind"),
         ("VISIBLE", "visible"),
         ("IN FLIGHT", "in_flight"),
         ("DELAYED", "delayed"),
         ("OLDEST", "oldest_age_seconds"),
+        ("SENT/S", "sent_per_second"),
+        ("LEASED/S", "leased_per_second"),
+        ("DELETED/S", "acked_per_second"),
     ];
     let row = |queue: &Value| {
         COLUMNS.map(|(_, member)| match member {
