@@ -9,7 +9,6 @@ use kew_engine::{ClockState, Engine};
 use kew_http::{HeaderValue, Method, Reply, Request, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::access;
 use crate::board::{Board, Phase, Running};
 use crate::followers::{Followers, News};
 
@@ -53,7 +52,6 @@ pub(crate) async fn answer(board: &Board, followers: &Followers, request: &Reque
     match request.method {
         Method::GET | Method::HEAD => Ok(shown(running.engine.clock_state())),
         Method::POST => {
-            access::check_json(request).map_err(|refused| *refused)?;
             let asked = read(&request.body).map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
             if let Asked::Follow { id, heard, due } = &asked {
                 let news = followers.hear(id, *heard, *due).await;
@@ -63,19 +61,20 @@ pub(crate) async fn answer(board: &Board, followers: &Followers, request: &Reque
             let moved = apply(&running, followers, &asked).await;
             moved.map(shown).map_err(|why| Reply::text(StatusCode::SERVICE_UNAVAILABLE, &why))
         }
-        _ => Err(access::not_allowed(&request.method, "GET, HEAD, POST")),
+        _ => Err(Reply::text(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and POST are allowed here")),
     }
 }
 
+/// Whether a request only waits for the clock's next change. `is_clock` says that it was sent to the clock.
+pub(crate) fn is_follower(is_clock: bool, body: &[u8]) -> bool {
+    is_clock && matches!(read(body), Ok(Asked::Follow { .. }))
+}
+
 /// Lets expiry go on that a leap of the clock holds, if one does.
-pub(crate) async fn confirm(board: &Board, request: &Request) -> Result<Reply, Reply> {
+pub(crate) async fn confirm(board: &Board) -> Result<Reply, Reply> {
     let Phase::Serving(running) = board.phase() else {
         return Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving"));
     };
-    if request.method != Method::POST {
-        return Err(access::not_allowed(&request.method, "POST"));
-    }
-    access::check_json(request).map_err(|refused| *refused)?;
     let engine: Arc<Engine> = running.engine.clone();
     let asked = running.home.spawn(async move { engine.confirm_clock().await }).await;
     let unavailable = |why: &str| Reply::text(StatusCode::SERVICE_UNAVAILABLE, why);

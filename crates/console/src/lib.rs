@@ -4,23 +4,35 @@
 //! starts before the store is opened and outlives it; [`Board`] is where the program tells it what there is to show.
 
 mod access;
+mod api;
+mod audit;
 mod board;
 mod clock;
+mod error;
 mod followers;
 mod health;
 mod metrics;
+mod notes;
 mod pushes;
 mod route;
+mod samples;
 mod sources;
 mod upkeep;
 
 use std::sync::Arc;
 
+use kew_core::{AccountId, Entropy};
+use kew_engine::TimeSource;
 use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing};
 
+pub use access::{Role, User, UserError, hash as hash_password};
+pub use audit::{AuditEntry, AuditSink};
 pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
-pub use sources::{LatestPushes, OpenCircuits, PushAttempt, PushAttempts, PushCircuit, StoreBytes};
+pub use notes::{Attribute, AttributeValue, MessageNotes};
+pub use sources::{
+    LatestPushes, OpenCircuits, PushAttempt, PushAttempts, PushCircuit, ShownSetting, StoreBytes, StorePlace,
+};
 pub use upkeep::{UpkeepNews, UpkeepReport};
 
 /// How the console is set up.
@@ -28,6 +40,8 @@ pub use upkeep::{UpkeepNews, UpkeepReport};
 pub struct Settings {
     /// What everything but health and metrics asks for, if anything.
     pub token: Option<Arc<str>>,
+    /// People who may ask with a password instead.
+    pub users: Arc<[User]>,
     /// What metrics ask for, if anything; the token above opens them too.
     pub metrics_token: Option<Arc<str>>,
     /// Who may reach everything but health and metrics, which probes and scrapers may ask for by any name: the listener
@@ -47,6 +61,20 @@ pub struct Settings {
     pub replies: Replies,
     /// Which program this is.
     pub version: &'static str,
+    /// The account and the region of queues that are named without.
+    pub account: AccountId,
+    /// See there.
+    pub region: Arc<str>,
+    /// What sessions and waits are measured by: real time.
+    pub time: Arc<dyn TimeSource>,
+    /// Where the secrets of sessions come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// Takes every entry of the audit log.
+    pub audit: Arc<AuditSink>,
+    /// All settings of the server.
+    pub shown: Arc<[ShownSetting]>,
+    /// Writes and reads attributes of messages.
+    pub notes: Arc<dyn MessageNotes>,
 }
 
 /// The front-end.
@@ -55,12 +83,33 @@ pub struct Console {
     settings: Settings,
     scrapes: metrics::Scrapes,
     followers: followers::Followers,
+    login: access::Login,
+    audit: audit::Audit,
+    work: api::Work,
+    samples: Arc<samples::Samples>,
 }
 
 impl Console {
     /// A console that shows what `board` says.
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
-        Self { board, settings, scrapes: metrics::Scrapes::default(), followers: Default::default() }
+        let (login, audit) = (access::Login::new(&settings), audit::Audit::new(Arc::clone(&settings.audit)));
+        let (scrapes, followers, work, samples) = Default::default();
+        Self { board, settings, scrapes, followers, login, audit, work, samples }
+    }
+}
+
+impl Console {
+    /// Looks at the queues every few seconds, for rates and samples. The server of the console spawns it.
+    pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (samples, board) = (Arc::clone(&self.samples), Arc::clone(&self.board));
+        samples.keep_looking(board, Arc::clone(&self.settings.time))
+    }
+
+    /// One such look, for tests that move time by hand.
+    pub async fn look(&self) {
+        if let board::Phase::Serving(running) = self.board.phase() {
+            self.samples.look(&running.engine, self.settings.time.steady()).await;
+        }
     }
 }
 

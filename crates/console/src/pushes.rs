@@ -1,10 +1,9 @@
 //! `/api/v1/push/attempts`: what came of the batches that were brought to consumers lately, the newest first, and which
 //! consumers cannot be reached.
 
-use kew_http::{HeaderValue, Method, Reply, Request, StatusCode, form};
+use kew_http::{HeaderValue, Reply, Request, StatusCode, form};
 use serde_json::{Value, json};
 
-use crate::access;
 use crate::board::{Board, Phase};
 use crate::sources::{PushAttempt, PushCircuit};
 
@@ -26,16 +25,11 @@ struct Wanted {
 }
 
 /// Shows them.
-pub(crate) fn answer(board: &Board, request: &Request) -> Reply {
-    if !matches!(request.method, Method::GET | Method::HEAD) {
-        return access::not_allowed(&request.method, "GET, HEAD");
-    }
-    let wanted = match Wanted::read(request.uri.query().unwrap_or_default()) {
-        Ok(wanted) => wanted,
-        Err(why) => return Reply::text(StatusCode::BAD_REQUEST, &why),
-    };
+pub(crate) fn answer(board: &Board, request: &Request) -> Result<Reply, Reply> {
+    let wanted = Wanted::read(request.uri.query().unwrap_or_default());
+    let wanted = wanted.map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
     let Phase::Serving(running) = board.phase() else {
-        return Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving");
+        return Err(Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the server is not serving"));
     };
     let latest = (running.latest_pushes)();
     let shown: Vec<Value> =
@@ -43,7 +37,7 @@ pub(crate) fn answer(board: &Board, request: &Request) -> Reply {
     let circuits = (running.open_circuits)();
     let circuits: Vec<Value> =
         circuits.iter().filter(|open| wanted.has_circuit(open)).take(wanted.max).map(shown_circuit).collect();
-    Reply::new(StatusCode::OK, JSON, json!({ "attempts": shown, "circuits": circuits }).to_string())
+    Ok(Reply::new(StatusCode::OK, JSON, json!({ "attempts": shown, "circuits": circuits }).to_string()))
 }
 
 impl Wanted {

@@ -2,7 +2,9 @@
 
 use kew_http::{HeaderValue, Method, Reply, Request, Standing, StatusCode};
 
-use crate::{Console, access, clock, health, pushes};
+use crate::api::BASE;
+use crate::error::ApiError;
+use crate::{Console, access, health};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READS: &str = "GET, HEAD";
@@ -18,43 +20,38 @@ impl Console {
                 Err(refused) => *refused,
             },
             "/livez" | "/readyz" | "/metrics" => access::not_allowed(&request.method, READS),
-            _ => match self.check(request) {
-                Ok(()) => self.route_guarded(request).await,
-                Err(refused) => *refused,
+            path => match path.strip_prefix(BASE) {
+                Some(below) if below.is_empty() || below.starts_with('/') => {
+                    self.answer_api(request, below).await
+                }
+                _ => self.answer_page(request),
             },
         }
     }
 
     /// What a head says of its sender. What everybody may ask for needs no body.
     pub(crate) fn judge(&self, request: &Request) -> Standing {
-        if self.settings.token.is_none() {
-            return Standing::Known;
-        }
         match (request.uri.path(), self.check(request)) {
             (_, Ok(())) => Standing::Known,
-            ("/livez" | "/readyz" | "/metrics", Err(_)) => Standing::Unknown,
-            (_, Err(refused)) => Standing::Refused(refused),
+            ("/livez" | "/readyz" | "/metrics" | "/api/v1/session", Err(_)) => Standing::Unknown,
+            (_, Err(refused)) => Standing::Refused(Box::new(access::challenge(&refused))),
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Box<Reply>> {
-        let admitted = self.settings.guard.admit(request);
-        admitted.map_err(|refusal| Box::new(Reply::text(refusal.status(), &refusal.to_string())))?;
-        access::check_token(request, self.settings.token.as_deref())
+    fn check(&self, request: &Request) -> Result<(), ApiError> {
+        access::admit(request, &self.settings)?;
+        access::identify(request, &self.settings, &self.login).map(drop)
     }
 
-    async fn route_guarded(&self, request: &Request) -> Reply {
+    fn answer_page(&self, request: &Request) -> Reply {
+        if let Err(refused) = self.check(request) {
+            return access::challenge(&refused);
+        }
         match request.uri.path() {
-            "/api/v1/clock" => {
-                clock::answer(&self.board, &self.followers, request).await.unwrap_or_else(|refused| refused)
-            }
-            "/api/v1/clock/confirm" => {
-                clock::confirm(&self.board, request).await.unwrap_or_else(|refused| refused)
-            }
-            "/api/v1/push/attempts" => pushes::answer(&self.board, request),
             "/" if matches!(request.method, Method::GET | Method::HEAD) => {
                 Reply::new(StatusCode::OK, TEXT, INDEX)
             }
+            "/" => access::not_allowed(&request.method, READS),
             path => Reply::text(StatusCode::NOT_FOUND, &format!("there is nothing at {path}")),
         }
     }
@@ -62,12 +59,8 @@ impl Console {
 
 const INDEX: &str = "\
 Kew
-  /livez           200 while the process answers
-  /readyz          200 while requests are served, else 503 and why not
-  /metrics         figures for Prometheus
-  /api/v1/push/attempts?queue=NAME&consumer=ID&outcome=ok|failed|unreached&max=N
-                   what came of batches brought to consumers lately, and which cannot be reached
-  /api/v1/clock/confirm
-                   POST {} to say that the clock is right, when it leapt and expiry is held
-  /api/v1/clock    GET or POST {\"advance_ms\":N} or {\"freeze\":true|false}, with --clock virtual
+  /livez                  200 while the process answers
+  /readyz                 200 while requests are served, else 503 and why not
+  /metrics                figures for Prometheus
+  /api/v1/openapi.json    the admin API: every operation with what it takes and answers
 ";

@@ -7,6 +7,34 @@ use kew_core::{QueueKey, Timestamp};
 /// Tells how many bytes of a store's files messages need, and how many nothing needs any more.
 pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
 
+/// What and where a store is, and whose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StorePlace {
+    /// `memory`, `directory` or `postgres`.
+    pub kind: &'static str,
+    /// Where, for people; without secrets.
+    pub text: String,
+    /// The node that owns it.
+    pub owner: String,
+    /// Raised by every take-over; 0 where no other node can take it.
+    pub epoch: u64,
+    /// Since when this node owns it.
+    pub since: Timestamp,
+}
+
+/// One setting of the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShownSetting {
+    /// The section of the file.
+    pub section: String,
+    /// The key there.
+    pub key: String,
+    /// Its value; a secret is hidden. `None` when it is not set.
+    pub value: Option<String>,
+    /// Where that came from.
+    pub origin: String,
+}
+
 /// Counts batches brought to consumers, by outcome.
 pub type PushAttempts = dyn Fn() -> [(&'static str, u64); 3] + Send + Sync;
 

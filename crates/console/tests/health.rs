@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kew_console::{Board, Console, InFlightLimits, Running, Settings, UpkeepReport};
+use kew_console::{
+    Attribute, Board, Console, InFlightLimits, MessageNotes, Running, Settings, StorePlace, UpkeepReport,
+};
 use kew_core::command::CreateQueue;
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
 use kew_core::{AccountId, Command, Policy, QueueKey, Reports, Timestamp, Work};
@@ -13,6 +15,19 @@ use kew_http::{
 };
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 use kew_testing::{CountingEntropy, FixedClock};
+
+/// Nothing here has attributes.
+struct NoNotes;
+
+impl MessageNotes for NoNotes {
+    fn write(&self, _: &str, _: &[Attribute]) -> Result<bytes::Bytes, String> {
+        Err("there are no attributes here".to_owned())
+    }
+
+    fn read(&self, _: &kew_core::Content) -> Vec<Attribute> {
+        Vec::new()
+    }
+}
 
 /// A store that can be held up, and that can have failed.
 struct Troubled {
@@ -68,6 +83,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
     let board = Arc::new(Board::default());
     let settings = Settings {
         token: None,
+        users: Arc::default(),
         metrics_token: None,
         guard: Guard::open(),
         metrics_queues: 10,
@@ -77,6 +93,13 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         upkeep,
         replies: Replies::new(1 << 20),
         version: "0",
+        account: AccountId(0),
+        region: "us-east-1".into(),
+        time: Arc::new(FixedClock),
+        entropy: Arc::new(CountingEntropy::default()),
+        audit: Arc::new(|_| {}),
+        shown: Arc::default(),
+        notes: Arc::new(NoNotes),
     };
     let console = Arc::new(Console::new(Arc::clone(&board), settings));
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE, "it is starting");
@@ -84,7 +107,22 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
     let push_attempts = Box::new(|| [("ok", 2), ("failed", 1), ("unreached", 0)]);
     let latest_pushes = Box::new(Vec::new);
     let open_circuits = Box::new(Vec::new);
-    board.serving(Running { engine, home, push_attempts, latest_pushes, open_circuits, store_bytes: None });
+    let place = StorePlace {
+        kind: "memory",
+        text: "memory".to_owned(),
+        owner: "here".to_owned(),
+        epoch: 0,
+        since: Timestamp::ZERO,
+    };
+    board.serving(Running {
+        engine,
+        home,
+        push_attempts,
+        latest_pushes,
+        open_circuits,
+        store_bytes: None,
+        place,
+    });
     (console, board)
 }
 

@@ -36,6 +36,6 @@ pub use queue::{
 pub use report::{Reports, Work};
 pub use room::Room;
 pub use table::{Ask, Command, Outcome, Records, ask};
-pub use tally::Tally;
+pub use tally::{Tally, Traffic};
 pub use task::{MoveTask, TaskFailure, TaskState};
 pub use time::{Clock, Entropy, Timestamp};

@@ -25,6 +25,29 @@ pub struct Tally {
     pub dropped: u64,
 }
 
+/// What came and went in one queue, counted since some moment: only differences mean something, and each count begins
+/// anew after its greatest value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Messages that entered it: sent, or moved in from another queue.
+    pub sent: u32,
+    /// Leases taken.
+    pub leased: u32,
+    /// Messages deleted by a receipt.
+    pub acked: u32,
+}
+
+impl Traffic {
+    /// What came and went since an earlier look.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent.wrapping_sub(earlier.sent),
+            leased: self.leased.wrapping_sub(earlier.leased),
+            acked: self.acked.wrapping_sub(earlier.acked),
+        }
+    }
+}
+
 impl Tally {
     /// Counts what happened to one message, as far as the event alone says what it was.
     pub fn count(&mut self, kind: &EventKind) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kew_core::{
     AccountId, Ask, Clock, Command, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId, QueueKey, Tally,
-    Timestamp, ask,
+    Timestamp, Traffic, ask,
 };
 use kew_store::Store;
 use kew_timed::Stretch;
@@ -153,6 +153,11 @@ impl Engine {
     /// What has happened in all queues since the store was opened.
     pub fn tally(&self) -> Tally {
         self.store.tally()
+    }
+
+    /// What came and went in each of these queues, for figures: at most a few hundred at once.
+    pub fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.store.traffic(queues)
     }
 
     /// Why nothing is accepted until a restart, if so. Never waits for a disk.

@@ -58,9 +58,37 @@ impl Histogram {
     }
 }
 
+impl Distribution {
+    /// The smallest bound, in seconds, that this share of all durations does not exceed: for those beyond the largest
+    /// bound, that one. `None` before the first duration.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let wanted = (self.count as f64 * share).ceil();
+        let reached = self.at_most.iter().find(|(_, count)| *count as f64 >= wanted);
+        reached.or(self.at_most.last()).map(|(bound, _)| *bound)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantile_is_the_bound_that_so_many_do_not_exceed() {
+        let histogram = Histogram::default();
+        assert_eq!(histogram.distribution().quantile(0.5), None);
+        for micros in [50, 60, 70, 60_000_000] {
+            histogram.record(Duration::from_micros(micros));
+        }
+        let found = histogram.distribution();
+        assert_eq!(
+            [0.0, 0.25, 0.5, 0.75].map(|share| found.quantile(share)),
+            [0.000_05, 0.000_05, 0.000_1, 0.000_1].map(Some)
+        );
+        assert_eq!(found.quantile(1.0), Some(30.0), "beyond the largest bound");
+    }
 
     #[test]
     fn durations_count_up_to_and_including_their_bound() {

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
-use kew_console::{Board, Console, InFlightLimits, Running, UpkeepReport};
-use kew_core::Entropy;
+use kew_console::{Board, Console, InFlightLimits, Running, StorePlace, UpkeepReport};
+use kew_core::{AccountId, Entropy, Timestamp};
 use kew_engine::{Options, TimeSource};
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsFiles};
 use kew_log_pg::{PgDisk, PgStore};
@@ -24,7 +24,7 @@ use crate::log::{Level, Log};
 use crate::machine::{self, DatabaseTime, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
 use crate::start_error::StartError;
-use crate::{credentials, notices, opening, push};
+use crate::{credentials, message_notes, notices, opening, push};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
@@ -94,7 +94,8 @@ impl Server {
         let (kept, running) = parts.open_and_run(owned, doors)?;
         let pushes = parts.consumers(&bound, &running)?;
         let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
-        parts.board.serving(on_board(&running, &pushes, store));
+        let place = store_place(settings, &kept, running.engine.now());
+        parts.board.serving(on_board(&running, &pushes, store, place));
         let certificates = certificates.watch(log);
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
@@ -446,8 +447,10 @@ impl Parts<'_> {
     }
 
     fn admin(&self, socket: TcpListener, tls: Option<Tls>) -> AdminLoop {
+        let log = self.log;
         let settings = kew_console::Settings {
             token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
+            users: self.settings.admin_users.as_slice().into(),
             metrics_token: self.settings.metrics_token.as_ref().map(|token| token.0.as_str().into()),
             guard: self.guard(),
             metrics_queues: self.settings.limits.metrics_queues,
@@ -457,6 +460,13 @@ impl Parts<'_> {
             upkeep: Arc::clone(&self.upkeep),
             replies: self.replies.clone(),
             version: env!("CARGO_PKG_VERSION"),
+            account: AccountId(0),
+            region: self.settings.sqs.region.as_str().into(),
+            time: Arc::new(SystemTimeSource),
+            entropy: Arc::clone(&self.entropy),
+            audit: Arc::new(move |entry| notices::tell_audit(log, entry)),
+            shown: self.settings.shown.as_slice().into(),
+            notes: Arc::new(message_notes::SqsNotes),
         };
         AdminLoop {
             console: Console::new(Arc::clone(&self.board), settings),
@@ -488,7 +498,7 @@ fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
 }
 
 /// What the console shows of a server that serves.
-fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>) -> Running {
+fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>, place: StorePlace) -> Running {
     let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
     let circuits = Arc::clone(&pushes.circuits);
     Running {
@@ -498,6 +508,23 @@ fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>) ->
         latest_pushes: Box::new(move || push::latest(&latest)),
         open_circuits: Box::new(move || push::open(&circuits)),
         store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        place,
+    }
+}
+
+/// What and where the store is, and whose.
+fn store_place(settings: &Settings, kept: &Kept, now: Timestamp) -> StorePlace {
+    let owned = kept.as_ref().and_then(|kept| kept.owned.as_ref());
+    StorePlace {
+        kind: match settings.server.store {
+            StoreChoice::Memory => "memory",
+            StoreChoice::Directory(_) => "directory",
+            StoreChoice::Postgres(_) => "postgres",
+        },
+        text: settings.server.store.to_string(),
+        owner: machine::host_name(),
+        epoch: owned.and_then(|disk| u64::try_from(disk.tenure().epoch()).ok()).unwrap_or_default(),
+        since: now,
     }
 }
 

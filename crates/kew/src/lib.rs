@@ -11,6 +11,7 @@ pub mod greeting;
 pub mod listen;
 pub mod log;
 pub mod machine;
+pub mod message_notes;
 pub mod notices;
 pub mod opening;
 pub mod private;

@@ -124,6 +124,11 @@ pub fn system_now() -> Timestamp {
     Timestamp(millis(since))
 }
 
+/// What this machine is called.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Raises the soft limit of open files to the hard one, and says how many files may be open now.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);

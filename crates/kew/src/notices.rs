@@ -1,6 +1,6 @@
 //! What the engine and the work beside requests have to tell an operator, in words.
 
-use kew_console::UpkeepNews;
+use kew_console::{AuditEntry, UpkeepNews};
 use kew_core::{Reports, Work};
 use kew_engine::Notice;
 
@@ -71,4 +71,15 @@ pub fn tell_upkeep(log: Log, news: &UpkeepNews) {
             log.tell(Level::Info, "work beside requests no longer fails", &fields);
         }
     }
+}
+
+/// Logs an entry of the audit log.
+pub fn tell_audit(log: Log, entry: &AuditEntry) {
+    let fields = [
+        ("who", &*entry.who),
+        ("action", entry.action),
+        ("target", &entry.target),
+        ("outcome", entry.outcome),
+    ];
+    log.tell(Level::Info, "a change through the admin API", &fields);
 }

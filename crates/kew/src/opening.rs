@@ -56,8 +56,7 @@ pub fn own_postgres(
     log: Log,
     mut waits: impl FnMut(&str),
 ) -> Result<PgDisk, StartError> {
-    let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name = node.map_or_else(machine, ToOwned::to_owned);
+    let name = node.map_or_else(machine::host_name, ToOwned::to_owned);
     let id = kew_log_pg::node_id(&name, entropy.wide_bits());
     // What was logged last, and when: whether the database failed.
     let mut told: Option<(bool, Instant)> = None;

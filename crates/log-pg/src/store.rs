@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Tally, Timestamp};
+use kew_core::{Command, QueueId, Tally, Timestamp, Traffic};
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::LogStore;
 
@@ -61,6 +61,10 @@ impl Store for PgStore {
 
     fn tally(&self) -> Tally {
         self.store.tally()
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.store.traffic(queues)
     }
 
     fn health(&self) -> Result<(), StoreError> {

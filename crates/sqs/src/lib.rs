@@ -23,6 +23,7 @@ mod look;
 mod message_attributes;
 mod names;
 mod ops;
+mod plain;
 mod policy;
 mod receipts;
 mod route;
@@ -51,6 +52,7 @@ pub use action::Action;
 pub use auth::{AccessKey, Auth, KeyError, Keys};
 pub use error::{Code, WireError};
 pub use look::is_look;
+pub use plain::{PlainAttribute, annotate, attributes};
 
 /// How the front-end is set up.
 #[derive(Clone)]

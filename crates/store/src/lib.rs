@@ -13,7 +13,7 @@ pub mod submission;
 pub mod token;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Tally, Timestamp};
+use kew_core::{Command, QueueId, Tally, Timestamp, Traffic};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -62,6 +62,12 @@ pub trait Store: Send + Sync {
     /// What has happened since it was opened. A store that does not count shows nothing.
     fn tally(&self) -> Tally {
         Tally::default()
+    }
+
+    /// What came and went in each of these queues, for figures: at most a few hundred at once, since a lock is held
+    /// meanwhile. A store that does not count shows nothing.
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        vec![Traffic::default(); queues.len()]
     }
 
     /// Why it takes no more work until a restart, if so. Never waits for a disk.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Content, DeduplicationId, Entropy, GroupId, MessageId, Tally, Timestamp};
+use kew_core::{
+    Command, Content, DeduplicationId, Entropy, GroupId, MessageId, QueueId, Tally, Timestamp, Traffic,
+};
 use parking_lot::Mutex;
 
 use crate::ledger::change::Change;
@@ -58,6 +60,10 @@ impl Store for MemoryStore {
 
     fn tally(&self) -> Tally {
         self.ledger.lock().tally()
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.ledger.lock().traffic(queues)
     }
 }
 

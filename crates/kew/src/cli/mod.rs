@@ -1,20 +1,25 @@
-//! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly.
+//! The command line: what may be asked, and exit codes. 0 is done, 1 failed, 2 asked wrongly, 3 partly
+//! done.
 
+mod about;
+mod admin;
 mod cert;
 mod functions;
 mod health;
 mod launch;
+mod remote;
 mod serve;
 mod store;
 mod workers;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::{self, BenchArgs};
 use crate::config::ServeArgs;
 use crate::workers::LAUNCH;
+use remote::Remote;
 
 /// A durable message-queue server.
 #[derive(Parser, Debug)]
@@ -28,6 +33,15 @@ struct Line {
 enum Command {
     /// Serve queues until SIGTERM or Ctrl-C
     Serve(ServeArgs),
+    /// Make, list, change and delete queues of a running server
+    #[command(subcommand)]
+    Queue(remote::QueueCommand),
+    /// Send a message
+    Send(remote::SendArgs),
+    /// Receive messages: print and delete them
+    Receive(remote::ReceiveArgs),
+    /// Bring messages back to the queues they came from, or to another queue
+    Redrive(remote::RedriveArgs),
     /// Put a running server under load and verify every message
     Bench(BenchArgs),
     /// Run functions for the messages of queues
@@ -35,6 +49,9 @@ enum Command {
     Functions(functions::FunctionsCommand),
     /// Make a certificate authority for this machine and a server certificate
     Cert(cert::CertArgs),
+    /// Prepare users of the admin API
+    #[command(subcommand)]
+    Admin(admin::AdminCommand),
     /// Say whether a server is ready, by exit code
     Health(health::HealthArgs),
     /// Become a program that ends with its parent
@@ -44,6 +61,12 @@ enum Command {
     Store(store::StoreArgs),
     /// Bring Workers to a running server
     Workers(workers::WorkersArgs),
+    /// Print the version and the commit
+    Version(about::VersionArgs),
+    /// Print completions for a shell
+    Completions(about::CompletionsArgs),
+    /// Print the man page of a command
+    Man(about::ManArgs),
 }
 
 /// Runs the command that was given.
@@ -54,9 +77,17 @@ pub fn run() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench),
         Command::Functions(functions) => functions::run(functions),
         Command::Cert(cert) => cert::run(&cert),
+        Command::Admin(admin) => admin::run(&admin),
         Command::Health(health) => health::run(&health),
         Command::Launch(launch) => launch::run(&launch),
         Command::Store(store) => store::run(&store),
         Command::Workers(workers) => workers::run(&workers),
+        Command::Queue(queue) => remote::run(&Remote::Queue(&queue)),
+        Command::Send(send) => remote::run(&Remote::Send(&send)),
+        Command::Receive(receive) => remote::run(&Remote::Receive(&receive)),
+        Command::Redrive(redrive) => remote::run(&Remote::Redrive(&redrive)),
+        Command::Version(version) => about::version(&version),
+        Command::Completions(completions) => about::completions(&completions, Line::command()),
+        Command::Man(man) => about::man(&man, Line::command()),
     }
 }

@@ -28,7 +28,9 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
     };
     if args.print.is_some() {
         // With a closed standard output nothing can be printed.
-        let _shown = io::stdout().lock().write_all(config::lines(&values, &settings.accounts).as_bytes());
+        let _shown = io::stdout()
+            .lock()
+            .write_all(config::lines(&values, &settings.admin_users, &settings.accounts).as_bytes());
         return ExitCode::SUCCESS;
     }
     serve(&settings)

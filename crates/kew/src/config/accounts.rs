@@ -252,12 +252,15 @@ fn names(account: &Account) -> Vec<(&'static str, String, Cow<'_, str>)> {
 }
 
 /// A table within the section, with the words that lead to it.
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
     path: String,
     table: &'a Table,
 }
 
-fn entries<'a>(list: &'a [Value], path: &str) -> impl Iterator<Item = Result<Entry<'a>, ConfigError>> {
+pub(super) fn entries<'a>(
+    list: &'a [Value],
+    path: &str,
+) -> impl Iterator<Item = Result<Entry<'a>, ConfigError>> {
     list.iter().enumerate().map(move |(place, value)| {
         let path = format!("{path}[{place}]");
         let table = value.as_table().ok_or_else(|| ConfigError::new(format!("{path} must be a table")))?;
@@ -266,7 +269,7 @@ fn entries<'a>(list: &'a [Value], path: &str) -> impl Iterator<Item = Result<Ent
 }
 
 impl<'a> Entry<'a> {
-    fn only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
+    pub(super) fn only(&self, allowed: &[&str]) -> Result<(), ConfigError> {
         match self.table.iter().find(|(key, _)| !allowed.contains(&key.as_str())) {
             // What a mistyped key holds may be a secret, whatever it is called.
             Some((key, _)) => Err(ConfigError::new(format!(
@@ -287,7 +290,7 @@ impl<'a> Entry<'a> {
     }
 
     fn refused(&self, key: &str, value: &Value, allowed: &str) -> ConfigError {
-        let is_secret = matches!(key, "secret" | "keys" | "token");
+        let is_secret = matches!(key, "secret" | "keys" | "token" | "password_hash");
         let value = if is_secret { "(hidden)".to_owned() } else { shown_if_plain(value) };
         ConfigError::new(format!("{}.{key} = {value} is not allowed; it must be {allowed}", self.path))
     }
@@ -298,7 +301,17 @@ impl<'a> Entry<'a> {
         Ok(Some(Entry { path: format!("{}.{key}", self.path), table }))
     }
 
-    fn text<T>(&self, key: &str, allowed: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {
+    /// The error that says what an entry's members must be.
+    pub(super) fn not_allowed(&self, why: &str) -> ConfigError {
+        ConfigError::new(format!("{}: {why}", self.path))
+    }
+
+    pub(super) fn text<T>(
+        &self,
+        key: &str,
+        allowed: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ConfigError> {
         let value = self.table.get(key).ok_or_else(|| self.missing(key))?;
         value.as_str().and_then(parse).ok_or_else(|| self.refused(key, value, allowed))
     }

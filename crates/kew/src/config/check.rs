@@ -27,10 +27,11 @@ pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), Confi
     for (key, address) in &addresses {
         check_reach(settings, values, key, *address)?;
     }
-    if server.auth == Auth::Strict && server.admin.socket().is_some() && settings.admin_token.is_none() {
+    let is_guarded = settings.admin_token.is_some() || !settings.admin_users.is_empty();
+    if server.auth == Auth::Strict && server.admin.socket().is_some() && !is_guarded {
         let told = values.told(SERVER, "auth");
         return Err(ConfigError::new(format!(
-            "{told} needs a token for the admin listener: set [admin] token or KEW_ADMIN_TOKEN, or say --admin off"
+            "{told} needs a token for the admin listener: set [admin] token or KEW_ADMIN_TOKEN, write [[admin.users]], or say --admin off"
         )));
     }
     Ok(())

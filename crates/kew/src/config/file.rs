@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use kew_console::User;
 use toml::{Table, Value};
 
 use super::accounts::{self, Account};
 use super::error::ConfigError;
 use super::table::{Kind, SETTINGS, Setting, sections};
+use super::users;
 use super::values::{Said, Written};
 
 /// What a file says.
@@ -16,6 +18,8 @@ pub struct FileContents {
     pub said: Said,
     /// Its accounts.
     pub accounts: Vec<Account>,
+    /// Its users of the admin API.
+    pub users: Vec<User>,
 }
 
 /// Reads the file at `path`.
@@ -34,7 +38,7 @@ pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
         match (section.as_str(), value) {
             (accounts::SECTION, value) => contents.accounts = accounts::read(value)?,
             (name, Value::Table(table)) if sections().contains(&name) => {
-                read_section(name, table, &mut contents.said)?;
+                read_section(name, table, &mut contents)?;
             }
             (name, value) if sections().contains(&name) => {
                 return Err(ConfigError::new(format!(
@@ -69,19 +73,23 @@ fn unreadable(text: &str, error: &toml::de::Error) -> ConfigError {
     ConfigError::new(format!("line {line}, column {column}{key}: {why}"))
 }
 
-fn read_section(section: &str, table: &Table, said: &mut Said) -> Result<(), ConfigError> {
+fn read_section(section: &str, table: &Table, contents: &mut FileContents) -> Result<(), ConfigError> {
     for (key, value) in table {
         let inner = format!("{section}.{key}");
         if let Value::Table(table) = value
             && sections().contains(&inner.as_str())
         {
-            read_section(&inner, table, said)?;
+            read_section(&inner, table, contents)?;
+            continue;
+        }
+        if (section, key.as_str()) == (users::SECTION, users::KEY) {
+            contents.users = users::read(value)?;
             continue;
         }
         let Some(setting) = Setting::at(section, key) else {
             return Err(unknown_key(&format!("[{section}]"), key, value, &keys_of(section)));
         };
-        said.insert((setting.section, setting.key), written(setting, value)?);
+        contents.said.insert((setting.section, setting.key), written(setting, value)?);
     }
     Ok(())
 }

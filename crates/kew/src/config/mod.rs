@@ -13,6 +13,7 @@ mod parse;
 mod print;
 mod ready;
 mod table;
+mod users;
 mod values;
 mod variables;
 
@@ -20,6 +21,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kew_console::{ShownSetting, User};
 use kew_engine::ClockKind;
 use kew_http::{Limits, TlsFiles};
 use kew_push::workers::Outbound;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub scrub: Option<Duration>,
     /// What the admin listener asks for, if anything.
     pub admin_token: Option<Secret>,
+    /// `[[admin.users]]`.
+    pub admin_users: Vec<User>,
     /// What `/metrics` asks for, if anything.
     pub metrics_token: Option<Secret>,
     /// `[sqs]`.
@@ -63,6 +67,8 @@ pub struct Settings {
     pub accounts: Vec<Account>,
     /// `[tls]`.
     pub tls: TlsSettings,
+    /// Every setting as it may be shown: secrets are hidden.
+    pub shown: Vec<ShownSetting>,
 }
 
 /// `[server]`.
@@ -250,17 +256,18 @@ impl Settings {
         args: &ServeArgs,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Self, Values), ConfigError> {
-        let (accounts, file) = match &args.file {
+        let (accounts, admin_users, file) = match &args.file {
             Some(path) => {
                 let contents = file::read(path)?;
-                (contents.accounts, Some((path.clone(), contents.said)))
+                (contents.accounts, contents.users, Some((path.clone(), contents.said)))
             }
-            None => (Vec::new(), None),
+            None => (Vec::new(), Vec::new(), None),
         };
         let values = Values::overlay(&args.said, variable, file);
         let settings = Self {
             server: server(&values)?,
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
+            admin_users,
             metrics_token: values.read_if_set("admin", "metrics_token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
             scrub: values.read("store", "scrub_days", parse::days)?,
@@ -270,6 +277,7 @@ impl Settings {
             limits: limits(&values)?,
             accounts,
             tls: tls(&values)?,
+            shown: print::settings(&values),
         };
         check::together(&settings, &values)?;
         Ok((settings, values))

@@ -1,14 +1,19 @@
 //! `--print-config`: every setting with its value and where that came from, as a file that could be used as it is.
 
+use kew_console::{ShownSetting, User};
+
 use super::accounts::{Account, SECTION};
+use super::parse::{is_postgres, store};
 use super::table::{Kind, SETTINGS, Setting};
 use super::values::{Origin, Values, Written};
 
+/// What stands for a secret.
+const HIDDEN: &str = "********";
 /// Where the notes about origins begin, as far as values are short.
 const NOTE_COLUMN: usize = 48;
 
 /// All settings, one a line.
-pub fn lines(values: &Values, accounts: &[Account]) -> String {
+pub fn lines(values: &Values, users: &[User], accounts: &[Account]) -> String {
     let mut text = String::new();
     let mut section = "";
     for setting in SETTINGS {
@@ -18,18 +23,52 @@ pub fn lines(values: &Values, accounts: &[Account]) -> String {
         }
         text.push_str(&line(setting, values));
     }
+    for user in users {
+        let (name, role) = (quoted(user.name()), quoted(user.role().name()));
+        let hash = quoted(HIDDEN);
+        text.push_str(&format!("\n[[admin.users]]\nname = {name}\npassword_hash = {hash}\nrole = {role}\n"));
+    }
     for account in accounts {
         text.push_str(&account_lines(account));
     }
     text
 }
 
-fn line(setting: &Setting, values: &Values) -> String {
-    let value = values.at(setting.section, setting.key);
-    let origin = match &value.origin {
+/// Every setting for the admin API, which other machines may ask: a password in an address is hidden too.
+pub(super) fn settings(values: &Values) -> Vec<ShownSetting> {
+    let one = |setting: &Setting| {
+        let value = values.at(setting.section, setting.key);
+        let text = value.written.as_ref().map(|written| match written {
+            _ if setting.secret => HIDDEN.to_owned(),
+            Written::One(text) if is_postgres(text) => without_password(text),
+            Written::One(text) => text.clone(),
+            Written::Many(texts) => texts.join(", "),
+        });
+        ShownSetting {
+            section: setting.section.to_owned(),
+            key: setting.key.to_owned(),
+            value: text,
+            origin: origin(setting, &value.origin),
+        }
+    };
+    SETTINGS.iter().map(one).collect()
+}
+
+/// The address of a database as log lines show it; nothing of one that cannot be read.
+fn without_password(text: &str) -> String {
+    store(text).map_or_else(|_| HIDDEN.to_owned(), |choice| choice.to_string())
+}
+
+fn origin(setting: &Setting, origin: &Origin) -> String {
+    match origin {
         Origin::Flag => format!("flag --{}", setting.flag_name()),
         other => other.to_string(),
-    };
+    }
+}
+
+fn line(setting: &Setting, values: &Values) -> String {
+    let value = values.at(setting.section, setting.key);
+    let origin = origin(setting, &value.origin);
     let said = match &value.written {
         None => format!("# {} is not set", setting.key),
         Some(_) if setting.secret => format!("{} = \"********\"", setting.key),

@@ -9,8 +9,10 @@ use super::table::{SETTINGS, Setting};
 const BEGINNING: &str = "KEW_";
 
 /// Those of the command line, of other commands, and of slow disks (`slow_disk`).
-const OF_COMMANDS: [&str; 9] = [
+const OF_COMMANDS: [&str; 11] = [
     "KEW_CONFIG",
+    "KEW_ADMIN_URL",
+    "KEW_ADMIN_CA",
     "KEW_HEALTH_CA",
     "KEW_HEALTH_NAME",
     "KEW_FUNCTIONS_ROOT",

@@ -56,6 +56,7 @@ impl AdminLoop {
             let socket = tokio::net::TcpListener::from_std(self.socket)?;
             let shared = Shared { drain, ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits) };
             // The console guards what must be guarded: health and metrics are for everyone.
+            let looking = tokio::spawn(self.console.keep_looking());
             let listener = Listener::new(self.console, Guard::strict(), &shared);
             // The starter of the thread waits for exactly this.
             let _told = tell.send(());
@@ -63,6 +64,7 @@ impl AdminLoop {
                 Some(tls) => listener.accept_tls(socket, tls).await,
                 None => listener.accept(socket).await,
             }
+            looking.abort();
             Ok(())
         })
     }

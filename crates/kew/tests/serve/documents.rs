@@ -102,7 +102,7 @@ fn the_page_about_strict_mode_works_as_it_is_pasted() {
         "\"Body\":\"hello\"",
         "<MessageText>hello</MessageText></QueueMessage></QueueMessagesList>",
         "\"queue_name\":\"letters\"",
-        "/api/v1/clock",
+        "/api/v1/openapi.json",
         "MissingAuthenticationToken",
         "AuthenticationFailed",
         "Authentication error",
@@ -210,4 +210,27 @@ fn a_banner_shows_no_command_that_no_account_can_perform() {
     );
     let listed = pasted(directory.path(), &format!("CLOUDFLARE_API_TOKEN=t\n{}", commands[0]));
     assert!(listed.contains("\"success\":true"), "{listed}");
+}
+
+const ADMIN_PAGE: &str = include_str!("../../../../docs/admin-api.md");
+const README: &str = include_str!("../../../../README.md");
+
+#[test]
+fn the_commands_of_the_readme_and_of_the_page_about_the_admin_api_work_as_they_are_pasted() {
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    let url = format!("export KEW_ADMIN_URL=http://{}\n", kew.admin);
+    let first = blocks(README).into_iter().find(|block| block.starts_with("kew queue create"));
+    let first = first.expect("the README has a block of kew's commands");
+    let shown = pasted(directory.path(), &format!("{url}{first}"));
+    assert!(shown.starts_with("orders\n") && shown.trim_end().ends_with("\nhello"), "{shown}");
+    let _deleted = pasted(directory.path(), &format!("{url}kew queue delete orders --yes"));
+    let [commands, requests] = blocks(ADMIN_PAGE)[..] else { panic!("the page has two blocks of commands") };
+    let shown = pasted(directory.path(), &format!("{url}{commands}"));
+    assert!(shown.contains("\nhello\n") && shown.contains("deleted 1 messages of orders"), "{shown}");
+    if has("curl") {
+        let shown = pasted(directory.path(), &here(&kew, requests));
+        assert!(shown.contains("\"colour\":{\"type\":\"String\",\"value\":\"red\"}"), "{shown}");
+        assert!(shown.contains("\"action\":\"purgeQueue\""), "{shown}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The program as it is run: started, asked, stopped, killed, started again.
 
 mod admin;
+mod admin_api;
 mod also;
 mod answers;
 mod config;

@@ -22,7 +22,7 @@ pub(crate) use filter::Filter;
 pub(crate) use rules::TRACE_HEADER_BYTES;
 
 /// Attributes of one message.
-const COUNT_MAX: usize = 10;
+pub(crate) const COUNT_MAX: usize = 10;
 
 /// Attributes as they come: in any order, unchecked. The first ten names are kept, further ones are counted.
 #[derive(Debug, Default)]
@@ -89,6 +89,18 @@ impl Given<'_> {
         }
         Ok(trace)
     }
+}
+
+/// Checks one attribute; what is empty counts as not given.
+pub(crate) fn check_attribute<'a>(
+    name: &str,
+    data_type: &str,
+    text: Option<&'a str>,
+    binary: Option<&'a [u8]>,
+) -> Result<Value<'a>, WireError> {
+    rules::check_name(name)?;
+    let text = text.filter(|text| !text.is_empty());
+    rules::check_value(name, data_type, text, binary.filter(|bytes| !bytes.is_empty()))
 }
 
 /// The hash of a trace header: made as if it were the one attribute.

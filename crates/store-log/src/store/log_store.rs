@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Clock, Command, Entropy, Reports, Tally, Timestamp, Work};
+use kew_core::{Clock, Command, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Work};
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::Mutex;
 
@@ -188,6 +188,10 @@ impl Store for LogStore {
 
     fn tally(&self) -> Tally {
         self.inner.writer.lock().tally()
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.inner.writer.lock().traffic(queues)
     }
 
     fn health(&self) -> Result<(), StoreError> {

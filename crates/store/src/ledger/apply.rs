@@ -233,17 +233,26 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// A message leaves its queue for good.
-    fn apply_removed(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
-        if let Some(place) = self.take_out(queue, sequence) {
+    fn apply_removed(
+        &mut self,
+        at: Timestamp,
+        queue: QueueId,
+        sequence: Sequence,
+        kind: EventKind,
+    ) {
+        let acked = u32::from(kind == EventKind::Acked);
+        if let Some(place) = self.take_out(queue, sequence, acked) {
             self.shelf.vacate(place);
             self.history.push(at, queue, sequence, kind);
         }
     }
 
+    /// Takes a message out of its queue; `acked` is 1 if its receiver deleted it, else 0.
     #[inline]
-    fn take_out(&mut self, queue: QueueId, sequence: Sequence) -> Option<Place> {
+    fn take_out(&mut self, queue: QueueId, sequence: Sequence, acked: u32) -> Option<Place> {
         let book = self.books.get_mut(&queue)?;
         let left = book.leave(sequence)?;
+        book.acked = book.acked.wrapping_add(acked);
         let (place, group) = (left.place(), left.group);
         // A group's next message may have become its head; a lease may have made room for another.
         let is_fifo = book.queue.policy.kind.is_fifo();
@@ -291,7 +300,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn apply_left(&mut self, at: Timestamp, moved: &DeadLettered) {
         // Its content stays where it lies; the arrival goes on with it.
-        if let Some(left) = self.take_out(moved.from, moved.sequence) {
+        if let Some(left) = self.take_out(moved.from, moved.sequence, 0) {
             self.shelf.vacate(left);
         }
         let kind = EventKind::DeadLettered { to: moved.to, sequence: moved.as_sequence };
@@ -375,6 +384,7 @@ pub(super) fn lease_one(
     let item = book.lease(sequence, nonce, at, lease)?;
     let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };
     history.push(at, terms.queue, sequence, kind);
+    book.leased = book.leased.wrapping_add(1);
     Some(item)
 }
 

@@ -50,7 +50,7 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
     AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
-    Sequence, Tally, TaskId, Timestamp,
+    Sequence, Tally, TaskId, Timestamp, Traffic,
 };
 use smallvec::SmallVec;
 
@@ -292,6 +292,12 @@ impl<S: Shelf> Ledger<S> {
     /// What has happened since the book was opened.
     pub fn tally(&self) -> Tally {
         self.history.tally
+    }
+
+    /// What came and went in each of these queues; nothing in one that is not there.
+    pub fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        let of = |queue: &QueueId| self.books.get(queue).map_or_else(Traffic::default, |book| book.traffic());
+        queues.iter().map(of).collect()
     }
 
     /// The newest of the shelf's marks that a lease of this message reveals beside the message itself. On a

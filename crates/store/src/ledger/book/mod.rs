@@ -15,7 +15,7 @@ mod time;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, rules};
+use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp, Traffic, rules};
 
 use super::expired::Expired;
 use super::fifo::Fifo;
@@ -114,6 +114,9 @@ pub(crate) struct Book {
     pub limited: bool,
     /// Whether this queue stands among those changed since the last checkpoint.
     pub changed: bool,
+    /// Leases taken, and messages deleted by a receipt: counted since some moment, for figures.
+    pub leased: u32,
+    pub acked: u32,
     /// Messages whose time is over after this instant do not expire for now.
     expiry_through: Timestamp,
     held: Held,
@@ -135,6 +138,8 @@ impl Book {
             registered: NO_INSTANT,
             limited: false,
             changed: false,
+            leased: 0,
+            acked: 0,
             expiry_through: Timestamp::NEVER,
             held,
         }
@@ -165,6 +170,13 @@ impl Book {
 
     fn retention(&self) -> Duration {
         self.queue.policy.retention
+    }
+
+    /// What came and went. Places are given to what enters, so they count it.
+    pub(crate) fn traffic(&self) -> Traffic {
+        // The low bits: each count begins anew after its greatest value.
+        let sent = (self.next_sequence.wrapping_sub(1) & u64::from(u32::MAX)) as u32;
+        Traffic { sent, leased: self.leased, acked: self.acked }
     }
 
     /// Leases running.

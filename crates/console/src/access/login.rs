@@ -1,0 +1,102 @@
+//! `POST /session`: a password for a session. `DELETE /session` ends it.
+
+use std::time::Duration;
+
+use kew_core::Entropy;
+use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::attempts::Attempts;
+use super::sessions::{COOKIE, LASTS, Session, Sessions};
+use super::users::{Checked, PASSWORD_BYTES_MAX, Passwords};
+use crate::Settings;
+use crate::error::{ApiError, answer};
+
+const SET_COOKIE: HeaderName = HeaderName::from_static("set-cookie");
+
+/// Who has given a password, and who has tried.
+pub(crate) struct Login {
+    passwords: Passwords,
+    sessions: Sessions,
+    /// Guards the counts; held for look-ups only.
+    attempts: Mutex<Attempts>,
+}
+
+impl Login {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let passwords = Passwords::new(settings.users.clone());
+        Self { passwords, sessions: Sessions::default(), attempts: Mutex::default() }
+    }
+
+    /// The session that a request's cookie names.
+    pub(crate) fn session(&self, request: &Request, now: Duration) -> Option<Session> {
+        self.sessions.used(&cookie(request)?, now)
+    }
+}
+
+/// Begins a session for the right password, and answers the cookie and the second secret.
+pub(crate) async fn begin_session(
+    login: &Login,
+    settings: &Settings,
+    request: &Request,
+    (user, password): (&str, &str),
+) -> Result<Reply, ApiError> {
+    let now = settings.time.steady();
+    let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "wrong_password", "user or password is wrong");
+    if !login.passwords.has_users() || password.len() > PASSWORD_BYTES_MAX {
+        return Err(wrong());
+    }
+    let address = request.peer.ip();
+    if let Some(wait) = login.attempts.lock().wait(address, user, now) {
+        let seconds = wait.as_secs().max(1);
+        let message = format!("too many wrong passwords: try again in {seconds} s");
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
+        return Err(error.retry_after(seconds));
+    }
+    // Counted before it is checked, so that many at once gain nothing.
+    login.attempts.lock().begin(address, user, now);
+    match login.passwords.check(user, password).await {
+        Checked::Wrong => Err(wrong()),
+        Checked::Busy => {
+            login.attempts.lock().right(address, user);
+            Err(ApiError::unavailable("too many passwords are being checked: try again").retry_after(1))
+        }
+        Checked::Right(found) => {
+            login.attempts.lock().right(address, user);
+            let entropy: &dyn Entropy = &*settings.entropy;
+            let (cookie, session) = login.sessions.begin(&found, entropy, now);
+            let body = json!({ "user": session.user, "role": session.role.name(), "csrf": session.csrf });
+            let value = set_cookie(&cookie, LASTS, request.secure);
+            Ok(answer(StatusCode::OK, &body).with(SET_COOKIE, value))
+        }
+    }
+}
+
+/// Ends the session of a request.
+pub(crate) fn end_session(login: &Login, request: &Request) -> Reply {
+    if let Some(cookie) = cookie(request) {
+        login.sessions.end(&cookie);
+    }
+    let value = set_cookie("", Duration::ZERO, request.secure);
+    answer(StatusCode::OK, &json!({ "ended": true })).with(SET_COOKIE, value)
+}
+
+fn set_cookie(value: &str, lasts: Duration, is_secure: bool) -> HeaderValue {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let seconds = lasts.as_secs();
+    let text = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    HeaderValue::try_from(text).expect("a cookie of hex digits is a header's value")
+}
+
+/// The value of our cookie. Where there are several of its name none counts: one may be a neighbour's.
+fn cookie(request: &Request) -> Option<String> {
+    let headers = request.headers.get_all("cookie").filter_map(FieldValue::text);
+    let mut ours = headers
+        .flat_map(|header| header.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(|(name, _)| *name == COOKIE)
+        .map(|(_, value)| value.to_owned());
+    let first = ours.next()?;
+    ours.next().is_none().then_some(first)
+}

@@ -1,0 +1,138 @@
+//! Sessions of people who gave their password: a cookie that names one, and a second secret that changes must bring.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kew_core::Entropy;
+use kew_http::secret;
+use parking_lot::Mutex;
+
+use super::Role;
+use super::users::User;
+
+/// The cookie's name.
+pub(crate) const COOKIE: &str = "kew_session";
+/// How long a session lasts from its beginning.
+pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
+/// How long it lasts without a request.
+const IDLE: Duration = Duration::from_secs(2 * 3_600);
+/// Sessions at once; the one that was used longest ago makes room.
+const SESSIONS_MAX: usize = 1_024;
+/// Sessions of one user at once.
+const PER_USER_MAX: usize = 32;
+
+/// One session.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) user: String,
+    pub(crate) role: Role,
+    /// What changes must bring in a header.
+    pub(crate) csrf: String,
+    begun: Duration,
+    used: Duration,
+}
+
+impl Session {
+    /// Whether a header holds the session's second secret.
+    pub(crate) fn is_csrf(&self, brought: &str) -> bool {
+        secret::is_same_text(&self.csrf, brought)
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        now.saturating_sub(self.begun) >= LASTS || now.saturating_sub(self.used) >= IDLE
+    }
+}
+
+/// All sessions, by the secret in their cookies. They live in memory: a restart ends them.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// Guards the sessions; held for look-ups only.
+    all: Mutex<HashMap<String, Session>>,
+}
+
+impl Sessions {
+    /// Begins a session; the text is the cookie's value.
+    pub(crate) fn begin(&self, user: &User, entropy: &dyn Entropy, now: Duration) -> (String, Session) {
+        let cookie = format!("{:032x}{:032x}", entropy.wide_bits(), entropy.wide_bits());
+        let csrf = format!("{:032x}", entropy.wide_bits());
+        let session =
+            Session { user: user.name().to_owned(), role: user.role(), csrf, begun: now, used: now };
+        let mut all = self.all.lock();
+        all.retain(|_, session| !session.is_over(now));
+        make_room(&mut all, PER_USER_MAX, |other| other.user == session.user);
+        make_room(&mut all, SESSIONS_MAX, |_| true);
+        all.insert(cookie.clone(), session.clone());
+        (cookie, session)
+    }
+
+    /// The session of a cookie, which was used just now.
+    pub(crate) fn used(&self, cookie: &str, now: Duration) -> Option<Session> {
+        let mut all = self.all.lock();
+        let session = all.get_mut(cookie)?;
+        if session.is_over(now) {
+            all.remove(cookie);
+            return None;
+        }
+        session.used = now;
+        Some(session.clone())
+    }
+
+    /// Ends a session.
+    pub(crate) fn end(&self, cookie: &str) {
+        self.all.lock().remove(cookie);
+    }
+}
+
+/// Ends the session used longest ago, of those that `counts`, until one more has room.
+fn make_room(all: &mut HashMap<String, Session>, max: usize, counts: impl Fn(&Session) -> bool) {
+    while all.values().filter(|session| counts(session)).count() >= max {
+        let oldest = all.iter().filter(|(_, session)| counts(session)).min_by_key(|(_, one)| one.used);
+        let Some(oldest) = oldest.map(|(cookie, _)| cookie.clone()) else { return };
+        all.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::users;
+    use kew_testing::CountingEntropy;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn user(name: &str) -> User {
+        let hash = users::hash(b"secret", 1).expect("the password has an allowed length");
+        User::new(name, &hash, Role::Operator).expect("the name and the hash are valid")
+    }
+
+    #[test]
+    fn a_session_ends_when_it_is_old_or_unused_or_ended() {
+        let (sessions, entropy) = (Sessions::default(), CountingEntropy::default());
+        let (cookie, session) = sessions.begin(&user("anna"), &entropy, at(0));
+        assert_eq!(cookie.len(), 64);
+        assert!(session.is_csrf(&session.csrf) && !session.is_csrf("") && !session.is_csrf(&cookie));
+        for hour in 1..12 {
+            assert!(sessions.used(&cookie, at(hour * 3_600)).is_some(), "hour {hour}");
+        }
+        assert!(sessions.used(&cookie, at(12 * 3_600)).is_none());
+        let (cookie, _) = sessions.begin(&user("anna"), &entropy, at(0));
+        assert!(sessions.used(&cookie, IDLE).is_none());
+        let (cookie, _) = sessions.begin(&user("anna"), &entropy, at(0));
+        sessions.end(&cookie);
+        assert!(sessions.used(&cookie, at(1)).is_none());
+    }
+
+    #[test]
+    fn sessions_are_bounded_for_each_user_and_for_all() {
+        let (sessions, entropy) = (Sessions::default(), CountingEntropy::default());
+        let anna = user("anna");
+        let (first, _) = sessions.begin(&anna, &entropy, at(0));
+        for second in 1..100 {
+            sessions.begin(&anna, &entropy, at(second));
+        }
+        assert_eq!(sessions.all.lock().len(), PER_USER_MAX);
+        assert!(sessions.used(&first, at(100)).is_none(), "the one used longest ago made room");
+    }
+}

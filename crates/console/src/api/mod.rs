@@ -1,0 +1,211 @@
+//! The admin API below `/api/v1`: a request is routed and checked by the table, its sender is known before its body is
+//! looked at, and every change is in the audit log.
+
+mod fields;
+mod messages;
+mod names;
+mod openapi;
+mod path;
+mod queues;
+mod redrives;
+mod settings;
+mod shows;
+mod table;
+mod work;
+
+use std::sync::{Arc, OnceLock};
+
+use kew_engine::Engine;
+use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+
+use crate::access::{self, Caller};
+use crate::board::{Phase, Running};
+use crate::error::{ApiError, answer};
+use crate::{Console, clock, pushes};
+use fields::Members;
+use names::Home;
+use path::Found;
+use table::{Needs, Op, Route};
+
+pub(crate) use path::BASE;
+pub(crate) use work::Work;
+
+const ALLOW: HeaderName = HeaderName::from_static("allow");
+/// Requests larger than this hold a message; nothing else needs so much.
+const SMALL_BODY_MAX: usize = 64 << 10;
+
+/// A request on its way through an operation.
+struct Context<'a> {
+    console: &'a Console,
+    request: &'a Request,
+    caller: &'a Caller,
+    /// What stands for the parts in braces of the path.
+    parts: Vec<String>,
+    query: Members,
+    body: Members,
+    /// What the audit log names, where the path does not.
+    target: OnceLock<String>,
+}
+
+impl Console {
+    /// Answers a request below the base of the API.
+    pub(crate) async fn answer_api(&self, request: &Request, path: &str) -> Reply {
+        if let Err(error) = access::admit(request, &self.settings) {
+            return error.reply();
+        }
+        let caller = access::identify(request, &self.settings, &self.login);
+        let found = match path::find(&request.method, path) {
+            Ok(Found::Route(route, parts)) => (route, parts),
+            // What there is, is shown to those who are known.
+            other => {
+                return match (caller, other) {
+                    (Err(error), _) => access::challenge(&error),
+                    (Ok(_), Err(error)) => error.reply(),
+                    (Ok(_), Ok(Found::OtherMethods(methods))) => other_methods(request, &methods),
+                    (Ok(_), Ok(_)) => nothing_at(request).reply(),
+                };
+            }
+        };
+        let (route, parts) = found;
+        let caller = match (route.needs, caller) {
+            (Needs::Nothing, Err(_)) => Caller::unknown(),
+            (_, Err(error)) => return access::challenge(&error),
+            (_, Ok(caller)) => caller,
+        };
+        let target = OnceLock::new();
+        let ended = self.checked(request, route, &caller, parts, &target).await;
+        if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
+            let outcome = ended.as_ref().map_or_else(ApiError::code, |_| "ok");
+            let target = target.get().map_or("", String::as_str);
+            self.audit.note(self.now(), &caller.name, route.name, target, outcome);
+        }
+        ended.unwrap_or_else(|error| access::challenge(&error))
+    }
+
+    /// Checks what a request may do and holds, and does it.
+    async fn checked(
+        &self,
+        request: &Request,
+        route: &'static Route,
+        caller: &Caller,
+        parts: Vec<String>,
+        target: &OnceLock<String>,
+    ) -> Result<Reply, ApiError> {
+        if let Some(part) = parts.first() {
+            target.get_or_init(|| part.clone());
+        }
+        if route.is_change() {
+            match route.needs {
+                Needs::Nothing => {}
+                Needs::Known => access::check_csrf(request, caller)?,
+                Needs::Operator => access::check_change(request, caller)?,
+            }
+            access::check_json(request)?;
+            if request.body.len() > SMALL_BODY_MAX && route.op != Op::SendMessage {
+                let message = format!("the body may have at most {SMALL_BODY_MAX} bytes");
+                return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+            }
+        }
+        let query = Members::of_query(request.uri.query().unwrap_or_default(), route.query)?;
+        let is_read_here = route.is_change() && !matches!(route.op, Op::MoveClock | Op::ConfirmClock);
+        let body =
+            if is_read_here { Members::of_body(&request.body, route.body)? } else { Members::default() };
+        let cx = Context { console: self, request, caller, parts, query, body, target: target.clone() };
+        let ended = cx.perform(route.op).await;
+        if let Some(named) = cx.target.get() {
+            target.get_or_init(|| named.clone());
+        }
+        ended
+    }
+
+    /// Engine time, or the system's while there is no engine.
+    fn now(&self) -> kew_core::Timestamp {
+        match self.board.phase() {
+            Phase::Serving(running) => running.engine.now(),
+            _ => self.settings.time.system(),
+        }
+    }
+}
+
+impl Context<'_> {
+    async fn perform(&self, op: Op) -> Result<Reply, ApiError> {
+        let text = |refused: Reply| ApiError::of_text(&refused);
+        let (console, request) = (self.console, self.request);
+        match op {
+            Op::ListQueues => queues::list(self).await,
+            Op::CreateQueue => queues::create(self).await,
+            Op::ShowQueue => queues::show(self).await,
+            Op::ChangeQueue => queues::change(self).await,
+            Op::DeleteQueue => queues::delete(self).await,
+            Op::PurgeQueue => queues::purge(self).await,
+            Op::SendMessage => messages::send(self).await,
+            Op::ReceiveMessages => messages::receive(self).await,
+            Op::SettleMessages => messages::settle(self).await,
+            Op::Redrive => redrives::start(self).await,
+            Op::ShowRedrive => redrives::show(self).await,
+            Op::CancelRedrive => redrives::cancel(self).await,
+            Op::ShowSamples => shows::samples(self),
+            Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
+            Op::ShowStore => shows::store(self).await,
+            Op::ShowShards => shows::shards(self),
+            Op::ShowConfig => Ok(shows::config(self)),
+            Op::ShowAudit => shows::audit(self),
+            Op::BeginSession => self.begin_session().await,
+            Op::ShowSession => Ok(shows::session(self)),
+            Op::EndSession => Ok(access::end_session(&console.login, request)),
+            Op::ShowClock | Op::MoveClock => {
+                clock::answer(&console.board, &console.followers, request).await.map_err(text)
+            }
+            Op::ConfirmClock => clock::confirm(&console.board).await.map_err(text),
+            Op::OpenApi => Ok(answer(StatusCode::OK, openapi::document())),
+        }
+    }
+
+    async fn begin_session(&self) -> Result<Reply, ApiError> {
+        let user = self.body.text("user").unwrap_or_default();
+        let password = self.body.text("password").unwrap_or_default();
+        self.target.get_or_init(|| user.to_owned());
+        let console = self.console;
+        access::begin_session(&console.login, &console.settings, self.request, (user, password)).await
+    }
+
+    /// What serves requests, if anything does.
+    fn running(&self) -> Result<Arc<Running>, ApiError> {
+        match self.console.board.phase() {
+            Phase::Serving(running) => Ok(running),
+            Phase::Starting | Phase::Waiting(_) | Phase::Stopping => {
+                Err(ApiError::unavailable("the server is not serving"))
+            }
+        }
+    }
+
+    fn home(&self) -> Home<'_> {
+        let settings = &self.console.settings;
+        Home { account: settings.account, region: &settings.region }
+    }
+
+    /// The queue that the path names.
+    fn queue(&self, engine: &Engine) -> Result<Arc<kew_core::Queue>, ApiError> {
+        let text = self.parts.first().map_or("", String::as_str);
+        self.queue_named(engine, text)
+    }
+
+    fn queue_named(&self, engine: &Engine, text: &str) -> Result<Arc<kew_core::Queue>, ApiError> {
+        let key = self.home().key(text)?;
+        engine.queue(&key).ok_or_else(|| ApiError::queue_not_found(text))
+    }
+}
+
+fn nothing_at(request: &Request) -> ApiError {
+    let message = format!("there is nothing at {}", request.uri.path());
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+fn other_methods(request: &Request, methods: &str) -> Reply {
+    let message = format!("{} is not allowed here, only {methods}", request.method);
+    let reply = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).reply();
+    match HeaderValue::from_str(methods) {
+        Ok(methods) => reply.with(ALLOW, methods),
+        Err(_) => reply,
+    }
+}

@@ -1,0 +1,200 @@
+//! Queues: listed, made, shown, changed, deleted, purged.
+
+use std::sync::Arc;
+
+use kew_core::command::{CreateQueue, DeleteQueue, Purge, UpdateQueue};
+use kew_core::{Counts, Policy, Queue, Timestamp};
+use kew_http::{Reply, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::names::{self, Home};
+use super::settings;
+use crate::error::{ApiError, answer};
+use crate::samples::Rates;
+
+/// Queues of a page that does not say.
+const LIMIT_USUAL: u64 = 100;
+
+/// `GET /queues`.
+pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let prefix = cx.query.text("prefix").unwrap_or_default().to_owned();
+    let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
+    let after = cx.query.text("cursor").map(|cursor| cx.home().key(cursor)).transpose()?;
+    let (account, region) = (cx.console.settings.account, Arc::clone(&cx.console.settings.region));
+    let (engine, samples) = (Arc::clone(&running.engine), Arc::clone(&cx.console.samples));
+    let work = move || async move {
+        let home = Home { account, region: &region };
+        let mut found = engine.all_queues();
+        found.retain(|queue| {
+            queue.key.name.starts_with(&*prefix) && after.as_ref().is_none_or(|after| queue.key > *after)
+        });
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| has_more).map(|queue| names::full(&queue.key));
+        let mut rows = Vec::with_capacity(found.len());
+        for queue in &found {
+            // A queue that was deleted a moment ago has nothing to show.
+            let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
+            rows.push(Value::Object(row(queue, (counts, samples.rates(queue.id)), engine.now(), &home)));
+        }
+        Ok(json!({ "queues": rows, "next": next }))
+    };
+    Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
+}
+
+/// `POST /queues`.
+pub(super) async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let text = cx.body.text("name").unwrap_or_default();
+    cx.target.get_or_init(|| text.to_owned());
+    let key = cx.home().key(text)?;
+    let fifo = match cx.body.text("kind") {
+        Some(kind) => kind == "fifo",
+        None => names::is_fifo(&key.name),
+    };
+    names::check_new(&key.name, fifo)?;
+    let mut policy = if fifo { Policy::fifo() } else { Policy::standard() };
+    let no_settings = Map::new();
+    let given = cx.body.object("settings").unwrap_or(&no_settings);
+    settings::apply(&mut policy, given, (&key, &cx.home(), &running.engine))?;
+    if let Some(queue) = running.engine.queue(&key) {
+        return existing(cx, &queue, &policy, given).await;
+    }
+    let create = CreateQueue { key: key.clone(), policy: policy.clone(), documents: Vec::new() };
+    let engine = Arc::clone(&running.engine);
+    let work = move || async move {
+        match engine.create_queue(create).await {
+            Ok(queue) => Ok(Ok(queue)),
+            // It was made at the same time.
+            Err(kew_engine::EngineError::Rule(kew_core::RuleError::QueueExists(queue))) => Ok(Err(queue)),
+            Err(error) => Err(ApiError::from(error)),
+        }
+    };
+    match cx.console.work.run(work).await? {
+        Ok(queue) => shown(cx, StatusCode::CREATED, &queue).await,
+        Err(queue) => existing(cx, &queue, &policy, given).await,
+    }
+}
+
+/// A queue that is there already is answered as it is where nothing else was asked for. What is not given is not
+/// compared.
+async fn existing(
+    cx: &Context<'_>,
+    queue: &Arc<Queue>,
+    wanted: &Policy,
+    given: &Map<String, Value>,
+) -> Result<Reply, ApiError> {
+    let name = cx.home().text(&queue.key);
+    if queue.policy.kind.is_fifo() != wanted.kind.is_fifo() {
+        return Err(ApiError::conflict("queue_exists", format!("{name} exists and is of the other kind")));
+    }
+    let differences = settings::differences(&queue.policy, wanted, given, &cx.home());
+    if differences.is_empty() {
+        return shown(cx, StatusCode::OK, queue).await;
+    }
+    let message = format!("{name} exists with other settings: {}", differences.join(", "));
+    Err(ApiError::conflict("queue_exists", message))
+}
+
+/// `GET /queues/{q}`.
+pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    shown(cx, StatusCode::OK, &queue).await
+}
+
+/// `PATCH /queues/{q}`.
+pub(super) async fn change(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    let mut policy = queue.policy.clone();
+    let no_settings = Map::new();
+    let given = cx.body.object("settings").unwrap_or(&no_settings);
+    settings::apply(&mut policy, given, (&queue.key, &cx.home(), &running.engine))?;
+    let update = UpdateQueue {
+        queue: queue.id,
+        // What was not given is written as it was read.
+        if_version: Some(queue.version),
+        policy: Some(policy),
+        documents: Vec::new(),
+        rename: None,
+    };
+    let engine = Arc::clone(&running.engine);
+    let changed = cx.console.work.run(move || async move { Ok(engine.update_queue(update).await?) }).await?;
+    shown(cx, StatusCode::OK, &changed).await
+}
+
+/// `DELETE /queues/{q}`.
+pub(super) async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let delete = DeleteQueue { queue: cx.queue(&running.engine)?.id, if_version: None };
+    let engine = Arc::clone(&running.engine);
+    let messages = cx.console.work.run(move || async move { Ok(engine.delete_queue(delete).await?) }).await?;
+    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+}
+
+/// `POST /queues/{q}/purge`.
+pub(super) async fn purge(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    let confirm = cx.body.text("confirm").unwrap_or_default();
+    if ![&*queue.key.name, &names::full(&queue.key)].contains(&confirm) {
+        let message =
+            format!("to delete all messages of the queue, `confirm` must be its name, {}", queue.key.name);
+        return Err(ApiError::conflict("not_confirmed", message));
+    }
+    let (engine, purge) = (Arc::clone(&running.engine), Purge { queue: queue.id });
+    let messages = cx.console.work.run(move || async move { Ok(engine.purge(purge).await?) }).await?;
+    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+}
+
+/// The reply that shows a queue with its settings.
+async fn shown(cx: &Context<'_>, status: StatusCode, queue: &Arc<Queue>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let (engine, id) = (Arc::clone(&running.engine), queue.id);
+    let work = move || async move { Ok((engine.counts_so_far(id).await?, engine.now())) };
+    let (counts, now) = cx.console.work.run(work).await?;
+    let home = cx.home();
+    let mut members = row(queue, (counts, cx.console.samples.rates(id)), now, &home);
+    members.insert("settings".to_owned(), Value::Object(settings::shown(&queue.policy, &home)));
+    members.insert("created_at_ms".to_owned(), queue.created_at.0.into());
+    members.insert("modified_at_ms".to_owned(), queue.modified_at.0.into());
+    Ok(answer(status, &Value::Object(members)))
+}
+
+/// What every listing shows of a queue.
+fn row(
+    queue: &Queue,
+    (counts, rates): (Counts, Rates),
+    now: Timestamp,
+    home: &Home<'_>,
+) -> Map<String, Value> {
+    let rule = queue.policy.dead_letters.as_deref();
+    let age = counts.oldest_sent_at.map(|sent| now.since(sent).as_millis() as f64 / 1_000.0);
+    let mut row = Map::new();
+    let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
+    put("queue", home.text(&queue.key).into());
+    put("name", queue.key.name.to_string().into());
+    put("account", queue.key.account.to_string().into());
+    put("region", queue.key.region.to_string().into());
+    put("kind", if queue.policy.kind.is_fifo() { "fifo" } else { "standard" }.into());
+    put("visible", counts.visible.into());
+    put("in_flight", counts.in_flight.into());
+    put("delayed", counts.delayed.into());
+    put("body_bytes", counts.body_bytes.into());
+    put("oldest_age_seconds", age.into());
+    put("sent_per_second", hundredths(rates.sent).into());
+    put("leased_per_second", hundredths(rates.leased).into());
+    put("acked_per_second", hundredths(rates.acked).into());
+    put("dead_letters_to", rule.and_then(settings::target).map_or(Value::Null, |key| home.text(key).into()));
+    put("max_attempts", rule.map_or(Value::Null, |rule| rule.attempts_max.into()));
+    put("paused", queue.policy.paused.into());
+    row
+}
+
+/// A number with two decimals.
+fn hundredths(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}

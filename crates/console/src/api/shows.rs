@@ -1,0 +1,131 @@
+//! What the server shows of itself: store, shards, settings, the audit log, and who asks.
+
+use std::sync::Arc;
+
+use kew_http::{Distribution, Reply, StatusCode};
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::error::{ApiError, answer};
+use crate::samples::Sample;
+
+/// Entries of a page that does not say.
+const LIMIT_USUAL: u64 = 100;
+/// How far samples look back that do not say.
+const SECONDS_USUAL: u64 = 300;
+
+/// `GET /store`.
+pub(super) async fn store(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let damaged = cx.console.settings.upkeep.damaged_records();
+    let work = move || async move {
+        let (live, dead) = match &running.store_bytes {
+            Some(bytes) => bytes(),
+            None => (0, 0),
+        };
+        let tally = running.engine.tally();
+        Ok(json!({
+            "kind": running.place.kind,
+            "place": running.place.text,
+            "queues": running.engine.queue_count(),
+            "live_bytes": live,
+            "dead_bytes": dead,
+            "sent": tally.sent,
+            "leased": tally.leased,
+            "acked": tally.acked,
+            "expired": tally.expired,
+            "deduplicated": tally.deduplicated,
+            "dead_lettered": tally.dead_lettered,
+            "dropped": tally.dropped,
+            "damaged_records": damaged,
+        }))
+    };
+    Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
+}
+
+/// `GET /shards`: one, as long as a server has one store.
+pub(super) fn shards(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let appends = cx.console.settings.store_syncs.distribution();
+    let state = if running.engine.health().is_ok() { "serving" } else { "failed" };
+    let shard = json!({
+        "shard": 0,
+        "owner": running.place.owner,
+        "epoch": running.place.epoch,
+        "state": state,
+        "append_ms_p50": quantile_ms(&appends, 0.50),
+        "append_ms_p99": quantile_ms(&appends, 0.99),
+        "taken_over_at_ms": running.place.since.0,
+    });
+    Ok(answer(StatusCode::OK, &json!({ "shards": [shard] })))
+}
+
+/// The upper end of the bucket in which a share of all values is reached; none before the first value.
+fn quantile_ms(distribution: &Distribution, share: f64) -> Option<f64> {
+    let seconds = distribution.quantile(share)?;
+    Some((seconds * 1_000_000.0).round() / 1_000.0)
+}
+
+/// `GET /queues/{q}/samples`.
+pub(super) fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    let seconds = cx.query.whole("seconds").unwrap_or(SECONDS_USUAL);
+    let (step, samples) =
+        cx.console.samples.of(queue.id, seconds, cx.query.whole("step"), running.engine.now());
+    let shown = |sample: &Sample| {
+        json!({
+            "at_ms": sample.at.0,
+            "visible": sample.counts.visible,
+            "in_flight": sample.counts.in_flight,
+            "delayed": sample.counts.delayed,
+            "oldest_age_seconds": sample.counts.oldest_age_seconds,
+            "sent": sample.traffic.sent,
+            "leased": sample.traffic.leased,
+            "acked": sample.traffic.acked,
+        })
+    };
+    let samples: Vec<Value> = samples.iter().map(shown).collect();
+    Ok(answer(StatusCode::OK, &json!({ "step": step, "samples": samples })))
+}
+
+/// `GET /config`.
+pub(super) fn config(cx: &Context<'_>) -> Reply {
+    let settings = cx.console.settings.shown.iter();
+    let settings: Vec<Value> = settings
+        .map(
+            |one| json!({ "section": one.section, "key": one.key, "value": one.value, "origin": one.origin }),
+        )
+        .collect();
+    answer(StatusCode::OK, &json!({ "settings": settings }))
+}
+
+/// `GET /audit`.
+pub(super) fn audit(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
+    let number =
+        |text: &str| text.parse().map_err(|_| ApiError::bad_request("cursor is not one of this API"));
+    let before = cx.query.text("cursor").map(number).transpose()?;
+    let mut page = cx.console.audit.page(before, limit.saturating_add(1));
+    let has_more = page.len() > limit;
+    page.truncate(limit);
+    let next = page.last().filter(|_| has_more).map(|entry| entry.number.to_string());
+    let shown = |entry: &Arc<crate::AuditEntry>| {
+        json!({
+            "at_ms": entry.at.0,
+            "who": entry.who,
+            "action": entry.action,
+            "target": entry.target,
+            "outcome": entry.outcome,
+        })
+    };
+    let entries: Vec<Value> = page.iter().map(shown).collect();
+    Ok(answer(StatusCode::OK, &json!({ "entries": entries, "next": next })))
+}
+
+/// `GET /session`.
+pub(super) fn session(cx: &Context<'_>) -> Reply {
+    let csrf = cx.caller.session.as_ref().map(|session| session.csrf.as_str());
+    let body = json!({ "user": cx.caller.name, "role": cx.caller.role.name(), "csrf": csrf });
+    answer(StatusCode::OK, &body)
+}

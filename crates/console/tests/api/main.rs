@@ -1,0 +1,8 @@
+//! The admin API over a store in memory, request by request.
+
+mod access;
+mod messages;
+mod queues;
+mod redrives;
+mod rig;
+mod shows;

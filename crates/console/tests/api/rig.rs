@@ -1,0 +1,203 @@
+//! A console over a running engine, and requests to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kew_console::{
+    Attribute, AuditEntry, Board, Console, InFlightLimits, MessageNotes, Role, Running, Settings,
+    ShownSetting, StorePlace, UpkeepReport, User,
+};
+use kew_core::{AccountId, Content, Timestamp};
+use kew_engine::{Engine, Options, TimeSource};
+use kew_http::{
+    Guard, Handler, HeaderName, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId,
+};
+use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Attributes as one text, which is enough to see them again.
+struct TextNotes;
+
+impl MessageNotes for TextNotes {
+    fn write(&self, _: &str, attributes: &[Attribute]) -> Result<Bytes, String> {
+        if attributes.iter().any(|attribute| attribute.name == "forbidden") {
+            return Err("that one is forbidden".to_owned());
+        }
+        Ok(format!("{attributes:?}").into())
+    }
+
+    fn read(&self, _: &Content) -> Vec<Attribute> {
+        Vec::new()
+    }
+}
+
+/// A clock that stands where it is put.
+#[derive(Default)]
+pub struct Steady(pub Mutex<Duration>);
+
+impl TimeSource for Steady {
+    fn system(&self) -> Timestamp {
+        Timestamp(1_000)
+    }
+
+    fn steady(&self) -> Duration {
+        *self.0.lock()
+    }
+}
+
+pub struct Rig {
+    pub console: Console,
+    pub engine: Arc<Engine>,
+    pub clock: Arc<Steady>,
+    pub audit: Arc<Mutex<Vec<AuditEntry>>>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Headers,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The code of a refusal.
+    pub fn code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or_default()
+    }
+
+    pub fn header(&self, name: &str) -> String {
+        let value = self.headers.get(name).and_then(|value| value.text().map(str::to_owned));
+        value.unwrap_or_default()
+    }
+}
+
+pub const PASSWORD: &str = "correct horse";
+pub const TOKEN: &str = "hush";
+
+/// How the console is guarded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Guarded {
+    /// Not at all.
+    Open,
+    /// By the token and two users: `anna` is an operator, `bert` may look.
+    Strictly,
+}
+
+pub async fn open() -> Rig {
+    rig(Guarded::Open).await
+}
+
+pub async fn rig(guarded: Guarded) -> Rig {
+    let engine =
+        start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
+    let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
+    let hash =
+        kew_console::hash_password(PASSWORD.as_bytes(), 7).expect("the password has an allowed length");
+    let user = |name, role| User::new(name, &hash, role).expect("the name and the hash are valid");
+    let is_open = guarded == Guarded::Open;
+    let users = [user("anna", Role::Operator), user("bert", Role::ReadOnly)];
+    let heard = Arc::clone(&audit);
+    let secret = ShownSetting {
+        section: "admin".to_owned(),
+        key: "token".to_owned(),
+        value: Some("********".to_owned()),
+        origin: "default".to_owned(),
+    };
+    let settings = Settings {
+        token: (!is_open).then(|| TOKEN.into()),
+        users: if is_open { Arc::default() } else { users.as_slice().into() },
+        metrics_token: None,
+        guard: if is_open { Guard::open() } else { Guard::strict() },
+        metrics_queues: 10,
+        in_flight_limits: InFlightLimits { standard: 100, fifo: 100 },
+        durations: Arc::default(),
+        store_syncs: Arc::default(),
+        upkeep: Arc::new(UpkeepReport::new(Arc::new(FixedClock), drop)),
+        replies: Replies::new(1 << 20),
+        version: "0",
+        account: AccountId(0),
+        region: "us-east-1".into(),
+        time: Arc::clone(&clock) as Arc<dyn TimeSource>,
+        entropy: Arc::new(CountingEntropy::default()),
+        audit: Arc::new(move |entry| heard.lock().push(entry.clone())),
+        shown: [secret].as_slice().into(),
+        notes: Arc::new(TextNotes),
+    };
+    let board = Arc::new(Board::default());
+    board.serving(Running {
+        engine: Arc::clone(&engine),
+        home: tokio::runtime::Handle::current(),
+        push_attempts: Box::new(|| [("ok", 0), ("failed", 0), ("unreached", 0)]),
+        latest_pushes: Box::new(Vec::new),
+        open_circuits: Box::new(Vec::new),
+        store_bytes: None,
+        place: StorePlace {
+            kind: "memory",
+            text: "memory".to_owned(),
+            owner: "here".to_owned(),
+            epoch: 3,
+            since: Timestamp(5),
+        },
+    });
+    Rig { console: Console::new(board, settings), engine, clock, audit }
+}
+
+impl Rig {
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        self.change("POST", path, body).await
+    }
+
+    pub async fn change(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.ask(method, path, &[("content-type", "application/json")], body).await
+    }
+
+    /// A change that must succeed.
+    pub async fn done(&self, method: &str, path: &str, body: &str) -> Value {
+        let answer = self.change(method, path, body).await;
+        assert!(answer.status < 300, "{method} {path} {body}: {answer:?}");
+        answer.body
+    }
+
+    /// A request below `/api/v1`.
+    pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let reply = self.ask_at(&format!("/api/v1{path}"), method, headers, body).await;
+        let read = serde_json::from_slice(&reply.body);
+        Answer { status: reply.status.as_u16(), body: read.unwrap_or(Value::Null), headers: reply.headers }
+    }
+
+    pub async fn ask_at(&self, target: &str, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        let mut all = Headers::default();
+        let host = ("host", "localhost:9325");
+        let given = headers.iter().any(|(name, _)| *name == "host");
+        for (name, value) in headers.iter().chain((!given).then_some(&host)) {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("the test names headers of HTTP");
+            all.append(name, HeaderValue::from_str(value).expect("the test writes values of headers"));
+        }
+        let request = Request {
+            method: Method::from_bytes(method.as_bytes()).expect("the test names methods of HTTP"),
+            uri: target.parse().expect("the test writes targets of HTTP"),
+            headers: all,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            id: RequestId::from_chance(0),
+            received_at: Timestamp::ZERO,
+            peer: ([127, 0, 0, 1], 1).into(),
+            secure: false,
+            room: Default::default(),
+        };
+        self.console.answer(&request).await
+    }
+
+    /// The audit log, in short lines.
+    pub fn audited(&self) -> Vec<String> {
+        let line =
+            |entry: &AuditEntry| format!("{} {} {} {}", entry.who, entry.action, entry.target, entry.outcome);
+        self.audit.lock().iter().map(line).collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! Commands that talk to the admin API of a running server: `kew queue`, `send`, `receive` and `redrive`.
+//!
+//! Each prints tables for people or, with `--json`, one object a line. Exit codes: 0 is done, 1 failed, 2 wrong usage,
+//! 3 partly done. Notes and progress go to standard error, and only to a terminal.
+
+mod client;
+mod output;
+mod queue;
+mod receive;
+mod redrive;
+mod send;
+
+use std::process::ExitCode;
+
+use client::Api;
+use output::Out;
+
+pub(super) use queue::QueueCommand;
+pub(super) use receive::ReceiveArgs;
+pub(super) use redrive::RedriveArgs;
+pub(super) use send::SendArgs;
+
+/// Why a command did not do everything.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nothing was done.
+    Failed(String),
+    /// What was asked makes no sense.
+    Usage(String),
+    /// A part was done.
+    Partly(String),
+    /// The output was closed: its reader wants no more.
+    Closed,
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Closed => 1,
+            Self::Usage(_) => 2,
+            Self::Partly(_) => 3,
+        }
+    }
+}
+
+type Done = Result<(), Failure>;
+
+/// A command of this room.
+pub(super) enum Remote<'a> {
+    Queue(&'a QueueCommand),
+    Send(&'a SendArgs),
+    Receive(&'a ReceiveArgs),
+    Redrive(&'a RedriveArgs),
+}
+
+/// Runs a command, and says why if it does not end well.
+pub(super) fn run(command: &Remote<'_>) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(perform(command)),
+        Err(error) => Err(Failure::Failed(format!("cannot start: {error}"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Failure::Failed(why) | Failure::Usage(why) | Failure::Partly(why) = &failure {
+                output::error(why);
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+async fn perform(command: &Remote<'_>) -> Done {
+    let target = match command {
+        Remote::Queue(queue) => queue.target(),
+        Remote::Send(send) => &send.target,
+        Remote::Receive(receive) => &receive.target,
+        Remote::Redrive(redrive) => &redrive.target,
+    };
+    let (api, mut out) = (Api::new(target)?, Out::new(target.json));
+    match command {
+        Remote::Queue(queue) => queue::run(&api, &mut out, queue).await,
+        Remote::Send(send) => send::run(&api, &mut out, send).await,
+        Remote::Receive(receive) => receive::run(&api, &mut out, receive).await,
+        Remote::Redrive(redrive) => redrive::run(&api, &mut out, redrive).await,
+    }
+}

@@ -1,0 +1,114 @@
+//! `kew receive`: messages are printed, then deleted; what cannot be printed is not lost.
+
+use std::time::Duration;
+
+use clap::Args;
+use kew_http::Method;
+use serde_json::{Value, json};
+
+use super::client::{Api, Target, of_queue};
+use super::output::{self, Out};
+use super::{Done, Failure};
+
+/// Messages of one request.
+const AT_ONCE: u64 = 100;
+/// An answer comes so long after the wait at the latest.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
+/// The arguments of `kew receive`.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct ReceiveArgs {
+    /// From which queue
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// How many messages at most
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    max: u64,
+
+    /// Leave the messages in the queue: they are there again at once, with one more attempt counted
+    #[arg(long)]
+    keep: bool,
+
+    /// How long to wait when there is no message
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=20))]
+    wait: u64,
+
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(api: &Api, out: &mut Out, args: &ReceiveArgs) -> Done {
+    let mut kept: Vec<String> = Vec::new();
+    let printed = print_all(api, out, args, &mut kept).await;
+    // Given back only now: else the next request would find them again.
+    let mut released = Ok(());
+    for receipts in kept.chunks(100) {
+        released = released.and(settle(api, args, &json!({ "release": receipts })).await);
+    }
+    printed.and(released)
+}
+
+async fn print_all(api: &Api, out: &mut Out, args: &ReceiveArgs, kept: &mut Vec<String>) -> Done {
+    let mut left = args.max;
+    let mut wait = args.wait;
+    while left > 0 {
+        let body = json!({ "max": left.min(AT_ONCE), "wait_seconds": wait });
+        let within = ANSWER_WITHIN + Duration::from_secs(wait);
+        let path = of_queue(&args.queue, "/receive");
+        let found = api.ask(Method::POST, &path, Some(&body), within).await?;
+        let messages = found["messages"].as_array().cloned().unwrap_or_default();
+        if messages.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(messages.len() as u64);
+        wait = 0;
+        print(api, out, args, &messages, kept).await?;
+    }
+    if left == args.max {
+        output::note("no messages");
+    }
+    Ok(())
+}
+
+/// Prints messages and deletes those that were printed; the others are given back.
+async fn print(
+    api: &Api,
+    out: &mut Out,
+    args: &ReceiveArgs,
+    messages: &[Value],
+    kept: &mut Vec<String>,
+) -> Done {
+    let mut printed = Vec::new();
+    let mut closed = Ok(());
+    for message in messages {
+        let receipt = message["receipt"].as_str().unwrap_or_default().to_owned();
+        closed = closed.and_then(|()| show(out, message));
+        match closed.is_ok() && !args.keep {
+            true => printed.push(receipt),
+            false => kept.push(receipt),
+        }
+    }
+    if !printed.is_empty() {
+        settle(api, args, &json!({ "delete": printed })).await?;
+    }
+    closed
+}
+
+fn show(out: &mut Out, message: &Value) -> Done {
+    if out.json {
+        return out.line(&message.to_string());
+    }
+    let body = message["body"].as_str().or(message["body_base64"].as_str());
+    out.text(body.unwrap_or_default())
+}
+
+async fn settle(api: &Api, args: &ReceiveArgs, body: &Value) -> Done {
+    let settled = api.change(Method::POST, &of_queue(&args.queue, "/settle"), body).await?;
+    let failed = settled["failed"].as_array().map_or(0, Vec::len);
+    if failed == 0 {
+        return Ok(());
+    }
+    let why = format!("{failed} messages were printed and not settled: their leases ended meanwhile");
+    Err(Failure::Partly(why))
+}

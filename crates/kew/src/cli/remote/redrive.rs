@@ -1,0 +1,74 @@
+//! `kew redrive`: brings messages back, and shows how far it is until it is done.
+
+use std::time::Duration;
+
+use clap::Args;
+use kew_http::Method;
+use serde_json::{Value, json};
+
+use super::client::{Api, Target, of_queue};
+use super::output::{self, Out};
+use super::{Done, Failure};
+
+/// How often it is looked how far the task is.
+const LOOKS_EVERY: Duration = Duration::from_millis(200);
+
+/// The arguments of `kew redrive`.
+#[derive(Args, Debug)]
+pub(in crate::cli) struct RedriveArgs {
+    /// From which queue
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+
+    /// Where to: a queue, or `origin` for the queue that each message came from
+    #[arg(long, value_name = "QUEUE", default_value = "origin")]
+    to: String,
+
+    /// Messages a second; as fast as possible otherwise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: Option<u64>,
+
+    /// Only count what would be moved
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(super) target: Target,
+}
+
+pub(super) async fn run(api: &Api, out: &mut Out, args: &RedriveArgs) -> Done {
+    let mut body = json!({ "to": args.to, "dry_run": args.dry_run });
+    if let Some(rate) = args.rate {
+        body["per_second"] = rate.into();
+    }
+    let begun = api.change(Method::POST, &of_queue(&args.queue, "/redrive"), &body).await?;
+    let Some(task) = begun["task"].as_str() else {
+        return out.result(&begun, &format!("{} messages would be moved", begun["matched"]));
+    };
+    let path = format!("/redrives/{task}");
+    loop {
+        let shown = api.get(&path).await?;
+        let (moved, left) = (&shown["moved"], &shown["left"]);
+        let is_over = shown["state"] != "running";
+        output::progress(&format!("{moved} moved, {left} left"), is_over);
+        if is_over {
+            return ended(out, &shown);
+        }
+        tokio::time::sleep(LOOKS_EVERY).await;
+    }
+}
+
+fn ended(out: &mut Out, shown: &Value) -> Done {
+    let moved = shown["moved"].as_u64().unwrap_or_default();
+    let line = format!(
+        "{moved} messages moved, {} left: {}",
+        shown["left"],
+        shown["state"].as_str().unwrap_or_default()
+    );
+    out.result(shown, &line)?;
+    if shown["state"] == "done" {
+        return Ok(());
+    }
+    let why = shown["reason"].as_str().unwrap_or("it was cancelled").to_owned();
+    Err(if moved > 0 { Failure::Partly(why) } else { Failure::Failed(why) })
+}
