@@ -14,7 +14,7 @@ pub(crate) struct Driver(Runs);
 enum Runs {
     OnThread(OwnThread),
     #[cfg(feature = "simulated")]
-    Simulated(crate::simulated::Machine),
+    Simulated(crate::machine::Machine),
 }
 
 impl Driver {
@@ -25,7 +25,7 @@ impl Driver {
 
     /// Tasks run whenever a thread waits for one of them.
     #[cfg(feature = "simulated")]
-    pub fn simulated(machine: crate::simulated::Machine) -> Self {
+    pub fn simulated(machine: crate::machine::Machine) -> Self {
         Self(Runs::Simulated(machine))
     }
 

@@ -16,6 +16,8 @@ mod driver;
 mod error;
 mod files;
 mod lane;
+#[cfg(feature = "simulated")]
+mod machine;
 mod open;
 #[cfg(feature = "simulated")]
 pub mod planted;

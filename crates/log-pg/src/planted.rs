@@ -10,7 +10,8 @@
     allow(dead_code, reason = "some are planted in the simulated database")
 )]
 pub enum Planted {
-    /// An insert locks the shard's row for key share, which a take-over that locks as its update does need not wait for.
+    /// An insert locks the shard's row for key share, which a take-over that locks as its update does need not wait
+    /// for.
     KeyShare,
     /// Mending ends without a synchronous commit.
     NoBarrier,

@@ -32,9 +32,9 @@ const OWN: &str = "SELECT set_config('synchronous_commit',
         CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
     FROM kew_shard
     WHERE id = $1 AND epoch = $2 FOR SHARE OF kew_shard";
-/// The shard's row is locked before the node's: a take-over locks them in this order, and a renewal that comes while one
-/// is under way waits for it and finds the new epoch. Otherwise both would be answered. The end is counted from when the
-/// node's row is locked: a renewal that was given up and is carried out late must not undo a newer one.
+/// The shard's row is locked before the node's: a take-over locks them in this order, and a renewal that comes while
+/// one is under way waits for it and finds the new epoch. Otherwise both would be answered. The end is counted from
+/// when the node's row is locked: a renewal that was given up and is carried out late must not undo a newer one.
 const RENEW: &str = "WITH own AS MATERIALIZED (SELECT epoch, node FROM kew_shard WHERE id = $4 FOR SHARE),
     renewed AS (
         INSERT INTO kew_node (id, name, until)

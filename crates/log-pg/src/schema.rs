@@ -1,7 +1,8 @@
 //! The tables of a store in PostgreSQL, made and changed by embedded migrations.
 //!
 //! Migrations are ordered and checksummed. Those that are missing run in one transaction, under a lock that lets one
-//! node at a time migrate. A database whose newest migration this program does not know was made by a newer Kew and is refused.
+//! node at a time migrate. A database whose newest migration this program does not know was made by a newer Kew and is
+//! refused.
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;

@@ -1,7 +1,8 @@
 //! The simulated server: transactions with row locks, commits, and what a crash and a fail-over leave of them.
 //!
-//! `visible` is what statements see. `standby` is what survives a fail-over. `behind` is the log between the two, in the
-//! order of commits; a synchronous commit is shown only when the standby has it, or after the server has started anew.
+//! `visible` is what statements see. `standby` is what survives a fail-over. `behind` is the log between the two, in
+//! the order of commits; a synchronous commit is shown only when the standby has it, or after the server has started
+//! anew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -9,7 +9,6 @@
 
 mod database;
 mod faults;
-mod machine;
 mod session;
 mod tables;
 
@@ -22,12 +21,12 @@ use tokio::task::AbortHandle;
 
 use crate::database::Node;
 use crate::driver::Driver;
+use crate::machine::Room;
 use crate::{PgDisk, PgError, open};
-use machine::Room;
 
+pub use crate::machine::{Machine, Power};
 pub use database::SimDatabase;
 pub use faults::{AtAppends, Fault, Rates};
-pub use machine::{Machine, Power};
 
 /// A task that waits for another one that is ready goes on within this many turns.
 const TURNS: usize = 8;

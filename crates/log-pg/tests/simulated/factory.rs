@@ -1,5 +1,5 @@
-//! Stores on a simulated database whose connections are cut again and again, as contracts and histories of the model ask
-//! for them. What is asked is answered late, and never wrongly.
+//! Stores on a simulated database whose connections are cut again and again, as contracts and histories of the model
+//! ask for them. What is asked is answered late, and never wrongly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -44,7 +44,7 @@ impl Reference {
         let batch = kew_store_log::planted::take_newest_batch().unwrap_or(0);
         node.steps.push(Step { now, command: Command::Due, batch });
         let (expected, found) =
-            (without_nonces(&*text_of(&other)?), without_nonces(&*text_of(node.store.log())?));
+            (without_nonces(&text_of(&other)?), without_nonces(&text_of(node.store.log())?));
         if expected == found {
             return Ok(now);
         }

@@ -233,13 +233,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// A message leaves its queue for good.
-    fn apply_removed(
-        &mut self,
-        at: Timestamp,
-        queue: QueueId,
-        sequence: Sequence,
-        kind: EventKind,
-    ) {
+    fn apply_removed(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
         let acked = u32::from(kind == EventKind::Acked);
         if let Some(place) = self.take_out(queue, sequence, acked) {
             self.shelf.vacate(place);
