@@ -16,6 +16,8 @@ use crate::board::{Board, Phase};
 
 /// Seconds between two looks, and of the finest step.
 const STEP_SECONDS: u64 = 5;
+/// How soon after requests are served the first look comes.
+const BEGINS_WITHIN: Duration = Duration::from_millis(20);
 /// Seconds of each ring's step, and how many it holds.
 const RINGS: [(u64, usize); 3] = [(STEP_SECONDS, 180), (60, 240), (900, 672)];
 /// Queues with samples: some 30 KB each.
@@ -86,8 +88,11 @@ impl Samples {
     /// Looks at all queues of the server every five seconds, for as long as it is polled.
     pub(crate) async fn keep_looking(self: Arc<Self>, board: Arc<Board>, time: Arc<dyn TimeSource>) {
         loop {
-            tokio::time::sleep(Duration::from_secs(STEP_SECONDS)).await;
-            let Phase::Serving(running) = board.phase() else { continue };
+            let Phase::Serving(running) = board.phase() else {
+                // The first look comes soon: what happens before it is not counted.
+                tokio::time::sleep(BEGINS_WITHIN).await;
+                continue;
+            };
             let (samples, time) = (Arc::clone(&self), Arc::clone(&time));
             // It may wait for the engine's locks.
             let looked = tokio::task::spawn_blocking(move || {
@@ -95,6 +100,7 @@ impl Samples {
             });
             // A look that failed leaves a gap.
             let _looked = looked.await;
+            tokio::time::sleep(Duration::from_secs(STEP_SECONDS)).await;
         }
     }
 

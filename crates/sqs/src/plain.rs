@@ -92,7 +92,10 @@ mod tests {
             attribute("a", "String", Ok("")),
             attribute("a", "Binary", Ok("x")),
         ] {
-            assert!(annotate("hello", &[wrong.clone()]).is_err_and(|why| !why.is_empty()), "{wrong:?}");
+            assert!(
+                annotate("hello", std::slice::from_ref(&wrong)).is_err_and(|why| !why.is_empty()),
+                "{wrong:?}"
+            );
         }
         let many: Vec<_> =
             (0..11).map(|number| attribute(&format!("a{number}"), "String", Ok("x"))).collect();

@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn an_idle_queue_is_a_small_book_without_contents() {
-        // With what an allocator keeps beside it, that is a cache line.
-        assert!(size_of::<Book>() <= 56, "{}", size_of::<Book>());
+        // A cache line; eight of its bytes count what comes and goes, for rates.
+        assert!(size_of::<Book>() <= 64, "{}", size_of::<Book>());
         for policy in [Policy::standard(), Policy::fifo()] {
             let mut book = book(policy);
             assert_eq!(book.counts(Timestamp(1)).stored(), 0);
