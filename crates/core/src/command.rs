@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::event::Tag;
 use crate::{
-    AccountId, Content, DocumentKey, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId, QueueKey,
-    ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
+    AccountId, Content, DocumentKey, GroupId, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId,
+    QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
 };
 
 /// See [`crate::Command::CreateQueue`].
@@ -206,6 +206,58 @@ pub struct Peek {
     pub max: u32,
     /// Maximum bytes of bodies, all messages together; the first message always fits.
     pub body_bytes_max: u64,
+}
+
+/// What the messages that somebody browses for are doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateKind {
+    /// May be leased now, or waits behind a locked group.
+    Visible,
+    /// Leased.
+    InFlight,
+    /// Hidden by a delay.
+    Delayed,
+}
+
+/// See [`crate::Command::Browse`].
+#[derive(Clone, Debug)]
+pub struct Browse {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The first sequence to look at: pages follow the order of sends.
+    pub from: Sequence,
+    /// What they are doing; `None` is anything.
+    pub state: Option<StateKind>,
+    /// Of this group only.
+    pub group: Option<GroupId>,
+    /// Leased this often at least.
+    pub attempts_min: u32,
+    /// Sent at this instant or before it.
+    pub sent_through: Timestamp,
+    /// Maximum number of messages.
+    pub max: u32,
+    /// Maximum bytes of bodies, all messages together; the first message always fits.
+    pub body_bytes_max: u64,
+    /// Maximum number of messages that are looked at, whether they are wanted or not. A page may end earlier: its
+    /// `next` says where the following one begins.
+    pub look_max: u32,
+}
+
+impl Browse {
+    /// A page of a queue from its beginning, whatever its messages are doing.
+    pub fn of(queue: QueueId, max: u32) -> Self {
+        Self {
+            queue,
+            from: Sequence(0),
+            state: None,
+            group: None,
+            attempts_min: 0,
+            sent_through: Timestamp::NEVER,
+            max,
+            body_bytes_max: 1 << 20,
+            look_max: 1_000,
+        }
+    }
 }
 
 /// See [`crate::Command::Identify`].

@@ -32,6 +32,28 @@ pub struct Leased {
     pub until: Timestamp,
 }
 
+/// One page of a queue's messages, in the order of sends.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    /// The messages that are wanted; maybe none, though more follow.
+    pub messages: Vec<Seen>,
+    /// Where the next page begins; `None` when nothing follows.
+    pub next: Option<Sequence>,
+}
+
+/// One message, as an operator sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The message.
+    pub message: Message,
+    /// A receipt that [`crate::ReceiptRule::Any`] accepts.
+    pub token: LeaseToken,
+    /// When the request arrived that took its running lease.
+    pub leased_at: Option<Timestamp>,
+    /// Whether its content could be read. Where not, id and body are empty and everything else holds.
+    pub is_readable: bool,
+}
+
 /// One lease given another end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extended {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::command::{
-    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease, ListMoves,
-    MoveChosen, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue, Withdraw,
+    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease,
+    ListMoves, MoveChosen, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
+    Withdraw,
 };
-use crate::outcome::{Extended, Leased, Sent};
+use crate::outcome::{Extended, Leased, Page, Sent};
 use crate::rules::retention::ExpiryHold;
 use crate::{
     Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, QueueId, RuleError,
@@ -128,6 +129,8 @@ table! {
         Released(Vec<Result<Timestamp, RuleError>>);
         /// The messages seen, each with a receipt that [`crate::ReceiptRule::Any`] accepts.
         Peeked(Vec<(Message, LeaseToken)>);
+        /// A page of a queue's messages.
+        Browsed(Page);
         /// The name of the message a receipt is of.
         Identified(MessageId);
         /// Number of messages that were deleted.
@@ -174,6 +177,8 @@ table! {
         ReleaseOwners(release: ReleaseOwners) => Done, writes (1);
         /// Shows messages without touching them.
         Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks;
+        /// Shows a page of a queue's messages, whatever they are doing, without touching them.
+        Browse(browse: Browse) => Browsed(Page), looks;
         /// Says which message a receipt is of.
         Identify(identify: Identify) => Identified(MessageId), looks;
         /// Deletes everything in a queue, and its deduplication ids.

@@ -8,6 +8,7 @@ mod advance;
 mod agenda;
 mod answers;
 mod bells;
+mod browse;
 mod busy;
 mod commands;
 mod commit;
@@ -29,6 +30,7 @@ mod timers;
 mod waiters;
 mod watch;
 
+pub use browse::Search;
 pub use busy::Busy;
 pub use commands::Settled;
 pub use engine::Engine;

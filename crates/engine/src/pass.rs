@@ -324,6 +324,7 @@ impl Effect {
             | Command::HoldExpiry(_)
             | Command::Due => Self::Stirs,
             Command::Peek(_)
+            | Command::Browse(_)
             | Command::Identify(_)
             | Command::Counts(_)
             | Command::CancelMove(_)

@@ -67,6 +67,7 @@ impl Model {
             Command::Release(release) => self.release(now, release),
             Command::ReleaseOwners(owners) => self.release_owners(now, owners),
             Command::Peek(peek) => self.peek(peek),
+            Command::Browse(browse) => self.browse(&browse),
             Command::Identify(identify) => self.identify(identify),
             Command::Purge(purge) => self.purge(now, purge),
             Command::Counts(queue) => Ok(Outcome::Counts(self.queues[self.index(queue)?].counts())),

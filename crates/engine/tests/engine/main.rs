@@ -1,6 +1,7 @@
 //! The engine over the reference model: who waits, who is woken, what is due, and what time it is.
 
 mod bench;
+mod browse;
 mod leaps;
 mod moves;
 mod queues;

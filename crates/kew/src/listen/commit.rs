@@ -228,6 +228,7 @@ impl Waits {
             Outcome::Leased(_)
             | Outcome::Withdrawn(_)
             | Outcome::Peeked(_)
+            | Outcome::Browsed(_)
             | Outcome::Identified(_)
             | Outcome::Counts(_)
             | Outcome::Moves(_)

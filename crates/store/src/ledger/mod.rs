@@ -205,6 +205,7 @@ impl<S: Shelf> Ledger<S> {
             Command::Release(command) => self.release(now, command),
             Command::ReleaseOwners(command) => self.release_owners(now, *command),
             Command::Peek(command) => self.peek(now, command),
+            Command::Browse(command) => self.browse(command),
             Command::Identify(command) => self.identify(command),
             Command::Purge(command) => self.purge(now, *command),
             Command::Counts(queue) => Ok(Outcome::Counts(self.counts(*queue)?)),

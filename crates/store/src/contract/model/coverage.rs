@@ -75,6 +75,12 @@ impl Tallied {
                 seen.iter()
                     .for_each(|(message, _)| self.note(format!("Peeked {}", first_word(&message.state))));
             }
+            (_, Outcome::Browsed(page)) => {
+                page.messages
+                    .iter()
+                    .for_each(|seen| self.note(format!("Browsed {}", first_word(&seen.message.state))));
+                self.note(format!("Browsed more={}", page.next.is_some()));
+            }
             (_, Outcome::History(events)) => {
                 events.iter().for_each(|event| self.note(format!("Event {}", first_word(&event.kind))));
             }
@@ -114,6 +120,11 @@ const REACHED: &[&str] = &[
     "Ack TokenOfOtherQueue",
     "Ack TokenStale",
     "Acked",
+    "Browsed Delayed",
+    "Browsed Leased",
+    "Browsed Ready",
+    "Browsed more=false",
+    "Browsed more=true",
     "CreateQueue QueueExists",
     "DeleteQueue VersionChanged",
     "Event Arrived",

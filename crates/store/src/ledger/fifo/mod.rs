@@ -355,6 +355,12 @@ impl Fifo {
         self.runs().filter(|run| run.at_rest() > 0).flat_map(Run::rest_items)
     }
 
+    /// The runs from the one that may hold this sequence on, in order.
+    pub(super) fn runs_from(&self, sequence: Sequence) -> impl Iterator<Item = &Run> {
+        let full = self.full.from(sequence).map(|(_, run)| &**run);
+        full.chain(std::iter::once(&self.filling))
+    }
+
     /// How many messages are at rest.
     pub(crate) fn rest_count(&self) -> usize {
         self.runs().map(Run::at_rest).sum()

@@ -73,6 +73,7 @@ impl<S: Shelf> Ledger<S> {
             | Command::DeleteQueue(_)
             | Command::Send(_)
             | Command::ReleaseOwners(_)
+            | Command::Browse(_)
             | Command::Identify(_)
             | Command::Purge(_)
             | Command::Counts(_)

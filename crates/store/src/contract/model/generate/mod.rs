@@ -38,7 +38,7 @@ pub(super) struct Generator {
 /// The kinds of step, each with how often it comes.
 type Invent = fn(&mut Generator, &Run<'_>) -> Option<Command>;
 
-const KINDS: [(u64, Invent); 25] = [
+const KINDS: [(u64, Invent); 26] = [
     (26, Generator::send),
     (26, Generator::lease),
     (10, Generator::ack),
@@ -46,6 +46,7 @@ const KINDS: [(u64, Invent); 25] = [
     (9, Generator::release),
     (3, Generator::withdraw),
     (6, Generator::peek),
+    (4, Generator::browse),
     (2, Generator::identify),
     (2, Generator::counts),
     (2, Generator::due),
