@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::Tag;
+use crate::event::{Failure, Tag};
 use crate::{
-    AccountId, Content, DocumentKey, GroupId, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId,
-    QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
+    AccountId, Content, DeduplicationId, DocumentKey, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage,
+    OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
 };
 
 /// See [`crate::Command::CreateQueue`].
@@ -175,6 +175,15 @@ pub struct Release {
     pub entries: Vec<(LeaseToken, Duration)>,
 }
 
+/// See [`crate::Command::Promote`].
+#[derive(Clone, Debug)]
+pub struct Promote {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Any receipt of each message.
+    pub tokens: Vec<LeaseToken>,
+}
+
 /// See [`crate::Command::ReleaseOwners`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseOwners {
@@ -258,6 +267,61 @@ impl Browse {
             look_max: 1_000,
         }
     }
+}
+
+/// See [`crate::Command::Groups`].
+#[derive(Clone, Debug)]
+pub struct Groups {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Where the page begins: what the page before said, or 0.
+    pub from: u32,
+    /// Only groups whose names begin so.
+    pub prefix: Text,
+    /// Maximum number of groups.
+    pub max: u32,
+    /// Maximum number of groups that are looked at, whether they are wanted or not.
+    pub look_max: u32,
+}
+
+/// See [`crate::Command::FirstSend`].
+#[derive(Clone, Debug)]
+pub struct FirstSend {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The deduplication id.
+    pub id: DeduplicationId,
+    /// The group, where ids count for each group alone.
+    pub group: Option<GroupId>,
+}
+
+/// What events are looked for.
+#[derive(Clone, Debug)]
+pub enum Traced {
+    /// The send of the message of this id.
+    Id(MessageId),
+    /// Whatever happened to these messages, and the moves that brought them there.
+    Places(Vec<(QueueId, Sequence)>),
+}
+
+/// See [`crate::Command::Trace`].
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// What is looked for.
+    pub what: Traced,
+    /// Only events that happened before the one of this number; `None` begins at the newest.
+    pub before: Option<u64>,
+    /// Maximum number of events that are looked at.
+    pub look_max: u32,
+}
+
+/// See [`crate::Command::Note`].
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The messages, each with why its consumer failed.
+    pub failures: Vec<(Sequence, Failure, Tag)>,
 }
 
 /// See [`crate::Command::Identify`].

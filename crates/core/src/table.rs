@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::command::{
-    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease,
-    ListMoves, MoveChosen, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue,
-    Withdraw,
+    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, FirstSend, Groups, History,
+    Identify, Lease, ListMoves, MoveChosen, Note, Peek, Promote, Purge, PutDocuments, Release, ReleaseOwners,
+    Send, StartMove, Trace, UpdateQueue, Withdraw,
 };
-use crate::outcome::{Extended, Leased, Page, Sent};
+use crate::outcome::{Extended, First, GroupPage, Leased, Page, Sent, Trail};
 use crate::rules::retention::ExpiryHold;
 use crate::{
     Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, QueueId, RuleError,
@@ -131,6 +131,14 @@ table! {
         Peeked(Vec<(Message, LeaseToken)>);
         /// A page of a queue's messages.
         Browsed(Page);
+        /// A page of a queue's groups.
+        Groups(GroupPage);
+        /// The first send of a deduplication id, while its window is open.
+        FirstSend(Option<First>);
+        /// Some of what happened lately.
+        Traced(Trail);
+        /// One entry per message: it is not delayed any more.
+        Promoted(Vec<Result<(), RuleError>>);
         /// The name of the message a receipt is of.
         Identified(MessageId);
         /// Number of messages that were deleted.
@@ -179,6 +187,16 @@ table! {
         Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks;
         /// Shows a page of a queue's messages, whatever they are doing, without touching them.
         Browse(browse: Browse) => Browsed(Page), looks;
+        /// Shows a page of a queue's groups, and what locks each.
+        Groups(groups: Groups) => Groups(GroupPage), looks;
+        /// Looks up a deduplication id.
+        FirstSend(first: FirstSend) => FirstSend(Option<First>), looks;
+        /// Looks for events among the newest ones, backwards, a slice at a time.
+        Trace(trace: Trace) => Traced(Trail), looks;
+        /// Remembers in the history why consumers failed. Nothing else changes.
+        Note(note: Note) => Done, looks;
+        /// Ends the delays of messages, each for itself.
+        Promote(promote: Promote) => Promoted(Vec<Result<(), RuleError>>), writes (promote.tokens.len() as u64);
         /// Says which message a receipt is of.
         Identify(identify: Identify) => Identified(MessageId), looks;
         /// Deletes everything in a queue, and its deduplication ids.

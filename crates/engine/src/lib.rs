@@ -19,6 +19,7 @@ mod leap;
 mod lines;
 mod moves;
 pub mod notice;
+mod operator;
 pub mod options;
 mod pass;
 mod room;

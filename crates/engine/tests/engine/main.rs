@@ -4,6 +4,7 @@ mod bench;
 mod browse;
 mod leaps;
 mod moves;
+mod operator;
 mod queues;
 mod remote;
 mod storm;

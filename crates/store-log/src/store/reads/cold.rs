@@ -228,6 +228,13 @@ fn fill(
                 }
             });
         }
+        Ok(Outcome::Groups(page)) => {
+            for lock in page.groups.iter_mut().filter_map(|group| group.lock.as_mut()) {
+                if let Some(stored) = contents.remove(&lock.sequence) {
+                    lock.id = stored.id;
+                }
+            }
+        }
         Ok(Outcome::Identified(id)) => {
             if let Some((_, stored)) = contents.into_iter().next() {
                 *id = stored.id;

@@ -67,6 +67,9 @@ impl Tallied {
                 });
             }
             (_, Outcome::Released(entries)) => self.note_entries(entries, "Release", |_| "Released".into()),
+            (_, Outcome::Promoted(entries)) => {
+                self.note_entries(entries, "Promote", |()| "Promoted".into());
+            }
             (_, Outcome::MovedChosen(entries)) => {
                 self.note_entries(entries, "MoveChosen", |_| "Moved".into());
             }
@@ -161,6 +164,8 @@ const REACHED: &[&str] = &[
     "Peeked Delayed",
     "Peeked Leased",
     "Peeked Ready",
+    "Promote NotDelayed",
+    "Promoted",
     "Purged",
     "QueueDeleted",
     "Release LeaseEnded",

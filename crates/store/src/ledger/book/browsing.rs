@@ -39,6 +39,20 @@ pub(crate) struct Looked {
     pub leased_at: Option<Timestamp>,
 }
 
+/// A group that was looked at.
+#[derive(Debug)]
+pub(crate) struct LookedGroup<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Messages in it that are not leased.
+    pub waiting: u64,
+    /// On a FIFO queue: its first leased message, and when that lease ends.
+    pub lock: Option<(Item, Timestamp)>,
+}
+
+/// Messages of a group that are looked at to find the one that locks it. Those before it were released, or never leased.
+const LOCK_LOOKS: usize = 1_000;
+
 impl Looked {
     fn ready(item: Item) -> Self {
         Self { item, state: State::Ready, leased_at: None }
@@ -125,6 +139,39 @@ impl Book {
             Hold::Delayed => Looked::delayed(entry.item, entry.item.visible_at),
             Hold::Ready | Hold::Leased(_) => Looked::ready(entry.item),
         }
+    }
+
+    /// At most `max` groups for which `is_wanted` says so, among `look_max` from a slot on; and where the rest begins.
+    pub(crate) fn groups_from(
+        &self,
+        from: u32,
+        look_max: u32,
+        max: u32,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> (Vec<LookedGroup<'_>>, Option<u32>) {
+        let (mut found, slots) = (Vec::new(), u32::try_from(self.held.groups.slots()).unwrap_or(u32::MAX));
+        let end = from.saturating_add(look_max.max(1)).min(slots);
+        for slot in from..end {
+            let Some(group) = self.held.groups.get(slot).filter(|group| is_wanted(&group.name)) else {
+                continue;
+            };
+            if found.len() >= max as usize {
+                return (found, Some(slot));
+            }
+            let lock = if group.leased > 0 { self.lock_of(slot) } else { None };
+            let over = u64::from(group.messages.saturating_sub(group.leased));
+            found.push(LookedGroup { name: &group.name, waiting: over, lock });
+        }
+        (found, (end < slots).then_some(end))
+    }
+
+    fn lock_of(&self, slot: u32) -> Option<(Item, Timestamp)> {
+        let fifo = self.held.fifo.as_ref()?;
+        let mut members = fifo.members(&self.held.groups, slot).take(LOCK_LOOKS);
+        members.find_map(|sequence| {
+            let lease = self.running_lease(sequence)?;
+            Some((self.entry(sequence)?.item, lease.until))
+        })
     }
 
     /// A run that is passed over counts as one message, so that a slice is bounded where nothing is of the wanted state.

@@ -433,6 +433,19 @@ impl Fifo {
         }
     }
 
+    /// The messages of a group, in order, whatever they are doing.
+    pub(crate) fn members<'a>(
+        &'a self,
+        groups: &Groups,
+        group: u32,
+    ) -> impl Iterator<Item = Sequence> + use<'a> {
+        let first = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
+        let is_one = |sequence: &Sequence| *sequence != NO_SEQUENCE;
+        std::iter::successors(Some(first).filter(is_one), move |sequence| {
+            Some(self.neighbour(*sequence, Side::After)).filter(is_one)
+        })
+    }
+
     /// The messages a group offers, in order.
     pub(crate) fn offered<'a>(
         &'a self,

@@ -3,6 +3,7 @@
 mod browse;
 mod dead_letters;
 pub(in crate::ledger) mod expiry;
+mod inspect;
 mod lease;
 mod look;
 mod queues;
