@@ -22,11 +22,9 @@ impl<S: Shelf> Ledger<S> {
         let book = self.book(command.queue)?;
         let max = usize::try_from(command.look_max).unwrap_or(usize::MAX).max(1);
         let (looked, behind) = book.look(Look { from: command.from, state: command.state, max });
-        let group = match &command.group {
-            None => None,
-            // No message has such a slot.
-            Some(group) => Some(book.group_slot(group).map_or(u32::MAX, |slot| slot + 1)),
-        };
+        // No message is of the last slot.
+        let slot_of = |group| book.group_slot(group).map_or(u32::MAX, |slot| slot + 1);
+        let group = command.group.as_ref().map(slot_of);
         let is_wanted = |looked: &&Looked| {
             let item = &looked.item;
             group.is_none_or(|group| item.group == group)
