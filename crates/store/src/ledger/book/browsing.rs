@@ -50,7 +50,7 @@ pub(crate) struct LookedGroup<'a> {
     pub lock: Option<(Item, Timestamp)>,
 }
 
-/// Messages of a group that are looked at to find the one that locks it. Those before it were released, or never leased.
+/// Messages of a group that are looked at to find the one that locks it.
 const LOCK_LOOKS: usize = 1_000;
 
 impl Looked {
@@ -174,7 +174,7 @@ impl Book {
         })
     }
 
-    /// A run that is passed over counts as one message, so that a slice is bounded where nothing is of the wanted state.
+    /// A run that is passed over counts as one message: so a slice is bounded where nothing is of the wanted state.
     fn look_by_runs(&self, look: Look) -> (Vec<Looked>, Option<Sequence>) {
         let (mut found, mut passed) = (Vec::new(), 0_usize);
         let Some(fifo) = &self.held.fifo else { return (found, None) };
