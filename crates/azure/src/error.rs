@@ -257,9 +257,10 @@ impl From<RuleError> for WireError {
             RuleError::QueueNotFound => Code::QueueNotFound.into(),
             RuleError::QueueExists(_) => Code::QueueAlreadyExists.into(),
             RuleError::MessageNotFound | RuleError::TokenOfOtherQueue => Code::MessageNotFound.into(),
-            RuleError::TokenForged | RuleError::TokenStale | RuleError::LeaseEnded => {
-                Code::PopReceiptMismatch.into()
-            }
+            RuleError::TokenForged
+            | RuleError::TokenStale
+            | RuleError::LeaseEnded
+            | RuleError::NotDelayed => Code::PopReceiptMismatch.into(),
             RuleError::LeaseTooLong { cap } => {
                 let max = i64::try_from(cap.as_secs()).unwrap_or(i64::MAX);
                 Self::out_of_range("visibilitytimeout", "", 0, max)

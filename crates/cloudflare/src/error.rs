@@ -220,6 +220,7 @@ impl From<RuleError> for WireError {
             | RuleError::MessageNotFound
             | RuleError::TokenStale
             | RuleError::LeaseEnded
+            | RuleError::NotDelayed
             | RuleError::LeaseTooLong { .. } => Self::new(Code::Schema).saying(error.to_string()),
             // Queues of groups have names that no request of this service can say.
             RuleError::GroupMissing

@@ -118,6 +118,7 @@ impl From<RuleError> for ApiError {
             RuleError::MessageNotFound => (StatusCode::NOT_FOUND, "message_not_found"),
             RuleError::TokenStale => (StatusCode::CONFLICT, "receipt_stale"),
             RuleError::LeaseEnded => (StatusCode::CONFLICT, "lease_ended"),
+            RuleError::NotDelayed => (StatusCode::CONFLICT, "not_delayed"),
             RuleError::LeaseTooLong { .. } => (StatusCode::BAD_REQUEST, "lease_too_long"),
             RuleError::TooManyInFlight => (StatusCode::CONFLICT, "too_many_in_flight"),
             RuleError::GroupMissing => (StatusCode::BAD_REQUEST, "group_missing"),

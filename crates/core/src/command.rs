@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::event::Tag;
+use crate::event::{Failure, Tag};
 use crate::{
-    AccountId, Content, DocumentKey, LeaseTerms, LeaseToken, NewMessage, OwnerId, Policy, QueueId, QueueKey,
-    ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
+    AccountId, Content, DeduplicationId, DocumentKey, GroupId, LeaseTerms, LeaseToken, MessageId, NewMessage,
+    OwnerId, Policy, QueueId, QueueKey, ReceiptRule, Sequence, TaskId, Text, Timestamp, WhenFree,
 };
 
 /// See [`crate::Command::CreateQueue`].
@@ -175,6 +175,15 @@ pub struct Release {
     pub entries: Vec<(LeaseToken, Duration)>,
 }
 
+/// See [`crate::Command::Promote`].
+#[derive(Clone, Debug)]
+pub struct Promote {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Any receipt of each message.
+    pub tokens: Vec<LeaseToken>,
+}
+
 /// See [`crate::Command::ReleaseOwners`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseOwners {
@@ -206,6 +215,113 @@ pub struct Peek {
     pub max: u32,
     /// Maximum bytes of bodies, all messages together; the first message always fits.
     pub body_bytes_max: u64,
+}
+
+/// What the messages that somebody browses for are doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateKind {
+    /// May be leased now, or waits behind a locked group.
+    Visible,
+    /// Leased.
+    InFlight,
+    /// Hidden by a delay.
+    Delayed,
+}
+
+/// See [`crate::Command::Browse`].
+#[derive(Clone, Debug)]
+pub struct Browse {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The first sequence to look at: pages follow the order of sends.
+    pub from: Sequence,
+    /// What they are doing; `None` is anything.
+    pub state: Option<StateKind>,
+    /// Of this group only.
+    pub group: Option<GroupId>,
+    /// Leased this often at least.
+    pub attempts_min: u32,
+    /// Sent at this instant or before it.
+    pub sent_through: Timestamp,
+    /// Maximum number of messages.
+    pub max: u32,
+    /// Maximum bytes of bodies, all messages together; the first message always fits.
+    pub body_bytes_max: u64,
+    /// Maximum number of messages that are looked at, whether they are wanted or not. A page may end earlier: its
+    /// `next` says where the following one begins.
+    pub look_max: u32,
+}
+
+impl Browse {
+    /// A page of a queue from its beginning, whatever its messages are doing.
+    pub fn of(queue: QueueId, max: u32) -> Self {
+        Self {
+            queue,
+            from: Sequence(0),
+            state: None,
+            group: None,
+            attempts_min: 0,
+            sent_through: Timestamp::NEVER,
+            max,
+            body_bytes_max: 1 << 20,
+            look_max: 1_000,
+        }
+    }
+}
+
+/// See [`crate::Command::Groups`].
+#[derive(Clone, Debug)]
+pub struct Groups {
+    /// In which queue.
+    pub queue: QueueId,
+    /// Where the page begins: what the page before said, or 0.
+    pub from: u32,
+    /// Only groups whose names begin so.
+    pub prefix: Text,
+    /// Maximum number of groups.
+    pub max: u32,
+    /// Maximum number of groups that are looked at, whether they are wanted or not.
+    pub look_max: u32,
+}
+
+/// See [`crate::Command::FirstSend`].
+#[derive(Clone, Debug)]
+pub struct FirstSend {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The deduplication id.
+    pub id: DeduplicationId,
+    /// The group, where ids count for each group alone.
+    pub group: Option<GroupId>,
+}
+
+/// What events are looked for.
+#[derive(Clone, Debug)]
+pub enum Traced {
+    /// The send of the message of this id.
+    Id(MessageId),
+    /// Whatever happened to these messages, and the moves that brought them there.
+    Places(Vec<(QueueId, Sequence)>),
+}
+
+/// See [`crate::Command::Trace`].
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// What is looked for.
+    pub what: Traced,
+    /// Only events that happened before the one of this number; `None` begins at the newest.
+    pub before: Option<u64>,
+    /// Maximum number of events that are looked at.
+    pub look_max: u32,
+}
+
+/// See [`crate::Command::Note`].
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// In which queue.
+    pub queue: QueueId,
+    /// The messages, each with why its consumer failed.
+    pub failures: Vec<(Sequence, Failure, Tag)>,
 }
 
 /// See [`crate::Command::Identify`].

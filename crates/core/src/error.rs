@@ -34,6 +34,9 @@ pub enum RuleError {
     /// The lease has ended.
     #[error("the lease has ended")]
     LeaseEnded,
+    /// The message is not hidden by a delay.
+    #[error("the message is not delayed")]
+    NotDelayed,
     /// The lease would become longer than it may ever be.
     #[error("the lease would last longer than {cap:?} in all")]
     LeaseTooLong {

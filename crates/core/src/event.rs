@@ -38,6 +38,21 @@ impl Tag {
     }
 }
 
+/// Why the consumer of a message did not settle it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// It asked for the message again.
+    Retried,
+    /// Its handler threw, timed out or crashed.
+    Threw,
+    /// It answered with this status.
+    Status,
+    /// It could not be reached.
+    Unreachable,
+    /// The server that held the lease for it is gone.
+    OwnerGone,
+}
+
 /// One thing that happened to one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
@@ -49,6 +64,18 @@ pub struct Event {
     pub sequence: Sequence,
     /// What.
     pub kind: EventKind,
+}
+
+impl Event {
+    /// Where the message went by this event, if it left its queue for another.
+    pub fn moved_to(&self) -> Option<(QueueId, Sequence)> {
+        match self.kind {
+            EventKind::DeadLettered { to, sequence } | EventKind::Redriven { to, sequence } => {
+                Some((to, sequence))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What happened.
@@ -82,6 +109,15 @@ pub enum EventKind {
         /// When it may be leased again.
         visible_at: Timestamp,
     },
+    /// Its consumer did not settle it: said before what becomes of it.
+    Failed {
+        /// Why.
+        why: Failure,
+        /// What is known beside that.
+        detail: Tag,
+    },
+    /// Its delay was ended early.
+    Promoted,
     /// Its body was replaced.
     Rewritten,
     /// It was deleted by a receipt.

@@ -67,6 +67,9 @@ pub enum ReceiptRule {
     Current,
     /// Only the receipt of a lease that still runs, its last instant included.
     Unexpired,
+    /// Any receipt, also of a message of a FIFO queue that was never leased: for an operator, who does not have to wait
+    /// for its turn.
+    OutOfTurn,
 }
 
 /// What extending a message does when no lease of it is running.

@@ -21,9 +21,10 @@ pub mod table;
 pub mod tally;
 pub mod task;
 pub mod time;
+pub mod why;
 
 pub use error::RuleError;
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, Failure};
 pub use id::{
     AccountId, DeduplicationId, GroupId, MessageId, OwnerId, QueueId, QueueKey, Sequence, TaskId, Text,
 };

@@ -87,7 +87,7 @@ pub struct Policy {
     pub wait: Duration,
     /// The largest body a front-end should accept.
     pub body_bytes_max: u32,
-    /// Whether delivery is paused, for front-ends that pause.
+    /// Whether nothing is delivered, in whatever way; sends go on.
     pub paused: bool,
     /// What happens to a message that keeps failing.
     /// In a box, for most queues have none, and a rule is nearly as large as all the rest.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::command::{
-    Ack, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, History, Identify, Lease, ListMoves,
-    MoveChosen, Peek, Purge, PutDocuments, Release, ReleaseOwners, Send, StartMove, UpdateQueue, Withdraw,
+    Ack, Browse, ContinueMove, CreateQueue, DeleteQueue, Documents, Extend, FirstSend, Groups, History,
+    Identify, Lease, ListMoves, MoveChosen, Note, Peek, Promote, Purge, PutDocuments, Release, ReleaseOwners,
+    Send, StartMove, Trace, UpdateQueue, Withdraw,
 };
-use crate::outcome::{Extended, Leased, Sent};
+use crate::outcome::{Extended, First, GroupPage, Leased, Page, Sent, Trail};
 use crate::rules::retention::ExpiryHold;
 use crate::{
     Counts, DocumentKey, Event, LeaseToken, Message, MessageId, MoveTask, Queue, QueueId, RuleError,
@@ -154,6 +155,16 @@ table! {
         Released(Vec<Result<Timestamp, RuleError>>);
         /// The messages seen, each with a receipt that [`crate::ReceiptRule::Any`] accepts.
         Peeked(Vec<(Message, LeaseToken)>);
+        /// A page of a queue's messages.
+        Browsed(Page);
+        /// A page of a queue's groups.
+        Groups(GroupPage);
+        /// The first send of a deduplication id, while its window is open.
+        FirstSend(Option<First>);
+        /// Some of what happened lately.
+        Traced(Trail);
+        /// One entry per message: it is not delayed any more.
+        Promoted(Vec<Result<(), RuleError>>);
         /// The name of the message a receipt is of.
         Identified(MessageId);
         /// Number of messages that were deleted.
@@ -200,6 +211,18 @@ table! {
         ReleaseOwners(release: ReleaseOwners) => Done, writes (1), written;
         /// Shows messages without touching them.
         Peek(peek: Peek) => Peeked(Vec<(Message, LeaseToken)>), looks, nothing;
+        /// Shows a page of a queue's messages, whatever they are doing, without touching them.
+        Browse(browse: Browse) => Browsed(Page), looks, nothing;
+        /// Shows a page of a queue's groups, and what locks each.
+        Groups(groups: Groups) => Groups(GroupPage), looks, nothing;
+        /// Looks up a deduplication id.
+        FirstSend(first: FirstSend) => FirstSend(Option<First>), looks, nothing;
+        /// Looks for events among the newest ones, backwards, a slice at a time.
+        Trace(trace: Trace) => Traced(Trail), looks, nothing;
+        /// Remembers in the history why consumers failed. Nothing else changes.
+        Note(note: Note) => Done, looks, nothing;
+        /// Ends the delays of messages, each for itself.
+        Promote(promote: Promote) => Promoted(Vec<Result<(), RuleError>>), writes (promote.tokens.len() as u64), written;
         /// Says which message a receipt is of.
         Identify(identify: Identify) => Identified(MessageId), looks, nothing;
         /// Deletes everything in a queue, and its deduplication ids.

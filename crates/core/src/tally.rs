@@ -62,6 +62,8 @@ impl Tally {
             EventKind::Sent { .. }
             | EventKind::Lapsed
             | EventKind::Extended { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Promoted
             | EventKind::Rewritten
             | EventKind::Purged
             | EventKind::Redriven { .. }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kew_core::MessageId;
+use kew_core::event::Tag;
+use kew_core::{Failure, MessageId};
 
 use crate::verdict::{Ending, Report};
 
@@ -36,6 +37,20 @@ impl Delivered {
     pub(crate) fn unreached(error: String) -> Self {
         let failed = Self::failed(error);
         Self { report: Report { ending: Ending::Unreached, ..failed.report }, ..failed }
+    }
+
+    /// Why a message of the batch is delivered again, for the history.
+    pub(crate) fn failure_of(&self, id: &MessageId) -> (Failure, Tag) {
+        let report = &self.report;
+        let is_asked_for = report.retries.contains_key(id) || report.retry_all.is_some();
+        match (report.ending, self.status) {
+            (Ending::Unreached, _) => (Failure::Unreachable, Tag::default()),
+            _ if is_asked_for => (Failure::Retried, Tag::default()),
+            (_, Some(status)) if !(200..300).contains(&status) => {
+                (Failure::Status, Tag::new(&status.to_string()))
+            }
+            (_, _) => (Failure::Threw, Tag::new(self.error.as_deref().unwrap_or_default())),
+        }
     }
 
     pub(crate) fn ending(&self) -> Ending {

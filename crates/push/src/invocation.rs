@@ -86,7 +86,7 @@ pub(crate) async fn run(
         finished.alone.extend_from_slice(&delivered.alone);
         if delivered.ending() == Ending::Unreached {
             place.take();
-            give_back_all(&shared, &batches[number..], &mut finished).await;
+            give_back_all(&shared, &batches[number..], &delivered, &mut finished).await;
             finished.unreached = delivered.error.clone();
             note(&shared, &consumer, batch, (left_at, begun), (delivered, 0));
             break;
@@ -98,9 +98,9 @@ pub(crate) async fn run(
 }
 
 /// Nothing of these was heard of: they are as if they had never been leased.
-async fn give_back_all(shared: &Shared, batches: &[Batch], finished: &mut Finished) {
+async fn give_back_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
     for batch in batches {
-        if let Err(error) = give_back(&shared.engine, batch).await {
+        if let Err(error) = give_back(&shared.engine, batch, delivered).await {
             (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
         }
         if let ([only], true) = (batch.messages.as_slice(), batches.len() > 1) {
@@ -113,7 +113,7 @@ async fn give_back_all(shared: &Shared, batches: &[Batch], finished: &mut Finish
 /// Settles a batch, and says how many of its messages are done.
 async fn settled(shared: &Shared, consumer: &Consumer, batch: &Batch, delivered: &Delivered) -> u32 {
     let notices = &shared.settings.notices;
-    match settle(&shared.engine, batch, &delivered.report, consumer.retry_delay).await {
+    match settle(&shared.engine, batch, delivered, consumer.retry_delay).await {
         Ok(settled) => {
             for leased in settled.given_up {
                 let (message, attempts) = (leased.message.id, leased.message.attempts);

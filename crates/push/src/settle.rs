@@ -11,11 +11,12 @@ use std::time::Duration;
 use kew_core::command::{Ack, Release, Withdraw};
 use kew_core::outcome::Leased;
 use kew_core::rules::redrive;
-use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueKey, ReceiptRule, RuleError};
+use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueId, QueueKey, ReceiptRule, RuleError};
 use kew_engine::{Engine, EngineError};
 
 use crate::batch::Batch;
-use crate::verdict::{Report, Verdict, judge};
+use crate::delivered::Delivered;
+use crate::verdict::{Verdict, judge};
 
 /// How often a step is tried that the store could not take.
 const TRIES: u32 = 8;
@@ -37,12 +38,13 @@ pub(crate) struct Settled<'a> {
 pub(crate) async fn settle<'a>(
     engine: &Engine,
     batch: &'a Batch,
-    report: &Report,
+    delivered: &Delivered,
     retry_delay: Duration,
 ) -> Result<Settled<'a>, EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else {
         return Ok(Settled::default());
     };
+    let report = &delivered.report;
     let mut done: Vec<LeaseToken> = Vec::with_capacity(batch.messages.len());
     let mut again: Vec<(LeaseToken, Duration)> = Vec::new();
     let mut tried: Vec<&Leased> = Vec::new();
@@ -55,6 +57,7 @@ pub(crate) async fn settle<'a>(
             }
         }
     }
+    note_failures(engine, queue, &tried, delivered).await;
     let acked = u32::try_from(done.len()).unwrap_or(u32::MAX);
     let definition = engine.queue_by_id(queue);
     let steps = [
@@ -84,6 +87,18 @@ pub(crate) async fn settle<'a>(
     Ok(settled)
 }
 
+/// Tells the history why messages are delivered again. It is best effort: they are settled whatever comes of it.
+async fn note_failures(engine: &Engine, queue: QueueId, tried: &[&Leased], delivered: &Delivered) {
+    if tried.is_empty() {
+        return;
+    }
+    let note = |leased: &&Leased| {
+        let (why, detail) = delivered.failure_of(&leased.message.id);
+        (leased.message.sequence, why, detail)
+    };
+    let _best_effort = engine.note_failures(queue, tried.iter().map(note).collect()).await;
+}
+
 /// Where messages go that were brought too often: to a queue, or to nowhere. `None` when they stay.
 fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
     match &queue.policy.dead_letters.as_deref()?.then {
@@ -93,9 +108,15 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
 }
 
 /// Gives back a batch that did not reach its target.
-pub(crate) async fn give_back(engine: &Engine, batch: &Batch) -> Result<(), EngineError> {
+pub(crate) async fn give_back(
+    engine: &Engine,
+    batch: &Batch,
+    delivered: &Delivered,
+) -> Result<(), EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();
+    let all: Vec<&Leased> = batch.messages.iter().collect();
+    note_failures(engine, queue, &all, delivered).await;
     let undone = persist(engine, Some(Step::GiveBack(Withdraw { queue, tokens }))).await?;
     if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
         return Ok(());

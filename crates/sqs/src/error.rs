@@ -375,7 +375,9 @@ impl From<RuleError> for WireError {
             RuleError::MessageNotFound => {
                 invalid("Message does not exist or is not available for visibility timeout change.")
             }
-            RuleError::TokenStale | RuleError::LeaseEnded => invalid("The receipt handle has expired."),
+            RuleError::TokenStale | RuleError::LeaseEnded | RuleError::NotDelayed => {
+                invalid("The receipt handle has expired.")
+            }
             RuleError::LeaseTooLong { .. } => {
                 invalid("Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
             }

@@ -57,6 +57,7 @@ fn refusal(handle: &str, error: RuleError) -> WireError {
         | RuleError::QueueExists(_)
         | RuleError::VersionChanged
         | RuleError::MessageNotFound
+        | RuleError::NotDelayed
         | RuleError::LeaseTooLong { .. }
         | RuleError::TooManyInFlight
         | RuleError::GroupMissing

@@ -3,7 +3,7 @@
 use super::Model;
 use super::queue::{Attempt, Before, Join, Terms};
 use crate::command::{Lease, OverLimit, Withdraw};
-use crate::rules::{batching, fairness, redrive, replay, visibility};
+use crate::rules::{batching, delivery, fairness, redrive, replay, visibility};
 use crate::{EventKind, Outcome, RuleError, Sequence, State, Timestamp, outcome};
 
 /// A receive being filled.
@@ -30,6 +30,9 @@ impl Model {
     pub(super) fn lease(&mut self, now: Timestamp, lease: Lease) -> Result<Outcome, RuleError> {
         let index = self.index(lease.queue)?;
         let queue = &self.queues[index];
+        if !delivery::is_open(&queue.definition.policy) {
+            return Ok(Outcome::Leased(Vec::new()));
+        }
         let attempt = lease.attempt.as_ref().filter(|_| queue.is_fifo());
         if let Some(known) = queue.attempts.iter().find(|known| Some(&known.id) == attempt)
             && replay::may_repeat(known.first_at, now)

@@ -5,6 +5,7 @@
 //! happen. Tokens are not sealed: a genuine one has `mac` zero, and any other is forged.
 
 mod due;
+mod inspect;
 mod lease;
 mod moves;
 mod queue;
@@ -16,6 +17,7 @@ mod view;
 use bytes::Bytes;
 
 use crate::rules::dedup::{self, Identity};
+use crate::rules::delivery;
 use crate::{
     AccountId, Command, DocumentKey, Entropy, Event, EventKind, GroupId, LeaseToken, MoveTask, Outcome,
     Queue, QueueId, QueueKey, RuleError, Sequence, State, TaskId, Timestamp,
@@ -67,6 +69,12 @@ impl Model {
             Command::Release(release) => self.release(now, release),
             Command::ReleaseOwners(owners) => self.release_owners(now, owners),
             Command::Peek(peek) => self.peek(peek),
+            Command::Browse(browse) => self.browse(&browse),
+            Command::Groups(groups) => self.groups(&groups),
+            Command::FirstSend(first) => self.first_send(now, first),
+            Command::Trace(trace) => Ok(Outcome::Traced(self.trace(&trace))),
+            Command::Note(note) => self.note_failures(now, &note),
+            Command::Promote(promote) => self.promote(now, promote),
             Command::Identify(identify) => self.identify(identify),
             Command::Purge(purge) => self.purge(now, purge),
             Command::Counts(queue) => Ok(Outcome::Counts(self.queues[self.index(queue)?].counts())),
@@ -98,7 +106,8 @@ impl Model {
             let id = queue.id();
             queue.in_lease_order().into_iter().map(move |sequence| (id, sequence)).collect::<Vec<_>>()
         };
-        self.queues.iter().flat_map(offers).collect()
+        let open = self.queues.iter().filter(|queue| delivery::is_open(&queue.definition.policy));
+        open.flat_map(offers).collect()
     }
 
     /// All queues in the order of their ids.

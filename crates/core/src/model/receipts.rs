@@ -2,12 +2,14 @@
 
 use super::Model;
 use super::queue::{Held, Join, Terms};
-use crate::command::{Ack, Extend, Extension, Release, ReleaseOwners};
+use crate::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners};
+use crate::event::Tag;
 use crate::outcome::Extended;
 use crate::rules::visibility::{self, Receipts};
 use crate::rules::{delay, retry};
 use crate::{
-    EventKind, LeaseToken, Outcome, ReceiptRule, Return, RuleError, Sequence, State, Timestamp, WhenFree,
+    EventKind, Failure, LeaseToken, Outcome, ReceiptRule, Return, RuleError, Sequence, State, Timestamp,
+    WhenFree,
 };
 use std::time::Duration;
 
@@ -41,7 +43,8 @@ impl Model {
         let held = self.check_receipt(index, extend.receipt, &entry.token, now)?;
         let terms = held.terms.clone();
         let leased = matches!(held.state, State::Leased { .. });
-        if !leased && extend.when_free == WhenFree::Ignore {
+        let when_free = visibility::when_free(extend.receipt, extend.when_free);
+        if !leased && when_free == WhenFree::Ignore {
             return Ok(Extended::Free);
         }
         let terms = if leased {
@@ -85,6 +88,24 @@ impl Model {
         Ok(Outcome::Released(release.entries.iter().map(&mut release_one).collect()))
     }
 
+    pub(super) fn promote(&mut self, now: Timestamp, promote: Promote) -> Result<Outcome, RuleError> {
+        let index = self.index(promote.queue)?;
+        let mut promote_one = |token: &LeaseToken| {
+            let held = self.check_receipt(index, ReceiptRule::OutOfTurn, token, now)?;
+            if !matches!(held.state, State::Delayed { .. }) {
+                return Err(RuleError::NotDelayed);
+            }
+            let queue = &mut self.queues[index];
+            let held = queue.held(token.sequence);
+            (held.state, held.fresh, held.rank) = (State::Ready, false, held.rank.min(now));
+            let group = held.group.clone();
+            queue.settle_group(group.as_ref(), Join::Back);
+            self.note(now, index, token.sequence, EventKind::Promoted);
+            Ok(())
+        };
+        Ok(Outcome::Promoted(promote.tokens.iter().map(&mut promote_one).collect()))
+    }
+
     /// Leases of owners that are no more fail as if their time had run out.
     pub(super) fn release_owners(
         &mut self,
@@ -101,6 +122,8 @@ impl Model {
             for sequence in orphans {
                 let terms = self.queues[index].held(sequence).terms.as_ref();
                 let delay = terms.map_or(Duration::ZERO, |terms| terms.lapse_delay);
+                let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Tag::default() };
+                self.note(now, index, sequence, kind);
                 self.end_lease(now, index, sequence, delay);
             }
         }
@@ -140,10 +163,11 @@ impl Model {
         let held = self.check_token(index, token)?;
         // On a FIFO queue the receipt of a send never counts: only a lease gives the right to touch a message.
         if self.queues[index].is_fifo() && held.lease_end.is_none() {
-            return Err(match rule {
-                ReceiptRule::Any | ReceiptRule::Current => RuleError::TokenStale,
-                ReceiptRule::Unexpired => RuleError::LeaseEnded,
-            });
+            return match rule {
+                ReceiptRule::OutOfTurn => Ok(held),
+                ReceiptRule::Any | ReceiptRule::Current => Err(RuleError::TokenStale),
+                ReceiptRule::Unexpired => Err(RuleError::LeaseEnded),
+            };
         }
         let known = Receipts { newest: held.nonce, lease_end: held.lease_end };
         visibility::check_receipt(rule, token.nonce, known, now)?;

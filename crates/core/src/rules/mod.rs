@@ -3,6 +3,7 @@
 pub mod batching;
 pub mod dedup;
 pub mod delay;
+pub mod delivery;
 pub mod fairness;
 pub mod fifo;
 pub mod redrive;

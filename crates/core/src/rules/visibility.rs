@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{ReceiptRule, RuleError, Timestamp};
+use crate::{ReceiptRule, RuleError, Timestamp, WhenFree};
 
 /// Offered from the very instant the lease or delay ends, not one tick later.
 pub fn is_visible(visible_at: Timestamp, now: Timestamp) -> bool {
@@ -30,6 +30,14 @@ pub fn extend_until(
     }
 }
 
+/// What an extension does to a message that is free: whoever acts out of turn hides nothing.
+pub fn when_free(rule: ReceiptRule, asked: WhenFree) -> WhenFree {
+    match rule {
+        ReceiptRule::OutOfTurn => WhenFree::Ignore,
+        ReceiptRule::Any | ReceiptRule::Current | ReceiptRule::Unexpired => asked,
+    }
+}
+
 /// What is known of a message when one of its receipts comes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Receipts {
@@ -47,7 +55,7 @@ pub fn check_receipt(
     now: Timestamp,
 ) -> Result<(), RuleError> {
     match rule {
-        ReceiptRule::Any => Ok(()),
+        ReceiptRule::Any | ReceiptRule::OutOfTurn => Ok(()),
         ReceiptRule::Current if nonce == known.newest => Ok(()),
         ReceiptRule::Current => Err(RuleError::TokenStale),
         // The last instant still counts: a consumer that acks in that very millisecond was in time.

@@ -1,8 +1,10 @@
 //! The engine over the reference model: who waits, who is woken, what is due, and what time it is.
 
 mod bench;
+mod browse;
 mod leaps;
 mod moves;
+mod operator;
 mod queues;
 mod remote;
 mod storm;

@@ -36,6 +36,8 @@ async fn leases_of_an_owner_that_is_dead_are_released_at_the_start_as_failed_del
     sender.pause(queue, true).await;
     sender.send(queue, texts(2)).await;
     sender.close().await;
+    // A paused queue gives nothing to anybody.
+    engine.set_paused(queue, false).await.expect("the queue that goes on exists");
     let lease = Lease {
         owner: Some(OwnerId(99)),
         terms: LeaseTerms { lapse_delay: secs(60), ..LeaseTerms::default() },
@@ -43,7 +45,6 @@ async fn leases_of_an_owner_that_is_dead_are_released_at_the_start_as_failed_del
     };
     assert_eq!(engine.lease(lease).await.expect("the queue that is leased from exists").len(), 2);
     let dispatcher = TestDispatcher::over(engine, 256);
-    dispatcher.pause(queue, false).await;
     // The retry delay they were leased with applies.
     dispatcher.until_holds(queue, (0, 0, 2)).await;
     dispatcher.advance(secs(60)).await;

@@ -76,6 +76,8 @@ topics!(
     fair_dispatch,
     counts,
     peek,
+    browse,
+    operator,
     batches,
     due,
     history,
@@ -368,6 +370,27 @@ macro_rules! contract_tests {
             leased_messages_are_seen_by_when_their_leases_end,
             look_can_be_taken_page_by_page,
             look_holds_as_many_bytes_as_asked_for_and_at_least_one_message,
+        }
+        $crate::contract_tests! { @topic $factory, browse:
+            every_message_is_seen_once_in_the_order_of_sends_whatever_it_is_doing,
+            pages_of_one_state_add_up_to_the_figures,
+            messages_are_shown_as_a_look_shows_them_and_nothing_changes,
+            only_what_is_wanted_is_seen,
+            page_holds_as_many_bytes_as_asked_for_and_at_least_one_message,
+            page_without_a_message_says_where_the_next_one_begins,
+            receipt_of_a_page_deletes_its_message,
+        }
+        $crate::contract_tests! { @topic $factory, operator:
+            promoted_message_shows_at_once_whichever_way_it_was_delayed,
+            promoted_message_of_a_group_waits_for_those_before_it_only,
+            only_a_delayed_message_is_promoted,
+            promotion_survives_a_restart,
+            operator_deletes_a_message_of_a_group_out_of_its_turn,
+            paused_queue_delivers_nothing_and_takes_everything,
+            resumed_queue_is_freed_for_those_who_wait,
+            groups_are_shown_with_what_waits_and_what_locks_them,
+            deduplication_id_is_looked_up_while_its_window_is_open,
+            trail_of_a_message_leads_through_its_moves,
         }
         $crate::contract_tests! { @topic $factory, batches:
             reply_holds_no_more_bytes_than_asked_for,

@@ -286,8 +286,11 @@ impl<S: Shelf> Ledger<S> {
 
     fn apply_released(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, visible_at: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
-        book.release(sequence, at, visible_at, at);
-        self.history.push(at, queue, sequence, EventKind::Released { visible_at });
+        if book.release(sequence, at, visible_at, at) {
+            self.history.push(at, queue, sequence, EventKind::Released { visible_at });
+        } else if book.promote(sequence, at) {
+            self.history.push(at, queue, sequence, EventKind::Promoted);
+        }
         self.free(queue);
         self.changed(queue);
     }

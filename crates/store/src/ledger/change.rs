@@ -46,7 +46,7 @@ pub enum Change<'a> {
     },
     /// A lease was given another end, or a free message was hidden.
     Extended(Extended<'a>),
-    /// A lease was given up.
+    /// A lease was given up, or a delay was ended early.
     Released {
         /// In which queue.
         queue: QueueId,

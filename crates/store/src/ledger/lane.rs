@@ -266,6 +266,14 @@ impl Lane {
         self.blocks.iter().flat_map(|block| block.live_items().map(|(_, item)| item))
     }
 
+    /// The messages from this sequence on, in order.
+    pub(crate) fn from(&self, sequence: Sequence) -> impl Iterator<Item = Item> + '_ {
+        let places = self.holding(sequence).start..self.blocks.len();
+        let blocks = places.filter_map(|place| self.blocks.get(place));
+        let items = blocks.flat_map(|block| block.live_items().map(|(_, item)| item));
+        items.skip_while(move |item| item.sequence < sequence)
+    }
+
     /// Everything here, piece by piece; a piece may hold no message.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Option<Item>> {
         let listed = self.by_age.into_iter().chain(self.by_own).map(|_| None);

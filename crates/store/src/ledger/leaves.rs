@@ -65,6 +65,16 @@ impl<K: Ord + Copy, V> Leaves<K, V> {
         })
     }
 
+    /// All from the last one with this key or a smaller one on, in order.
+    pub(crate) fn from(&self, key: K) -> impl Iterator<Item = &(K, V)> {
+        let from = self.at_or_before(&key).map_or(key, |(first, _)| first);
+        let leaf = self.leaves.range(..=from).next_back().map_or(from, |(leaf, _)| *leaf);
+        self.leaves
+            .range(leaf..)
+            .flat_map(|(_, leaf)| leaf.iter())
+            .skip_while(move |(other, _)| *other < from)
+    }
+
     pub(crate) fn first(&self) -> Option<&(K, V)> {
         self.leaves.first_key_value()?.1.first()
     }

@@ -192,6 +192,27 @@ impl Ready {
         })
     }
 
+    /// The ready messages from this sequence on, in the order of sends, wherever they are offered.
+    pub(crate) fn from(&self, sequence: Sequence) -> impl Iterator<Item = Item> + '_ {
+        type Items<'a> = std::iter::Peekable<Box<dyn Iterator<Item = Item> + 'a>>;
+        let lanes = std::iter::once(&self.lane).chain(self.folded.values());
+        let mut heads: Vec<Items<'_>> = lanes
+            .map(|lane| (Box::new(lane.from(sequence)) as Box<dyn Iterator<Item = Item> + '_>).peekable())
+            .filter_map(|mut items| items.peek().is_some().then_some(items))
+            .collect();
+        let aside = self.aside_keys.range(sequence..);
+        let aside = aside.filter_map(|(sequence, rank)| self.aside.get(&(*rank, *sequence)).copied());
+        heads.push((Box::new(aside) as Box<dyn Iterator<Item = Item> + '_>).peekable());
+        std::iter::from_fn(move || {
+            let next = heads
+                .iter_mut()
+                .enumerate()
+                .filter_map(|(at, head)| Some((head.peek()?.sequence, at)))
+                .min()?;
+            heads.get_mut(next.1)?.next()
+        })
+    }
+
     /// All ready messages, in no particular order.
     pub(crate) fn iter_unordered(&self) -> impl Iterator<Item = Item> + '_ {
         let lanes = std::iter::once(&self.lane).chain(self.folded.values());

@@ -290,6 +290,17 @@ impl Run {
         self.item(self.rest.checked_ilog2()? as usize)
     }
 
+    /// Every message it has, in order: its sequence, what it is doing, and what it was like before it was touched.
+    pub(super) fn messages(&self) -> impl Iterator<Item = (Stand, Item)> + '_ {
+        let live = self.items().enumerate().filter(|(place, _)| self.live >> place & 1 == 1);
+        live.map(|(place, item)| (self.stand(place), item))
+    }
+
+    /// Whether any of its messages is held: leased or hidden.
+    pub(super) fn has_held(&self) -> bool {
+        self.held & self.live != 0
+    }
+
     /// Whether a message at rest may lie within these addresses.
     pub(super) fn may_lie_in(&self, range: &Range<Address>) -> bool {
         self.rest != 0 && self.addresses.0 < range.end && self.addresses.1 >= range.start

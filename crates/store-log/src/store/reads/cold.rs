@@ -214,6 +214,27 @@ fn fill(
     match result {
         Ok(Outcome::Leased(leased)) => leased.iter_mut().for_each(|leased| put(&mut leased.message)),
         Ok(Outcome::Peeked(seen)) => seen.iter_mut().for_each(|(message, _)| put(message)),
+        Ok(Outcome::Browsed(page)) => {
+            page.messages.iter_mut().for_each(|seen| put(&mut seen.message));
+            // A damaged message is shown without its content; another failure is the page's.
+            unreadable.retain(|(sequence, error)| {
+                let seen = page.messages.iter_mut().find(|seen| seen.message.sequence == *sequence);
+                match (seen, error) {
+                    (Some(seen), StoreError::Damaged { .. }) => {
+                        seen.is_readable = false;
+                        false
+                    }
+                    (_, _) => true,
+                }
+            });
+        }
+        Ok(Outcome::Groups(page)) => {
+            for lock in page.groups.iter_mut().filter_map(|group| group.lock.as_mut()) {
+                if let Some(stored) = contents.remove(&lock.sequence) {
+                    lock.id = stored.id;
+                }
+            }
+        }
         Ok(Outcome::Identified(id)) => {
             if let Some((_, stored)) = contents.into_iter().next() {
                 *id = stored.id;

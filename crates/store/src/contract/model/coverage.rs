@@ -67,6 +67,9 @@ impl Tallied {
                 });
             }
             (_, Outcome::Released(entries)) => self.note_entries(entries, "Release", |_| "Released".into()),
+            (_, Outcome::Promoted(entries)) => {
+                self.note_entries(entries, "Promote", |()| "Promoted".into());
+            }
             (_, Outcome::MovedChosen(entries)) => {
                 self.note_entries(entries, "MoveChosen", |_| "Moved".into());
             }
@@ -74,6 +77,12 @@ impl Tallied {
             (_, Outcome::Peeked(seen)) => {
                 seen.iter()
                     .for_each(|(message, _)| self.note(format!("Peeked {}", first_word(&message.state))));
+            }
+            (_, Outcome::Browsed(page)) => {
+                page.messages
+                    .iter()
+                    .for_each(|seen| self.note(format!("Browsed {}", first_word(&seen.message.state))));
+                self.note(format!("Browsed more={}", page.next.is_some()));
             }
             (_, Outcome::History(events)) => {
                 events.iter().for_each(|event| self.note(format!("Event {}", first_word(&event.kind))));
@@ -114,6 +123,11 @@ const REACHED: &[&str] = &[
     "Ack TokenOfOtherQueue",
     "Ack TokenStale",
     "Acked",
+    "Browsed Delayed",
+    "Browsed Leased",
+    "Browsed Ready",
+    "Browsed more=false",
+    "Browsed more=true",
     "CreateQueue QueueExists",
     "DeleteQueue VersionChanged",
     "Event Arrived",
@@ -150,6 +164,8 @@ const REACHED: &[&str] = &[
     "Peeked Delayed",
     "Peeked Leased",
     "Peeked Ready",
+    "Promote NotDelayed",
+    "Promoted",
     "Purged",
     "QueueDeleted",
     "Release LeaseEnded",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kew_core::outcome::{Extended, Leased, Sent};
+use kew_core::outcome::{Extended, Leased, Page, Seen, Sent};
 use kew_core::{DeduplicationId, Event, EventKind, LeaseToken, Message, MessageId, Outcome, Text};
 
 /// Which token and which id of the subject stands for which of the model.
@@ -42,6 +42,14 @@ impl Pairs {
                 Outcome::Peeked(each(expected, got, |expected, got| {
                     (self.message(&expected.0, got.0), self.token(&expected.1, got.1))
                 }))
+            }
+            (Outcome::Browsed(expected), Outcome::Browsed(got)) => {
+                let messages = each(&expected.messages, got.messages, |expected, got| Seen {
+                    message: self.message(&expected.message, got.message),
+                    token: self.token(&expected.token, got.token),
+                    ..got
+                });
+                Outcome::Browsed(Page { messages, ..got })
             }
             (Outcome::Identified(expected), Outcome::Identified(got)) => {
                 Outcome::Identified(self.id(*expected, got))
@@ -129,6 +137,7 @@ pub(super) fn tokens_of(outcome: &Outcome) -> Vec<(usize, LeaseToken)> {
             sent.iter().enumerate().filter_map(|(place, sent)| Some((place, sent.token?))).collect()
         }
         Outcome::Leased(leased) => leased.iter().map(|leased| leased.token).enumerate().collect(),
+        Outcome::Browsed(page) => page.messages.iter().map(|seen| seen.token).enumerate().collect(),
         Outcome::Peeked(peeked) => peeked.iter().map(|(_, token)| *token).enumerate().collect(),
         Outcome::Extended(extended) => {
             let token = |(place, extended): (usize, &Result<Extended, _>)| match extended {

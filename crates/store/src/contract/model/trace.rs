@@ -101,6 +101,7 @@ impl Places {
             Command::Ack(ack) => ack.tokens.retain_mut(fill),
             Command::Extend(extend) => extend.entries.retain_mut(|entry| fill(&mut entry.token)),
             Command::Release(release) => release.entries.retain_mut(|(token, _)| fill(token)),
+            Command::Promote(promote) => promote.tokens.retain_mut(fill),
             Command::MoveChosen(chosen) => chosen.tokens.retain_mut(fill),
             _ => {}
         }

@@ -183,16 +183,16 @@ impl Book {
         self.hold(sequence, Hold::Ready, End::Front);
     }
 
-    /// A lease is given up, or ends, at `end`; the message shows at `visible_at`.
+    /// A lease is given up, or ends, at `end`; the message shows at `visible_at`. False when none is running.
     pub(crate) fn release(
         &mut self,
         sequence: Sequence,
         end: Timestamp,
         visible_at: Timestamp,
         now: Timestamp,
-    ) {
-        let Some(entry) = self.held.entries.get_mut(&sequence) else { return };
-        let Hold::Leased(lease) = &entry.hold else { return };
+    ) -> bool {
+        let Some(entry) = self.held.entries.get_mut(&sequence) else { return false };
+        let Hold::Leased(lease) = &entry.hold else { return false };
         let item = &mut entry.item;
         item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
         item.lease_end = end;
@@ -202,6 +202,29 @@ impl Book {
         if self.held.fifo.is_none() && self.held.delayed > HIDDEN_AT_HAND {
             self.put_hidden_away(sequence, now);
         }
+        true
+    }
+
+    /// Whether a message is hidden by a delay.
+    pub(crate) fn is_hidden_by_delay(&self, sequence: Sequence) -> bool {
+        match (self.entry(sequence), &self.held.fifo) {
+            (Some(entry), _) => matches!(entry.hold, Hold::Delayed),
+            (None, Some(fifo)) => fifo.is_at_rest(sequence) && fifo.is_delayed(sequence),
+            (None, None) => self.held.far.get(sequence).is_some_and(|item| !self.held.far.is_shown(&item)),
+        }
+    }
+
+    /// The delay of a message ends now. False when it has none.
+    pub(crate) fn promote(&mut self, sequence: Sequence, now: Timestamp) -> bool {
+        if !self.is_hidden_by_delay(sequence) {
+            return false;
+        }
+        let Some(entry) = self.lift(sequence) else { return false };
+        entry.item.rank = entry.item.rank.min(now);
+        // The delay of its queue does not decide any more when it shows.
+        entry.item.visible_at = Timestamp::ZERO;
+        self.hold(sequence, Hold::Ready, End::Back);
+        true
     }
 
     /// A message of a standard queue that is hidden for long needs no entry meanwhile.

@@ -4,6 +4,7 @@
 //! is leased, hidden for a short while or back from either on a FIFO queue, an [`Entry`] with one alarm. Nothing here
 //! decides a law; the steps do, and tell the book what became of a message.
 
+mod browsing;
 mod contents;
 mod entering;
 mod expiring;
@@ -21,6 +22,7 @@ use super::expired::Expired;
 use super::fifo::Fifo;
 use super::groups::{Group, Groups};
 use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
+pub(crate) use browsing::{Look, Looked};
 use contents::{Contents, Held};
 pub(crate) use image::Image;
 
@@ -250,6 +252,11 @@ impl Book {
     /// The slot of a group, plus one, as [`Item::group`] has it.
     pub(crate) fn group(&mut self, group: Option<&GroupId>) -> u32 {
         group.map_or(0, |group| self.held.groups.slot(group) + 1)
+    }
+
+    /// The slot of a group that has messages.
+    pub(crate) fn group_slot(&self, group: &GroupId) -> Option<u32> {
+        self.held.groups.find(group)
     }
 
     /// The slot of an origin, plus one, as [`Item::origin`] has it.

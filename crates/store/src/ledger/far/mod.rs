@@ -10,7 +10,9 @@
 
 mod filter;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -284,6 +286,39 @@ impl Far {
     /// All messages here, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item> + '_ {
         self.blocks().flat_map(|block| block.live_items().map(|(_, item)| item))
+    }
+
+    /// At most `max` of the wanted messages in a range, in the order of sends. Buckets follow the time, so the parts
+    /// that begin first are opened until no other can hold an earlier message.
+    pub(crate) fn within(
+        &self,
+        range: &Range<Sequence>,
+        max: usize,
+        is_wanted: impl Fn(&Item) -> bool,
+    ) -> Vec<Item> {
+        let may_hold = |part: &&Part| {
+            let (first, last) = part.block.sequences;
+            last >= range.start && first < range.end && part.block.live() > 0
+        };
+        let parts: Vec<&Part> = self.buckets.values().flat_map(Row::iter).filter(may_hold).collect();
+        let begin =
+            |(place, part): (usize, &&Part)| Reverse((part.block.sequences.0.max(range.start), place));
+        let mut begins: BinaryHeap<_> = parts.iter().enumerate().map(begin).collect();
+        let mut found: BTreeMap<Sequence, Item> = BTreeMap::new();
+        while let Some(Reverse((begin, place))) = begins.pop() {
+            let is_full = found.len() >= max;
+            if is_full && found.last_key_value().is_some_and(|(last, _)| *last < begin) {
+                break;
+            }
+            let items = parts.get(place).into_iter().flat_map(|part| part.block.live_items());
+            let wanted =
+                items.map(|(_, item)| item).filter(|item| range.contains(&item.sequence) && is_wanted(item));
+            found.extend(wanted.map(|item| (item.sequence, item)));
+            while found.len() > max {
+                found.pop_last();
+            }
+        }
+        found.into_values().collect()
     }
 
     /// Everything here, piece by piece; a piece may hold no message.

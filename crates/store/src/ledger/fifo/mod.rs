@@ -380,6 +380,12 @@ impl Fifo {
         runs.flat_map(Run::rest_items).filter(move |item| item.sequence >= to)
     }
 
+    /// The runs from the one that may hold this sequence on, in order.
+    pub(super) fn runs_from(&self, sequence: Sequence) -> impl Iterator<Item = &Run> {
+        let full = self.full.from(sequence).map(|(_, run)| &**run);
+        full.chain(std::iter::once(&self.filling))
+    }
+
     /// How many messages are at rest and not over.
     pub(crate) fn rest_count(&self) -> usize {
         self.runs().map(Run::at_rest).sum::<usize>() - self.over.messages
@@ -458,6 +464,19 @@ impl Fifo {
             Some(Stand::Ready) => true,
             Some(Stand::Held) | None => false,
         }
+    }
+
+    /// The messages of a group, in order, whatever they are doing.
+    pub(crate) fn members<'a>(
+        &'a self,
+        groups: &Groups,
+        group: u32,
+    ) -> impl Iterator<Item = Sequence> + use<'a> {
+        let first = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
+        let is_one = |sequence: &Sequence| *sequence != NO_SEQUENCE;
+        std::iter::successors(Some(first).filter(is_one), move |sequence| {
+            Some(self.neighbour(*sequence, Side::After)).filter(is_one)
+        })
     }
 
     /// The messages a group offers, in order. Of messages that are over some are passed over, and no more.

@@ -175,7 +175,7 @@ impl Fifo {
 
     /// Whether this message is over.
     #[inline]
-    pub(super) fn is_over(&self, sequence: Sequence) -> bool {
+    pub(crate) fn is_over(&self, sequence: Sequence) -> bool {
         self.has_over() && sequence < self.over.to && self.stand(sequence) == Some(Stand::Rest)
     }
 

@@ -3,7 +3,7 @@
 use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
 use kew_core::outcome;
-use kew_core::rules::{batching, fairness, visibility};
+use kew_core::rules::{batching, delivery, fairness, visibility};
 use kew_core::{LeaseToken, Outcome, QueueId, Return, RuleError, Sequence, State, Text, Timestamp};
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -56,6 +56,9 @@ impl<S: Shelf> Ledger<S> {
         command: &Lease,
     ) -> Result<Outcome, StoreError> {
         let book = self.book_mut(command.queue)?;
+        if !delivery::is_open(&book.queue.policy) {
+            return Ok(Outcome::Leased(Vec::new()));
+        }
         let is_fifo = book.queue.policy.kind.is_fifo();
         let attempt = command.attempt.as_ref().filter(|_| is_fifo);
         if let Some(sequences) = attempt.and_then(|id| book.attempt(id, now)) {

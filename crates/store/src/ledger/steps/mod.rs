@@ -1,7 +1,9 @@
 //! The steps: each checks what was asked by the laws, then tells the shelf and the book what changed.
 
+mod browse;
 mod dead_letters;
 pub(in crate::ledger) mod expiry;
+mod inspect;
 mod lease;
 mod look;
 mod queues;

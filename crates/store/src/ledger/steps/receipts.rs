@@ -1,10 +1,14 @@
 //! What a receipt can do: delete a message, give its lease another end, give it up, or undo it.
 
-use kew_core::command::{Ack, Extend, Extension, Release, ReleaseOwners, Withdraw};
+use kew_core::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners, Withdraw};
+use kew_core::event::Tag;
 use kew_core::outcome::Extended;
 use kew_core::rules::retry;
 use kew_core::rules::visibility::{self, Receipts};
-use kew_core::{LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp, WhenFree};
+use kew_core::{
+    EventKind, Failure, LeaseToken, Outcome, QueueId, ReceiptRule, Return, RuleError, Sequence, Timestamp,
+    WhenFree,
+};
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -49,10 +53,11 @@ impl<S: Shelf> Ledger<S> {
         };
         if book.queue.policy.kind.is_fifo() && !item.is_touched() {
             // Groups are served in order: a message that was never leased cannot be settled ahead of its turn.
-            return Err(match rule {
-                ReceiptRule::Any | ReceiptRule::Current => RuleError::TokenStale,
-                ReceiptRule::Unexpired => RuleError::LeaseEnded,
-            });
+            match rule {
+                ReceiptRule::OutOfTurn => {}
+                ReceiptRule::Any | ReceiptRule::Current => return Err(RuleError::TokenStale),
+                ReceiptRule::Unexpired => return Err(RuleError::LeaseEnded),
+            }
         }
         let lease_end = match entry {
             Some(entry) => entry.lease_end(),
@@ -137,7 +142,8 @@ impl<S: Shelf> Ledger<S> {
             Ok(accepted) => accepted,
             Err(error) => return Ok(Err(error)),
         };
-        let until = match (accepted.lease, command.when_free) {
+        let when_free = visibility::when_free(command.receipt, command.when_free);
+        let until = match (accepted.lease, when_free) {
             (Some((received_at, cap)), _) => visibility::extend_until(received_at, cap, now, entry.length),
             (None, WhenFree::Hide) => Ok(visibility::lease_until(now, entry.length)),
             (None, WhenFree::Ignore) => return Ok(Ok(Extended::Free)),
@@ -205,6 +211,25 @@ impl<S: Shelf> Ledger<S> {
         visible_at
     }
 
+    pub(in crate::ledger) fn promote(
+        &mut self,
+        now: Timestamp,
+        command: &Promote,
+    ) -> Result<Outcome, StoreError> {
+        let queue = command.queue;
+        self.book(queue)?;
+        let results = command.tokens.iter().map(|token| {
+            let book = self.book(queue)?;
+            let accepted = self.accept(now, book, ReceiptRule::OutOfTurn, token)?;
+            if !book.is_hidden_by_delay(accepted.sequence) {
+                return Err(RuleError::NotDelayed);
+            }
+            self.enact(now, &Change::Released { queue, sequence: accepted.sequence, visible_at: now });
+            Ok(())
+        });
+        Ok(Outcome::Promoted(results.collect()))
+    }
+
     pub(in crate::ledger) fn release_owners(
         &mut self,
         now: Timestamp,
@@ -215,6 +240,8 @@ impl<S: Shelf> Ledger<S> {
         for queue in queues {
             for (sequence, lease) in self.book(queue)?.owned() {
                 if lease.owner != Some(command.except) {
+                    let kind = EventKind::Failed { why: Failure::OwnerGone, detail: Tag::default() };
+                    self.history.push(now, queue, sequence, kind);
                     self.release_one(now, queue, sequence, lease.lapse_delay);
                 }
             }

@@ -130,7 +130,11 @@ impl<S: Shelf> Ledger<S> {
 
     /// The first send of a message that was put away, if its window is open. Read before anything changes: reading may
     /// fail.
-    fn put_away(&mut self, now: Timestamp, hash: Option<u128>) -> Result<Option<First>, StoreError> {
+    pub(super) fn put_away(
+        &mut self,
+        now: Timestamp,
+        hash: Option<u128>,
+    ) -> Result<Option<First>, StoreError> {
         let Some(identity) = hash else { return Ok(None) };
         for (generation, places) in self.sends.places_away(identity) {
             for place in places {
@@ -150,7 +154,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The hash an identity is remembered under. A purge begins a new epoch, so it forgets all of a queue's at once.
-    fn identity_hash(&self, queue: &Queue, epoch: u32, identity: &Identity) -> u128 {
+    pub(super) fn identity_hash(&self, queue: &Queue, epoch: u32, identity: &Identity) -> u128 {
         let group = identity.group.as_ref().map_or(&[][..], |group| group.0.as_bytes());
         let scope = [u8::from(identity.group.is_some())];
         let id = identity.id.0.as_bytes();

@@ -1,8 +1,8 @@
 //! Steps that only look, and those about what is due.
 
-use kew_core::Command;
-use kew_core::command::{History, Identify, Peek, View};
+use kew_core::command::{Browse, History, Identify, Peek, StateKind, View};
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
+use kew_core::{Command, GroupId, Sequence, Timestamp};
 
 use super::Generator;
 use crate::contract::model::run::Run;
@@ -16,6 +16,25 @@ impl Generator {
             skip: *self.random.pick(&[0, 0, 0, 1, 5]).expect("a list with entries has a pick"),
             max: *self.random.pick(&[1, 10, 32, 200]).expect("a list with entries has a pick"),
             body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
+        }))
+    }
+
+    pub(super) fn browse(&mut self, run: &Run<'_>) -> Option<Command> {
+        let states = [None, Some(StateKind::Visible), Some(StateKind::InFlight), Some(StateKind::Delayed)];
+        let group = self.random.chance(15).then(|| GroupId(self.text("g", 4)));
+        let ago = self.random.millis(&[0, 1_000, 60_000]);
+        let is_old = self.random.chance(15);
+        Some(Command::Browse(Browse {
+            queue: self.queue(run)?,
+            from: Sequence(*self.random.pick(&[0, 0, 1, 5, 20, 80]).expect("there are six")),
+            state: *self.random.pick(&states).expect("there are four"),
+            group,
+            attempts_min: *self.random.pick(&[0, 0, 0, 1, 2]).expect("there are five"),
+            sent_through: if is_old { self.now.minus(ago) } else { Timestamp::NEVER },
+            max: *self.random.pick(&[1, 3, 32, 1_000]).expect("there are four"),
+            body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
+            // A store may end a page earlier than the model when it has looked at so many.
+            look_max: u32::MAX,
         }))
     }
 

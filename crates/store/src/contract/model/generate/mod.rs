@@ -41,14 +41,16 @@ pub(super) struct Generator {
 /// The kinds of step, each with how often it comes.
 type Invent = fn(&mut Generator, &Run<'_>) -> Option<Command>;
 
-const KINDS: [(u64, Invent); 25] = [
+const KINDS: [(u64, Invent); 27] = [
     (26, Generator::send),
     (26, Generator::lease),
     (10, Generator::ack),
     (10, Generator::extend),
     (9, Generator::release),
     (3, Generator::withdraw),
+    (3, Generator::promote),
     (6, Generator::peek),
+    (4, Generator::browse),
     (2, Generator::identify),
     (2, Generator::counts),
     (2, Generator::due),

@@ -1,10 +1,10 @@
 //! What is done with receipts: those that count, and those that just do not.
 
-use kew_core::command::{Ack, Extend, Extension, Release, ReleaseOwners, Withdraw};
+use kew_core::command::{Ack, Extend, Extension, Promote, Release, ReleaseOwners, Withdraw};
 use kew_core::{Command, LeaseToken, OwnerId, QueueId, ReceiptRule, Sequence, State, WhenFree};
 
 use super::Generator;
-use super::things::{is_free, is_leased};
+use super::things::{is_delayed, is_free, is_leased};
 use crate::contract::model::random::Random;
 use crate::contract::model::run::Run;
 use crate::contract::model::trace::forged;
@@ -53,7 +53,7 @@ impl Generator {
     }
 
     pub(super) fn receipt(&mut self) -> ReceiptRule {
-        let rules = [ReceiptRule::Any, ReceiptRule::Current, ReceiptRule::Unexpired];
+        let rules = [ReceiptRule::Any, ReceiptRule::Current, ReceiptRule::Unexpired, ReceiptRule::OutOfTurn];
         *self.random.pick(&rules).expect("a list with entries has a pick")
     }
 
@@ -99,6 +99,12 @@ impl Generator {
         };
         tokens.retain(alive);
         Some(Command::Withdraw(Withdraw { queue, tokens }))
+    }
+
+    pub(super) fn promote(&mut self, run: &Run<'_>) -> Option<Command> {
+        let queue = self.queue_with(run, is_delayed)?;
+        let tokens = self.tokens(run, queue, is_delayed)?;
+        Some(Command::Promote(Promote { queue, tokens }))
     }
 
     pub(super) fn release_owners(&mut self, _run: &Run<'_>) -> Option<Command> {

@@ -77,7 +77,8 @@ impl Generator {
         let lease_length = self.random.millis(&[30_000, 5_000, 0]);
         let rule = self.random.chance(60).then(|| self.dead_letters(fifo).into());
         let dead_letters = rule.filter(|_| self.has_dead_letters);
-        Policy { kind, lease_length, delay, retention, dead_letters, ..Policy::standard() }
+        let paused = self.random.chance(3);
+        Policy { kind, lease_length, delay, retention, paused, dead_letters, ..Policy::standard() }
     }
 
     pub(super) fn dead_letters(&mut self, fifo: bool) -> DeadLetterRule {
@@ -162,6 +163,10 @@ pub(super) fn is_leased(state: State) -> bool {
 
 pub(super) fn is_ready(state: State) -> bool {
     state == State::Ready
+}
+
+pub(super) fn is_delayed(state: State) -> bool {
+    matches!(state, State::Delayed { .. })
 }
 
 pub(super) fn is_free(state: State) -> bool {
