@@ -1,5 +1,6 @@
 //! The ledger's shelf, as a journal: changes become records of the batch being filled, contents are read back from it.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -263,6 +264,10 @@ impl Shelf for LogShelf {
 /// What is at its bound when a file cannot be opened for lack of descriptors.
 const NO_DESCRIPTOR: &str = "the number of open files";
 
+/// What is out of reach when a disk that is elsewhere has no connection. It is answered as what passes: nothing is
+/// wrong with a message that cannot be read meanwhile, so none is set aside.
+const NO_CONNECTION: &str = "the database: it cannot be reached";
+
 /// What a failure of the log means to the caller of a step.
 pub(crate) fn store_error(error: LogError) -> StoreError {
     match error {
@@ -272,6 +277,7 @@ pub(crate) fn store_error(error: LogError) -> StoreError {
             StoreError::Damaged { what: error.to_string() }
         }
         LogError::NoDescriptor { .. } => StoreError::Overloaded { what: NO_DESCRIPTOR },
+        LogError::Io { kind: ErrorKind::NotConnected, .. } => StoreError::Overloaded { what: NO_CONNECTION },
         LogError::Locked { .. } | LogError::Io { .. } => StoreError::Unavailable { cause: error.to_string() },
     }
 }

@@ -126,8 +126,13 @@ fn a_file_that_cannot_be_opened_for_lack_of_descriptors_takes_the_place_of_anoth
 }
 
 #[test]
-fn lack_of_descriptors_that_nothing_helps_is_answered_as_passing_and_no_message_is_set_aside() {
-    for errno in [23, 24] {
+fn lack_of_descriptors_or_of_a_connection_is_answered_as_passing_and_no_message_is_set_aside() {
+    let errors: [fn() -> io::Error; 3] = [
+        || io::Error::from_raw_os_error(23),
+        || io::Error::from_raw_os_error(24),
+        || io::ErrorKind::NotConnected.into(),
+    ];
+    for error in errors {
         let disk = RefusingDisk::of(&SimDisk::new());
         let asked = opened(Arc::new(disk.clone()));
         let queue = filled(&asked);
@@ -135,7 +140,7 @@ fn lack_of_descriptors_that_nothing_helps_is_answered_as_passing_and_no_message_
         let refusing = Arc::clone(&refuses);
         disk.refuse(move |doing, name| {
             let counts = doing == Doing::Open && name.starts_with(SEGMENTS_FOLDER);
-            (counts && refusing.load(Ordering::Relaxed)).then(|| io::Error::from_raw_os_error(errno))
+            (counts && refusing.load(Ordering::Relaxed)).then(error)
         });
         let refused = asked.try_lease(queue, 10).unwrap_err();
         assert!(matches!(refused, StoreError::Overloaded { .. }), "{refused:?}");
