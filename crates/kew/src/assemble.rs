@@ -16,6 +16,7 @@ use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
 
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
+use crate::kept::KeptStore;
 use crate::listen::{
     Admin, AdminLoop, AdminPlace, CertificateWatch, Certificates, Dialect, Entrance, EventLoop,
     FrontEndSettings, Serves, Started, TokenKeysError, TokenKeysWatch,
@@ -145,16 +146,8 @@ impl Server {
         let pushed = self.pushes.join();
         self.others_ended.close();
         self.running.join().map_err(|error| error.to_string())?;
-        if let Some(KeptStore { store, place, owned }) = self.kept {
-            let closed = store.close().map_err(|error| format!("closing the store in {place}: {error}"));
-            let is_lost = owned.as_ref().is_some_and(|disk| disk.tenure().over().is_some());
-            if let Some(disk) = owned.filter(|_| !is_lost) {
-                disk.give_up();
-            }
-            // A store that another node owns by now is not closed but left.
-            if !is_lost {
-                closed?;
-            }
+        if let Some(kept) = self.kept {
+            kept.close(self.log)?;
         }
         if let Some(admin) = self.admin {
             admin.stop().map_err(|error| error.to_string())?;
@@ -194,14 +187,6 @@ struct Parts<'a> {
 
 /// A store that is kept.
 type Kept = Option<KeptStore>;
-
-struct KeptStore {
-    store: Arc<LogStore>,
-    /// Where, for people.
-    place: String,
-    /// The log in PostgreSQL that this node owns.
-    owned: Option<PgDisk>,
-}
 
 impl Parts<'_> {
     /// Owns the store in PostgreSQL, if that is where it is. While another node does, nothing listens but the admin

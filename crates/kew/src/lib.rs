@@ -8,6 +8,7 @@ pub mod config;
 pub mod credentials;
 pub mod functions;
 pub mod greeting;
+mod kept;
 pub mod listen;
 pub mod log;
 pub mod machine;

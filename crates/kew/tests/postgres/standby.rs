@@ -35,3 +35,16 @@ fn node_that_ends_in_order_is_followed_at_once() {
     let queues = ask(second.sqs, "ListQueues", "{}").expect("the node serves");
     assert!(queues.contains("orders"), "{queues}");
 }
+
+#[test]
+fn node_ends_at_a_signal_although_its_database_is_away() {
+    let mut server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut node = Node::start(&url);
+    node.wait_until_ready();
+    assert!(ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).is_some());
+    server.kill().expect("the server is running");
+    node.signal("TERM");
+    assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+    assert!(node.errors().contains("the store is left as it is"), "{}", node.errors());
+}

@@ -1,0 +1,61 @@
+//! The store that a server keeps, and how it is closed when the server ends.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use kew_log_pg::PgDisk;
+use kew_store_log::{LogError, LogStore};
+
+use crate::log::{Level, Log};
+
+/// How long closing may take while the database cannot be reached. Everything acknowledged is durable there.
+const AWAY_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether the database can be reached.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+
+/// A store that is kept.
+pub(crate) struct KeptStore {
+    pub store: Arc<LogStore>,
+    /// Where, for people.
+    pub place: String,
+    /// The log in PostgreSQL that this node owns.
+    pub owned: Option<PgDisk>,
+}
+
+impl KeptStore {
+    /// Closes the store. One that another node owns by now is left, and so is one whose database is away.
+    pub fn close(self, log: Log) -> Result<(), String> {
+        let Self { store, place, owned } = self;
+        let failed = |error: LogError| format!("closing the store in {place}: {error}");
+        let Some(disk) = owned else { return store.close().map_err(failed) };
+        let Some(closed) = close_while_held(store, &disk) else {
+            let line =
+                "the database cannot be reached: the store is left as it is; nothing acknowledged is lost";
+            log.tell(Level::Warn, line, &[("store", &place)]);
+            return Ok(());
+        };
+        if disk.tenure().over().is_some() {
+            return Ok(());
+        }
+        disk.give_up();
+        closed.map_err(failed)
+    }
+}
+
+/// Closes the store on a thread of its own; `None` when the database stayed away.
+fn close_while_held(store: Arc<LogStore>, disk: &PgDisk) -> Option<Result<(), LogError>> {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        // It waits, or has given up.
+        let _told = done.send(store.close());
+    });
+    let begun = Instant::now();
+    loop {
+        match is_done.recv_timeout(LOOKS_EVERY) {
+            Ok(closed) => return Some(closed),
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() < AWAY_MAX || disk.tenure().is_held() => {}
+            Err(_) => return None,
+        }
+    }
+}
