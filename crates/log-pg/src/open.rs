@@ -124,6 +124,7 @@ async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
             Ok(Ok(())) => {
                 if std::mem::replace(&mut was_cut, false) {
                     journal.look_again();
+                    shared.bulk.look_again();
                 }
                 let is_stuck = journal.oldest_waits() > TENURE;
                 tenure.refuse(is_stuck.then_some(TAKES_NO_WRITES));

@@ -44,6 +44,14 @@ const RENEW: &str = "WITH own AS MATERIALIZED (SELECT epoch, node FROM kew_shard
     SELECT epoch, node, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM own";
 const SYNCED: &str = "SELECT set_config('synchronous_commit', 'on', true)";
 
+/// A connection over which nothing comes for this long is probed, if the URL does not say: a server whose machine is
+/// gone never answers a statement that it had received.
+const KEEPALIVES_IDLE: Duration = Duration::from_secs(3);
+const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVES_RETRIES: u32 = 3;
+/// What the client has where a URL does not say.
+const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -64,6 +72,11 @@ impl Target {
         }
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(SILENCE_MAX);
+        }
+        if config.get_keepalives_idle() == SYSTEM_KEEPALIVES_IDLE {
+            config.keepalives_idle(KEEPALIVES_IDLE);
+            config.keepalives_interval(KEEPALIVES_INTERVAL);
+            config.keepalives_retries(KEEPALIVES_RETRIES);
         }
         if config.get_application_name().is_none() {
             config.application_name("kew");

@@ -23,7 +23,10 @@ impl Lane {
                 let _timed_out = tokio::time::timeout(LOOK_PAUSE, broken).await;
                 continue;
             }
-            match self.mend().await {
+            self.state.lock().is_mending = true;
+            let mended = self.mend().await;
+            self.state.lock().is_mending = false;
+            match mended {
                 Ok(()) => {
                     // Those that are free look for rows.
                     for _ in 0..self.sessions {
@@ -42,6 +45,7 @@ impl Lane {
     }
 
     async fn mend(&self) -> Result<(), PgError> {
+        let looks_wanted = self.state.lock().looks_wanted;
         let mut sessions = Vec::with_capacity(self.sessions);
         for _ in 0..self.sessions {
             sessions.push(self.database.connect().await?);
@@ -71,7 +75,8 @@ impl Lane {
         }
         let mut state = self.state.lock();
         state.rows.mended(rows.len());
-        state.is_broken = false;
+        // Asked for meanwhile: these sessions may lead to a server that was failed over.
+        state.is_broken = state.looks_wanted != looks_wanted;
         state.sessions = sessions;
         state.generation += 1;
         state.reported = None;

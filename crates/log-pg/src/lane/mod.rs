@@ -43,6 +43,11 @@ struct State {
     rows: Rows,
     /// Nothing is sent: a session failed, or none was made yet.
     is_broken: bool,
+    /// How often the lane was asked to look at what the database has: once more while it mends means that it mends
+    /// again.
+    looks_wanted: u64,
+    /// The mender works on a copy of the rows.
+    is_mending: bool,
     /// Sessions that were made after what the database has was looked at, for the tasks that send; and how often that
     /// was.
     sessions: Vec<Box<dyn Session>>,
@@ -106,7 +111,11 @@ impl Lane {
     /// A connection to the database was cut: it may have been failed over. What it has is looked at before anything
     /// else is sent.
     pub fn look_again(&self) {
-        self.state.lock().is_broken = true;
+        {
+            let mut state = self.state.lock();
+            state.is_broken = true;
+            state.looks_wanted += 1;
+        }
         self.broken.notify_one();
     }
 
@@ -176,9 +185,10 @@ impl Lane {
         self.state.lock().rows.not_there(table)
     }
 
-    /// Forgets the rows of a table that is about to be dropped. False while one of them is under way.
+    /// Forgets the rows of a table that is about to be dropped. False while one of them is under way, or may be.
     pub fn forget(&self, table: i64) -> bool {
-        self.state.lock().rows.forget(table)
+        let mut state = self.state.lock();
+        !state.is_mending && state.rows.forget(table)
     }
 
     async fn send_rows(self: Arc<Self>) {

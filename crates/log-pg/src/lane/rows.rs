@@ -210,11 +210,11 @@ impl Rows {
         self.kept.iter().find(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
     }
 
-    /// The rows of a table that are not known to be there, in order.
+    /// The rows of a table that are not known to stay there, in order: one that was committed asynchronously is gone
+    /// between a crash of the server and the mending.
     pub fn not_there(&self, table: &Table) -> Vec<(u64, Bytes)> {
         let is_of = |kept: &&Kept| {
-            matches!(kept.fate, Fate::Waits | Fate::Sent(_))
-                && kept.row.table.as_ref().is_some_and(|other| other.id == table.id)
+            kept.fate != Fate::Durable && kept.row.table.as_ref().is_some_and(|other| other.id == table.id)
         };
         self.kept.iter().filter(is_of).map(|kept| (kept.row.pos, kept.row.bytes.clone())).collect()
     }
