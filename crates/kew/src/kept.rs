@@ -9,7 +9,7 @@ use kew_store_log::{LogError, LogStore};
 
 use crate::log::{Level, Log};
 
-/// How long closing may take while the database cannot be reached. Everything acknowledged is durable there.
+/// How long closing may take while the database cannot be reached, or takes no writes. Everything acknowledged is durable there.
 const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether the database can be reached.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
@@ -30,8 +30,7 @@ impl KeptStore {
         let failed = |error: LogError| format!("closing the store in {place}: {error}");
         let Some(disk) = owned else { return store.close().map_err(failed) };
         let Some(closed) = close_while_held(store, &disk) else {
-            let line =
-                "the database cannot be reached: the store is left as it is; nothing acknowledged is lost";
+            let line = "the database cannot be reached or takes no writes: the store is left as it is; nothing acknowledged is lost";
             log.tell(Level::Warn, line, &[("store", &place)]);
             return Ok(());
         };
@@ -54,7 +53,8 @@ fn close_while_held(store: Arc<LogStore>, disk: &PgDisk) -> Option<Result<(), Lo
     loop {
         match is_done.recv_timeout(LOOKS_EVERY) {
             Ok(closed) => return Some(closed),
-            Err(RecvTimeoutError::Timeout) if begun.elapsed() < AWAY_MAX || disk.tenure().is_held() => {}
+            Err(RecvTimeoutError::Timeout)
+                if begun.elapsed() < AWAY_MAX || disk.tenure().refusal().is_none() => {}
             Err(_) => return None,
         }
     }

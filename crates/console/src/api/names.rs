@@ -33,7 +33,7 @@ impl Home<'_> {
         let parts: Vec<&str> = text.split(':').collect();
         match parts.as_slice() {
             [name] => Ok(QueueKey::new(self.account, self.region, name)),
-            [account, region, name] if !region.is_empty() && !name.is_empty() => {
+            [account, region, name] if is_region(region) && !name.is_empty() => {
                 let is_account = account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit());
                 let account = account.parse().ok().filter(|_| is_account).ok_or_else(malformed)?;
                 Ok(QueueKey::new(AccountId(account), region, name))
@@ -49,6 +49,11 @@ impl Home<'_> {
         }
         full(key)
     }
+}
+
+/// Whether a text can be a region: it becomes part of a queue's name for ever.
+fn is_region(text: &str) -> bool {
+    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// The text that means a queue whatever is the default.
@@ -93,8 +98,17 @@ mod tests {
             assert_eq!(HOME.key(&HOME.text(&key)).ok(), Some(key));
         }
         assert_eq!(HOME.text(&QueueKey::new(AccountId(0), "us-east-1", "a")), "a");
-        for wrong in ["", "a:b", "1:r:n", "000000000000::n", "000000000000:r:", "00000000000x:r:n", "a:b:c:d"]
-        {
+        for wrong in [
+            "",
+            "a:b",
+            "1:r:n",
+            "000000000000::n",
+            "000000000000:r:",
+            "00000000000x:r:n",
+            "a:b:c:d",
+            "000000000000:a\"b:q",
+            "000000000000:x\n1:q",
+        ] {
             assert!(HOME.key(wrong).is_err(), "{wrong}");
         }
         assert!(HOME.key(&"a".repeat(201)).is_err());

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kew_core::command::{CreateQueue, DeleteQueue, Purge, UpdateQueue};
-use kew_core::{Counts, Policy, Queue, Timestamp};
+use kew_core::{Counts, Policy, Queue, QueueKey, Timestamp};
+use kew_engine::Listing;
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -44,6 +45,21 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
 }
 
+/// Refuses an account that nothing is known of: each may have as many queues as the bound says, so accounts that
+/// anyone may name would have none.
+fn check_account(cx: &Context<'_>, key: &QueueKey) -> Result<(), ApiError> {
+    let (home, engine) = (cx.home(), &cx.running()?.engine);
+    let has_queues = |region: &str| {
+        !engine.queues(Listing { account: key.account, region, prefix: "", after: None, max: 1 }).is_empty()
+    };
+    if key.account == home.account || has_queues(&key.region) || has_queues(home.region) {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "no queue is in this account yet: make its first one as one of its users".to_owned(),
+    ))
+}
+
 /// `POST /queues`.
 pub(super) async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
@@ -55,6 +71,7 @@ pub(super) async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         None => names::is_fifo(&key.name),
     };
     names::check_new(&key.name, fifo)?;
+    check_account(cx, &key)?;
     let mut policy = if fifo { Policy::fifo() } else { Policy::standard() };
     let no_settings = Map::new();
     let given = cx.body.object("settings").unwrap_or(&no_settings);

@@ -28,12 +28,12 @@ pub struct PgUrl(pub String);
 impl fmt::Display for PgUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("postgres", &self.0));
-        // Also one that is given as a parameter.
-        let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
-        match rest.rsplit_once('@').map(|(who, place)| (who.split(':').next().unwrap_or_default(), place)) {
-            None => write!(f, "{scheme}://{rest}"),
-            Some((user, place)) => write!(f, "{scheme}://{user}@{place}"),
-        }
+        // The credentials end at the last @, also if the password holds one, or a question mark.
+        let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let user = who.split(':').next().unwrap_or_default();
+        // A password may be given as a parameter too.
+        let place = place.split_once('?').map_or(place, |(place, _)| place);
+        if user.is_empty() { write!(f, "{scheme}://{place}") } else { write!(f, "{scheme}://{user}@{place}") }
     }
 }
 
@@ -289,6 +289,19 @@ pub fn token(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn url_of_postgres_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("postgres://kew@db/kew", "postgres://kew@db/kew"),
+            ("postgres://kew:s3cr?et@db/kew", "postgres://kew@db/kew"),
+            ("postgres://kew:a@b@db:5432,other/kew?sslmode=require", "postgres://kew@db:5432,other/kew"),
+            ("postgresql://db/kew?password=secret", "postgresql://db/kew"),
+            ("postgres://:secret@db/kew", "postgres://db/kew"),
+        ] {
+            assert_eq!(PgUrl(url.to_owned()).to_string(), shown);
+        }
+    }
 
     #[test]
     fn bounds_hold_at_their_edges() {

@@ -80,6 +80,7 @@ fn line(setting: &Setting, values: &Values) -> String {
 fn shown(kind: Kind, written: &Written) -> String {
     match (kind, written) {
         (Kind::Whole | Kind::Switch, Written::One(text)) => text.clone(),
+        (_, Written::One(text)) if is_postgres(text) => quoted(&without_password(text)),
         (_, Written::One(text)) => quoted(text),
         (_, Written::Many(texts)) => {
             format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))

@@ -26,7 +26,13 @@ impl Out {
 
     /// A result: the object with `--json`, else the line.
     pub(super) fn result(&mut self, value: &Value, line: &str) -> Done {
-        if self.json { self.line(&value.to_string()) } else { self.line(line) }
+        if self.json { self.object(value) } else { self.line(line) }
+    }
+
+    /// An object: as it is to a file or a pipe; to a terminal with escapes for what would move it.
+    pub(super) fn object(&mut self, value: &Value) -> Done {
+        let text = value.to_string();
+        if self.is_terminal { self.line(&harmless_json(&text)) } else { self.line(&text) }
     }
 
     /// A text of somebody else's, such as a body: as it is to a file or a pipe, without control to a terminal.
@@ -62,9 +68,27 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     std::iter::once(titles).chain(rows).collect()
 }
 
+/// Whether a character turns the direction of what follows.
+fn turns(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// JSON in which such characters are escapes, so that it stays the same JSON.
+fn harmless_json(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() || turns(character) {
+            // All of them are of the basic plane.
+            harmless.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            harmless.push(character);
+        }
+    }
+    harmless
+}
+
 /// A text without characters that move a terminal or turn the direction of what follows.
 pub(super) fn harmless(text: &str) -> String {
-    let turns = |character: char| matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut harmless = String::with_capacity(text.len());
     for character in text.chars() {
         let is_control = character.is_control() && !matches!(character, '\n' | '\t');
@@ -128,6 +152,14 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["orders".to_owned(), "7".to_owned()], vec!["a".to_owned(), "12345".to_owned()]];
         assert_eq!(table(&["QUEUE", "N"], &rows), ["QUEUE       N", "orders      7", "a       12345"]);
+    }
+
+    #[test]
+    fn json_at_a_terminal_is_the_same_json_and_moves_nothing() {
+        let value = serde_json::json!({ "body": "a\u{9b}2J\u{202e}\u{7f}é" });
+        let shown = harmless_json(&value.to_string());
+        assert!(shown.chars().all(|character| !character.is_control() && !turns(character)), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).expect("it is JSON"), value);
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn setting(key: &str, value: &str) -> Value {
 
 fn show(out: &mut Out, queue: &Value) -> Done {
     if out.json {
-        return out.line(&queue.to_string());
+        return out.object(queue);
     }
     let settings = queue["settings"].as_object();
     let rest = queue.as_object().into_iter().flatten().filter(|(name, _)| *name != "settings");
@@ -218,7 +218,7 @@ async fn list(api: &Api, out: &mut Out, prefix: &str) -> Done {
 
 fn rows(out: &mut Out, queues: &[Value]) -> Done {
     if out.json {
-        return queues.iter().try_for_each(|queue| out.line(&queue.to_string()));
+        return queues.iter().try_for_each(|queue| out.object(queue));
     }
     if queues.is_empty() {
         return Ok(());

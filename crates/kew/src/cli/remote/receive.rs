@@ -26,7 +26,8 @@ pub(in crate::cli) struct ReceiveArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     max: u64,
 
-    /// Leave the messages in the queue: they are there again at once, with one more attempt counted
+    /// Leave the messages in the queue: they are there again at once, with one more attempt counted, which may be the
+    /// last one the queue allows
     #[arg(long)]
     keep: bool,
 
@@ -37,6 +38,9 @@ pub(in crate::cli) struct ReceiveArgs {
     #[command(flatten)]
     pub(super) target: Target,
 }
+
+/// How long messages that are kept are hidden, unless they are given back before.
+const KEPT_HIDDEN_SECONDS: u64 = 60;
 
 pub(super) async fn run(api: &Api, out: &mut Out, args: &ReceiveArgs) -> Done {
     let mut kept: Vec<String> = Vec::new();
@@ -53,7 +57,11 @@ async fn print_all(api: &Api, out: &mut Out, args: &ReceiveArgs, kept: &mut Vec<
     let mut left = args.max;
     let mut wait = args.wait;
     while left > 0 {
-        let body = json!({ "max": left.min(AT_ONCE), "wait_seconds": wait });
+        let mut body = json!({ "max": left.min(AT_ONCE), "wait_seconds": wait });
+        if args.keep {
+            // Hidden until all are printed, also in a queue that hides for no time: none is received twice.
+            body["visibility_seconds"] = json!(KEPT_HIDDEN_SECONDS);
+        }
         let within = ANSWER_WITHIN + Duration::from_secs(wait);
         let path = of_queue(&args.queue, "/receive");
         let found = api.ask(Method::POST, &path, Some(&body), within).await?;
@@ -97,7 +105,7 @@ async fn print(
 
 fn show(out: &mut Out, message: &Value) -> Done {
     if out.json {
-        return out.line(&message.to_string());
+        return out.object(message);
     }
     let body = message["body"].as_str().or(message["body_base64"].as_str());
     out.text(body.unwrap_or_default())
