@@ -9,7 +9,8 @@ use kew_store_log::{LogError, LogStore};
 
 use crate::log::{Level, Log};
 
-/// How long closing may take while the database cannot be reached, or takes no writes. Everything acknowledged is durable there.
+/// How long closing may take while the database cannot be reached, or takes no writes. Everything acknowledged is
+/// durable there.
 const AWAY_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether the database can be reached.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);

@@ -439,13 +439,14 @@ impl Book {
     }
 
     /// The messages a FIFO queue offers, group by group in the order of the rotation. Where many are over, groups that
-    /// begin with some of these may be left out.
+    /// begin with some of these may be left out, and so may all behind the first 4 096 groups.
     pub(crate) fn offered(&self) -> impl Iterator<Item = Item> + '_ {
         let groups = &self.held.groups;
         self.held.fifo.iter().flat_map(move |fifo| {
             let mut looks = OVER_LOOKS;
             let reached = move |group: &u32| fifo.reaches(groups, *group, &mut looks);
-            let offering = fifo.standing(groups).filter(reached);
+            let groups_max = if fifo.has_over() { OVER_LOOKS } else { usize::MAX };
+            let offering = fifo.standing(groups).take(groups_max).filter(reached);
             offering
                 .flat_map(move |group| fifo.offered(groups, group))
                 .filter_map(move |sequence| self.item_of(fifo, sequence))
