@@ -1,7 +1,10 @@
 //! The admin API below `/api/v1`: a request is routed and checked by the table, its sender is known before its body is
 //! looked at, and every change is in the audit log.
 
+mod browse;
 mod fields;
+mod filter;
+mod message_fields;
 mod messages;
 mod names;
 mod openapi;
@@ -138,6 +141,7 @@ impl Context<'_> {
             Op::ChangeQueue => queues::change(self).await,
             Op::DeleteQueue => queues::delete(self).await,
             Op::PurgeQueue => queues::purge(self).await,
+            Op::ListMessages => browse::list(self).await,
             Op::SendMessage => messages::send(self).await,
             Op::ReceiveMessages => messages::receive(self).await,
             Op::SettleMessages => messages::settle(self).await,

@@ -4,6 +4,7 @@
 //! something else than the other.
 
 use super::fields::{Field, Kind, field};
+use super::message_fields::{MESSAGES_QUERY, MESSAGES_REPLY};
 use super::settings::SETTINGS;
 
 /// An operation.
@@ -15,6 +16,7 @@ pub(crate) enum Op {
     ChangeQueue,
     DeleteQueue,
     PurgeQueue,
+    ListMessages,
     SendMessage,
     ReceiveMessages,
     SettleMessages,
@@ -167,6 +169,10 @@ pub(crate) static ROUTES: &[Route] = &[
         .body(&[field("confirm", Kind::Text(200), "The queue's name, as a person typed it")])
         .reply(&[field("messages", COUNT, "Messages that were deleted").required()])
         .refusals(&[(404, "There is no such queue"), (409, "`confirm` is not the queue's name")]),
+    get("/queues/{q}/messages", Op::ListMessages, "listMessages", "Shows messages in every state without consuming any; one request looks at about 100 000 of them at most")
+        .query(MESSAGES_QUERY)
+        .reply(MESSAGES_REPLY)
+        .refusals(&[(404, "There is no such queue")]),
     post("/queues/{q}/messages", Op::SendMessage, "sendMessage", "Sends a message")
         .body(&[
             field("body", Kind::Text(BODY_MAX), "The body as text; or else `body_base64`"),

@@ -141,7 +141,9 @@ async fn every_reply_is_as_the_document_says() {
     ask("GET", "/queues/{q}", "/queues/nowhere", "").await;
     ask("PATCH", "/queues/{q}", "/queues/orders", r#"{"settings":{"delay_seconds":0}}"#).await;
     ask("POST", "/queues/{q}/messages", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    ask("GET", "/queues/{q}/messages", "/queues/orders/messages", "").await;
     let found = ask("POST", "/queues/{q}/receive", "/queues/orders/receive", "").await;
+    ask("GET", "/queues/{q}/messages", "/queues/orders/messages?state=in_flight", "").await;
     let settle = json!({ "release": [found["messages"][0]["receipt"], found["messages"][0]["receipt"]] });
     ask("POST", "/queues/{q}/settle", "/queues/orders/settle", &settle.to_string()).await;
     let moved =

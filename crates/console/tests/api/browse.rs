@@ -1,0 +1,120 @@
+//! Messages looked at in every state, found by what is in them, and acted on one by one; a look changes nothing.
+
+use serde_json::{Value, json};
+
+use super::rig::{self, Rig};
+
+/// A queue with one message of each state: leased, delayed, visible.
+async fn with_messages() -> Rig {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
+    send(&rig, json!({ "body": r#"{"order":{"id":17}}"#, "content_type": "json" })).await;
+    rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":60}"#).await;
+    send(&rig, json!({ "body": "later", "delay_seconds": 30 })).await;
+    send(&rig, json!({ "body_base64": "AP8=", "content_type": "bytes", "group": "g" })).await;
+    rig
+}
+
+async fn send(rig: &Rig, body: Value) -> String {
+    let sent = rig.done("POST", "/queues/orders/messages", &body.to_string()).await;
+    sent["id"].as_str().expect("an id is a text").to_owned()
+}
+
+/// The bodies of a page.
+async fn bodies(rig: &Rig, query: &str) -> Vec<String> {
+    let page = rig.get(&format!("/queues/orders/messages?{query}")).await;
+    assert_eq!((page.status, &page.body["next"]), (200, &Value::Null), "{query}: {page:?}");
+    let body = |message: &Value| {
+        let body = message["body"].as_str().or(message["body_base64"].as_str());
+        body.expect("a message has a body").to_owned()
+    };
+    page.body["messages"].as_array().into_iter().flatten().map(body).collect()
+}
+
+/// Everything that is counted.
+async fn counted(rig: &Rig) -> [Value; 3] {
+    let queue = rig.get("/queues/orders").await.body;
+    let store = rig.get("/store").await.body;
+    let messages = rig.get("/queues/orders/messages").await.body;
+    [queue, store, messages]
+}
+
+#[tokio::test]
+async fn messages_are_shown_in_every_state_and_found_by_what_is_asked() {
+    const ORDER: &str = r#"{"order":{"id":17}}"#;
+    let rig = with_messages().await;
+    let all = rig.get("/queues/orders/messages").await.body;
+    let messages = all["messages"].as_array().expect("messages are an array");
+    let states: Vec<&Value> = messages.iter().map(|message| &message["state"]).collect();
+    assert_eq!(states, ["in_flight", "delayed", "visible"]);
+    let now = rig.engine.now().0;
+    assert_eq!(messages[0]["lease"], json!({ "by": null, "since_ms": now, "until_ms": now + 60_000 }));
+    assert_eq!((&messages[0]["attempts"], &messages[0]["readable"]), (&1.into(), &true.into()));
+    assert_eq!(messages[1]["visible_at_ms"], now + 30_000);
+    assert_eq!((&messages[2]["lease"], &messages[2]["group"]), (&Value::Null, &"g".into()));
+    for (query, expected) in [
+        ("state=in_flight", &[ORDER][..]),
+        ("state=delayed", &["later"]),
+        ("state=visible", &["AP8="]),
+        ("state=any&limit=1000", &[ORDER, "later", "AP8="]),
+        ("text=ate", &["later"]),
+        ("text=P8%3D", &["AP8="]),
+        ("json=$.order.id%3D17", &[ORDER]),
+        ("json=$.order.id%3D18", &[]),
+        ("group=g", &["AP8="]),
+        ("min_attempts=1", &[ORDER]),
+        ("older_than_seconds=0", &[ORDER, "later", "AP8="]),
+        ("older_than_seconds=1", &[]),
+        ("state=visible&text=ate", &[]),
+    ] {
+        assert_eq!(bodies(&rig, query).await, expected, "{query}");
+    }
+    for wrong in ["json=$.order.id", "state=gone", "cursor=x", "limit=0", "other=1"] {
+        let refused = rig.get(&format!("/queues/orders/messages?{wrong}")).await;
+        assert_eq!((refused.status, refused.code()), (400, "bad_request"), "{wrong}");
+    }
+    assert_eq!(rig.get("/queues/nowhere/messages").await.code(), "queue_not_found");
+}
+
+#[tokio::test]
+async fn pages_follow_the_order_of_sends_and_end() {
+    let rig = with_messages().await;
+    let (mut cursor, mut found) = (String::new(), Vec::new());
+    loop {
+        let page = rig.get(&format!("/queues/orders/messages?limit=1{cursor}")).await.body;
+        let messages = page["messages"].as_array().expect("messages are an array");
+        assert!(messages.len() <= 1);
+        found.extend(messages.iter().map(|message| message["state"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(found, ["in_flight", "delayed", "visible"]);
+}
+
+#[tokio::test]
+async fn a_search_that_finds_nothing_in_a_long_queue_ends_with_a_cursor() {
+    let rig = with_messages().await;
+    let queue = rig.engine.all_queues()[0].id;
+    for _ in 0..101 {
+        let messages = (0..1_000).map(|_| kew_core::NewMessage::text(rig.engine.message_id(), "x")).collect();
+        let receipts = kew_core::command::FirstReceipts::Untold;
+        let send = kew_core::command::Send { queue, messages, receipts };
+        rig.engine.send(send).await.expect("the store has room for 101 000 small messages");
+    }
+    let first = rig.get("/queues/orders/messages?text=nothing").await.body;
+    assert_eq!(first["messages"], json!([]));
+    let next = first["next"].as_str().expect("a search through 101 000 messages takes two requests");
+    let second = rig.get(&format!("/queues/orders/messages?text=nothing&cursor={next}")).await.body;
+    assert_eq!(second, json!({ "messages": [], "next": null }));
+}
+
+#[tokio::test]
+async fn looking_at_messages_changes_no_counter() {
+    let rig = with_messages().await;
+    let before = counted(&rig).await;
+    for path in ["", "?text=ate", "?json=$.order.id%3D17", "?state=visible&limit=1"] {
+        assert_eq!(rig.get(&format!("/queues/orders/messages{path}")).await.status, 200);
+    }
+    assert_eq!(counted(&rig).await, before);
+    assert_eq!(rig.audited().iter().filter(|line| line.contains("listMessages")).count(), 0);
+}
