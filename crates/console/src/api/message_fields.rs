@@ -68,3 +68,80 @@ const SEEN: &[Field] = &[
     field("content_type", CONTENT_TYPE, "How to read it").required(),
     field("attributes", Kind::Free, "Its attributes, each with type and value").required(),
 ];
+
+/// What one message may be asked for.
+pub(crate) const MESSAGE_QUERY: &[Field] =
+    &[field("cursor", Kind::Text(64), "`next` of a search that was not finished: it goes on from there")];
+
+/// One message with its timeline.
+pub(crate) const MESSAGE_REPLY: &[Field] = &[
+    field("id", TEXT, "The message's id").required(),
+    field(
+        "state",
+        Kind::Choice(&["visible", "in_flight", "delayed", "gone", "searching"]),
+        "What it is doing; `gone` as long as the history has it, `searching` with status 202",
+    )
+    .required(),
+    field("queue", TEXT, "The queue that it is in, or was in last; null when that is deleted").nullable(),
+    field("timeline", Kind::Objects(EVENT), "What happened to it as far as is remembered, oldest first"),
+    field("why", Kind::Objects(WHY), "Why it was delivered again, for each time it was"),
+    field("next", TEXT, "With status 202: the cursor to go on with"),
+    optional(2),
+    optional(3),
+    optional(4),
+    optional(5),
+    optional(6),
+    optional(7),
+    optional(8),
+    optional(9),
+    optional(10),
+    optional(11),
+    optional(12),
+    optional(13),
+    optional(14),
+    optional(15),
+];
+
+/// A field of pages, which a message that is gone does not have.
+const fn optional(place: usize) -> Field {
+    Field { is_required: false, ..SEEN[place] }
+}
+
+const EVENT: &[Field] = &[
+    field("at_ms", COUNT, "When").required(),
+    field(
+        "event",
+        Kind::Choice(&[
+            "sent",
+            "leased",
+            "extended",
+            "lease_ended",
+            "released",
+            "retried",
+            "failed",
+            "dead_lettered",
+            "dropped",
+            "moved",
+            "acked",
+            "expired",
+            "purged",
+            "imported",
+            "taken_over",
+            "promoted",
+            "rewritten",
+        ]),
+        "What",
+    )
+    .required(),
+    field("queue", TEXT, "In which queue; missing when that is deleted"),
+    field("by", TEXT, "Who took the lease, at most 16 bytes"),
+    field("until_ms", COUNT, "The end of the lease or the delay that began"),
+    field("reason", TEXT, "Why, in a word"),
+    field("detail", TEXT, "What else is known, such as the other queue of a move"),
+];
+
+const WHY: &[Field] = &[
+    field("at_ms", COUNT, "When it was delivered again").required(),
+    field("attempts", COUNT, "How often it was leased then").required(),
+    field("because", TEXT, "Why, as a sentence").required(),
+];

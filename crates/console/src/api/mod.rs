@@ -4,6 +4,7 @@
 mod browse;
 mod fields;
 mod filter;
+mod locate;
 mod message_fields;
 mod messages;
 mod names;
@@ -14,6 +15,7 @@ mod redrives;
 mod settings;
 mod shows;
 mod table;
+mod timeline;
 mod work;
 
 use std::sync::{Arc, OnceLock};
@@ -142,6 +144,8 @@ impl Context<'_> {
             Op::DeleteQueue => queues::delete(self).await,
             Op::PurgeQueue => queues::purge(self).await,
             Op::ListMessages => browse::list(self).await,
+            Op::ShowQueueMessage => timeline::show_in_queue(self).await,
+            Op::ShowMessage => timeline::show_anywhere(self).await,
             Op::SendMessage => messages::send(self).await,
             Op::ReceiveMessages => messages::receive(self).await,
             Op::SettleMessages => messages::settle(self).await,

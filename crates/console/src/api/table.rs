@@ -4,7 +4,7 @@
 //! something else than the other.
 
 use super::fields::{Field, Kind, field};
-use super::message_fields::{MESSAGES_QUERY, MESSAGES_REPLY};
+use super::message_fields::{MESSAGE_QUERY, MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY};
 use super::settings::SETTINGS;
 
 /// An operation.
@@ -17,6 +17,8 @@ pub(crate) enum Op {
     DeleteQueue,
     PurgeQueue,
     ListMessages,
+    ShowQueueMessage,
+    ShowMessage,
     SendMessage,
     ReceiveMessages,
     SettleMessages,
@@ -173,6 +175,14 @@ pub(crate) static ROUTES: &[Route] = &[
         .query(MESSAGES_QUERY)
         .reply(MESSAGES_REPLY)
         .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/messages/{id}", Op::ShowQueueMessage, "showQueueMessage", "Shows a message of this queue with its timeline; one that has left the queue is `gone`")
+        .query(MESSAGE_QUERY)
+        .reply(MESSAGE_REPLY)
+        .refusals(&[(202, "Not found so far in a long queue: ask again with `next` as the cursor"), (404, "There is no such queue or message")]),
+    get("/messages/{id}", Op::ShowMessage, "showMessage", "Shows a message with its timeline, wherever it is")
+        .query(MESSAGE_QUERY)
+        .reply(MESSAGE_REPLY)
+        .refusals(&[(202, "Not found so far among many messages: ask again with `next` as the cursor"), (404, "There is no such message")]),
     post("/queues/{q}/messages", Op::SendMessage, "sendMessage", "Sends a message")
         .body(&[
             field("body", Kind::Text(BODY_MAX), "The body as text; or else `body_base64`"),

@@ -106,6 +106,14 @@ async fn a_search_that_finds_nothing_in_a_long_queue_ends_with_a_cursor() {
     let next = first["next"].as_str().expect("a search through 101 000 messages takes two requests");
     let second = rig.get(&format!("/queues/orders/messages?text=nothing&cursor={next}")).await.body;
     assert_eq!(second, json!({ "messages": [], "next": null }));
+    let unknown = "/messages/00000000000000000000000000000000";
+    let first = rig.get(unknown).await;
+    assert_eq!((first.status, &first.body["state"]), (202, &"searching".into()));
+    let next = first.body["next"].as_str().expect("a search that is not finished has a cursor");
+    assert_eq!(rig.get(&format!("{unknown}?cursor={next}")).await.code(), "message_not_found");
+    let newest = send(&rig, json!({ "body": "newest" })).await;
+    let found = rig.get(&format!("/messages/{newest}?cursor={next}")).await.body;
+    assert_eq!((&found["body"], words(&found)), (&"newest".into(), vec!["sent"]), "found by the search alone");
 }
 
 #[tokio::test]
@@ -115,6 +123,72 @@ async fn looking_at_messages_changes_no_counter() {
     for path in ["", "?text=ate", "?json=$.order.id%3D17", "?state=visible&limit=1"] {
         assert_eq!(rig.get(&format!("/queues/orders/messages{path}")).await.status, 200);
     }
+    let messages = before[2]["messages"].as_array().expect("messages are an array");
+    for id in messages.iter().filter_map(|message| message["id"].as_str()) {
+        for path in [format!("/messages/{id}"), format!("/queues/orders/messages/{id}")] {
+            assert_eq!(rig.get(&path).await.status, 200);
+        }
+    }
     assert_eq!(counted(&rig).await, before);
     assert_eq!(rig.audited().iter().filter(|line| line.contains("listMessages")).count(), 0);
+}
+
+/// The words of a timeline.
+fn words(message: &Value) -> Vec<&str> {
+    let events = message["timeline"].as_array().into_iter().flatten();
+    events.filter_map(|event| event["event"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_message_is_shown_with_what_happened_to_it_and_why_it_came_again() {
+    let rig = with_messages().await;
+    rig.done("POST", "/queues/orders/purge", r#"{"confirm":"orders"}"#).await;
+    let id = send(&rig, json!({ "body": "done" })).await;
+    let found = rig.done("POST", "/queues/orders/receive", "").await;
+    let delete = json!({ "delete": [found["messages"][0]["receipt"]] });
+    rig.done("POST", "/queues/orders/settle", &delete.to_string()).await;
+    let id_kept = send(&rig, json!({ "body": "again" })).await;
+    rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":30}"#).await;
+    kew_testing::advance(&rig.engine, std::time::Duration::from_secs(31)).await;
+    rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":30}"#).await;
+    let shown = rig.get(&format!("/messages/{}", id_kept.replace('-', ""))).await.body;
+    assert_eq!(words(&shown), ["sent", "leased", "lease_ended", "leased"]);
+    assert_eq!((&shown["queue"], &shown["state"]), (&"orders".into(), &"in_flight".into()));
+    assert_eq!((&shown["id"], &shown["lease"]["by"]), (&id_kept.as_str().into(), &"admin open".into()));
+    let because = &shown["why"][0];
+    assert_eq!(
+        (&because["attempts"], &because["because"]),
+        (&2.into(), &"Its lease (of admin open) ran out after 30 s.".into())
+    );
+    assert_eq!(rig.get(&format!("/queues/orders/messages/{id_kept}")).await.body, shown);
+    let gone = rig.get(&format!("/messages/{id}")).await.body;
+    assert_eq!((&gone["state"], words(&gone)), (&"gone".into(), vec!["sent", "leased", "acked"]));
+    let unknown = rig.get("/messages/00000000000000000000000000000000").await;
+    assert_eq!((unknown.status, unknown.code()), (404, "message_not_found"));
+    let elsewhere = rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    assert_eq!(elsewhere["queue"], "other");
+    assert_eq!(rig.get(&format!("/queues/other/messages/{id_kept}")).await.code(), "message_not_found");
+    for wrong in ["/messages/x", &format!("/messages/{id}?cursor=x")] {
+        assert_eq!(rig.get(wrong).await.code(), "bad_request", "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_followed_through_its_queues() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"dead"}"#).await;
+    let settings = r#"{"name":"orders","settings":{"dead_letters_to":"dead","max_attempts":1}}"#;
+    rig.done("POST", "/queues", settings).await;
+    let id = send(&rig, json!({ "body": "bad" })).await;
+    rig.done("POST", "/queues/orders/receive", r#"{"visibility_seconds":1}"#).await;
+    kew_testing::advance(&rig.engine, std::time::Duration::from_secs(2)).await;
+    rig.done("POST", "/queues/orders/receive", "").await;
+    let shown = rig.get(&format!("/messages/{id}")).await.body;
+    assert_eq!((&shown["queue"], &shown["reason"]), (&"dead".into(), &"attempts_exhausted".into()));
+    assert_eq!(shown["origin"], "orders");
+    assert_eq!(words(&shown), ["sent", "leased", "lease_ended", "dead_lettered"]);
+    assert_eq!(shown["timeline"][3]["detail"], "to dead");
+    let left = rig.get(&format!("/queues/orders/messages/{id}")).await.body;
+    assert_eq!((&left["state"], &left["queue"]), (&"gone".into(), &"dead".into()));
+    assert_eq!(rig.get(&format!("/queues/dead/messages/{id}")).await.body["state"], "visible");
 }
