@@ -145,3 +145,63 @@ const WHY: &[Field] = &[
     field("attempts", COUNT, "How often it was leased then").required(),
     field("because", TEXT, "Why, as a sentence").required(),
 ];
+
+/// What an act on a message may be asked for.
+pub(crate) const ACT: &[Field] = &[field(
+    "cursor",
+    Kind::Text(64),
+    "Where the search for the message goes on, from a refusal `search_unfinished`",
+)];
+
+/// A lease with another end.
+pub(crate) const EXTEND: &[Field] =
+    &[field("seconds", Kind::Whole(0, 43_200), "When its lease ends, counted from now").required(), ACT[0]];
+
+/// A message after an act.
+pub(crate) const ACTED: &[Field] = &[
+    field("id", TEXT, "The message's id").required(),
+    field("state", Kind::Choice(&["visible", "in_flight", "gone"]), "What it is doing now").required(),
+    field("until_ms", COUNT, "When its lease ends; null without one").nullable().required(),
+];
+
+/// What a page of groups may be asked for.
+pub(crate) const GROUPS_QUERY: &[Field] = &[
+    field("prefix", Kind::Text(128), "Only groups whose name begins like this"),
+    field("limit", Kind::Whole(1, 1_000), "Groups of one page").default("100"),
+    field("cursor", Kind::Text(32), "`next` of the page before"),
+];
+
+/// A page of groups.
+pub(crate) const GROUPS_REPLY: &[Field] = &[
+    field("groups", Kind::Objects(GROUP), "The groups with messages, in no particular order").required(),
+    field("next", TEXT, "The cursor of the next page; null on the last").nullable().required(),
+];
+
+const GROUP: &[Field] = &[
+    field("group", TEXT, "Its name").required(),
+    field("waiting", COUNT, "Messages in it that are not leased").required(),
+    field("locked_by", TEXT, "On FIFO queues: the leased message that the others wait for")
+        .nullable()
+        .required(),
+    field("locked_until_ms", COUNT, "When that lease ends").nullable().required(),
+];
+
+/// Which id is looked up.
+pub(crate) const DEDUPLICATION_QUERY: &[Field] = &[
+    field("id", Kind::Text(128), "The id, or the SHA-256 of the body in hex digits where that stands for it")
+        .required(),
+    field("group", Kind::Text(128), "The group, where ids count in one group; else it is ignored"),
+];
+
+/// The first send of an id.
+pub(crate) const DEDUPLICATION_REPLY: &[Field] = &[
+    field("ids", Kind::Objects(DEDUPLICATION), "The id, while its window is open; else none").required(),
+    field("next", TEXT, "Null").nullable().required(),
+];
+
+const DEDUPLICATION: &[Field] = &[
+    field("deduplication_id", TEXT, "The id").required(),
+    field("group", TEXT, "The group that it counts in; null for all").nullable().required(),
+    field("message", TEXT, "The message that was sent first").required(),
+    field("until_ms", COUNT, "From then on the id may be sent again").required(),
+];

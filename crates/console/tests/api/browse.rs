@@ -113,7 +113,11 @@ async fn a_search_that_finds_nothing_in_a_long_queue_ends_with_a_cursor() {
     assert_eq!(rig.get(&format!("{unknown}?cursor={next}")).await.code(), "message_not_found");
     let newest = send(&rig, json!({ "body": "newest" })).await;
     let found = rig.get(&format!("/messages/{newest}?cursor={next}")).await.body;
-    assert_eq!((&found["body"], words(&found)), (&"newest".into(), vec!["sent"]), "found by the search alone");
+    assert_eq!(
+        (&found["body"], words(&found)),
+        (&"newest".into(), vec!["sent"]),
+        "found by the search alone"
+    );
 }
 
 #[tokio::test]
@@ -191,4 +195,128 @@ async fn a_dead_letter_is_followed_through_its_queues() {
     let left = rig.get(&format!("/queues/orders/messages/{id}")).await.body;
     assert_eq!((&left["state"], &left["queue"]), (&"gone".into(), &"dead".into()));
     assert_eq!(rig.get(&format!("/queues/dead/messages/{id}")).await.body["state"], "visible");
+}
+
+#[tokio::test]
+async fn an_operator_acts_on_one_message_or_is_refused_with_the_reason() {
+    let rig = with_messages().await;
+    let page = rig.get("/queues/orders/messages").await.body;
+    let ids: Vec<&str> = (0..3).filter_map(|place| page["messages"][place]["id"].as_str()).collect();
+    let [leased, delayed, visible] = ids.as_slice() else { panic!("{page}") };
+    let now = rig.engine.now().0;
+    for (id, act, body, status, expected) in [
+        (leased, "extend", r#"{"seconds":90}"#, 200, "in_flight"),
+        (leased, "promote", "", 409, "not_delayed"),
+        (leased, "release", "", 200, "visible"),
+        (leased, "release", "", 409, "lease_ended"),
+        (leased, "extend", r#"{"seconds":1}"#, 409, "lease_ended"),
+        (leased, "extend", "", 400, "bad_request"),
+        (leased, "extend", r#"{"seconds":43201}"#, 400, "bad_request"),
+        (delayed, "promote", "", 200, "visible"),
+        (delayed, "promote", "", 409, "not_delayed"),
+        (visible, "delete", "", 200, "gone"),
+        (visible, "delete", "", 404, "message_not_found"),
+        (&"00000000000000000000000000000000", "delete", "", 404, "message_not_found"),
+        (&"x", "delete", "", 400, "bad_request"),
+    ] {
+        let answer = rig.post(&format!("/queues/orders/messages/{id}/{act}"), body).await;
+        let said = answer.body["state"].as_str().unwrap_or_else(|| answer.code());
+        assert_eq!((answer.status, said), (status, expected), "{act} {id} {body}: {answer:?}");
+        if (act, status) == ("extend", 200) {
+            assert_eq!(answer.body["until_ms"], now + 90_000);
+        }
+    }
+    let left = rig.get("/queues/orders/messages").await.body;
+    let states: Vec<&Value> =
+        left["messages"].as_array().into_iter().flatten().map(|message| &message["state"]).collect();
+    assert_eq!(states, ["visible", "visible"]);
+    let audited = rig.audited();
+    for line in [
+        format!("open extendMessage orders/{leased} ok"),
+        format!("open promoteMessage orders/{delayed} not_delayed"),
+        format!("open deleteMessage orders/{visible} ok"),
+    ] {
+        assert!(audited.contains(&line), "{line} is not in {audited:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_may_only_look_acts_on_no_message_and_pauses_nothing() {
+    let rig = rig::rig(rig::Guarded::Strictly).await;
+    let json = ("content-type", "application/json");
+    let password = json!({ "user": "bert", "password": rig::PASSWORD }).to_string();
+    let session = rig.ask("POST", "/session", &[json], &password).await;
+    let csrf = session.body["csrf"].as_str().expect("a session has a second secret").to_owned();
+    let cookie = session.header("set-cookie");
+    let cookie = cookie.split(';').next().expect("a cookie has a value");
+    let headers = [json, ("cookie", cookie), ("x-kew-csrf", csrf.as_str())];
+    for path in [
+        "messages/x/delete",
+        "messages/x/release",
+        "messages/x/extend",
+        "messages/x/promote",
+        "pause",
+        "resume",
+    ] {
+        let refused = rig.ask("POST", &format!("/queues/orders/{path}"), &headers, "").await;
+        assert_eq!(refused.status, 403, "{path}: {refused:?}");
+    }
+    assert_eq!(rig.ask("GET", "/queues/orders/messages", &headers[1..2], "").await.code(), "queue_not_found");
+}
+
+#[tokio::test]
+async fn a_paused_queue_delivers_nothing_until_it_is_resumed() {
+    let rig = with_messages().await;
+    assert_eq!(rig.done("POST", "/queues/orders/pause", "").await["paused"], true);
+    assert_eq!(rig.done("POST", "/queues/orders/pause", "{}").await["paused"], true, "again is no error");
+    assert_eq!(rig.get("/queues").await.body["queues"][0]["paused"], true);
+    send(&rig, json!({ "body": "taken" })).await;
+    assert_eq!(rig.done("POST", "/queues/orders/receive", "").await, json!({ "messages": [] }));
+    assert_eq!(rig.get("/queues/orders/messages?state=visible").await.body["messages"][1]["body"], "taken");
+    assert_eq!(rig.done("POST", "/queues/orders/resume", "").await["paused"], false);
+    let found = rig.done("POST", "/queues/orders/receive", r#"{"max":9}"#).await;
+    assert_eq!(found["messages"].as_array().map(Vec::len), Some(2));
+    assert_eq!(rig.post("/queues/nowhere/pause", "").await.code(), "queue_not_found");
+    assert!(rig.audited().contains(&"open pauseQueue orders ok".to_owned()));
+}
+
+#[tokio::test]
+async fn groups_show_what_locks_them_and_an_id_shows_its_first_send() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"o.fifo"}"#).await;
+    rig.done("POST", "/queues", r#"{"name":"g.fifo","settings":{"deduplication_scope":"group"}}"#).await;
+    let mut ids = Vec::new();
+    for (queue, group, id) in [("o", "a", "1"), ("o", "a", "2"), ("o", "b", "3"), ("g", "a", "1")] {
+        let message = json!({ "body": "x", "group": group, "deduplication_id": id }).to_string();
+        let sent = rig.done("POST", &format!("/queues/{queue}.fifo/messages"), &message).await;
+        ids.push(sent["id"].clone());
+    }
+    let now = rig.engine.now().0;
+    rig.done("POST", "/queues/o.fifo/receive", r#"{"visibility_seconds":60}"#).await;
+    let shown = rig.get("/queues/o.fifo/groups?prefix=a").await.body;
+    let locked = json!({ "group": "a", "waiting": 1, "locked_by": ids[0], "locked_until_ms": now + 60_000 });
+    assert_eq!(shown, json!({ "groups": [locked], "next": null }));
+    let open = json!({ "group": "b", "waiting": 1, "locked_by": null, "locked_until_ms": null });
+    assert_eq!(rig.get("/queues/o.fifo/groups?prefix=b").await.body["groups"], json!([open]));
+    let mut first = rig.get("/queues/o.fifo/groups?limit=1").await.body;
+    let next = first["next"].take();
+    let next = next.as_str().expect("two groups are two pages of one");
+    let second = rig.get(&format!("/queues/o.fifo/groups?limit=1&cursor={next}")).await.body;
+    assert_ne!(first["groups"][0]["group"], second["groups"][0]["group"]);
+    let known = rig.get("/queues/o.fifo/deduplication?id=2").await.body;
+    let expected =
+        json!({ "deduplication_id": "2", "group": null, "message": ids[1], "until_ms": now + 300_000 });
+    assert_eq!(known, json!({ "ids": [expected], "next": null }));
+    assert_eq!(rig.get("/queues/o.fifo/deduplication?id=9").await.body["ids"], json!([]));
+    let in_group = rig.get("/queues/g.fifo/deduplication?id=1&group=a").await.body;
+    assert_eq!((&in_group["ids"][0]["group"], &in_group["ids"][0]["message"]), (&"a".into(), &ids[3]));
+    assert_eq!(rig.get("/queues/g.fifo/deduplication?id=1&group=b").await.body["ids"], json!([]));
+    for wrong in [
+        "o.fifo/deduplication",
+        "o.fifo/deduplication?id=",
+        "g.fifo/deduplication?id=1",
+        "o.fifo/groups?cursor=x",
+    ] {
+        assert_eq!(rig.get(&format!("/queues/{wrong}")).await.code(), "bad_request", "{wrong}");
+    }
 }

@@ -146,6 +146,17 @@ async fn every_reply_is_as_the_document_says() {
     ask("GET", "/queues/{q}/messages", "/queues/orders/messages?state=in_flight", "").await;
     let id = found["messages"][0]["id"].as_str().expect("an id is a text").to_owned();
     ask("GET", "/queues/{q}/messages/{id}", &format!("/queues/orders/messages/{id}"), "").await;
+    for (act, body) in [("extend", r#"{"seconds":60}"#), ("release", ""), ("release", ""), ("promote", "")] {
+        let template = format!("/queues/{{q}}/messages/{{id}}/{act}");
+        ask("POST", &template, &format!("/queues/orders/messages/{id}/{act}"), body).await;
+    }
+    for act in ["pause", "resume"] {
+        ask("POST", &format!("/queues/{{q}}/{act}"), &format!("/queues/orders/{act}"), "").await;
+    }
+    let grouped = r#"{"body":"x","group":"g","deduplication_id":"d"}"#;
+    ask("POST", "/queues/{q}/messages", "/queues/o.fifo/messages", grouped).await;
+    ask("GET", "/queues/{q}/groups", "/queues/o.fifo/groups", "").await;
+    ask("GET", "/queues/{q}/deduplication", "/queues/o.fifo/deduplication?id=d", "").await;
     let nowhere = "/messages/00000000000000000000000000000000";
     ask("GET", "/messages/{id}", nowhere, "").await;
     let settle = json!({ "release": [found["messages"][0]["receipt"], found["messages"][0]["receipt"]] });
