@@ -81,6 +81,7 @@ pub(super) fn row(seen: &Seen, home: &Home<'_>, notes: &dyn MessageNotes) -> Map
     let mut row = Map::new();
     let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
     put("id", message.id.to_string().into());
+    put("sequence", message.sequence.0.into());
     put("state", state.into());
     put("readable", seen.is_readable.into());
     put("attempts", message.attempts.into());

@@ -67,6 +67,8 @@ const SEEN: &[Field] = &[
     field("body_base64", TEXT, "The body, where it is not"),
     field("content_type", CONTENT_TYPE, "How to read it").required(),
     field("attributes", Kind::Free, "Its attributes, each with type and value").required(),
+    field("sequence", COUNT, "Its place in the order of sends of its queue; as a cursor, pages begin there")
+        .required(),
 ];
 
 /// What one message may be asked for.
@@ -100,6 +102,7 @@ pub(crate) const MESSAGE_REPLY: &[Field] = &[
     optional(13),
     optional(14),
     optional(15),
+    optional(16),
 ];
 
 /// A field of pages, which a message that is gone does not have.
