@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::Context;
 use super::work::wait_at_home;
 use crate::error::{ApiError, answer};
-use crate::notes::{Attribute, AttributeValue};
+use crate::notes::{Attribute, AttributeValue, MessageNotes};
 
 /// The longest a lease may be stretched.
 const LEASE_CAP: Duration = Duration::from_secs(43_200);
@@ -176,30 +176,47 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 fn shown(cx: &Context<'_>, leased: &Leased) -> Value {
     let message = &leased.message;
-    let content = &message.content;
-    let word = CONTENT_TYPES.iter().find(|(_, content_type)| *content_type == content.content_type);
-    let is_text = matches!(content.content_type, ContentType::Text | ContentType::Json);
-    let (name, body) = match std::str::from_utf8(&content.body) {
-        Ok(text) if is_text => ("body", text.to_owned()),
-        _ => ("body_base64", STANDARD.encode(&content.body)),
-    };
-    let attributes: Map<String, Value> =
-        cx.console.settings.notes.read(content).iter().map(shown_attribute).collect();
     let mut shown = json!({
         "id": message.id.to_string(),
         "receipt": receipt::text(leased.token),
-        "content_type": word.map_or("text", |(name, _)| name),
         "attempts": message.attempts,
         "sent_at_ms": message.sent_at.0,
         "until_ms": leased.until.0,
         "group": message.group.as_ref().map(|group| group.0.as_str()),
         "deduplication_id": message.deduplication.as_ref().map(|id| id.0.as_str()),
-        "attributes": attributes,
     });
     if let Value::Object(members) = &mut shown {
-        members.insert(name.to_owned(), body.into());
+        put_content(members, &message.content, &*cx.console.settings.notes);
     }
     shown
+}
+
+/// A body as replies show it.
+pub(super) enum Shown<'a> {
+    Text(&'a str),
+    Base64(String),
+}
+
+/// Text where the body says that it is text, and is; else Base64.
+pub(super) fn shown_body(content: &Content) -> Shown<'_> {
+    let is_text = matches!(content.content_type, ContentType::Text | ContentType::Json);
+    match std::str::from_utf8(&content.body) {
+        Ok(text) if is_text => Shown::Text(text),
+        _ => Shown::Base64(STANDARD.encode(&content.body)),
+    }
+}
+
+/// Adds what a message carries to what is shown of it.
+pub(super) fn put_content(members: &mut Map<String, Value>, content: &Content, notes: &dyn MessageNotes) {
+    let word = CONTENT_TYPES.iter().find(|(_, content_type)| *content_type == content.content_type);
+    let (name, body) = match shown_body(content) {
+        Shown::Text(text) => ("body", text.to_owned()),
+        Shown::Base64(text) => ("body_base64", text),
+    };
+    let attributes: Map<String, Value> = notes.read(content).iter().map(shown_attribute).collect();
+    members.insert("content_type".to_owned(), word.map_or("text", |(name, _)| name).into());
+    members.insert("attributes".to_owned(), Value::Object(attributes));
+    members.insert(name.to_owned(), body.into());
 }
 
 fn shown_attribute(attribute: &Attribute) -> (String, Value) {

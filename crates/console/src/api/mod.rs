@@ -1,7 +1,13 @@
 //! The admin API below `/api/v1`: a request is routed and checked by the table, its sender is known before its body is
 //! looked at, and every change is in the audit log.
 
+mod acts;
+mod browse;
 mod fields;
+mod filter;
+mod groups;
+mod locate;
+mod message_fields;
 mod messages;
 mod names;
 mod openapi;
@@ -11,6 +17,7 @@ mod redrives;
 mod settings;
 mod shows;
 mod table;
+mod timeline;
 mod work;
 
 use std::sync::{Arc, OnceLock};
@@ -22,6 +29,7 @@ use crate::access::{self, Caller};
 use crate::board::{Phase, Running};
 use crate::error::{ApiError, answer};
 use crate::{Console, clock, pushes};
+use acts::Act;
 use fields::Members;
 use names::Home;
 use path::Found;
@@ -91,8 +99,8 @@ impl Console {
         parts: Vec<String>,
         target: &OnceLock<String>,
     ) -> Result<Reply, ApiError> {
-        if let Some(part) = parts.first() {
-            target.get_or_init(|| part.clone());
+        if !parts.is_empty() {
+            target.get_or_init(|| parts.join("/"));
         }
         if route.is_change() {
             match route.needs {
@@ -138,6 +146,17 @@ impl Context<'_> {
             Op::ChangeQueue => queues::change(self).await,
             Op::DeleteQueue => queues::delete(self).await,
             Op::PurgeQueue => queues::purge(self).await,
+            Op::ListMessages => browse::list(self).await,
+            Op::ShowQueueMessage => timeline::show_in_queue(self).await,
+            Op::ShowMessage => timeline::show_anywhere(self).await,
+            Op::DeleteMessage => acts::act(self, Act::Delete).await,
+            Op::ReleaseMessage => acts::act(self, Act::Release).await,
+            Op::ExtendMessage => acts::act(self, Act::Extend).await,
+            Op::PromoteMessage => acts::act(self, Act::Promote).await,
+            Op::PauseQueue => acts::set_paused(self, true).await,
+            Op::ResumeQueue => acts::set_paused(self, false).await,
+            Op::ListGroups => groups::list(self).await,
+            Op::FindDeduplication => groups::deduplication(self).await,
             Op::SendMessage => messages::send(self).await,
             Op::ReceiveMessages => messages::receive(self).await,
             Op::SettleMessages => messages::settle(self).await,

@@ -127,6 +127,7 @@ fn parameters(route: &Route) -> Value {
         let name = part.trim_matches(['{', '}']);
         let help = match name {
             "q" => "A queue: its name, or account:region:name, URL-encoded",
+            "id" => "A message's id, as a UUID or as 32 hex digits",
             _ => "A task, as it was answered",
         };
         let schema = json!({ "type": "string", "minLength": 1 });

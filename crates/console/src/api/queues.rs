@@ -168,7 +168,11 @@ pub(super) async fn purge(cx: &Context<'_>) -> Result<Reply, ApiError> {
 }
 
 /// The reply that shows a queue with its settings.
-async fn shown(cx: &Context<'_>, status: StatusCode, queue: &Arc<Queue>) -> Result<Reply, ApiError> {
+pub(super) async fn shown(
+    cx: &Context<'_>,
+    status: StatusCode,
+    queue: &Arc<Queue>,
+) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let (engine, id) = (Arc::clone(&running.engine), queue.id);
     let work = move || async move { Ok((engine.counts_so_far(id).await?, engine.now())) };

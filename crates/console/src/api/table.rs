@@ -4,6 +4,10 @@
 //! something else than the other.
 
 use super::fields::{Field, Kind, field};
+use super::message_fields::{
+    ACT, ACTED, DEDUPLICATION_QUERY, DEDUPLICATION_REPLY, EXTEND, GROUPS_QUERY, GROUPS_REPLY, MESSAGE_QUERY,
+    MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY,
+};
 use super::settings::SETTINGS;
 
 /// An operation.
@@ -15,6 +19,17 @@ pub(crate) enum Op {
     ChangeQueue,
     DeleteQueue,
     PurgeQueue,
+    ListMessages,
+    ShowQueueMessage,
+    ShowMessage,
+    DeleteMessage,
+    ReleaseMessage,
+    ExtendMessage,
+    PromoteMessage,
+    PauseQueue,
+    ResumeQueue,
+    ListGroups,
+    FindDeduplication,
     SendMessage,
     ReceiveMessages,
     SettleMessages,
@@ -167,6 +182,48 @@ pub(crate) static ROUTES: &[Route] = &[
         .body(&[field("confirm", Kind::Text(200), "The queue's name, as a person typed it")])
         .reply(&[field("messages", COUNT, "Messages that were deleted").required()])
         .refusals(&[(404, "There is no such queue"), (409, "`confirm` is not the queue's name")]),
+    get("/queues/{q}/messages", Op::ListMessages, "listMessages", "Shows messages in every state without consuming any; one request looks at about 100 000 of them at most")
+        .query(MESSAGES_QUERY)
+        .reply(MESSAGES_REPLY)
+        .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/messages/{id}", Op::ShowQueueMessage, "showQueueMessage", "Shows a message of this queue with its timeline; one that has left the queue is `gone`")
+        .query(MESSAGE_QUERY)
+        .reply(MESSAGE_REPLY)
+        .refusals(&[(202, "Not found so far in a long queue: ask again with `next` as the cursor"), (404, "There is no such queue or message")]),
+    get("/messages/{id}", Op::ShowMessage, "showMessage", "Shows a message with its timeline, wherever it is")
+        .query(MESSAGE_QUERY)
+        .reply(MESSAGE_REPLY)
+        .refusals(&[(202, "Not found so far among many messages: ask again with `next` as the cursor"), (404, "There is no such message")]),
+    post("/queues/{q}/messages/{id}/delete", Op::DeleteMessage, "deleteMessage", "Deletes a message, whatever it is doing")
+        .body(ACT)
+        .reply(ACTED)
+        .refusals(ACT_REFUSALS),
+    post("/queues/{q}/messages/{id}/release", Op::ReleaseMessage, "releaseMessage", "Ends the lease of a message now")
+        .body(ACT)
+        .reply(ACTED)
+        .refusals(ACT_REFUSALS),
+    post("/queues/{q}/messages/{id}/extend", Op::ExtendMessage, "extendMessage", "Gives the lease of a message another end")
+        .body(EXTEND)
+        .reply(ACTED)
+        .refusals(ACT_REFUSALS),
+    post("/queues/{q}/messages/{id}/promote", Op::PromoteMessage, "promoteMessage", "Ends the delay of a message now")
+        .body(ACT)
+        .reply(ACTED)
+        .refusals(ACT_REFUSALS),
+    post("/queues/{q}/pause", Op::PauseQueue, "pauseQueue", "Stops deliveries of a queue in every dialect; sends are taken")
+        .reply(QUEUE_WHOLE)
+        .refusals(&[(404, "There is no such queue")]),
+    post("/queues/{q}/resume", Op::ResumeQueue, "resumeQueue", "Lets deliveries of a queue go on")
+        .reply(QUEUE_WHOLE)
+        .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/groups", Op::ListGroups, "listGroups", "Shows groups with messages, and which message locks each")
+        .query(GROUPS_QUERY)
+        .reply(GROUPS_REPLY)
+        .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/deduplication", Op::FindDeduplication, "findDeduplication", "Looks a deduplication id up; ids are kept as hashes, so they cannot be listed")
+        .query(DEDUPLICATION_QUERY)
+        .reply(DEDUPLICATION_REPLY)
+        .refusals(&[(404, "There is no such queue")]),
     post("/queues/{q}/messages", Op::SendMessage, "sendMessage", "Sends a message")
         .body(&[
             field("body", Kind::Text(BODY_MAX), "The body as text; or else `body_base64`"),
@@ -289,6 +346,11 @@ pub(crate) static ROUTES: &[Route] = &[
         field("paths", Kind::Free, "The operations").required(),
         field("components", Kind::Free, "What they share").required(),
     ]),
+];
+
+const ACT_REFUSALS: &[(u16, &str)] = &[
+    (404, "There is no such queue, or no such message in it"),
+    (409, "The message is not leased, not delayed, or was not found so far in a long queue"),
 ];
 
 /// What every listing of queues shows.

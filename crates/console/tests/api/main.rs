@@ -1,6 +1,7 @@
 //! The admin API over a store in memory, request by request.
 
 mod access;
+mod browse;
 mod messages;
 mod queues;
 mod redrives;

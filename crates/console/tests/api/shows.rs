@@ -141,7 +141,24 @@ async fn every_reply_is_as_the_document_says() {
     ask("GET", "/queues/{q}", "/queues/nowhere", "").await;
     ask("PATCH", "/queues/{q}", "/queues/orders", r#"{"settings":{"delay_seconds":0}}"#).await;
     ask("POST", "/queues/{q}/messages", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    ask("GET", "/queues/{q}/messages", "/queues/orders/messages", "").await;
     let found = ask("POST", "/queues/{q}/receive", "/queues/orders/receive", "").await;
+    ask("GET", "/queues/{q}/messages", "/queues/orders/messages?state=in_flight", "").await;
+    let id = found["messages"][0]["id"].as_str().expect("an id is a text").to_owned();
+    ask("GET", "/queues/{q}/messages/{id}", &format!("/queues/orders/messages/{id}"), "").await;
+    for (act, body) in [("extend", r#"{"seconds":60}"#), ("release", ""), ("release", ""), ("promote", "")] {
+        let template = format!("/queues/{{q}}/messages/{{id}}/{act}");
+        ask("POST", &template, &format!("/queues/orders/messages/{id}/{act}"), body).await;
+    }
+    for act in ["pause", "resume"] {
+        ask("POST", &format!("/queues/{{q}}/{act}"), &format!("/queues/orders/{act}"), "").await;
+    }
+    let grouped = r#"{"body":"x","group":"g","deduplication_id":"d"}"#;
+    ask("POST", "/queues/{q}/messages", "/queues/o.fifo/messages", grouped).await;
+    ask("GET", "/queues/{q}/groups", "/queues/o.fifo/groups", "").await;
+    ask("GET", "/queues/{q}/deduplication", "/queues/o.fifo/deduplication?id=d", "").await;
+    let nowhere = "/messages/00000000000000000000000000000000";
+    ask("GET", "/messages/{id}", nowhere, "").await;
     let settle = json!({ "release": [found["messages"][0]["receipt"], found["messages"][0]["receipt"]] });
     ask("POST", "/queues/{q}/settle", "/queues/orders/settle", &settle.to_string()).await;
     let moved =
@@ -150,7 +167,9 @@ async fn every_reply_is_as_the_document_says() {
     ask("GET", "/redrives/{task}", &format!("/redrives/{task}"), "").await;
     ask("POST", "/redrives/{task}/cancel", &format!("/redrives/{task}/cancel"), "").await;
     ask("POST", "/queues/{q}/purge", "/queues/orders/purge", "").await;
+    ask("GET", "/messages/{id}", &format!("/messages/{id}"), "").await;
     ask("POST", "/queues/{q}/purge", "/queues/orders/purge", r#"{"confirm":"orders"}"#).await;
+    ask("GET", "/messages/{id}", &format!("/messages/{id}"), "").await;
     ask("DELETE", "/queues/{q}", "/queues/orders", "").await;
     for path in
         ["/push/attempts", "/store", "/shards", "/config", "/audit", "/session", "/clock", "/openapi.json"]

@@ -40,6 +40,13 @@ enum Command {
     Send(remote::SendArgs),
     /// Receive messages: print and delete them
     Receive(remote::ReceiveArgs),
+    /// Look at messages without consuming them
+    Peek(remote::PeekArgs),
+    /// Show the messages of a queue, then those that come, without consuming them
+    Tail(remote::TailArgs),
+    /// Look at one message
+    #[command(subcommand)]
+    Message(remote::MessageCommand),
     /// Bring messages back to the queues they came from, or to another queue
     Redrive(remote::RedriveArgs),
     /// Put a running server under load and verify every message
@@ -85,6 +92,9 @@ pub fn run() -> ExitCode {
         Command::Queue(queue) => remote::run(&Remote::Queue(&queue)),
         Command::Send(send) => remote::run(&Remote::Send(&send)),
         Command::Receive(receive) => remote::run(&Remote::Receive(&receive)),
+        Command::Peek(peek) => remote::run(&Remote::Peek(&peek)),
+        Command::Tail(tail) => remote::run(&Remote::Tail(&tail)),
+        Command::Message(message) => remote::run(&Remote::Message(&message)),
         Command::Redrive(redrive) => remote::run(&Remote::Redrive(&redrive)),
         Command::Version(version) => about::version(&version),
         Command::Completions(completions) => about::completions(&completions, Line::command()),

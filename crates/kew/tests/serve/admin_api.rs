@@ -1,6 +1,6 @@
 //! The admin API and the command line over it, against the program as it is run.
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -113,6 +113,63 @@ fn queues_are_made_changed_listed_and_deleted_from_the_command_line() {
     }
     assert_eq!(printed(&kew, &["queue", "purge", "orders", "--yes"]), "deleted 1 messages of orders\n");
     assert_eq!(printed(&kew, &["queue", "delete", "orders", "--yes"]), "deleted orders with 0 messages\n");
+}
+
+#[test]
+fn messages_are_looked_at_from_the_command_line_and_stay_as_they_are() {
+    let (_directory, kew) = memory();
+    printed(&kew, &["queue", "create", "orders"]);
+    let id = printed(&kew, &["send", "orders", "hello\nworld"]).trim().to_owned();
+    printed(&kew, &["send", "orders", "later", "--delay", "60"]);
+    let peeked = printed(&kew, &["peek", "orders"]);
+    let lines: Vec<&str> = peeked.lines().collect();
+    assert!(lines[0].starts_with("ID ") && lines.len() == 3, "{peeked}");
+    assert_eq!(lines[1], format!("{id}  visible           0  hello\\nworld"));
+    let delayed = printed(&kew, &["peek", "orders", "--filter", "state=delayed,text=ate", "--json"]);
+    let delayed: Value = serde_json::from_str(&delayed).expect("one message is one object");
+    assert_eq!((&delayed["body"], &delayed["state"]), (&"later".into(), &"delayed".into()));
+    assert_eq!(printed(&kew, &["peek", "orders", "--max", "1", "--json"]).lines().count(), 1);
+    let shown: Value =
+        serde_json::from_str(&printed(&kew, &["queue", "show", "orders", "--json"])).expect("it is JSON");
+    assert_eq!([&shown["visible"], &shown["in_flight"], &shown["delayed"]], [1, 0, 1]);
+    printed(&kew, &["receive", "orders", "--keep"]);
+    printed(&kew, &["receive", "orders", "--keep"]);
+    let shown = printed(&kew, &["message", "show", &id]);
+    let expected =
+        ["queue             orders\n", "  sent ", " by admin open attempt 1", "released", "hello\nworld\n"];
+    for part in expected.into_iter().chain(["attempt 2: Its lease (of admin open) was released."]) {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    let (code, _, errors) = run(&kew, &["message", "show", "00000000000000000000000000000000"], "");
+    assert!(code == 1 && errors.contains("the history does not know it"), "{errors}");
+    assert_eq!(run(&kew, &["peek", "orders", "--filter", "colour=red"], "").0, 2);
+    assert_eq!(printed(&kew, &["queue", "pause", "orders"]), "deliveries of orders: paused\n");
+    assert_eq!(printed(&kew, &["receive", "orders"]), "");
+    assert_eq!(printed(&kew, &["queue", "resume", "orders"]), "deliveries of orders: resumed\n");
+    assert_eq!(printed(&kew, &["receive", "orders"]), "hello\nworld\n");
+}
+
+#[test]
+fn tail_shows_what_is_there_and_what_comes() {
+    let (_directory, kew) = memory();
+    printed(&kew, &["queue", "create", "orders"]);
+    printed(&kew, &["send", "orders", "first"]);
+    let mut tail = Command::new(env!("CARGO_BIN_EXE_kew"))
+        .args(["tail", "orders", "--json"])
+        .env("KEW_ADMIN_URL", format!("http://{}", kew.admin))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program kew is built with its tests");
+    let output = tail.stdout.take().expect("standard output is a pipe");
+    let mut lines = std::io::BufReader::new(output).lines().map(|line| {
+        let line = line.expect("the output is UTF-8");
+        serde_json::from_str::<Value>(&line).expect("lines are JSON")["body"].clone()
+    });
+    assert_eq!(lines.next(), Some("first".into()));
+    printed(&kew, &["send", "orders", "second"]);
+    assert_eq!(lines.next(), Some("second".into()), "each message is shown once");
+    tail.kill().expect("tail goes on until it is ended");
+    tail.wait().expect("the child process was not waited for before");
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Commands that talk to the admin API of a running server: `kew queue`, `send`, `receive` and `redrive`.
+//! Commands that talk to the admin API of a running server: `kew queue`, `message`, `send`, `receive`, `peek`,
+//! `tail` and `redrive`.
 //!
 //! Each prints tables for people or, with `--json`, one object a line. Exit codes: 0 is done, 1 failed, 2 wrong usage,
 //! 3 partly done. Notes and progress go to standard error, and only to a terminal.
 
 mod client;
+mod look;
 mod output;
 mod queue;
 mod receive;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 use client::Api;
 use output::Out;
 
+pub(super) use look::{MessageCommand, PeekArgs, TailArgs};
 pub(super) use queue::QueueCommand;
 pub(super) use receive::ReceiveArgs;
 pub(super) use redrive::RedriveArgs;
@@ -51,6 +54,9 @@ pub(super) enum Remote<'a> {
     Send(&'a SendArgs),
     Receive(&'a ReceiveArgs),
     Redrive(&'a RedriveArgs),
+    Peek(&'a PeekArgs),
+    Tail(&'a TailArgs),
+    Message(&'a MessageCommand),
 }
 
 /// Runs a command, and says why if it does not end well.
@@ -77,6 +83,9 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Send(send) => &send.target,
         Remote::Receive(receive) => &receive.target,
         Remote::Redrive(redrive) => &redrive.target,
+        Remote::Peek(peek) => &peek.target,
+        Remote::Tail(tail) => &tail.target,
+        Remote::Message(message) => message.target(),
     };
     let (api, mut out) = (Api::new(target)?, Out::new(target.json));
     match command {
@@ -84,5 +93,8 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Send(send) => send::run(&api, &mut out, send).await,
         Remote::Receive(receive) => receive::run(&api, &mut out, receive).await,
         Remote::Redrive(redrive) => redrive::run(&api, &mut out, redrive).await,
+        Remote::Peek(peek) => look::peek(&api, &mut out, peek).await,
+        Remote::Tail(tail) => look::tail(&api, &mut out, tail).await,
+        Remote::Message(message) => look::message(&api, &mut out, message).await,
     }
 }

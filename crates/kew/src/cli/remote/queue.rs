@@ -30,6 +30,10 @@ pub(in crate::cli) enum QueueCommand {
     Delete(SureArgs),
     /// Delete all messages of a queue
     Purge(SureArgs),
+    /// Stop deliveries in every dialect; sends are taken
+    Pause(OneArgs),
+    /// Let deliveries go on
+    Resume(OneArgs),
     /// Show queues with the most messages, again and again at a terminal
     Top(TopArgs),
 }
@@ -112,7 +116,7 @@ impl QueueCommand {
             Self::Ls(args) => &args.target,
             Self::Create(args) => &args.target,
             Self::Set(args) => &args.target,
-            Self::Show(args) => &args.target,
+            Self::Show(args) | Self::Pause(args) | Self::Resume(args) => &args.target,
             Self::Delete(args) | Self::Purge(args) => &args.target,
             Self::Top(args) => &args.target,
         }
@@ -129,6 +133,8 @@ pub(super) async fn run(api: &Api, out: &mut Out, command: &QueueCommand) -> Don
             show(out, &queue)
         }
         QueueCommand::Show(args) => show(out, &api.get(&of_queue(&args.queue, "")).await?),
+        QueueCommand::Pause(args) => deliver(api, out, &args.queue, "pause").await,
+        QueueCommand::Resume(args) => deliver(api, out, &args.queue, "resume").await,
         QueueCommand::Delete(args) => {
             let what = format!("deleting {} with all its messages", args.queue);
             output::confirmed(args.yes, &what, &args.queue)?;
@@ -154,6 +160,12 @@ async fn create(api: &Api, out: &mut Out, args: &CreateArgs) -> Done {
     }
     let queue = api.change(Method::POST, "/queues", &body).await?;
     out.result(&queue, queue["queue"].as_str().unwrap_or_default())
+}
+
+/// Lets deliveries of a queue go on, or stops them.
+async fn deliver(api: &Api, out: &mut Out, queue: &str, act: &str) -> Done {
+    let changed = api.change(Method::POST, &of_queue(queue, &format!("/{act}")), &json!({})).await?;
+    out.result(&changed, &format!("deliveries of {queue}: {act}d"))
 }
 
 /// Settings from `KEY=VALUE`.

@@ -1,0 +1,103 @@
+//! Messages as an operator looks at them: in every state, of every kind of queue, without consuming any.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::{Browse, StateKind};
+use kew_core::outcome::Seen;
+use kew_core::{GroupId, MoveReason, Sequence, State, Text, Timestamp};
+use kew_http::{Reply, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::filter::Filter;
+use super::messages::put_content;
+use super::names::Home;
+use crate::MessageNotes;
+use crate::error::{ApiError, answer};
+
+/// Messages of a page that does not say.
+const LIMIT_USUAL: u64 = 100;
+
+/// `GET /queues/{q}/messages`.
+pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    let whole = |name: &str| cx.query.whole(name);
+    let filter = Filter::new(cx.query.text("text"), cx.query.text("json"))?;
+    let from = cx.query.text("cursor").map(sequence).transpose()?.unwrap_or_default();
+    let limit = u32::try_from(whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(u32::MAX);
+    let age = whole("older_than_seconds").map(Duration::from_secs);
+    let browse = Browse {
+        from,
+        state: state_kind(cx.query.text("state")),
+        group: cx.query.text("group").map(|group| GroupId(Text::from(group))),
+        attempts_min: u32::try_from(whole("min_attempts").unwrap_or_default()).unwrap_or(u32::MAX),
+        sent_through: age.map_or(Timestamp::NEVER, |age| running.engine.now().minus(age)),
+        ..Browse::of(queue.id, limit)
+    };
+    let engine = Arc::clone(&running.engine);
+    let work =
+        move || async move { Ok(engine.browse(browse, |seen| filter.fits(&seen.message.content)).await?) };
+    let page = cx.console.work.run(work).await?;
+    let (home, notes) = (cx.home(), &*cx.console.settings.notes);
+    let shown = |seen: &Seen| Value::Object(row(seen, &home, notes));
+    let messages: Vec<Value> = page.messages.iter().map(shown).collect();
+    let next = page.next.map(|next| next.0.to_string());
+    Ok(answer(StatusCode::OK, &json!({ "messages": messages, "next": next })))
+}
+
+fn state_kind(word: Option<&str>) -> Option<StateKind> {
+    match word {
+        Some("visible") => Some(StateKind::Visible),
+        Some("in_flight") => Some(StateKind::InFlight),
+        Some("delayed") => Some(StateKind::Delayed),
+        _ => None,
+    }
+}
+
+fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
+    let malformed = |_| ApiError::bad_request("cursor is not one of this API");
+    cursor.parse().map(Sequence).map_err(malformed)
+}
+
+/// What every look shows of a message.
+pub(super) fn row(seen: &Seen, home: &Home<'_>, notes: &dyn MessageNotes) -> Map<String, Value> {
+    let message = &seen.message;
+    let (state, until) = match message.state {
+        State::Ready => ("visible", None),
+        State::Delayed { until } => ("delayed", Some(until)),
+        State::Leased { until } => ("in_flight", Some(until)),
+    };
+    let until = until.and_then(instant);
+    let is_leased = matches!(message.state, State::Leased { .. });
+    let lease = is_leased
+        .then(|| json!({ "by": null, "since_ms": seen.leased_at.and_then(instant), "until_ms": until }));
+    let origin = message.origin.as_ref();
+    let reason = origin.map(|origin| match origin.reason {
+        MoveReason::AttemptsExhausted => "attempts_exhausted",
+        MoveReason::Redriven => "redriven",
+    });
+    let mut row = Map::new();
+    let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
+    put("id", message.id.to_string().into());
+    put("sequence", message.sequence.0.into());
+    put("state", state.into());
+    put("readable", seen.is_readable.into());
+    put("attempts", message.attempts.into());
+    put("sent_at_ms", message.sent_at.0.into());
+    put("visible_at_ms", until.into());
+    put("expires_at_ms", message.expires_at.and_then(instant).into());
+    put("lease", lease.into());
+    put("group", message.group.as_ref().map(|group| group.0.as_str()).into());
+    put("deduplication_id", message.deduplication.as_ref().map(|id| id.0.as_str()).into());
+    put("origin", origin.map(|origin| home.text(&origin.queue)).into());
+    put("reason", reason.into());
+    put_content(&mut row, &message.content, notes);
+    row
+}
+
+/// Milliseconds of an instant that will come; none of one that will not.
+pub(super) fn instant(at: Timestamp) -> Option<u64> {
+    (at != Timestamp::NEVER).then_some(at.0)
+}

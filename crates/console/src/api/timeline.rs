@@ -1,0 +1,164 @@
+//! One message with what happened to it, in words and as events.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kew_core::{Event, EventKind, Failure, QueueId, Sequence, Timestamp, why};
+use kew_engine::Engine;
+use kew_http::{Reply, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::browse::{instant, row};
+use super::locate::{Cursor, Located, locate, message_id};
+use super::names::Home;
+use crate::error::{ApiError, answer};
+
+/// `GET /queues/{q}/messages/{id}`.
+pub(super) async fn show_in_queue(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let queue = cx.queue(&running.engine)?;
+    show(cx, Some(queue)).await
+}
+
+/// `GET /messages/{id}`.
+pub(super) async fn show_anywhere(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    show(cx, None).await
+}
+
+async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let id = message_id(cx.parts.last().map_or("", String::as_str))?;
+    let cursor = cx.query.text("cursor").map(Cursor::read).transpose()?;
+    let engine = Arc::clone(&running.engine);
+    let work = move || async move { locate(&engine, only.as_ref(), id, cursor).await };
+    let (engine, home) = (&running.engine, cx.home());
+    let (mut shown, queue, events) = match cx.console.work.run(work).await? {
+        Located::Here { queue, seen, events } => {
+            let mut shown = row(&seen, &home, &*cx.console.settings.notes);
+            if let Some(Value::Object(lease)) = shown.get_mut("lease") {
+                lease.insert("by".to_owned(), holder(&events).into());
+            }
+            (shown, queue.id, events)
+        }
+        Located::Gone { queue, events } => {
+            (Map::from_iter([("state".to_owned(), "gone".into())]), queue, events)
+        }
+        Located::Unfinished(cursor) => {
+            let body = json!({ "id": id.to_string(), "state": "searching", "next": cursor.text() });
+            return Ok(answer(StatusCode::ACCEPTED, &body));
+        }
+        Located::Missing => {
+            let message = format!("no message {id} is there, and the history does not know it");
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "message_not_found", message));
+        }
+    };
+    let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+    put("id", id.to_string().into());
+    put("queue", queue_name(engine, &home, queue).into());
+    put("timeline", timeline(&events, engine, &home));
+    put("why", redeliveries(&events));
+    Ok(answer(StatusCode::OK, &Value::Object(shown)))
+}
+
+/// Who took the newest lease.
+fn holder(events: &[Event]) -> Option<&str> {
+    let newest = events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::Leased { by, .. } => Some(by.as_str()),
+        _ => None,
+    });
+    newest.filter(|by| !by.is_empty())
+}
+
+fn queue_name(engine: &Engine, home: &Home<'_>, queue: QueueId) -> Option<String> {
+    engine.queue_by_id(queue).map(|queue| home.text(&queue.key))
+}
+
+/// Why it was delivered again, for each time it was.
+fn redeliveries(events: &[Event]) -> Value {
+    let sentence = |again: &why::Redelivery| json!({ "at_ms": again.at.0, "attempts": again.attempts, "because": again.because });
+    why::redeliveries(events).iter().map(sentence).collect()
+}
+
+fn timeline(events: &[Event], engine: &Engine, home: &Home<'_>) -> Value {
+    // A move is told by the queue that it left, unless that is forgotten.
+    let departures: BTreeSet<(QueueId, Sequence)> = events
+        .iter()
+        .filter(|event| event.moved_to().is_some())
+        .map(|event| (event.queue, event.sequence))
+        .collect();
+    let is_told = |event: &&Event| match event.kind {
+        EventKind::Arrived { from, sequence } => !departures.contains(&(from, sequence)),
+        _ => true,
+    };
+    let name = |queue| queue_name(engine, home, queue);
+    events.iter().filter(is_told).map(|event| Value::Object(entry(event, &name))).collect()
+}
+
+/// One event; what is not known is left out.
+fn entry(event: &Event, name: &impl Fn(QueueId) -> Option<String>) -> Map<String, Value> {
+    let later = |until: Timestamp| instant(until).filter(|until| *until > event.at.0);
+    let named = |queue| name(queue).unwrap_or_else(|| "a queue that is deleted".to_owned());
+    let Told { word, by, until, reason, detail } = match event.kind {
+        EventKind::Sent { visible_at, .. } => Told { until: later(visible_at), ..told("sent") },
+        EventKind::Leased { by, until, attempts } => Told {
+            by: Some(by.as_str().to_owned()),
+            until: instant(until),
+            detail: Some(format!("attempt {attempts}")),
+            ..told("leased")
+        },
+        EventKind::Lapsed => Told { reason: Some("expired"), ..told("lease_ended") },
+        EventKind::Extended { until } => Told { until: instant(until), ..told("extended") },
+        EventKind::Released { visible_at } => Told { until: later(visible_at), ..told("released") },
+        EventKind::Failed { why, detail } => Told { detail: Some(detail.as_str().to_owned()), ..failed(why) },
+        EventKind::Promoted => told("promoted"),
+        EventKind::Rewritten => told("rewritten"),
+        EventKind::Acked => told("acked"),
+        EventKind::Expired => told("expired"),
+        EventKind::Purged => told("purged"),
+        EventKind::Dropped => Told { reason: Some("attempts_exhausted"), ..told("dropped") },
+        EventKind::DeadLettered { to, .. } => Told {
+            reason: Some("attempts_exhausted"),
+            detail: Some(format!("to {}", named(to))),
+            ..told("dead_lettered")
+        },
+        EventKind::Redriven { to, .. } => Told { detail: Some(format!("to {}", named(to))), ..told("moved") },
+        EventKind::Arrived { from, .. } => {
+            Told { detail: Some(format!("from {}", named(from))), ..told("moved") }
+        }
+    };
+    let by = by.filter(|by| !by.is_empty()).map(Value::from);
+    let detail = detail.filter(|detail| !detail.is_empty()).map(Value::from);
+    let all = [
+        ("at_ms", Some(event.at.0.into())),
+        ("event", Some(word.into())),
+        ("queue", name(event.queue).map(Value::from)),
+        ("by", by),
+        ("until_ms", until.map(Value::from)),
+        ("reason", reason.map(Value::from)),
+        ("detail", detail),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+struct Told {
+    word: &'static str,
+    by: Option<String>,
+    until: Option<u64>,
+    reason: Option<&'static str>,
+    detail: Option<String>,
+}
+
+fn told(word: &'static str) -> Told {
+    Told { word, by: None, until: None, reason: None, detail: None }
+}
+
+fn failed(why: Failure) -> Told {
+    match why {
+        Failure::Retried => told("retried"),
+        Failure::Threw => Told { reason: Some("threw"), ..told("failed") },
+        Failure::Status => Told { reason: Some("status"), ..told("failed") },
+        Failure::Unreachable => Told { reason: Some("unreachable"), ..told("failed") },
+        Failure::OwnerGone => told("taken_over"),
+    }
+}
