@@ -169,7 +169,17 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
     };
     let wait = Duration::from_secs(cx.body.whole("wait_seconds").unwrap_or_default());
     let engine = Arc::clone(&running.engine);
-    let leased = wait_at_home(&running, async move { engine.lease_waiting(lease, wait).await }).await?;
+    let leasing = wait_at_home(&running, async move { engine.lease_waiting(lease, wait).await });
+    let client = cx.client.lock().take();
+    let leased = match client {
+        Some(mut client) => tokio::select! {
+            biased;
+            leased = leasing => leased?,
+            // Nothing is leased for a client that will not learn of it.
+            () = client.gone() => return Err(ApiError::unavailable("the client hung up while it waited")),
+        },
+        None => leasing.await?,
+    };
     let messages: Vec<Value> = leased.iter().map(|leased| shown(cx, leased)).collect();
     Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
 }

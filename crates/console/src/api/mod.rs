@@ -1,6 +1,7 @@
 //! The admin API below `/api/v1`: a request is routed and checked by the table, its sender is known before its body is
 //! looked at, and every change is in the audit log.
 
+mod changes;
 mod fields;
 mod messages;
 mod names;
@@ -17,16 +18,19 @@ use std::sync::{Arc, OnceLock};
 
 use kew_engine::Engine;
 use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+use parking_lot::Mutex;
 
 use crate::access::{self, Caller};
 use crate::board::{Phase, Running};
 use crate::error::{ApiError, answer};
 use crate::{Console, clock, pushes};
+use changes::Client;
 use fields::Members;
 use names::Home;
 use path::Found;
 use table::{Needs, Op, Route};
 
+pub(crate) use changes::Changes;
 pub(crate) use path::BASE;
 pub(crate) use work::Work;
 
@@ -45,6 +49,8 @@ struct Context<'a> {
     body: Members,
     /// What the audit log names, where the path does not.
     target: OnceLock<String>,
+    /// The client of a change, which goes on when that has gone.
+    client: Mutex<Option<Client>>,
 }
 
 impl Console {
@@ -72,14 +78,32 @@ impl Console {
             (_, Err(error)) => return access::challenge(&error),
             (_, Ok(caller)) => caller,
         };
-        let target = OnceLock::new();
-        let ended = self.checked(request, route, &caller, parts, &target).await;
-        if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
-            let outcome = ended.as_ref().map_or_else(ApiError::code, |_| "ok");
-            let target = target.get().map_or("", String::as_str);
-            self.audit.note(self.now(), &caller.name, route.name, target, outcome);
-        }
+        let ended = if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
+            let (console, request) = (self.clone(), changes::copy_of(request));
+            let change =
+                |client| async move { console.change(&request, route, &caller, parts, client).await };
+            self.changes.run(change).await.and_then(|ended| ended)
+        } else {
+            self.checked(request, route, (&caller, None), parts, &OnceLock::new()).await
+        };
         ended.unwrap_or_else(|error| access::challenge(&error))
+    }
+
+    /// Makes a change and notes how it ended.
+    async fn change(
+        &self,
+        request: &Request,
+        route: &'static Route,
+        caller: &Caller,
+        parts: Vec<String>,
+        client: Client,
+    ) -> Result<Reply, ApiError> {
+        let target = OnceLock::new();
+        let ended = self.checked(request, route, (caller, Some(client)), parts, &target).await;
+        let outcome = ended.as_ref().map_or_else(ApiError::code, |_| "ok");
+        let target = target.get().map_or("", String::as_str);
+        self.audit.note(self.now(), &caller.name, route.name, target, outcome);
+        ended
     }
 
     /// Checks what a request may do and holds, and does it.
@@ -87,7 +111,7 @@ impl Console {
         &self,
         request: &Request,
         route: &'static Route,
-        caller: &Caller,
+        (caller, client): (&Caller, Option<Client>),
         parts: Vec<String>,
         target: &OnceLock<String>,
     ) -> Result<Reply, ApiError> {
@@ -110,7 +134,8 @@ impl Console {
         let is_read_here = route.is_change() && !matches!(route.op, Op::MoveClock | Op::ConfirmClock);
         let body =
             if is_read_here { Members::of_body(&request.body, route.body)? } else { Members::default() };
-        let cx = Context { console: self, request, caller, parts, query, body, target: target.clone() };
+        let (target_of, client) = (target.clone(), Mutex::new(client));
+        let cx = Context { console: self, request, caller, parts, query, body, target: target_of, client };
         let ended = cx.perform(route.op).await;
         if let Some(named) = cx.target.get() {
             target.get_or_init(|| named.clone());

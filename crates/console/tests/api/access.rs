@@ -210,3 +210,33 @@ async fn changes_are_json_and_paths_have_their_methods_only() {
     assert_eq!(rig.get("").await.status, 404);
     assert_eq!(rig.get("/queues?colour=red").await.code(), "bad_request");
 }
+
+#[tokio::test]
+async fn a_change_whose_client_hangs_up_is_finished_and_noted() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"victim"}"#).await;
+    hang_up(rig.change("DELETE", "/queues/victim", ""), std::future::ready(())).await;
+    rig.until_audited(2).await;
+    assert_eq!(rig.audited()[1], "open deleteQueue victim ok");
+    assert_eq!(rig.engine.queue_count(), 0);
+}
+
+#[tokio::test]
+async fn a_receive_whose_client_hangs_up_while_it_waits_leases_nothing_and_is_noted() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
+    hang_up(rig.post("/queues/orders/receive", r#"{"wait_seconds":20}"#), tokio::task::yield_now()).await;
+    rig.until_audited(2).await;
+    assert_eq!(rig.audited()[1], "open receiveMessages orders unavailable");
+    rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    assert_eq!(rig.get("/queues/orders").await.body["visible"], 1);
+}
+
+/// Begins a request and drops it at this moment, as the listener does when its client closes the connection.
+async fn hang_up(request: impl Future<Output = Answer>, moment: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        answer = request => panic!("the request ended at once: {answer:?}"),
+        () = moment => {}
+    }
+}

@@ -194,6 +194,17 @@ impl Rig {
         self.console.answer(&request).await
     }
 
+    /// Waits until the audit log has this number of entries.
+    pub async fn until_audited(&self, entries: usize) {
+        let noted = async {
+            while self.audit.lock().len() < entries {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let noted = tokio::time::timeout(Duration::from_secs(30), noted).await;
+        noted.unwrap_or_else(|_| panic!("{entries} entries are expected: {:?}", self.audited()));
+    }
+
     /// The audit log, in short lines.
     pub fn audited(&self) -> Vec<String> {
         let line =

@@ -57,6 +57,7 @@ impl AdminLoop {
             let shared = Shared { drain, ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits) };
             // The console guards what must be guarded: health and metrics are for everyone.
             let looking = tokio::spawn(self.console.keep_looking());
+            let changes_end = self.console.changes_end();
             let listener = Listener::new(self.console, Guard::strict(), &shared);
             // The starter of the thread waits for exactly this.
             let _told = tell.send(());
@@ -64,6 +65,8 @@ impl AdminLoop {
                 Some(tls) => listener.accept_tls(socket, tls).await,
                 None => listener.accept(socket).await,
             }
+            // Clients may have gone; what they asked for is finished and noted.
+            changes_end.await;
             looking.abort();
             Ok(())
         })
