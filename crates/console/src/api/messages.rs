@@ -18,9 +18,9 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Context;
-use super::work::wait_at_home;
+use super::work::{render, wait_at_home};
 use crate::error::{ApiError, answer};
-use crate::notes::{Attribute, AttributeValue};
+use crate::notes::{Attribute, AttributeValue, MessageNotes};
 
 /// The longest a lease may be stretched.
 const LEASE_CAP: Duration = Duration::from_secs(43_200);
@@ -169,7 +169,8 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
     };
     let wait = Duration::from_secs(cx.body.whole("wait_seconds").unwrap_or_default());
     let engine = Arc::clone(&running.engine);
-    let leasing = wait_at_home(&running, async move { engine.lease_waiting(lease, wait).await });
+    let room = cx.request.room.for_leases();
+    let leasing = wait_at_home(&running, async move { engine.lease_within(lease, wait, room).await });
     let client = cx.client.lock().take();
     let leased = match client {
         Some(mut client) => tokio::select! {
@@ -180,11 +181,15 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
         },
         None => leasing.await?,
     };
-    let messages: Vec<Value> = leased.iter().map(|leased| shown(cx, leased)).collect();
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+    let notes = Arc::clone(&cx.console.settings.notes);
+    render(move || {
+        let messages: Vec<Value> = leased.iter().map(|leased| shown(&*notes, leased)).collect();
+        json!({ "messages": messages })
+    })
+    .await
 }
 
-fn shown(cx: &Context<'_>, leased: &Leased) -> Value {
+fn shown(notes: &dyn MessageNotes, leased: &Leased) -> Value {
     let message = &leased.message;
     let content = &message.content;
     let word = CONTENT_TYPES.iter().find(|(_, content_type)| *content_type == content.content_type);
@@ -193,8 +198,7 @@ fn shown(cx: &Context<'_>, leased: &Leased) -> Value {
         Ok(text) if is_text => ("body", text.to_owned()),
         _ => ("body_base64", STANDARD.encode(&content.body)),
     };
-    let attributes: Map<String, Value> =
-        cx.console.settings.notes.read(content).iter().map(shown_attribute).collect();
+    let attributes: Map<String, Value> = notes.read(content).iter().map(shown_attribute).collect();
     let mut shown = json!({
         "id": message.id.to_string(),
         "receipt": receipt::text(leased.token),

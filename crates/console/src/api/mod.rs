@@ -156,6 +156,10 @@ impl Context<'_> {
     async fn perform(&self, op: Op) -> Result<Reply, ApiError> {
         let text = |refused: Reply| ApiError::of_text(&refused);
         let (console, request) = (self.console, self.request);
+        // Before anything is done: nothing is, for a reply that cannot be kept.
+        if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
+            request.room.free().await?;
+        }
         match op {
             Op::ListQueues => queues::list(self).await,
             Op::CreateQueue => queues::create(self).await,
@@ -169,12 +173,12 @@ impl Context<'_> {
             Op::Redrive => redrives::start(self).await,
             Op::ShowRedrive => redrives::show(self).await,
             Op::CancelRedrive => redrives::cancel(self).await,
-            Op::ShowSamples => shows::samples(self),
+            Op::ShowSamples => shows::samples(self).await,
             Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
             Op::ShowStore => shows::store(self).await,
             Op::ShowShards => shows::shards(self),
             Op::ShowConfig => Ok(shows::config(self)),
-            Op::ShowAudit => shows::audit(self),
+            Op::ShowAudit => shows::audit(self).await,
             Op::BeginSession => self.begin_session().await,
             Op::ShowSession => Ok(shows::session(self)),
             Op::EndSession => Ok(access::end_session(&console.login, request)),

@@ -4,5 +4,6 @@ mod access;
 mod messages;
 mod queues;
 mod redrives;
+mod replies;
 mod rig;
 mod shows;
