@@ -1,5 +1,6 @@
 //! `POST /session`: a password for a session. `DELETE /session` ends it.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kew_core::Entropy;
@@ -35,12 +36,14 @@ impl Login {
     }
 }
 
-/// Begins a session for the right password, and answers the cookie and the second secret.
+/// Begins a session for the right password, and answers the cookie and the second secret. Sets `tried` to the user once a
+/// password has been checked.
 pub(crate) async fn begin_session(
     login: &Login,
     settings: &Settings,
     request: &Request,
     (user, password): (&str, &str),
+    tried: &OnceLock<String>,
 ) -> Result<Reply, ApiError> {
     let now = settings.time.steady();
     let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "wrong_password", "user or password is wrong");
@@ -57,12 +60,18 @@ pub(crate) async fn begin_session(
     // Counted before it is checked, so that many at once gain nothing.
     login.attempts.lock().begin(address, user, now);
     match login.passwords.check(user, password).await {
-        Checked::Wrong => Err(wrong()),
+        Checked::Wrong => {
+            // What was typed may be a password, and anybody may type anything.
+            let named = if login.passwords.knows(user) { user } else { "(unknown user)" };
+            tried.get_or_init(|| named.to_owned());
+            Err(wrong())
+        }
         Checked::Busy => {
             login.attempts.lock().right(address, user);
             Err(ApiError::unavailable("too many passwords are being checked: try again").retry_after(1))
         }
         Checked::Right(found) => {
+            tried.get_or_init(|| user.to_owned());
             login.attempts.lock().right(address, user);
             let entropy: &dyn Entropy = &*settings.entropy;
             let (cookie, session) = login.sessions.begin(&found, entropy, now);

@@ -100,9 +100,18 @@ impl Console {
     ) -> Result<Reply, ApiError> {
         let target = OnceLock::new();
         let ended = self.checked(request, route, (caller, Some(client)), parts, &target).await;
-        let outcome = ended.as_ref().map_or_else(ApiError::code, |_| "ok");
-        let target = target.get().map_or("", String::as_str);
-        self.audit.note(self.now(), &caller.name, route.name, target, outcome);
+        let (at, who, action) = (self.now(), caller.name.as_str(), route.name);
+        match (&ended, target.get().map(String::as_str)) {
+            // Not even a password was checked.
+            (Err(_), None) if route.needs == Needs::Nothing => {}
+            (Err(error), Some(user)) if caller.is_unknown() => {
+                self.audit.note_unproved(at, who, action, user, error.code());
+            }
+            (Err(error), target) => {
+                self.audit.note(at, who, action, target.unwrap_or_default(), error.code())
+            }
+            (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
+        }
         ended
     }
 
@@ -193,9 +202,8 @@ impl Context<'_> {
     async fn begin_session(&self) -> Result<Reply, ApiError> {
         let user = self.body.text("user").unwrap_or_default();
         let password = self.body.text("password").unwrap_or_default();
-        self.target.get_or_init(|| user.to_owned());
-        let console = self.console;
-        access::begin_session(&console.login, &console.settings, self.request, (user, password)).await
+        let (console, tried) = (self.console, &self.target);
+        access::begin_session(&console.login, &console.settings, self.request, (user, password), tried).await
     }
 
     /// What serves requests, if anything does.

@@ -121,6 +121,7 @@ pub(super) async fn audit(cx: &Context<'_>) -> Result<Reply, ApiError> {
             "action": entry.action,
             "target": entry.target,
             "outcome": entry.outcome,
+            "times": entry.times,
         })
     };
     render(move || {

@@ -145,6 +145,32 @@ async fn wrong_passwords_are_counted_and_wait() {
 }
 
 #[tokio::test]
+async fn who_proves_nothing_is_noted_for_checked_passwords_only_and_by_no_name_of_their_own() {
+    let rig = rig::rig(Guarded::Strictly).await;
+    for body in ["", "{", "{}", r#"{"user":"anna"}"#, r#"{"user":"anna","password":"x","more":1}"#] {
+        assert_eq!(rig.post("/session", body).await.status, 400, "{body}");
+    }
+    assert_eq!(rig.ask("POST", "/session", &[], "{}").await.status, 415);
+    assert_eq!(rig.audited(), Vec::<String>::new());
+    for user in ["anna", "hunter2", "anna", "forged\nline", "anna"] {
+        assert_eq!(login(&rig, user, "wrong").await.code(), "wrong_password");
+    }
+    for _ in 0..5 {
+        login(&rig, "bert", "wrong").await;
+    }
+    assert_eq!(login(&rig, "bert", "wrong").await.code(), "too_many_attempts");
+    let line = |user: &str| format!("unknown beginSession {user} wrong_password");
+    assert_eq!(rig.audited(), [line("anna"), line("(unknown user)"), line("bert")]);
+    let bearer = ("authorization", "Bearer hush");
+    let shown = rig.ask("GET", "/audit", &[bearer], "").await.body;
+    let times = ["bert", "(unknown user)", "anna"].iter().zip([5, 2, 3]);
+    for (place, (user, times)) in times.enumerate() {
+        let entry = &shown["entries"][place];
+        assert_eq!((&entry["target"], &entry["times"]), (&(*user).into(), &times.into()), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn requests_from_other_sites_are_refused_whatever_they_carry() {
     for guarded in [Guarded::Open, Guarded::Strictly] {
         let rig = rig::rig(guarded).await;
