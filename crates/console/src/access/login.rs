@@ -51,14 +51,14 @@ pub(crate) async fn begin_session(
         return Err(wrong());
     }
     let address = request.peer.ip();
-    if let Some(wait) = login.attempts.lock().wait(address, user, now) {
+    if let Some(wait) = login.attempts.lock().wait(address, now) {
         let seconds = wait.as_secs().max(1);
         let message = format!("too many wrong passwords: try again in {seconds} s");
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
         return Err(error.retry_after(seconds));
     }
     // Counted before it is checked, so that many at once gain nothing.
-    login.attempts.lock().begin(address, user, now);
+    login.attempts.lock().begin(address, now);
     match login.passwords.check(user, password).await {
         Checked::Wrong => {
             // What was typed may be a password, and anybody may type anything.
@@ -67,12 +67,12 @@ pub(crate) async fn begin_session(
             Err(wrong())
         }
         Checked::Busy => {
-            login.attempts.lock().right(address, user);
+            login.attempts.lock().right(address);
             Err(ApiError::unavailable("too many passwords are being checked: try again").retry_after(1))
         }
         Checked::Right(found) => {
             tried.get_or_init(|| user.to_owned());
-            login.attempts.lock().right(address, user);
+            login.attempts.lock().right(address);
             let entropy: &dyn Entropy = &*settings.entropy;
             let (cookie, session) = login.sessions.begin(&found, entropy, now);
             let body = json!({ "user": session.user, "role": session.role.name(), "csrf": session.csrf });

@@ -171,6 +171,23 @@ async fn who_proves_nothing_is_noted_for_checked_passwords_only_and_by_no_name_o
 }
 
 #[tokio::test]
+async fn wrong_passwords_from_one_network_do_not_lock_the_user_out_of_another() {
+    let rig = rig::rig(Guarded::Strictly).await;
+    let attempt = async |address: &str, password: &str| {
+        let body = serde_json::json!({ "user": "anna", "password": password }).to_string();
+        let address = address.parse().expect("the test writes addresses");
+        let reply = rig.ask_from(address, ("/api/v1/session", "POST"), &[JSON], &body).await;
+        reply.status.as_u16()
+    };
+    for number in 0..10 {
+        assert_eq!(attempt(&format!("2001:db8:0:1::{number}"), "wrong").await, 401);
+    }
+    assert_eq!(attempt("2001:db8:0:1:ffff::1", PASSWORD).await, 429, "it is the same network");
+    assert_eq!(attempt("2001:db8:0:2::1", PASSWORD).await, 200);
+    assert_eq!(attempt("10.0.0.1", PASSWORD).await, 200);
+}
+
+#[tokio::test]
 async fn requests_from_other_sites_are_refused_whatever_they_carry() {
     for guarded in [Guarded::Open, Guarded::Strictly] {
         let rig = rig::rig(guarded).await;

@@ -1,5 +1,6 @@
 //! A console over a running engine, and requests to it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,6 +174,17 @@ impl Rig {
     }
 
     pub async fn ask_at(&self, target: &str, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.ask_from([127, 0, 0, 1].into(), (target, method), headers, body).await
+    }
+
+    /// The same from another address.
+    pub async fn ask_from(
+        &self,
+        address: IpAddr,
+        (target, method): (&str, &str),
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let mut all = Headers::default();
         let host = ("host", "localhost:9325");
         let given = headers.iter().any(|(name, _)| *name == "host");
@@ -187,7 +199,7 @@ impl Rig {
             body: Bytes::copy_from_slice(body.as_bytes()),
             id: RequestId::from_chance(0),
             received_at: Timestamp::ZERO,
-            peer: ([127, 0, 0, 1], 1).into(),
+            peer: (address, 1).into(),
             secure: false,
             room: Default::default(),
         };
