@@ -1,8 +1,8 @@
 //! The audit log: every change made through the admin API, by whom, to what, and how it ended.
 //!
-//! The newest entries are in memory, bounded; each is also handed to the program, which logs it. Attempts of senders who
-//! have proved nothing are kept apart, so that they cannot push out what others did, and repeats within a minute are one
-//! entry, handed on once.
+//! The newest entries are in memory, bounded; each is also handed to the program, which logs it. Attempts of senders
+//! who have proved nothing are kept apart, so that they cannot push out what others did, and repeats within a minute
+//! are one entry, handed on once.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! A bound on wrong passwords from one network: an IPv4 address, or an IPv6 network of 64 bits.
 //!
-//! A network that had its share of wrong passwords waits; each six seconds give one back. A user's name is never counted
-//! over all networks: then anybody could lock that user out. Within a network all names share one count, so a count for
-//! each would bound nothing more. What is counted is bounded: past the bound the network that has waited longest is
-//! forgotten.
+//! A network that had its share of wrong passwords waits; each six seconds give one back. A user's name is never
+//! counted over all networks: then anybody could lock that user out. Within a network all names share one count, so a
+//! count for each would bound nothing more. What is counted is bounded: past the bound the network that has waited
+//! longest is forgotten.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

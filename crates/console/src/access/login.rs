@@ -36,8 +36,8 @@ impl Login {
     }
 }
 
-/// Begins a session for the right password, and answers the cookie and the second secret. Sets `tried` to the user once a
-/// password has been checked.
+/// Begins a session for the right password, and answers the cookie and the second secret. Sets `tried` to the user once
+/// a password has been checked.
 pub(crate) async fn begin_session(
     login: &Login,
     settings: &Settings,

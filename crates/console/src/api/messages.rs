@@ -251,8 +251,8 @@ pub(super) async fn settle(cx: &Context<'_>) -> Result<Reply, ApiError> {
 type Half = Result<Vec<Result<(), RuleError>>, EngineError>;
 
 /// What became of each receipt, those to delete first. One half may be done while the other meets an error of the
-/// engine, which is then the code of each of its receipts; it is the error of the request only if nothing else was asked
-/// for or both halves met one.
+/// engine, which is then the code of each of its receipts; it is the error of the request only if nothing else was
+/// asked for or both halves met one.
 fn ended(
     (acked, deletes): (Half, usize),
     (released, releases): (Half, usize),

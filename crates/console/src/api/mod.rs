@@ -108,7 +108,7 @@ impl Console {
                 self.audit.note_unproved(at, who, action, user, error.code());
             }
             (Err(error), target) => {
-                self.audit.note(at, who, action, target.unwrap_or_default(), error.code())
+                self.audit.note(at, who, action, target.unwrap_or_default(), error.code());
             }
             (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
         }
