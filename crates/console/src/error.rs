@@ -4,7 +4,7 @@
 
 use kew_core::RuleError;
 use kew_engine::EngineError;
-use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
+use kew_http::{HeaderName, HeaderValue, Refusal, Reply, StatusCode};
 use serde_json::json;
 
 /// The content type of everything the API answers.
@@ -88,6 +88,14 @@ fn code_of(status: StatusCode) -> &'static str {
 /// A reply with a JSON body, which no cache keeps.
 pub(crate) fn answer(status: StatusCode, body: &serde_json::Value) -> Reply {
     Reply::new(status, JSON, body.to_string()).with(CACHE_CONTROL, NO_STORE)
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let status = refusal.status();
+        let code = if status == StatusCode::SERVICE_UNAVAILABLE { "overloaded" } else { code_of(status) };
+        Self::new(status, code, refusal.to_string())
+    }
 }
 
 impl From<EngineError> for ApiError {

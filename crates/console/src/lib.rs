@@ -77,24 +77,28 @@ pub struct Settings {
     pub notes: Arc<dyn MessageNotes>,
 }
 
-/// The front-end.
+/// The front-end. Its clones share everything, so that a change can outlive the request that asked for it.
+#[derive(Clone)]
 pub struct Console {
     board: Arc<Board>,
-    settings: Settings,
-    scrapes: metrics::Scrapes,
-    followers: followers::Followers,
-    login: access::Login,
-    audit: audit::Audit,
-    work: api::Work,
+    settings: Arc<Settings>,
+    scrapes: Arc<metrics::Scrapes>,
+    followers: Arc<followers::Followers>,
+    login: Arc<access::Login>,
+    audit: Arc<audit::Audit>,
+    work: Arc<api::Work>,
+    changes: api::Changes,
     samples: Arc<samples::Samples>,
 }
 
 impl Console {
     /// A console that shows what `board` says.
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
-        let (login, audit) = (access::Login::new(&settings), audit::Audit::new(Arc::clone(&settings.audit)));
-        let (scrapes, followers, work, samples) = Default::default();
-        Self { board, settings, scrapes, followers, login, audit, work, samples }
+        let login = Arc::new(access::Login::new(&settings));
+        let audit = Arc::new(audit::Audit::new(Arc::clone(&settings.audit)));
+        let (scrapes, followers, work, changes, samples) = Default::default();
+        let settings = Arc::new(settings);
+        Self { board, settings, scrapes, followers, login, audit, work, changes, samples }
     }
 }
 
@@ -103,6 +107,13 @@ impl Console {
     pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
         let (samples, board) = (Arc::clone(&self.samples), Arc::clone(&self.board));
         samples.keep_looking(board, Arc::clone(&self.settings.time))
+    }
+
+    /// Waits until every change that has begun has ended and is in the audit log, also where its client has gone. The
+    /// server of the console awaits it before its event loop ends; a change that takes too long is given up.
+    pub fn changes_end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let changes = self.changes.clone();
+        async move { changes.end().await }
     }
 
     /// One such look, for tests that move time by hand.

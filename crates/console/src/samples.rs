@@ -1,7 +1,8 @@
 //! Figures of queues over time, from looks every five seconds: rates of all queues, and samples of those in use.
 //!
 //! Memory is fixed: samples are kept for a bounded number of queues, each in three rings of ever coarser steps that
-//! reach back 15 minutes, 4 hours and 7 days. The queue that was used longest ago makes room.
+//! reach back 15 minutes, 4 hours and 7 days. The queue that was used longest ago makes room, unless it was used in the
+//! last few looks: while more queues are busy than have samples, those that have them keep them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +23,10 @@ const BEGINS_WITHIN: Duration = Duration::from_millis(20);
 const RINGS: [(u64, usize); 3] = [(STEP_SECONDS, 180), (60, 240), (900, 672)];
 /// Queues with samples: some 30 KB each.
 const QUEUES_MAX: usize = 256;
+/// Samples of a queue that was used within this time stay.
+const STAYS_FOR: Duration = Duration::from_secs(3 * STEP_SECONDS);
+/// Queues that take another's place at one look.
+const REPLACED_AT_ONCE: usize = 8;
 /// Queues whose traffic is asked for at once.
 const AT_ONCE: usize = 256;
 
@@ -62,6 +67,8 @@ struct Kept {
     looked: Option<Duration>,
     seen: HashMap<QueueId, Seen>,
     series: HashMap<QueueId, Series>,
+    /// The latest look at which a queue took another's place, and how many did then.
+    replaced: (Duration, usize),
 }
 
 /// What the latest look saw of a queue.
@@ -178,19 +185,30 @@ impl Kept {
         if !is_used {
             return None;
         }
-        self.make_room();
+        if !self.make_room(now) {
+            return None;
+        }
         self.series.insert(queue, Series::new(now));
         Some(came)
     }
 
-    fn make_room(&mut self) {
+    /// Makes room for one more queue's samples, if there is none and one may go.
+    fn make_room(&mut self, now: Duration) -> bool {
         if self.series.len() < QUEUES_MAX {
-            return;
+            return true;
         }
-        let oldest = self.series.iter().min_by_key(|(_, series)| series.used).map(|(queue, _)| *queue);
-        if let Some(oldest) = oldest {
-            self.series.remove(&oldest);
+        if self.replaced.0 != now {
+            self.replaced = (now, 0);
         }
+        if self.replaced.1 >= REPLACED_AT_ONCE {
+            return false;
+        }
+        let oldest = self.series.iter().min_by_key(|(_, series)| series.used);
+        let may_go = oldest.filter(|(_, series)| now.saturating_sub(series.used) > STAYS_FOR);
+        let Some(queue) = may_go.map(|(queue, _)| *queue) else { return false };
+        self.series.remove(&queue);
+        self.replaced.1 += 1;
+        true
     }
 
     fn keep(&mut self, queue: QueueId, sample: &Sample, now: Duration) {
@@ -337,5 +355,39 @@ mod tests {
         let kept = samples.kept.lock();
         assert_eq!(kept.series.len(), QUEUES_MAX);
         assert!(!kept.series.contains_key(&QueueId(1)) && kept.series.contains_key(&QueueId(300)));
+    }
+
+    /// One look at these queues, each of which has sent `sent` messages by then; who has samples after it.
+    fn look_at_all(kept: &mut Kept, queues: std::ops::Range<u64>, second: u64, sent: u32) -> Vec<QueueId> {
+        let passed = kept.looked.replace(at(second)).map(|looked| at(second) - looked);
+        for queue in queues {
+            kept.note(QueueId(queue), Traffic { sent, ..Traffic::default() }, passed, at(second));
+        }
+        let mut sampled: Vec<QueueId> = kept.series.keys().copied().collect();
+        sampled.sort_unstable();
+        sampled
+    }
+
+    #[test]
+    fn while_more_queues_are_busy_than_have_samples_those_that_have_them_keep_them() {
+        let mut kept = Kept::default();
+        look_at_all(&mut kept, 0..400, 0, 0);
+        let first = look_at_all(&mut kept, 0..400, 5, 1);
+        assert_eq!(first.len(), QUEUES_MAX);
+        for (second, sent) in (10..600).step_by(5).zip(2..) {
+            assert_eq!(look_at_all(&mut kept, 0..400, second, sent), first, "at {second} s");
+        }
+    }
+
+    #[test]
+    fn of_queues_that_are_idle_a_few_make_room_at_each_look() {
+        let mut kept = Kept::default();
+        look_at_all(&mut kept, 0..256, 0, 0);
+        look_at_all(&mut kept, 0..256, 5, 1);
+        let new = |sampled: Vec<QueueId>| sampled.iter().filter(|queue| queue.0 >= 1_000).count();
+        let counts: Vec<usize> = [(10, 1), (20, 2), (25, 3), (30, 4)]
+            .map(|(second, sent)| new(look_at_all(&mut kept, 1_000..1_100, second, sent)))
+            .into();
+        assert_eq!(counts, [0, 0, REPLACED_AT_ONCE, 2 * REPLACED_AT_ONCE]);
     }
 }

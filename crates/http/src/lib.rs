@@ -49,7 +49,7 @@ pub use headers::{AsValue, FieldValue, Headers};
 pub use histogram::{Distribution, Histogram};
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 pub use limits::Limits;
-pub use ration::Ration;
+pub use ration::{Ration, network_of};
 pub use refusal::Refusal;
 pub use reply::Reply;
 pub use request::{Request, RequestId};

@@ -43,13 +43,19 @@ pub(crate) enum Sender {
 impl Sender {
     /// Senders at this address that name a known key. Of IPv6 the network counts: its addresses cost nothing.
     pub(crate) fn claimed(address: IpAddr) -> Self {
-        Self::Claimed(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-            }
-            address @ IpAddr::V4(_) => address,
-        })
+        Self::Claimed(network_of(address))
+    }
+}
+
+/// Whom bounds for one sender count for: an IPv4 address, also one that is written as IPv6, or an IPv6 network of 64
+/// bits, since the addresses of one cost nothing.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
     }
 }
 

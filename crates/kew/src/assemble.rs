@@ -458,6 +458,7 @@ impl Parts<'_> {
             socket,
             entropy: Arc::clone(&self.entropy),
             limits: self.limits(ADMIN_CONNECTIONS_MAX),
+            replies: self.replies.clone(),
             tls,
         }
     }

@@ -1,24 +1,22 @@
-//! A bound on wrong passwords: from one address, and for one user's name from anywhere.
+//! A bound on wrong passwords from one network: an IPv4 address, or an IPv6 network of 64 bits.
 //!
-//! A key that had its share of wrong passwords waits; each minute gives one back. What is counted is bounded: past the
-//! bound the key that has waited longest is forgotten.
+//! A network that had its share of wrong passwords waits; each six seconds give one back. A user's name is never
+//! counted over all networks: then anybody could lock that user out. Within a network all names share one count, so a
+//! count for each would bound nothing more. What is counted is bounded: past the bound the network that has waited
+//! longest is forgotten.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Wrong passwords before a key waits.
+use kew_http::network_of;
+
+/// Wrong passwords before a network waits.
 const FREE: u32 = 10;
 /// How long until one of them is forgotten.
 const FORGOTTEN_EACH: Duration = Duration::from_secs(6);
-/// Keys that are counted.
-const KEYS_MAX: usize = 4_096;
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Key {
-    Address(IpAddr),
-    User(String),
-}
+/// Networks that are counted.
+const NETWORKS_MAX: usize = 4_096;
 
 #[derive(Clone, Copy)]
 struct Count {
@@ -30,89 +28,94 @@ struct Count {
 /// Wrong passwords lately. Instants are of a clock that cannot be set.
 #[derive(Default)]
 pub(crate) struct Attempts {
-    counts: HashMap<Key, Count>,
+    counts: HashMap<IpAddr, Count>,
 }
 
 impl Attempts {
-    /// How long this address and this name must wait before another password is checked; `None` is not at all.
-    pub(crate) fn wait(&mut self, address: IpAddr, user: &str, now: Duration) -> Option<Duration> {
-        let keys = [Key::Address(address), Key::User(user.to_owned())];
-        keys.into_iter().filter_map(|key| self.wait_of(&key, now)).max()
-    }
-
-    /// Notes a password that will be checked; [`Attempts::right`] takes it back.
-    pub(crate) fn begin(&mut self, address: IpAddr, user: &str, now: Duration) {
-        for key in [Key::Address(address), Key::User(user.to_owned())] {
-            if !self.counts.contains_key(&key) && self.counts.len() >= KEYS_MAX {
-                let oldest = self.counts.iter().min_by_key(|(_, count)| count.since);
-                if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                    self.counts.remove(&oldest);
-                }
-            }
-            let count = self.counts.entry(key).or_insert(Count { wrong: 0, since: now });
-            count.wrong = count.wrong.saturating_add(1);
-        }
-    }
-
-    /// The password was right: it does not count.
-    pub(crate) fn right(&mut self, address: IpAddr, user: &str) {
-        for key in [Key::Address(address), Key::User(user.to_owned())] {
-            if let Some(count) = self.counts.get_mut(&key) {
-                count.wrong = count.wrong.saturating_sub(1);
-            }
-        }
-    }
-
-    fn wait_of(&mut self, key: &Key, now: Duration) -> Option<Duration> {
-        let count = self.counts.get_mut(key)?;
+    /// How long this address must wait before another password is checked; `None` is not at all.
+    pub(crate) fn wait(&mut self, address: IpAddr, now: Duration) -> Option<Duration> {
+        let network = network_of(address);
+        let count = self.counts.get_mut(&network)?;
         let passed = now.saturating_sub(count.since);
         let forgotten = u32::try_from(passed.as_millis() / FORGOTTEN_EACH.as_millis()).unwrap_or(u32::MAX);
         count.wrong = count.wrong.saturating_sub(forgotten);
         count.since = count.since.saturating_add(FORGOTTEN_EACH.saturating_mul(forgotten));
         if count.wrong == 0 {
-            self.counts.remove(key);
+            self.counts.remove(&network);
             return None;
         }
         (count.wrong >= FREE).then(|| FORGOTTEN_EACH.saturating_sub(now.saturating_sub(count.since)))
+    }
+
+    /// Notes a password that will be checked; [`Attempts::right`] takes it back.
+    pub(crate) fn begin(&mut self, address: IpAddr, now: Duration) {
+        let network = network_of(address);
+        if !self.counts.contains_key(&network) && self.counts.len() >= NETWORKS_MAX {
+            let oldest = self.counts.iter().min_by_key(|(_, count)| count.since);
+            if let Some(oldest) = oldest.map(|(network, _)| *network) {
+                self.counts.remove(&oldest);
+            }
+        }
+        let count = self.counts.entry(network).or_insert(Count { wrong: 0, since: now });
+        count.wrong = count.wrong.saturating_add(1);
+    }
+
+    /// The password was right: it does not count.
+    pub(crate) fn right(&mut self, address: IpAddr) {
+        if let Some(count) = self.counts.get_mut(&network_of(address)) {
+            count.wrong = count.wrong.saturating_sub(1);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    const THERE: IpAddr = IpAddr::V6(std::net::Ipv6Addr::LOCALHOST);
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     #[test]
-    fn the_eleventh_wrong_password_waits_and_time_gives_one_back() {
+    fn the_eleventh_wrong_password_of_a_network_waits_and_time_gives_one_back() {
         let mut attempts = Attempts::default();
         for _ in 0..FREE {
-            assert_eq!(attempts.wait(HERE, "anna", at(100)), None);
-            attempts.begin(HERE, "anna", at(100));
+            assert_eq!(attempts.wait(HERE, at(100)), None);
+            attempts.begin(HERE, at(100));
         }
-        assert_eq!(attempts.wait(HERE, "anna", at(100)), Some(at(6)));
-        assert_eq!(attempts.wait(HERE, "bert", at(101)), Some(at(5)), "the address waits");
-        assert_eq!(attempts.wait(THERE, "anna", at(101)), Some(at(5)), "the name waits");
-        assert_eq!(attempts.wait(THERE, "bert", at(101)), None);
-        assert_eq!(attempts.wait(HERE, "anna", at(106)), None);
-        attempts.begin(HERE, "anna", at(106));
-        assert_eq!(attempts.wait(HERE, "anna", at(106)), Some(at(6)));
-        assert_eq!(attempts.wait(HERE, "anna", at(1_000)), None, "all are forgotten");
+        assert_eq!(attempts.wait(HERE, at(100)), Some(at(6)));
+        assert_eq!(attempts.wait(THERE, at(101)), None, "another network does not wait");
+        assert_eq!(attempts.wait(HERE, at(106)), None);
+        attempts.begin(HERE, at(106));
+        assert_eq!(attempts.wait(HERE, at(106)), Some(at(6)));
+        assert_eq!(attempts.wait(HERE, at(1_000)), None, "all are forgotten");
         assert!(attempts.counts.is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_counted_together() {
+        let mut attempts = Attempts::default();
+        for last in 0..10 {
+            attempts.begin(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, last, 0, 0, last).into(), at(1));
+            attempts.begin(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into(), at(1));
+        }
+        assert!(attempts.wait(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9).into(), at(1)).is_some());
+        assert!(attempts.wait(Ipv6Addr::new(0x2001, 0xdb8, 0, 2, 0, 0, 0, 0).into(), at(1)).is_none());
+        assert!(attempts.wait(THERE, at(1)).is_some(), "it is the address written as IPv6");
     }
 
     #[test]
     fn right_passwords_do_not_count() {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
-            assert_eq!(attempts.wait(HERE, "anna", at(1)), None);
-            attempts.begin(HERE, "anna", at(1));
-            attempts.right(HERE, "anna");
+            assert_eq!(attempts.wait(HERE, at(1)), None);
+            attempts.begin(HERE, at(1));
+            attempts.right(HERE);
         }
     }
 
@@ -120,8 +123,8 @@ mod tests {
     fn what_is_counted_is_bounded() {
         let mut attempts = Attempts::default();
         for number in 0..10_000 {
-            attempts.begin(HERE, &format!("user{number}"), at(1));
+            attempts.begin(Ipv4Addr::from_bits(number).into(), at(1));
         }
-        assert!(attempts.counts.len() <= KEYS_MAX);
+        assert_eq!(attempts.counts.len(), NETWORKS_MAX);
     }
 }

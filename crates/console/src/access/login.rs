@@ -1,5 +1,6 @@
 //! `POST /session`: a password for a session. `DELETE /session` ends it.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kew_core::Entropy;
@@ -35,12 +36,14 @@ impl Login {
     }
 }
 
-/// Begins a session for the right password, and answers the cookie and the second secret.
+/// Begins a session for the right password, and answers the cookie and the second secret. Sets `tried` to the user once
+/// a password has been checked.
 pub(crate) async fn begin_session(
     login: &Login,
     settings: &Settings,
     request: &Request,
     (user, password): (&str, &str),
+    tried: &OnceLock<String>,
 ) -> Result<Reply, ApiError> {
     let now = settings.time.steady();
     let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "wrong_password", "user or password is wrong");
@@ -48,22 +51,28 @@ pub(crate) async fn begin_session(
         return Err(wrong());
     }
     let address = request.peer.ip();
-    if let Some(wait) = login.attempts.lock().wait(address, user, now) {
+    if let Some(wait) = login.attempts.lock().wait(address, now) {
         let seconds = wait.as_secs().max(1);
         let message = format!("too many wrong passwords: try again in {seconds} s");
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
         return Err(error.retry_after(seconds));
     }
     // Counted before it is checked, so that many at once gain nothing.
-    login.attempts.lock().begin(address, user, now);
+    login.attempts.lock().begin(address, now);
     match login.passwords.check(user, password).await {
-        Checked::Wrong => Err(wrong()),
+        Checked::Wrong => {
+            // What was typed may be a password, and anybody may type anything.
+            let named = if login.passwords.knows(user) { user } else { "(unknown user)" };
+            tried.get_or_init(|| named.to_owned());
+            Err(wrong())
+        }
         Checked::Busy => {
-            login.attempts.lock().right(address, user);
+            login.attempts.lock().right(address);
             Err(ApiError::unavailable("too many passwords are being checked: try again").retry_after(1))
         }
         Checked::Right(found) => {
-            login.attempts.lock().right(address, user);
+            tried.get_or_init(|| user.to_owned());
+            login.attempts.lock().right(address);
             let entropy: &dyn Entropy = &*settings.entropy;
             let (cookie, session) = login.sessions.begin(&found, entropy, now);
             let body = json!({ "user": session.user, "role": session.role.name(), "csrf": session.csrf });

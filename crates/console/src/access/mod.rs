@@ -16,6 +16,7 @@ pub(crate) use sessions::Session;
 pub use users::{Role, User, UserError, hash};
 
 const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
+const UNKNOWN: &str = "unknown";
 const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// What changes bring beside a session's cookie.
 pub(crate) const CSRF: HeaderName = HeaderName::from_static("x-kew-csrf");
@@ -33,7 +34,12 @@ pub(crate) struct Caller {
 impl Caller {
     /// Somebody who has proved nothing yet and is about to.
     pub(crate) fn unknown() -> Self {
-        Self { name: "unknown".to_owned(), role: Role::ReadOnly, session: None }
+        Self { name: UNKNOWN.to_owned(), role: Role::ReadOnly, session: None }
+    }
+
+    /// Whether they have proved nothing.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.name == UNKNOWN && self.session.is_none()
     }
 }
 

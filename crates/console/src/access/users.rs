@@ -143,6 +143,10 @@ impl Passwords {
         !self.users.is_empty()
     }
 
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.users.iter().any(|user| user.name() == name)
+    }
+
     /// Whether this is the password of the user of this name, checked on a thread that may be busy.
     pub(crate) async fn check(&self, name: &str, password: &str) -> Checked {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return Checked::Busy };

@@ -13,12 +13,13 @@ use kew_core::{
     Content, ContentType, DeduplicationId, GroupId, LeaseTerms, LeaseToken, NewMessage, Queue, QueueKind,
     ReceiptRule, RuleError, Text,
 };
+use kew_engine::EngineError;
 use kew_http::{Reply, StatusCode, hex, receipt};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Context;
-use super::work::wait_at_home;
+use super::work::{render, wait_at_home};
 use crate::error::{ApiError, answer};
 use crate::notes::{Attribute, AttributeValue, MessageNotes};
 
@@ -169,12 +170,27 @@ pub(super) async fn receive(cx: &Context<'_>) -> Result<Reply, ApiError> {
     };
     let wait = Duration::from_secs(cx.body.whole("wait_seconds").unwrap_or_default());
     let engine = Arc::clone(&running.engine);
-    let leased = wait_at_home(&running, async move { engine.lease_waiting(lease, wait).await }).await?;
-    let messages: Vec<Value> = leased.iter().map(|leased| shown(cx, leased)).collect();
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages })))
+    let room = cx.request.room.for_leases();
+    let leasing = wait_at_home(&running, async move { engine.lease_within(lease, wait, room).await });
+    let client = cx.client.lock().take();
+    let leased = match client {
+        Some(mut client) => tokio::select! {
+            biased;
+            leased = leasing => leased?,
+            // Nothing is leased for a client that will not learn of it.
+            () = client.gone() => return Err(ApiError::unavailable("the client hung up while it waited")),
+        },
+        None => leasing.await?,
+    };
+    let notes = Arc::clone(&cx.console.settings.notes);
+    render(move || {
+        let messages: Vec<Value> = leased.iter().map(|leased| shown(&*notes, leased)).collect();
+        json!({ "messages": messages })
+    })
+    .await
 }
 
-fn shown(cx: &Context<'_>, leased: &Leased) -> Value {
+fn shown(notes: &dyn MessageNotes, leased: &Leased) -> Value {
     let message = &leased.message;
     let mut shown = json!({
         "id": message.id.to_string(),
@@ -186,7 +202,7 @@ fn shown(cx: &Context<'_>, leased: &Leased) -> Value {
         "deduplication_id": message.deduplication.as_ref().map(|id| id.0.as_str()),
     });
     if let Value::Object(members) = &mut shown {
-        put_content(members, &message.content, &*cx.console.settings.notes);
+        put_content(members, &message.content, notes);
     }
     shown
 }
@@ -236,30 +252,89 @@ pub(super) async fn settle(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let delete = receipts(&cx.body.texts("delete"))?;
     let release = receipts(&cx.body.texts("release"))?;
     let texts: Vec<String> = delete.iter().chain(&release).map(|token| receipt::text(*token)).collect();
-    let deletes = delete.len();
+    let (deletes, releases) = (delete.len(), release.len());
     let ack = Ack { queue: queue.id, receipt: rule, tokens: delete };
     let entries = release.into_iter().map(|token| (token, Duration::ZERO)).collect();
     let released = Release { queue: queue.id, receipt: ReceiptRule::Current, entries };
     let engine = Arc::clone(&running.engine);
     let settled =
         cx.console.work.run(move || async move { Ok(engine.ack_and_release(ack, released).await) }).await?;
-    let acked = settled.acked?.into_iter();
-    let released = settled.released?.into_iter().map(|released| released.map(drop));
-    let ended: Vec<Result<(), RuleError>> = acked.chain(released).collect();
-    let done = |ended: &[Result<(), RuleError>]| ended.iter().filter(|ended| ended.is_ok()).count();
-    let (first, second) = ended.split_at(deletes.min(ended.len()));
-    let failed: Vec<Value> = ended
-        .iter()
-        .zip(&texts)
-        .filter_map(|(ended, text)| Some((ended.as_ref().err()?, text)))
-        .map(|(error, text)| json!({ "receipt": text, "code": ApiError::from(error.clone()).code() }))
-        .collect();
-    let body = json!({ "deleted": done(first), "released": done(second), "failed": failed });
+    let released =
+        settled.released.map(|ended| ended.into_iter().map(|released| released.map(drop)).collect());
+    let body = ended((settled.acked, deletes), (released, releases), &texts)?;
     Ok(answer(StatusCode::OK, &body))
+}
+
+/// How one half of a settling ended: for each receipt, or for all of them alike.
+type Half = Result<Vec<Result<(), RuleError>>, EngineError>;
+
+/// What became of each receipt, those to delete first. One half may be done while the other meets an error of the
+/// engine, which is then the code of each of its receipts; it is the error of the request only if nothing else was
+/// asked for or both halves met one.
+fn ended(
+    (acked, deletes): (Half, usize),
+    (released, releases): (Half, usize),
+    texts: &[String],
+) -> Result<Value, ApiError> {
+    let is_undone = |half: &Half, count: usize| half.is_err() || count == 0;
+    if is_undone(&acked, deletes) && is_undone(&released, releases) {
+        for half in [&acked, &released] {
+            if let Err(error) = half {
+                return Err(error.clone().into());
+            }
+        }
+    }
+    let of_each = |half: Half, count: usize| -> Vec<Result<(), ApiError>> {
+        match half {
+            Ok(ended) => ended.into_iter().map(|ended| ended.map_err(ApiError::from)).collect(),
+            Err(error) => vec![Err(ApiError::from(error)); count],
+        }
+    };
+    let (first, second) = (of_each(acked, deletes), of_each(released, releases));
+    let done = |ended: &[Result<(), ApiError>]| ended.iter().filter(|ended| ended.is_ok()).count();
+    let failed: Vec<Value> = first
+        .iter()
+        .chain(&second)
+        .zip(texts)
+        .filter_map(|(ended, text)| Some((ended.as_ref().err()?, text)))
+        .map(|(error, text)| json!({ "receipt": text, "code": error.code() }))
+        .collect();
+    Ok(json!({ "deleted": done(&first), "released": done(&second), "failed": failed }))
 }
 
 fn receipts(texts: &[&str]) -> Result<Vec<LeaseToken>, ApiError> {
     let malformed =
         || ApiError::new(StatusCode::BAD_REQUEST, "bad_receipt", "a receipt is not one of this server");
     texts.iter().map(|text| receipt::read(text).ok_or_else(malformed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts() -> Vec<String> {
+        ["a", "b", "c"].map(str::to_owned).into()
+    }
+
+    #[test]
+    fn a_half_that_is_done_is_reported_beside_one_that_met_an_error_of_the_engine() {
+        let deleted = ended((Ok(vec![Ok(()), Ok(())]), 2), (Err(EngineError::NoSpace), 1), &texts());
+        let failed = json!([{ "receipt": "c", "code": "no_space" }]);
+        assert_eq!(deleted, Ok(json!({ "deleted": 2, "released": 0, "failed": failed })));
+        let released = ended((Err(EngineError::NoSpace), 2), (Ok(vec![Ok(())]), 1), &texts());
+        let failed = json!([{ "receipt": "a", "code": "no_space" }, { "receipt": "b", "code": "no_space" }]);
+        assert_eq!(released, Ok(json!({ "deleted": 0, "released": 1, "failed": failed })));
+    }
+
+    #[test]
+    fn where_nothing_was_done_the_error_of_the_engine_is_the_request_s() {
+        let no_space = || Err(EngineError::NoSpace);
+        for (first, second) in [
+            ((no_space(), 2), (no_space(), 1)),
+            ((no_space(), 2), (Ok(Vec::new()), 0)),
+            ((Ok(Vec::new()), 0), (no_space(), 1)),
+        ] {
+            assert_eq!(ended(first, second, &texts()).map_err(|error| error.code()), Err("no_space"));
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod acts;
 mod browse;
+mod changes;
 mod fields;
 mod filter;
 mod groups;
@@ -24,17 +25,20 @@ use std::sync::{Arc, OnceLock};
 
 use kew_engine::Engine;
 use kew_http::{HeaderName, HeaderValue, Reply, Request, StatusCode};
+use parking_lot::Mutex;
 
 use crate::access::{self, Caller};
 use crate::board::{Phase, Running};
 use crate::error::{ApiError, answer};
 use crate::{Console, clock, pushes};
 use acts::Act;
+use changes::Client;
 use fields::Members;
 use names::Home;
 use path::Found;
 use table::{Needs, Op, Route};
 
+pub(crate) use changes::Changes;
 pub(crate) use path::BASE;
 pub(crate) use work::Work;
 
@@ -53,6 +57,8 @@ struct Context<'a> {
     body: Members,
     /// What the audit log names, where the path does not.
     target: OnceLock<String>,
+    /// The client of a change, which goes on when that has gone.
+    client: Mutex<Option<Client>>,
 }
 
 impl Console {
@@ -80,14 +86,41 @@ impl Console {
             (_, Err(error)) => return access::challenge(&error),
             (_, Ok(caller)) => caller,
         };
-        let target = OnceLock::new();
-        let ended = self.checked(request, route, &caller, parts, &target).await;
-        if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
-            let outcome = ended.as_ref().map_or_else(ApiError::code, |_| "ok");
-            let target = target.get().map_or("", String::as_str);
-            self.audit.note(self.now(), &caller.name, route.name, target, outcome);
-        }
+        let ended = if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
+            let (console, request) = (self.clone(), changes::copy_of(request));
+            let change =
+                |client| async move { console.change(&request, route, &caller, parts, client).await };
+            self.changes.run(change).await.and_then(|ended| ended)
+        } else {
+            self.checked(request, route, (&caller, None), parts, &OnceLock::new()).await
+        };
         ended.unwrap_or_else(|error| access::challenge(&error))
+    }
+
+    /// Makes a change and notes how it ended.
+    async fn change(
+        &self,
+        request: &Request,
+        route: &'static Route,
+        caller: &Caller,
+        parts: Vec<String>,
+        client: Client,
+    ) -> Result<Reply, ApiError> {
+        let target = OnceLock::new();
+        let ended = self.checked(request, route, (caller, Some(client)), parts, &target).await;
+        let (at, who, action) = (self.now(), caller.name.as_str(), route.name);
+        match (&ended, target.get().map(String::as_str)) {
+            // Not even a password was checked.
+            (Err(_), None) if route.needs == Needs::Nothing => {}
+            (Err(error), Some(user)) if caller.is_unknown() => {
+                self.audit.note_unproved(at, who, action, user, error.code());
+            }
+            (Err(error), target) => {
+                self.audit.note(at, who, action, target.unwrap_or_default(), error.code());
+            }
+            (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
+        }
+        ended
     }
 
     /// Checks what a request may do and holds, and does it.
@@ -95,7 +128,7 @@ impl Console {
         &self,
         request: &Request,
         route: &'static Route,
-        caller: &Caller,
+        (caller, client): (&Caller, Option<Client>),
         parts: Vec<String>,
         target: &OnceLock<String>,
     ) -> Result<Reply, ApiError> {
@@ -118,7 +151,8 @@ impl Console {
         let is_read_here = route.is_change() && !matches!(route.op, Op::MoveClock | Op::ConfirmClock);
         let body =
             if is_read_here { Members::of_body(&request.body, route.body)? } else { Members::default() };
-        let cx = Context { console: self, request, caller, parts, query, body, target: target.clone() };
+        let (target_of, client) = (target.clone(), Mutex::new(client));
+        let cx = Context { console: self, request, caller, parts, query, body, target: target_of, client };
         let ended = cx.perform(route.op).await;
         if let Some(named) = cx.target.get() {
             target.get_or_init(|| named.clone());
@@ -139,6 +173,10 @@ impl Context<'_> {
     async fn perform(&self, op: Op) -> Result<Reply, ApiError> {
         let text = |refused: Reply| ApiError::of_text(&refused);
         let (console, request) = (self.console, self.request);
+        // Before anything is done: nothing is, for a reply that cannot be kept.
+        if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
+            request.room.free().await?;
+        }
         match op {
             Op::ListQueues => queues::list(self).await,
             Op::CreateQueue => queues::create(self).await,
@@ -163,12 +201,12 @@ impl Context<'_> {
             Op::Redrive => redrives::start(self).await,
             Op::ShowRedrive => redrives::show(self).await,
             Op::CancelRedrive => redrives::cancel(self).await,
-            Op::ShowSamples => shows::samples(self),
+            Op::ShowSamples => shows::samples(self).await,
             Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
             Op::ShowStore => shows::store(self).await,
             Op::ShowShards => shows::shards(self),
             Op::ShowConfig => Ok(shows::config(self)),
-            Op::ShowAudit => shows::audit(self),
+            Op::ShowAudit => shows::audit(self).await,
             Op::BeginSession => self.begin_session().await,
             Op::ShowSession => Ok(shows::session(self)),
             Op::EndSession => Ok(access::end_session(&console.login, request)),
@@ -183,9 +221,8 @@ impl Context<'_> {
     async fn begin_session(&self) -> Result<Reply, ApiError> {
         let user = self.body.text("user").unwrap_or_default();
         let password = self.body.text("password").unwrap_or_default();
-        self.target.get_or_init(|| user.to_owned());
-        let console = self.console;
-        access::begin_session(&console.login, &console.settings, self.request, (user, password)).await
+        let (console, tried) = (self.console, &self.target);
+        access::begin_session(&console.login, &console.settings, self.request, (user, password), tried).await
     }
 
     /// What serves requests, if anything does.

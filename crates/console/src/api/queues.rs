@@ -40,9 +40,9 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
             let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
             rows.push(Value::Object(row(queue, (counts, samples.rates(queue.id)), engine.now(), &home)));
         }
-        Ok(json!({ "queues": rows, "next": next }))
+        Ok(answer(StatusCode::OK, &json!({ "queues": rows, "next": next })))
     };
-    Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
+    cx.console.work.run(work).await
 }
 
 /// Refuses an account that nothing is known of: each may have as many queues as the bound says, so accounts that

@@ -6,6 +6,7 @@ use kew_http::{Distribution, Reply, StatusCode};
 use serde_json::{Value, json};
 
 use super::Context;
+use super::work::render;
 use crate::error::{ApiError, answer};
 use crate::samples::Sample;
 
@@ -67,7 +68,7 @@ fn quantile_ms(distribution: &Distribution, share: f64) -> Option<f64> {
 }
 
 /// `GET /queues/{q}/samples`.
-pub(super) fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
+pub(super) async fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let queue = cx.queue(&running.engine)?;
     let seconds = cx.query.whole("seconds").unwrap_or(SECONDS_USUAL);
@@ -85,8 +86,11 @@ pub(super) fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
             "acked": sample.traffic.acked,
         })
     };
-    let samples: Vec<Value> = samples.iter().map(shown).collect();
-    Ok(answer(StatusCode::OK, &json!({ "step": step, "samples": samples })))
+    render(move || {
+        let samples: Vec<Value> = samples.iter().map(shown).collect();
+        json!({ "step": step, "samples": samples })
+    })
+    .await
 }
 
 /// `GET /config`.
@@ -101,7 +105,7 @@ pub(super) fn config(cx: &Context<'_>) -> Reply {
 }
 
 /// `GET /audit`.
-pub(super) fn audit(cx: &Context<'_>) -> Result<Reply, ApiError> {
+pub(super) async fn audit(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
     let number =
         |text: &str| text.parse().map_err(|_| ApiError::bad_request("cursor is not one of this API"));
@@ -117,10 +121,14 @@ pub(super) fn audit(cx: &Context<'_>) -> Result<Reply, ApiError> {
             "action": entry.action,
             "target": entry.target,
             "outcome": entry.outcome,
+            "times": entry.times,
         })
     };
-    let entries: Vec<Value> = page.iter().map(shown).collect();
-    Ok(answer(StatusCode::OK, &json!({ "entries": entries, "next": next })))
+    render(move || {
+        let entries: Vec<Value> = page.iter().map(shown).collect();
+        json!({ "entries": entries, "next": next })
+    })
+    .await
 }
 
 /// `GET /session`.

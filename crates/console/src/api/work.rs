@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use kew_engine::EngineError;
+use kew_http::{Reply, StatusCode};
+use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::board::Running;
-use crate::error::ApiError;
+use crate::error::{ApiError, answer};
 
 /// Requests that work at once.
 const AT_ONCE: usize = 16;
@@ -48,6 +50,12 @@ impl Work {
         });
         done.await.unwrap_or_else(|_| Err(ApiError::unavailable("the server is stopping")))
     }
+}
+
+/// Writes a reply that may be large on a thread that may be busy.
+pub(super) async fn render(body: impl FnOnce() -> Value + Send + 'static) -> Result<Reply, ApiError> {
+    let written = tokio::task::spawn_blocking(move || answer(StatusCode::OK, &body()));
+    written.await.map_err(|_| ApiError::unavailable("the server is stopping"))
 }
 
 /// Work that may wait long for messages happens on the engine's own loop, and ends with its request.

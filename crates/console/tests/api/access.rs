@@ -145,6 +145,49 @@ async fn wrong_passwords_are_counted_and_wait() {
 }
 
 #[tokio::test]
+async fn who_proves_nothing_is_noted_for_checked_passwords_only_and_by_no_name_of_their_own() {
+    let rig = rig::rig(Guarded::Strictly).await;
+    for body in ["", "{", "{}", r#"{"user":"anna"}"#, r#"{"user":"anna","password":"x","more":1}"#] {
+        assert_eq!(rig.post("/session", body).await.status, 400, "{body}");
+    }
+    assert_eq!(rig.ask("POST", "/session", &[], "{}").await.status, 415);
+    assert_eq!(rig.audited(), Vec::<String>::new());
+    for user in ["anna", "hunter2", "anna", "forged\nline", "anna"] {
+        assert_eq!(login(&rig, user, "wrong").await.code(), "wrong_password");
+    }
+    for _ in 0..5 {
+        login(&rig, "bert", "wrong").await;
+    }
+    assert_eq!(login(&rig, "bert", "wrong").await.code(), "too_many_attempts");
+    let line = |user: &str| format!("unknown beginSession {user} wrong_password");
+    assert_eq!(rig.audited(), [line("anna"), line("(unknown user)"), line("bert")]);
+    let bearer = ("authorization", "Bearer hush");
+    let shown = rig.ask("GET", "/audit", &[bearer], "").await.body;
+    let times = ["bert", "(unknown user)", "anna"].iter().zip([5, 2, 3]);
+    for (place, (user, times)) in times.enumerate() {
+        let entry = &shown["entries"][place];
+        assert_eq!((&entry["target"], &entry["times"]), (&(*user).into(), &times.into()), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_passwords_from_one_network_do_not_lock_the_user_out_of_another() {
+    let rig = rig::rig(Guarded::Strictly).await;
+    let attempt = async |address: &str, password: &str| {
+        let body = serde_json::json!({ "user": "anna", "password": password }).to_string();
+        let address = address.parse().expect("the test writes addresses");
+        let reply = rig.ask_from(address, ("/api/v1/session", "POST"), &[JSON], &body).await;
+        reply.status.as_u16()
+    };
+    for number in 0..10 {
+        assert_eq!(attempt(&format!("2001:db8:0:1::{number}"), "wrong").await, 401);
+    }
+    assert_eq!(attempt("2001:db8:0:1:ffff::1", PASSWORD).await, 429, "it is the same network");
+    assert_eq!(attempt("2001:db8:0:2::1", PASSWORD).await, 200);
+    assert_eq!(attempt("10.0.0.1", PASSWORD).await, 200);
+}
+
+#[tokio::test]
 async fn requests_from_other_sites_are_refused_whatever_they_carry() {
     for guarded in [Guarded::Open, Guarded::Strictly] {
         let rig = rig::rig(guarded).await;
@@ -209,4 +252,34 @@ async fn changes_are_json_and_paths_have_their_methods_only() {
     assert_eq!(rig.get("/nothing").await.status, 404);
     assert_eq!(rig.get("").await.status, 404);
     assert_eq!(rig.get("/queues?colour=red").await.code(), "bad_request");
+}
+
+#[tokio::test]
+async fn a_change_whose_client_hangs_up_is_finished_and_noted() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"victim"}"#).await;
+    hang_up(rig.change("DELETE", "/queues/victim", ""), std::future::ready(())).await;
+    rig.until_audited(2).await;
+    assert_eq!(rig.audited()[1], "open deleteQueue victim ok");
+    assert_eq!(rig.engine.queue_count(), 0);
+}
+
+#[tokio::test]
+async fn a_receive_whose_client_hangs_up_while_it_waits_leases_nothing_and_is_noted() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
+    hang_up(rig.post("/queues/orders/receive", r#"{"wait_seconds":20}"#), tokio::task::yield_now()).await;
+    rig.until_audited(2).await;
+    assert_eq!(rig.audited()[1], "open receiveMessages orders unavailable");
+    rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    assert_eq!(rig.get("/queues/orders").await.body["visible"], 1);
+}
+
+/// Begins a request and drops it at this moment, as the listener does when its client closes the connection.
+async fn hang_up(request: impl Future<Output = Answer>, moment: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        answer = request => panic!("the request ended at once: {answer:?}"),
+        () = moment => {}
+    }
 }

@@ -5,5 +5,6 @@ mod browse;
 mod messages;
 mod queues;
 mod redrives;
+mod replies;
 mod rig;
 mod shows;

@@ -1,5 +1,6 @@
 //! A console over a running engine, and requests to it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -173,6 +174,17 @@ impl Rig {
     }
 
     pub async fn ask_at(&self, target: &str, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.ask_from([127, 0, 0, 1].into(), (target, method), headers, body).await
+    }
+
+    /// The same from another address.
+    pub async fn ask_from(
+        &self,
+        address: IpAddr,
+        (target, method): (&str, &str),
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
         let mut all = Headers::default();
         let host = ("host", "localhost:9325");
         let given = headers.iter().any(|(name, _)| *name == "host");
@@ -187,11 +199,22 @@ impl Rig {
             body: Bytes::copy_from_slice(body.as_bytes()),
             id: RequestId::from_chance(0),
             received_at: Timestamp::ZERO,
-            peer: ([127, 0, 0, 1], 1).into(),
+            peer: (address, 1).into(),
             secure: false,
             room: Default::default(),
         };
         self.console.answer(&request).await
+    }
+
+    /// Waits until the audit log has this number of entries.
+    pub async fn until_audited(&self, entries: usize) {
+        let noted = async {
+            while self.audit.lock().len() < entries {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let noted = tokio::time::timeout(Duration::from_secs(30), noted).await;
+        noted.unwrap_or_else(|_| panic!("{entries} entries are expected: {:?}", self.audited()));
     }
 
     /// The audit log, in short lines.

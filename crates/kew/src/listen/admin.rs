@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use kew_console::Console;
 use kew_core::Entropy;
-use kew_http::{Drain, Guard, Limits, Listener, Shared, Tls};
+use kew_http::{Drain, Guard, Limits, Listener, Replies, Shared, Tls};
 
 use crate::machine::SystemClock;
 
@@ -21,6 +21,8 @@ pub struct AdminLoop {
     pub entropy: Arc<dyn Entropy>,
     /// Bounds of connections.
     pub limits: Limits,
+    /// Counts the bytes of replies, with those of all other listeners.
+    pub replies: Replies,
     /// What encrypts it, if anything.
     pub tls: Option<Tls>,
 }
@@ -54,9 +56,14 @@ impl AdminLoop {
         runtime.block_on(async {
             self.socket.set_nonblocking(true)?;
             let socket = tokio::net::TcpListener::from_std(self.socket)?;
-            let shared = Shared { drain, ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits) };
+            let shared = Shared {
+                drain,
+                replies: self.replies,
+                ..Shared::new(Arc::new(SystemClock), self.entropy, self.limits)
+            };
             // The console guards what must be guarded: health and metrics are for everyone.
             let looking = tokio::spawn(self.console.keep_looking());
+            let changes_end = self.console.changes_end();
             let listener = Listener::new(self.console, Guard::strict(), &shared);
             // The starter of the thread waits for exactly this.
             let _told = tell.send(());
@@ -64,6 +71,8 @@ impl AdminLoop {
                 Some(tls) => listener.accept_tls(socket, tls).await,
                 None => listener.accept(socket).await,
             }
+            // Clients may have gone; what they asked for is finished and noted.
+            changes_end.await;
             looking.abort();
             Ok(())
         })
