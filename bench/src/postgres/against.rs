@@ -97,7 +97,7 @@ impl Contest<'_> {
         let messages = load.document["rounds"][0]["messages"].as_f64().ok_or("a load without messages")?;
         figures.rate.push(load.rate());
         figures.kew_cpu.push(load.cpu());
-        figures.database_cpu.push(micros(self.database.cpu()? - before) / messages);
+        figures.database_cpu.push(micros(self.database.cpu_since(before)?) / messages);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl Contest<'_> {
         let round = by_hand::round(&self.database.url, self.plan.connections, kind.batch, self.plan.length)?;
         let messages = round.messages as f64;
         figures.rate.push(messages / round.elapsed.as_secs_f64());
-        figures.database_cpu.push(micros(self.database.cpu()? - before) / messages);
+        figures.database_cpu.push(micros(self.database.cpu_since(before)?) / messages);
         Ok(())
     }
 }

@@ -60,6 +60,12 @@ impl Database {
         Ok(all)
     }
 
+    /// What it took since then. A process that ended is counted in whole ticks, so in a short time it may be less than
+    /// nothing: then it is a microsecond.
+    pub fn cpu_since(&self, before: Duration) -> Result<Duration, Fault> {
+        Ok(self.cpu()?.saturating_sub(before).max(Duration::from_micros(1)))
+    }
+
     /// Dead rows, counted.
     pub fn dead(&self) -> Result<Dead, Fault> {
         let count = |tables: &str| -> Result<u64, Fault> {

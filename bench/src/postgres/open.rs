@@ -50,7 +50,7 @@ fn one(plan: &Plan, database: &Database, dir: &Path, name: &str, words: &[&str])
     std::thread::sleep(TENURE_OVER);
     let before = database.cpu()?;
     let next = start("next", dir)?;
-    let of_database = database.cpu()? - before;
+    let of_database = database.cpu_since(before)?;
     let (opened, of_kew, memory) = (next.ready_after.as_secs_f64(), cpu(next.pid()), resident(next.pid()));
     check(&next, plan.size)?;
     let taken = std::thread::scope(|scope| {
