@@ -100,15 +100,16 @@ fn build(with_postgres: bool) -> Result<PathBuf, String> {
         return Ok(program.into());
     }
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let example: &[&str] = if with_postgres { &["--example", databases::PROGRAM] } else { &[] };
-    let status = cargo()
-        // A test of the package makes cargo build the program with the features the tests have built already.
-        .args(["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])
-        .args(example)
-        .status()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
-    if !status.success() {
-        return Err("kew does not build".to_owned());
+    let make = |arguments: &[&str]| {
+        let status =
+            cargo().args(arguments).status().map_err(|error| format!("cannot start cargo: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
+    };
+    // A test of the package makes cargo build the program with the features the tests have built already.
+    make(&["test", "--quiet", "--workspace", "--test", "serve", "--no-run"])?;
+    if with_postgres {
+        // Only `build` puts an example where its name finds it; `test` makes a test of it.
+        make(&["build", "--quiet", "--workspace", "--example", databases::PROGRAM])?;
     }
     let output = cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
