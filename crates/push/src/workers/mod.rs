@@ -60,7 +60,7 @@ pub use settings::{WorkerNotice, WorkerNotices, WorkersSettings};
 pub use visit::{VISIT_REPLY_BYTES_MAX, Visit, VisitError};
 pub use worker::Description;
 
-/// How long a batch in hand waits for a Worker that is not there any more to come back, in real time.
+/// How long a batch in hand, or a visit, waits for a Worker whose process is not up, in real time.
 const WAITS_FOR: Duration = Duration::from_secs(10);
 
 /// How soon it is tried again without news of the Worker.

@@ -8,7 +8,7 @@ use kew_core::AccountId;
 use kew_http::client::{Answer, ClientError};
 use thiserror::Error;
 
-use super::Workers;
+use super::{LOOKS_AGAIN, WAITS_FOR, Workers};
 
 /// The most bytes of a reply's body: with [`VISITS_MAX`] of them under way 128 MiB of a Worker.
 pub const VISIT_REPLY_BYTES_MAX: usize = 2 << 20;
@@ -85,11 +85,27 @@ pub(super) fn judged(mut answer: Answer) -> Result<Answer, VisitError> {
 }
 
 impl Workers {
-    /// Brings a request to a Worker's `fetch` handler.
+    /// Brings a request to a Worker's `fetch` handler. It waits while the Worker's process is being started: no handler
+    /// has seen it then.
     pub async fn visit(&self, account: AccountId, name: &str, visit: Visit) -> Result<Answer, VisitError> {
-        let missing = || VisitError::NotFound(name.to_owned());
-        let worker = self.shared.find(account, name).ok_or_else(missing)?;
-        let live = worker.live().ok_or(VisitError::NotRunning)?;
-        live.visit(visit).await
+        let mut changed = self.watch();
+        let mut patience = std::pin::pin!(tokio::time::sleep(WAITS_FOR));
+        loop {
+            let missing = || VisitError::NotFound(name.to_owned());
+            let worker = self.shared.find(account, name).ok_or_else(missing)?;
+            if let Some(live) = worker.live() {
+                match live.visit(visit.clone()).await {
+                    Err(VisitError::NotRunning) => {}
+                    answer => return answer,
+                }
+            }
+            tokio::select! {
+                // Its sender lives as long as this.
+                _changed = changed.changed() => {}
+                // It may also be there and have had no place for one connection more.
+                () = tokio::time::sleep(LOOKS_AGAIN) => {}
+                () = &mut patience => return Err(VisitError::NotRunning),
+            }
+        }
     }
 }
