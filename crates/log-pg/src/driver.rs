@@ -29,6 +29,15 @@ impl Driver {
         Self(Runs::Simulated(machine))
     }
 
+    /// Whether rows of any size are sent side by side. A simulation looks for what goes wrong between two of them.
+    pub fn sends_small_rows_side_by_side(&self) -> bool {
+        match &self.0 {
+            Runs::OnThread(_) => false,
+            #[cfg(feature = "simulated")]
+            Runs::Simulated(_) => true,
+        }
+    }
+
     /// Runs a task beside the others.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match &self.0 {

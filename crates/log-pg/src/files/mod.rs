@@ -314,7 +314,7 @@ impl Appends for Journal {
         shared.journal.report_to(&shared.driver, listener);
     }
 
-    fn takes_more(&self) -> bool {
-        self.0.upgrade().is_some_and(|shared| shared.journal.takes_more())
+    fn takes_more(&self, bytes: u64) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.journal.takes_more(bytes))
     }
 }

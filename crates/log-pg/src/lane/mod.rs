@@ -31,6 +31,10 @@ use rows::{Reached, Rows};
 
 /// Rows under way at a time are at most as many as the lane has sessions.
 const SESSIONS_MAX: usize = 4;
+/// A row this large is sent beside others.
+const LARGE_ROW: u64 = 256 << 10;
+/// Beside a row that has taken this long, the next is sent whatever its size.
+const SLOW_ROW: Duration = Duration::from_millis(20);
 /// Bytes of rows that wait before a writer that may wait does.
 const WAITING_MAX: usize = 8 << 20;
 /// The pause before mending is tried again, and before a thread that waits looks again.
@@ -67,6 +71,8 @@ pub(crate) struct Lane {
     database: Arc<dyn Database>,
     tenure: Arc<Tenure>,
     sessions: usize,
+    /// Bytes of a row that is sent beside another.
+    large_row: u64,
     state: Mutex<State>,
     /// Rings when there is work for the sessions, or for the mender.
     ready: Notify,
@@ -89,6 +95,7 @@ impl Lane {
         let lane = Arc::new(Self {
             database,
             sessions: sessions.clamp(1, SESSIONS_MAX),
+            large_row: if driver.sends_small_rows_side_by_side() { 0 } else { LARGE_ROW },
             state: Mutex::new(State { is_broken, reported: Some(Reached::default()), ..State::default() }),
             ready: Notify::new(),
             broken: Notify::new(),
@@ -119,10 +126,13 @@ impl Lane {
         self.broken.notify_one();
     }
 
-    /// Whether a session is free.
-    pub fn takes_more(&self) -> bool {
+    /// Whether a row of this many bytes may be handed over. Beside one that is under way it has to be large, or that
+    /// one slow: each statement costs the database much the same, however many requests share it.
+    pub fn takes_more(&self, bytes: u64) -> bool {
         let state = self.state.lock();
-        !state.is_broken && state.rows.not_ended() < self.sessions
+        let under_way = state.rows.not_ended();
+        let is_worth_it = || bytes >= self.large_row || state.rows.newest_waits() >= SLOW_ROW;
+        !state.is_broken && (under_way == 0 || (under_way < self.sessions && is_worth_it()))
     }
 
     /// Whether every row has ended, and more are taken.

@@ -210,6 +210,12 @@ impl Rows {
         self.kept.iter().find(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
     }
 
+    /// How long the newest row has waited, if it is not committed.
+    pub fn newest_waits(&self) -> Duration {
+        let waits = |kept: &&Kept| matches!(kept.fate, Fate::Waits | Fate::Sent(_));
+        self.kept.back().filter(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
+    }
+
     /// The rows of a table that are not known to stay there, in order: one that was committed asynchronously is gone
     /// between a crash of the server and the mending.
     pub fn not_there(&self, table: &Table) -> Vec<(u64, Bytes)> {

@@ -98,8 +98,8 @@ pub trait Disk: Send + Sync + 'static {
 pub trait Appends: Send + Sync + 'static {
     /// Reports progress to `listener` from now on.
     fn report_to(&self, listener: Arc<dyn AppendListener>);
-    /// Whether another append may be handed over now.
-    fn takes_more(&self) -> bool;
+    /// Whether another append, of this many bytes, may be handed over now.
+    fn takes_more(&self, bytes: u64) -> bool;
 }
 
 /// Learns how far appends have come. It may take the store's lock, and does not wait for an append.

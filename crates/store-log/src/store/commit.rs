@@ -131,7 +131,7 @@ impl Inner {
     }
 
     fn write_batch(&self, mut ledger: Writing<'_>, rolled: Rolled) -> Result<(), LogError> {
-        if self.is_held_up() {
+        if self.is_held_up(ledger.shelf.batch.bytes()) {
             // It goes on filling, and is handed over when an append has ended.
             return Ok(());
         }

@@ -137,7 +137,10 @@ impl Inner {
         command: &Command,
         freed: Freed,
     ) -> Submission {
-        if ledger.shelf.batch.records() == 0 || !ledger.shelf.fits() || self.is_held_up() {
+        if ledger.shelf.batch.records() == 0
+            || !ledger.shelf.fits()
+            || self.is_held_up(ledger.shelf.batch.bytes())
+        {
             return self.put_off(ledger, freed);
         }
         if self.relieve(ledger).is_err() {
@@ -149,9 +152,9 @@ impl Inner {
         again
     }
 
-    /// Whether the batch being filled waits until an append has ended elsewhere.
-    pub(super) fn is_held_up(&self) -> bool {
-        self.appends.as_ref().is_some_and(|appends| !appends.takes_more())
+    /// Whether the batch being filled, of this many bytes, waits until an append has ended elsewhere.
+    pub(super) fn is_held_up(&self, bytes: u64) -> bool {
+        self.appends.as_ref().is_some_and(|appends| !appends.takes_more(bytes))
     }
 
     /// Says when a step that found no room may be taken again: when the batch that waits for a new segment is written,
@@ -162,7 +165,7 @@ impl Inner {
         let waits = shelf.journal.as_ref().is_some_and(Journal::is_rolling)
             || (shelf.batch.records() > 0 && !shelf.fits())
             || shelf.batch.bytes() > BATCH_BYTES_MAX
-            || (shelf.batch.records() > 0 && self.is_held_up());
+            || (shelf.batch.records() > 0 && self.is_held_up(shelf.batch.bytes()));
         if waits {
             let error = StoreError::Overloaded { what: "the batch that waits for the disk" };
             return Submission::put_off(error, shelf.batch.number().0, self.gate.clone()).freeing(freed);
