@@ -2,6 +2,8 @@
 //!
 //! Events are of one size and kept in a ring: the history is best effort, newest first to stay.
 
+use std::net::IpAddr;
+
 use crate::{MessageId, QueueId, Sequence, Timestamp};
 
 /// Who took a lease, in sixteen bytes: enough for a person to recognise.
@@ -20,6 +22,17 @@ impl Tag {
             *slot = byte;
         }
         Self(bytes)
+    }
+
+    /// The address of a client. Of a longer one the end: the beginning names the network, which many share.
+    pub fn of_address(address: IpAddr) -> Self {
+        const MARK: &str = "…";
+        let text = address.to_canonical().to_string();
+        if text.len() <= 16 {
+            return Self::new(&text);
+        }
+        let from = text.len() - (16 - MARK.len());
+        Self::new(&format!("{MARK}{}", text.get(from..).unwrap_or_default()))
     }
 
     /// How many of its bytes the text takes.
@@ -133,6 +146,8 @@ pub enum EventKind {
         /// As which message there.
         sequence: Sequence,
     },
+    /// It came with the import that made this store. What happened before is not known here.
+    Imported,
     /// It was leased too often and was deleted.
     Dropped,
     /// A move task or a person moved it.
@@ -159,5 +174,19 @@ mod tests {
     fn tag_keeps_whole_characters() {
         assert_eq!(Tag::new("consumer").as_str(), "consumer");
         assert_eq!(Tag::new("0123456789abcdeé").as_str(), "0123456789abcde");
+    }
+
+    #[test]
+    fn tag_of_a_long_address_keeps_its_end() {
+        for (address, expected) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("255.255.255.255", "255.255.255.255"),
+            ("::ffff:10.0.0.7", "10.0.0.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("2001:db8:85a3::8a2e:370:7334", "…a2e:370:7334"),
+        ] {
+            let address = address.parse().expect("the test's addresses are addresses");
+            assert_eq!(Tag::of_address(address).as_str(), expected);
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod message;
 pub mod model;
 pub mod outcome;
+pub mod own;
 pub mod queue;
 pub mod report;
 pub mod room;

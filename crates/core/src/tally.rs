@@ -64,6 +64,7 @@ impl Tally {
             | EventKind::Extended { .. }
             | EventKind::Failed { .. }
             | EventKind::Promoted
+            | EventKind::Imported
             | EventKind::Rewritten
             | EventKind::Purged
             | EventKind::Redriven { .. }

@@ -56,7 +56,7 @@ fn because(events: &[Event]) -> String {
         _ => None,
     });
     let extended = events.iter().rev().find_map(|event| match event.kind {
-        EventKind::Extended { until } => Some(until),
+        EventKind::Extended { until } => Some((event.at, until)),
         _ => None,
     });
     let holder = lease.map_or(String::new(), |(_, by, _)| named(by));
@@ -68,8 +68,9 @@ fn because(events: &[Event]) -> String {
             }
             EventKind::Failed { why, detail } => return failed(why, detail, delay_after(events)),
             EventKind::Promoted => return "An operator ended its delay.".into(),
-            // The failure that led to a release is told instead.
-            EventKind::Released { .. } if events.iter().any(is_failure) => {}
+            EventKind::Imported => return "It had been delivered before it was imported.".into(),
+            // The failure that led to the end of the lease is told instead.
+            EventKind::Released { .. } | EventKind::Lapsed if events.iter().any(is_failure) => {}
             EventKind::Released { visible_at } => {
                 let delay = visible_at.since(event.at);
                 return match delay {
@@ -81,6 +82,8 @@ fn because(events: &[Event]) -> String {
             }
             EventKind::Lapsed => {
                 return match (extended, lease) {
+                    // Hidden for no time: so a consumer of SQS or Azure gives it back.
+                    (Some((at, until)), _) if until <= at => format!("Its lease{holder} was released."),
                     (Some(_), _) => format!("Its lease{holder} was extended and then ran out."),
                     (None, Some((at, _, until))) => {
                         format!("Its lease{holder} ran out after {}.", length(until.since(at)))
@@ -93,9 +96,8 @@ fn because(events: &[Event]) -> String {
     }
     match lease {
         Some(_) => format!("Its lease{holder} was undone, as if it had never been delivered."),
-        None => {
-            "It was delivered before the history begins: before the last start, or before an import.".into()
-        }
+        None => "It was delivered before the history begins, which does not reach far behind the last start."
+            .into(),
     }
 }
 
@@ -118,10 +120,12 @@ fn failed(why: Failure, detail: Tag, delay: Option<Duration>) -> String {
     }
 }
 
-/// The delay of the release that followed.
+/// The delay that a failed message was given: by a release, or by another end of its lease.
 fn delay_after(events: &[Event]) -> Option<Duration> {
     events.iter().rev().find_map(|event| match event.kind {
-        EventKind::Released { visible_at } => Some(visible_at.since(event.at)),
+        EventKind::Released { visible_at: end } | EventKind::Extended { until: end } => {
+            Some(end.since(event.at))
+        }
         _ => None,
     })
 }
@@ -132,6 +136,7 @@ fn named(by: Tag) -> String {
 
 fn length(length: Duration) -> String {
     match (length.as_secs(), length.subsec_millis()) {
+        (seconds @ 60.., 0) if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         (0, millis) => format!("{millis} ms"),
         (seconds, 0) => format!("{seconds} s"),
         (seconds, millis) => format!("{seconds}.{millis:03} s"),
@@ -193,6 +198,9 @@ mod tests {
         assert_eq!(why(&[released(9)]), "Its lease (of me) was released, to be retried after 7 s.");
         let extended = EventKind::Extended { until: Timestamp(60_000) };
         assert_eq!(why(&[extended, EventKind::Lapsed]), "Its lease (of me) was extended and then ran out.");
+        // The extension is the third event, a second after the lease.
+        let ended = EventKind::Extended { until: Timestamp(2_000) };
+        assert_eq!(why(&[ended, EventKind::Lapsed]), "Its lease (of me) was released.");
         assert_eq!(why(&[]), "Its lease (of me) was undone, as if it had never been delivered.");
     }
 
@@ -207,6 +215,12 @@ mod tests {
         assert_eq!(
             with_delay(Failure::Retried, ""),
             "The consumer asked for it again; it was retried after 7 s."
+        );
+        // A consumer that hides the message for a while instead of releasing it.
+        let hidden = EventKind::Extended { until: Timestamp(9_000) };
+        assert_eq!(
+            why(&[failure(Failure::Threw, "Boom"), hidden, EventKind::Lapsed]),
+            "The handler failed: Boom; it was retried after 6 s."
         );
         assert_eq!(
             why(&[failure(Failure::Unreachable, "")]),
@@ -225,8 +239,11 @@ mod tests {
         assert_eq!(told[0].because, "It was moved here from another queue.");
         let told = redeliveries(&events(&[leased(3)]));
         let before =
-            "It was delivered before the history begins: before the last start, or before an import.";
+            "It was delivered before the history begins, which does not reach far behind the last start.";
         assert_eq!(told[0].because, before);
+        let told = redeliveries(&events(&[EventKind::Imported, leased(3)]));
+        assert_eq!(told[0].because, "It had been delivered before it was imported.");
+        assert!(redeliveries(&events(&[EventKind::Imported, leased(1)])).is_empty());
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{
-    Ack, Extend, Extension, FirstSend, Groups, Note, Promote, Release, Trace, Traced, UpdateQueue,
+    Ack, Documents, Extend, Extension, FirstSend, Groups, Note, Promote, Release, Trace, Traced, UpdateQueue,
 };
 use kew_core::event::Tag;
 use kew_core::outcome::{Extended, First, GroupPage, Trail};
 use kew_core::{
     DeduplicationId, Event, EventKind, Failure, GroupId, LeaseToken, MessageId, Policy, Queue, QueueId,
-    ReceiptRule, RuleError, Sequence, Timestamp, WhenFree, ask,
+    ReceiptRule, RuleError, Sequence, Timestamp, WhenFree, ask, own,
 };
 
 use crate::{Engine, EngineError};
@@ -92,6 +92,14 @@ impl Engine {
         failures: Vec<(Sequence, Failure, Tag)>,
     ) -> Result<(), EngineError> {
         self.answer::<ask::Note>(Note { queue, failures }).await
+    }
+
+    /// When the store was made by an import, if it was.
+    pub async fn imported_at(&self) -> Result<Option<Timestamp>, EngineError> {
+        let own = Documents { account: own::OWN_ACCOUNT, owner: own::OWNER.into() };
+        let found = self.answer::<ask::Documents>(own).await?;
+        let imported = found.iter().find(|(key, _)| *key == own::imported());
+        Ok(imported.and_then(|(_, bytes)| own::read_imported(bytes)))
     }
 
     /// A page of a queue's groups, and what locks each.

@@ -52,7 +52,7 @@ pub use limits::Limits;
 pub use ration::{Ration, network_of};
 pub use refusal::Refusal;
 pub use reply::Reply;
-pub use request::{Request, RequestId};
+pub use request::{CONSUMER_HEADER, FAILED_HEADER, Request, RequestId};
 pub use room::{Kept, Replies, Room};
 pub use standing::Standing;
 pub use tls::{Tls, TlsError, TlsFiles, TlsNotice};

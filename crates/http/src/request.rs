@@ -7,11 +7,17 @@ use bytes::Bytes;
 use http::header::HOST;
 use http::{Method, Uri};
 use kew_core::Timestamp;
+use kew_core::event::Tag;
 
 use crate::authority::Authority;
 use crate::headers::{AsValue, FieldValue, Headers};
 use crate::hex;
 use crate::room::Room;
+
+/// What a client calls itself, for people who ask who holds a message.
+pub const CONSUMER_HEADER: &str = "x-kew-consumer";
+/// Why a client gives a message back: its handler failed, and how.
+pub const FAILED_HEADER: &str = "x-kew-failed";
 
 /// One request, its body read to the end.
 #[derive(Debug)]
@@ -40,6 +46,12 @@ impl Request {
     /// A header's text, if it is there and is text.
     pub fn header(&self, name: impl AsRef<str>) -> Option<&str> {
         self.headers.get(name).and_then(FieldValue::text)
+    }
+
+    /// Who takes the leases that it asks for: what its client calls itself, or its address.
+    pub fn consumer(&self) -> Tag {
+        let name = self.header(CONSUMER_HEADER).map(Tag::new).filter(|name| !name.is_empty());
+        name.unwrap_or_else(|| Tag::of_address(self.peer.ip()))
     }
 
     /// The host and port it was sent to, as its client sees them.

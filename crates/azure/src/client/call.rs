@@ -16,12 +16,17 @@ pub struct Call {
     pub(super) body: Bytes,
     /// How long the server may hold the request, where it knows how.
     pub(super) wait: Option<Duration>,
+    /// Why the message is given back, for a server that keeps it.
+    pub(super) failed: Option<String>,
 }
+
+/// Characters of the reason for a failure: the history keeps the first sixteen bytes.
+const FAILED_CHARS_MAX: usize = 16;
 
 impl Call {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|part| (*part).to_owned()).collect();
-        Self { method, path, query: Vec::new(), body: Bytes::new(), wait: None }
+        Self { method, path, query: Vec::new(), body: Bytes::new(), wait: None, failed: None }
     }
 
     fn with(mut self, name: &'static str, value: impl ToString) -> Self {
@@ -70,5 +75,13 @@ impl Call {
         Self::new(Method::PUT, &[queue, "messages", id])
             .with("popreceipt", receipt)
             .with("visibilitytimeout", hidden.as_secs())
+    }
+
+    /// The same, because the message's handler failed in this way.
+    pub fn failing(self, why: &str) -> Self {
+        // Headers hold no other characters.
+        let is_fit = |letter: char| letter == ' ' || letter.is_ascii_graphic();
+        let why = why.chars().take(FAILED_CHARS_MAX).map(|letter| if is_fit(letter) { letter } else { '?' });
+        Self { failed: Some(why.collect()), ..self }
     }
 }

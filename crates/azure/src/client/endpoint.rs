@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_core::Timestamp;
 use kew_http::client::Outgoing;
-use kew_http::{HeaderMap, HeaderName, HeaderValue, Uri, date, percent};
+use kew_http::{CONSUMER_HEADER, FAILED_HEADER, HeaderMap, HeaderName, HeaderValue, Uri, date, percent};
 
 use super::Call;
 use crate::limits::WAIT_HEADER;
@@ -107,6 +107,10 @@ impl Endpoint {
         insert(&mut headers, "accept", "application/xml")?;
         if !call.body.is_empty() {
             insert(&mut headers, "content-type", XML)?;
+        }
+        insert(&mut headers, CONSUMER_HEADER, "functions host")?;
+        if let Some(why) = &call.failed {
+            insert(&mut headers, FAILED_HEADER, why)?;
         }
         if let Some(wait) = call.wait {
             insert(&mut headers, WAIT_HEADER, &wait.as_secs().to_string())?;

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use kew_core::command::{Ack, Extend, Extension, Identify, Peek, View};
+use kew_core::event::Tag;
 use kew_core::outcome::Extended;
-use kew_core::{LeaseToken, Queue, ReceiptRule, RuleError, WhenFree};
+use kew_core::{Failure, LeaseToken, Queue, ReceiptRule, RuleError, WhenFree};
 use kew_engine::EngineError;
-use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
+use kew_http::{FAILED_HEADER, HeaderName, HeaderValue, Reply, StatusCode};
 
 use super::messages::{content, next_visible, read_text};
 use crate::error::{Code, WireError};
@@ -40,6 +41,11 @@ pub(crate) async fn update(cx: &Context<'_>) -> Result<Reply, WireError> {
         renew: true,
         entries: vec![Extension { token, length, content: text.map(content) }],
     };
+    if let Some(why) = cx.request.header(FAILED_HEADER) {
+        // Before what becomes of the message, so that the next delivery finds the reason.
+        let failure = (token.sequence, Failure::Threw, Tag::new(why));
+        cx.engine.note_failures(queue.id, vec![failure]).await?;
+    }
     let extended = cx.engine.extend(extend).await?;
     match extended.into_iter().next().ok_or(Code::InternalError)?? {
         Extended::Until { until, token } => {

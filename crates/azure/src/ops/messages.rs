@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::{FirstReceipts, Lease, OverLimit, Peek, Purge, Send, View};
-use kew_core::event::Tag;
 use kew_core::{Content, Expiry, LeaseTerms, Message, NewMessage, Return, Timestamp};
 use kew_http::xml::{self, Writer};
 use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
@@ -101,7 +100,7 @@ pub(crate) async fn get(cx: &Context<'_>) -> Result<Reply, WireError> {
         owner: None,
         in_flight_max: cx.settings.in_flight_max,
         over_limit: OverLimit::FindNothing,
-        by: Tag::default(),
+        by: cx.request.consumer(),
     };
     let wait = limits::wait(cx.request);
     let leased = cx.engine.lease_within(lease, wait, cx.request.room.for_leases()).await?;

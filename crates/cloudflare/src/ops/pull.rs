@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kew_core::command::{Lease, OverLimit};
-use kew_core::event::Tag;
 use kew_core::{LeaseTerms, Return};
 use kew_http::Reply;
 use kew_push::Delivery;
@@ -37,7 +36,7 @@ pub(crate) async fn pull(cx: &Context<'_>) -> Result<Reply, WireError> {
         owner: None,
         in_flight_max: cx.settings.in_flight_max,
         over_limit: OverLimit::FindNothing,
-        by: Tag::default(),
+        by: cx.request.consumer(),
     };
     let leased = cx.engine.lease_within(lease, Duration::ZERO, cx.request.room.for_leases()).await?;
     let metrics = Metrics::of(&cx.engine.counts_so_far(queue.id).await.unwrap_or_default());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kew_core::outcome::Seen;
 use kew_core::{Event, EventKind, Failure, QueueId, Sequence, Timestamp, why};
 use kew_engine::Engine;
 use kew_http::{Reply, StatusCode};
@@ -34,7 +35,11 @@ async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Re
     let work = move || async move { locate(&engine, only.as_ref(), id, cursor).await };
     let (engine, home) = (&running.engine, cx.home());
     let (mut shown, queue, events) = match cx.console.work.run(work).await? {
-        Located::Here { queue, seen, events } => {
+        Located::Here { queue, seen, mut events } => {
+            if let Some(at) = imported(engine, &seen, &events).await? {
+                let (queue, sequence) = (queue.id, seen.message.sequence);
+                events.insert(0, Event { at, queue, sequence, kind: EventKind::Imported });
+            }
             let mut shown = row(&seen, &home, &*cx.console.settings.notes);
             if let Some(Value::Object(lease)) = shown.get_mut("lease") {
                 lease.insert("by".to_owned(), holder(&events).into());
@@ -59,6 +64,16 @@ async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Re
     put("timeline", timeline(&events, engine, &home));
     put("why", redeliveries(&events));
     Ok(answer(StatusCode::OK, &Value::Object(shown)))
+}
+
+/// When a message was imported, if the history does not hold its beginning for that reason.
+async fn imported(engine: &Engine, seen: &Seen, events: &[Event]) -> Result<Option<Timestamp>, ApiError> {
+    let is_beginning =
+        |event: &Event| matches!(event.kind, EventKind::Sent { .. } | EventKind::Arrived { .. });
+    if events.first().is_some_and(is_beginning) {
+        return Ok(None);
+    }
+    Ok(engine.imported_at().await?.filter(|at| seen.message.sent_at <= *at))
 }
 
 /// Who took the newest lease.
@@ -108,12 +123,15 @@ fn entry(event: &Event, name: &impl Fn(QueueId) -> Option<String>) -> Map<String
             ..told("leased")
         },
         EventKind::Lapsed => Told { reason: Some("expired"), ..told("lease_ended") },
+        // Hidden for no time: so a consumer of SQS or Azure gives it back.
+        EventKind::Extended { until } if until <= event.at => told("released"),
         EventKind::Extended { until } => Told { until: instant(until), ..told("extended") },
         EventKind::Released { visible_at } => Told { until: later(visible_at), ..told("released") },
         EventKind::Failed { why, detail } => Told { detail: Some(detail.as_str().to_owned()), ..failed(why) },
         EventKind::Promoted => told("promoted"),
         EventKind::Rewritten => told("rewritten"),
         EventKind::Acked => told("acked"),
+        EventKind::Imported => told("imported"),
         EventKind::Expired => told("expired"),
         EventKind::Purged => told("purged"),
         EventKind::Dropped => Told { reason: Some("attempts_exhausted"), ..told("dropped") },

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::lease::{Lease, Renewal};
 use crate::clock::Sleep;
 use crate::project::{Encoding, Function};
-use crate::queue::{ANSWER_WITHIN, Held, QueueError};
+use crate::queue::{Held, QueueError};
 use crate::run;
 use crate::shared::Shared;
 
@@ -199,9 +199,7 @@ impl Worker<'_> {
             End::Delete => queues.delete(&trigger.account, &trigger.queue, held).await,
             End::Release => {
                 let hidden = self.shared.settings.visibility_timeout;
-                let released =
-                    queues.hide(&trigger.account, &trigger.queue, held, hidden, ANSWER_WITHIN).await;
-                released.map(drop)
+                queues.give_back(&trigger.account, &trigger.queue, held, hidden, &self.function.name).await
             }
             End::Poison(poison) => {
                 // First there, then gone here: whatever happens between leaves it in both, never in none.

@@ -17,7 +17,7 @@ pub(crate) use error::{Fault, QueueError};
 
 const GET: &str = "Get Messages";
 /// [seed] The receive is guarded by a time limit.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(100);
+const ANSWER_WITHIN: Duration = Duration::from_secs(100);
 /// The longest answer is that to Get Messages. Kew puts up to 8 MiB of texts into one, since other front-ends store
 /// longer messages than this one does; 32 messages of the service's own 64 KiB are a quarter of that.
 const TEXTS_BYTES_MAX: usize = 8 << 20;
@@ -142,6 +142,19 @@ impl Queues {
         let answer = self.ask_as(&self.id(), account, queue, "Update Message", &call, within).await?;
         // A server that tells no new receipt has not changed it.
         Ok(read::receipt(&answer).unwrap_or(held.receipt).to_owned())
+    }
+
+    /// Hides a message whose handler failed for so long from now.
+    pub(crate) async fn give_back(
+        &self,
+        account: &Account,
+        queue: &str,
+        held: Held<'_>,
+        hidden: Duration,
+        why: &str,
+    ) -> Result<(), QueueError> {
+        let call = Call::hide_message(queue, held.message, held.receipt, hidden).failing(why);
+        self.ask(account, queue, "Update Message", &call).await.map(drop)
     }
 
     async fn ask(

@@ -195,6 +195,16 @@ impl Rig {
         self.change_clock(&format!("{{\"advance_ms\":{}}}", seconds * 1_000))
     }
 
+    /// Why a message was delivered again, as an operator reads it.
+    pub fn reasons(&self, id: &str) -> Vec<String> {
+        let path = format!("/api/v1/messages/{id}");
+        let (status, text) = self.kew.admin("GET", &path, &[("Authorization", "Bearer token")], "");
+        assert_eq!(status, 200, "{text}");
+        let message: serde_json::Value = serde_json::from_str(&text).expect("the reply is JSON");
+        let why = message["why"].as_array().expect("why is a list");
+        why.iter().map(|again| again["because"].as_str().expect("because is text").to_owned()).collect()
+    }
+
     /// Puts a message while time stands still, so that its first run begins at the instant of its receipt. That run.
     pub fn first_run(&self, queue: &str) -> Call {
         self.freeze(true);

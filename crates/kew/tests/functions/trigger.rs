@@ -39,6 +39,8 @@ pub fn after_a_kill(rig: &Rig) {
     assert_eq!((second.known("Id"), second.tries().as_str()), (first.known("Id"), "2"));
     let after = second_host.began()[0] - dead.began()[0];
     assert!((TEN_MINUTES_MS..600_000 + START_MS).contains(&after), "{after} ms");
+    let because = "Its lease (of functions host) ran out after 10 min.";
+    assert_eq!(rig.reasons(&first.known("Id")), [because]);
     second.succeed();
     rig.holds("orders", 0);
 }
@@ -52,7 +54,8 @@ pub fn after_an_exception(rig: &Rig) {
     std::thread::sleep(Duration::from_millis(50));
     first.fail();
     let second = rig.desk.next();
-    assert_eq!((second.known("Id"), second.tries().as_str()), (id, "2"));
+    assert_eq!((second.known("Id"), second.tries().as_str()), (id.clone(), "2"));
+    assert_eq!(rig.reasons(&id), ["The handler failed: fn."]);
     second.succeed();
     host.logs("Executed 'Functions.fn' (Succeeded", 1);
     host.logs("Executed 'Functions.fn' (Failed, Id=", 1);

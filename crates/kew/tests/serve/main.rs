@@ -24,6 +24,7 @@ mod tls;
 mod unread;
 mod unsigned;
 mod welcome;
+mod why;
 mod worker_kills;
 mod worker_schedules;
 mod worker_traffic;

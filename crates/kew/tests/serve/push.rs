@@ -22,9 +22,9 @@ pub struct Hook {
     /// The attempts of each message that was delivered, in order, by its text.
     delivered: Arc<Mutex<BTreeMap<String, Vec<u64>>>>,
     /// Whether batches are refused.
-    refuses: Arc<AtomicBool>,
+    pub refuses: Arc<AtomicBool>,
     /// Whether replies are held back.
-    holds: Arc<AtomicBool>,
+    pub holds: Arc<AtomicBool>,
 }
 
 impl Hook {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_core::command::{Lease, OverLimit};
-use kew_core::event::Tag;
 use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, Queue, Return};
 use kew_http::{Reply, hex, receipt};
@@ -79,7 +78,7 @@ fn lease(cx: &Context<'_>, queue: &Queue, max: u32, length: Option<Duration>) ->
         in_flight_max,
         // A FIFO queue at its limit just stays silent.
         over_limit: if queue.policy.kind.is_fifo() { OverLimit::FindNothing } else { OverLimit::Refuse },
-        by: Tag::default(),
+        by: cx.request.consumer(),
     }
 }
 

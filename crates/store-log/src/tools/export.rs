@@ -13,7 +13,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::{QueueId, QueueKey, Sequence};
+use kew_core::{DocumentKey, QueueId, QueueKey, Sequence, own};
 use kew_store::ledger::{Carried, CarriedOrder, Shelf, Stored, codec};
 
 use super::lines::{
@@ -113,8 +113,13 @@ impl Exporting<'_> {
                 next_task,
             };
             let documents = ledger.carried_documents();
-            let documents: Vec<_> =
-                documents.map(|(account, key, bytes)| (account, key.clone(), bytes.clone())).collect();
+            // That this store was imported says nothing of the one that is made of the lines.
+            let is_carried =
+                |account, key: &DocumentKey| account != own::OWN_ACCOUNT || *key != own::imported();
+            let documents: Vec<_> = documents
+                .filter(|(account, key, _)| is_carried(*account, key))
+                .map(|(account, key, bytes)| (account, key.clone(), bytes.clone()))
+                .collect();
             (head, documents)
         };
         self.write(&Line::Store(head))?;

@@ -7,7 +7,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use kew_core::{Entropy, QueueId, Return, Sequence, Timestamp};
+use kew_core::{Entropy, QueueId, Return, Sequence, Timestamp, own};
 use kew_store::ledger::change::{Extended, Rewritten};
 use kew_store::ledger::{Carried, CarriedOrder, Change, Ledger, Made, Place, Remembered, Shelf, Stored};
 
@@ -65,7 +65,7 @@ pub fn import(
     store.inner.writer.lock().advance_newest(Timestamp(head.newest_ms));
     let importing =
         Importing { store: &store, report: ImportReport::default(), sends: Vec::new(), last: HashMap::new() };
-    let report = importing.run(&mut lines, &head)?;
+    let report = importing.run(&mut lines, &head, now)?;
     store.close()?;
     Ok(report)
 }
@@ -84,7 +84,12 @@ struct Importing<'a> {
 }
 
 impl Importing<'_> {
-    fn run(mut self, lines: &mut Lines<'_>, head: &StoreLine) -> Result<ImportReport, LogError> {
+    fn run(
+        mut self,
+        lines: &mut Lines<'_>,
+        head: &StoreLine,
+        now: Timestamp,
+    ) -> Result<ImportReport, LogError> {
         self.store.inner.writer.lock().restore_numbers(head.next_queue, head.next_task);
         loop {
             match lines.next()?.ok_or_else(|| lines.bad("the export ends before its last line"))? {
@@ -97,7 +102,7 @@ impl Importing<'_> {
         if !lines.is_at_end()? {
             return Err(lines.bad("there is more behind the last line of the export"));
         }
-        self.end(head.version);
+        self.end(head.version, now);
         self.store.checkpoint()?;
         Ok(self.report)
     }
@@ -145,10 +150,13 @@ impl Importing<'_> {
     }
 
     /// What can only be put into the ledger when all lines were read.
-    fn end(&mut self, version: u32) {
+    fn end(&mut self, version: u32, at: Timestamp) {
         self.sends.sort_unstable_by_key(|send| send.at);
         let mut ledger = self.store.inner.writer.lock();
         self.sends.iter().for_each(|send| ledger.restore_send(send));
+        // In place of what an earlier import left there.
+        let at = own::write_imported(at.max(ledger.newest_instant()));
+        ledger.restore_document(own::OWN_ACCOUNT, own::imported(), at);
         if version == 1 {
             // Those lines say nothing of turns.
             for carried in ledger.carried_queues() {

@@ -4,19 +4,13 @@
 //! other. Every book knows through which instant its messages may expire: that is all a hold changes.
 
 use bytes::Bytes;
+use kew_core::own::{OWN_ACCOUNT, expiry_hold};
 use kew_core::rules::retention::{ExpiryHold, HoldEnd};
-use kew_core::{AccountId, DocumentKey, Outcome, Timestamp};
+use kew_core::{AccountId, Outcome, Timestamp};
 
 use crate::ledger::change::Change;
 use crate::ledger::shelf::Shelf;
 use crate::ledger::{Ledger, list};
-
-/// The account that holds the store's own documents; no account of a user has this number.
-const OWN_ACCOUNT: AccountId = AccountId(u64::MAX);
-
-fn hold_key() -> DocumentKey {
-    DocumentKey::new("store", "expiry-hold")
-}
 
 /// Whether a document is the store's own.
 pub(in crate::ledger) fn is_own(account: AccountId) -> bool {
@@ -26,13 +20,13 @@ pub(in crate::ledger) fn is_own(account: AccountId) -> bool {
 impl<S: Shelf> Ledger<S> {
     /// The hold of expiry, if there is one.
     pub fn expiry_hold(&self) -> Option<ExpiryHold> {
-        read(self.documents.get(&(OWN_ACCOUNT, hold_key()))?)
+        read(self.documents.get(&(OWN_ACCOUNT, expiry_hold()))?)
     }
 
     /// What is due by now was done under the hold before. What a later end of the hold makes due is done with the steps
     /// after this one.
     pub(in crate::ledger) fn hold_expiry(&mut self, now: Timestamp, hold: Option<ExpiryHold>) -> Outcome {
-        let (key, bytes) = (hold_key(), hold.map(write));
+        let (key, bytes) = (expiry_hold(), hold.map(write));
         self.enact(now, &Change::DocumentSet { account: OWN_ACCOUNT, key, bytes });
         Outcome::Done
     }
