@@ -31,7 +31,8 @@ pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
 pub use notes::{Attribute, AttributeValue, MessageNotes};
 pub use sources::{
-    LatestPushes, OpenCircuits, PushAttempt, PushAttempts, PushCircuit, ShownSetting, StoreBytes, StorePlace,
+    BackupRefused, BackupState, BackupTask, Backups, LatestPushes, OpenCircuits, PushAttempt, PushAttempts,
+    PushCircuit, ShownSetting, StoreBytes, StorePlace,
 };
 pub use upkeep::{UpkeepNews, UpkeepReport};
 

@@ -89,3 +89,57 @@ pub type OpenCircuits = dyn Fn() -> Vec<PushCircuit> + Send + Sync;
 
 /// Tells the latest batches brought to consumers, the newest first.
 pub type LatestPushes = dyn Fn() -> Vec<PushAttempt> + Send + Sync;
+
+/// Backs the store up while it is in use. At most one backup runs at a time.
+pub trait Backups: Send + Sync {
+    /// Begins a backup into a directory, and answers its task. May wait for the disk.
+    fn begin(&self, to: &str, link: bool) -> Result<String, BackupRefused>;
+
+    /// How far a task is; `None` for one that is not known, or no longer.
+    fn task(&self, task: &str) -> Option<BackupTask>;
+
+    /// How many were done and how many failed since the server started.
+    fn ended(&self) -> (u64, u64);
+}
+
+/// Why a backup did not begin.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BackupRefused {
+    /// The directory cannot be the place of a backup, and why.
+    Target(String),
+    /// There is something in the directory.
+    NotEmpty(String),
+    /// This task runs.
+    Running(String),
+    /// The server is stopping, or the machine refused.
+    Unavailable(String),
+}
+
+/// A backup, as far as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackupTask {
+    /// Where it stands.
+    pub state: BackupState,
+    /// The directory.
+    pub to: String,
+    /// Bytes that are in it by now.
+    pub bytes: u64,
+    /// Bytes that will be in it; 0 until that is known.
+    pub of: u64,
+}
+
+/// Where a backup stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BackupState {
+    /// It is being made.
+    Running,
+    /// It is whole.
+    Done {
+        /// Its files.
+        files: u64,
+        /// Those of them that are the store's own under a second name.
+        linked: u64,
+    },
+    /// It was given up, for this reason.
+    Failed(String),
+}

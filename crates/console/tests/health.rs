@@ -120,6 +120,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         push_attempts,
         latest_pushes,
         open_circuits,
+        backups: None,
         store_bytes: None,
         place,
     });

@@ -12,8 +12,9 @@ use kew_log_pg::{PgDisk, PgStore};
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use kew_store_log::{Drive, LogOptions, SegmentOptions};
 
+use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
 use crate::kept::KeptStore;
@@ -39,6 +40,7 @@ pub struct Server {
     /// How many connections may be open.
     pub connections_max: usize,
     kept: Kept,
+    backups: Option<Arc<StoreBackups>>,
     drain: Drain,
     pushes: Pushes,
     others_ended: Drain,
@@ -94,9 +96,9 @@ impl Server {
         }
         let (kept, running) = parts.open_and_run(owned, doors)?;
         let pushes = parts.consumers(&bound, &running)?;
-        let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
+        let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine.now());
-        parts.board.serving(on_board(&running, &pushes, store, place));
+        parts.board.serving(on_board(&running, &pushes, (&kept, &backups), place));
         let certificates = certificates.watch(log);
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
@@ -105,6 +107,7 @@ impl Server {
             bound,
             connections_max,
             kept,
+            backups,
             drain,
             pushes,
             others_ended,
@@ -146,6 +149,9 @@ impl Server {
         let pushed = self.pushes.join();
         self.others_ended.close();
         self.running.join().map_err(|error| error.to_string())?;
+        if let Some(backups) = self.backups {
+            backups.stop();
+        }
         if let Some(kept) = self.kept {
             kept.close(self.log)?;
         }
@@ -304,6 +310,16 @@ impl Parts<'_> {
         let told = (self.log, Arc::clone(&self.upkeep));
         let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, told);
         pushes.map_err(StartError::Consumers)
+    }
+
+    /// Backups of a store in a directory; other stores are backed up by other means.
+    fn backups(&self, kept: &Kept) -> Result<Option<Arc<StoreBackups>>, StartError> {
+        let (StoreChoice::Directory(path), Some(kept)) = (&self.settings.server.store, kept) else {
+            return Ok(None);
+        };
+        let backups = StoreBackups::new(Arc::clone(&kept.store), path, Arc::clone(&self.entropy), self.log);
+        let backups = backups.map_err(|cause| StartError::Directory { path: path.clone(), cause })?;
+        Ok(Some(Arc::new(backups)))
     }
 
     fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
@@ -484,9 +500,15 @@ fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
 }
 
 /// What the console shows of a server that serves.
-fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>, place: StorePlace) -> Running {
+fn on_board(
+    running: &Started,
+    pushes: &Pushes,
+    (kept, backups): (&Kept, &Option<Arc<StoreBackups>>),
+    place: StorePlace,
+) -> Running {
     let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
     let circuits = Arc::clone(&pushes.circuits);
+    let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
     Running {
         engine: Arc::clone(&running.engine),
         home: running.handle.clone(),
@@ -494,6 +516,7 @@ fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>, pl
         latest_pushes: Box::new(move || push::latest(&latest)),
         open_circuits: Box::new(move || push::open(&circuits)),
         store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        backups: backups.as_ref().map(|backups| Arc::clone(backups) as Arc<_>),
         place,
     }
 }

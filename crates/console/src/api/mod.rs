@@ -2,6 +2,7 @@
 //! looked at, and every change is in the audit log.
 
 mod acts;
+mod backups;
 mod browse;
 mod changes;
 mod fields;
@@ -204,6 +205,8 @@ impl Context<'_> {
             Op::ShowSamples => shows::samples(self).await,
             Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
             Op::ShowStore => shows::store(self).await,
+            Op::BeginBackup => backups::begin(self).await,
+            Op::ShowBackup => backups::show(self),
             Op::ShowShards => shows::shards(self),
             Op::ShowConfig => Ok(shows::config(self)),
             Op::ShowAudit => shows::audit(self).await,

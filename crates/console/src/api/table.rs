@@ -39,6 +39,8 @@ pub(crate) enum Op {
     ShowSamples,
     PushAttempts,
     ShowStore,
+    BeginBackup,
+    ShowBackup,
     ShowShards,
     ShowConfig,
     ShowAudit,
@@ -298,6 +300,17 @@ pub(crate) static ROUTES: &[Route] = &[
             field("circuits", Kind::Objects(CIRCUIT), "Consumers that cannot be reached").required(),
         ]),
     get("/store", Op::ShowStore, "showStore", "Figures of the store since the server started").reply(STORE),
+    post("/store/backup", Op::BeginBackup, "beginBackup", "Backs the store up while it is in use, as a task that goes on by itself; the backup is a store as it was at one moment")
+        .body(&[
+            field("to", Kind::Text(4_096), "The directory on the server's machine: an absolute path of one that is missing or empty").required(),
+            field("link", Kind::Flag, "Give files that do not change any more a second name instead of copying them: quick, but damage to one is damage to both. Where the directory is on another disk they are copied").default("false"),
+        ])
+        .status(202)
+        .reply(&[field("task", TEXT, "The task").required()])
+        .refusals(&[(409, "A backup runs, the directory is not empty, or the store is no directory: the message says what to do instead")]),
+    get("/store/backups/{task}", Op::ShowBackup, "showBackup", "Shows how far a backup is; the last 16 since the server started are known")
+        .reply(BACKUP)
+        .refusals(&[(404, "There is no such task")]),
     get("/shards", Op::ShowShards, "showShards", "The shards that this server knows").reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
     get("/config", Op::ShowConfig, "showConfig", "Every setting with its value and where that came from; secrets are hidden")
         .reply(&[field("settings", Kind::Objects(CONFIG), "The settings").required()]),
@@ -482,6 +495,17 @@ const STORE: &[Field] = &[
     field("dead_lettered", COUNT, "Messages moved to a dead-letter queue").required(),
     field("dropped", COUNT, "Messages deleted because they were leased too often").required(),
     field("damaged_records", COUNT, "Stored records found damaged").required(),
+];
+
+const BACKUP: &[Field] = &[
+    field("task", TEXT, "The task").required(),
+    field("to", TEXT, "The directory").required(),
+    field("state", Kind::Choice(&["running", "done", "failed"]), "Where it stands").required(),
+    field("bytes", COUNT, "Bytes that are in it").required(),
+    field("of", COUNT, "Bytes that will be in it; 0 until that is known").required(),
+    field("files", COUNT, "Its files, when it is done"),
+    field("linked", COUNT, "Those of them that are the store's own under a second name"),
+    field("reason", TEXT, "Why it failed, and whether something of it is left"),
 ];
 
 const SHARD: &[Field] = &[

@@ -50,6 +50,7 @@ impl Console {
                     write_receives(&mut text, &running);
                     write_clock(&mut text, &running);
                     write_pushes(&mut text, &running);
+                    write_backups(&mut text, &running);
                     census.write(&mut text);
                     write_store_bytes(&mut text, bytes);
                 }
@@ -168,6 +169,15 @@ fn write_pushes(text: &mut Text, running: &Running) {
     let name = "kew_push_circuits_open";
     text.family(name, "gauge", "Push consumers whose targets cannot be reached.");
     text.sample(name, &[], (running.open_circuits)().len() as u64);
+}
+
+fn write_backups(text: &mut Text, running: &Running) {
+    let Some(backups) = &running.backups else { return };
+    let name = "kew_backups_total";
+    text.family(name, "counter", "Backups of the running store that have ended.");
+    let (done, failed) = backups.ended();
+    text.sample(name, &[("outcome", "done")], done);
+    text.sample(name, &[("outcome", "failed")], failed);
 }
 
 fn write_store_bytes(text: &mut Text, (live, dead): (u64, u64)) {

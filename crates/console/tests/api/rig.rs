@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_console::{
-    Attribute, AuditEntry, Board, Console, InFlightLimits, MessageNotes, Role, Running, Settings,
+    Attribute, AuditEntry, Backups, Board, Console, InFlightLimits, MessageNotes, Role, Running, Settings,
     ShownSetting, StorePlace, UpkeepReport, User,
 };
 use kew_core::{AccountId, Content, Timestamp};
@@ -92,6 +92,11 @@ pub async fn open() -> Rig {
 }
 
 pub async fn rig(guarded: Guarded) -> Rig {
+    rig_with(guarded, None).await
+}
+
+/// The same over a store that can be backed up.
+pub async fn rig_with(guarded: Guarded, backups: Option<Arc<dyn Backups>>) -> Rig {
     let engine =
         start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
@@ -134,6 +139,7 @@ pub async fn rig(guarded: Guarded) -> Rig {
         push_attempts: Box::new(|| [("ok", 0), ("failed", 0), ("unreached", 0)]),
         latest_pushes: Box::new(Vec::new),
         open_circuits: Box::new(Vec::new),
+        backups,
         store_bytes: None,
         place: StorePlace {
             kind: "memory",

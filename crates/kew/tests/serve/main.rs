@@ -4,6 +4,7 @@ mod admin;
 mod admin_api;
 mod also;
 mod answers;
+mod backups;
 mod config;
 mod dev;
 mod dialects;
