@@ -7,6 +7,26 @@ use kew_core::{QueueKey, Timestamp};
 /// Tells how many bytes of a store's files messages need, and how many nothing needs any more.
 pub type StoreBytes = dyn Fn() -> (u64, u64) + Send + Sync;
 
+/// Tells how much room a store's disk has; `None` while that is not known.
+pub type StoreDisk = dyn Fn() -> Option<DiskSpace> + Send + Sync;
+
+/// The room of a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskSpace {
+    /// Bytes that may still be written.
+    pub free: u64,
+    /// Bytes of it all.
+    pub all: u64,
+}
+
+impl DiskSpace {
+    /// The share that is in use, from 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more digits")]
+    pub(crate) fn share(self) -> f64 {
+        if self.all == 0 { 0.0 } else { 1.0 - self.free.min(self.all) as f64 / self.all as f64 }
+    }
+}
+
 /// What and where a store is, and whose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StorePlace {

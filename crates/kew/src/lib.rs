@@ -1,5 +1,6 @@
 //! Kew, the program: it reads settings, puts the rooms together, listens, and stops cleanly.
 
+mod alarms;
 pub mod assemble;
 mod backups;
 pub mod bench;

@@ -42,6 +42,8 @@ pub(crate) enum Op {
     BeginBackup,
     ShowBackup,
     ShowShards,
+    ListNodes,
+    ListAlarms,
     ShowConfig,
     ShowAudit,
     BeginSession,
@@ -312,6 +314,9 @@ pub(crate) static ROUTES: &[Route] = &[
         .reply(BACKUP)
         .refusals(&[(404, "There is no such task")]),
     get("/shards", Op::ShowShards, "showShards", "The shards that this server knows").reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
+    get("/nodes", Op::ListNodes, "listNodes", "The nodes that this server knows").reply(&[field("nodes", Kind::Objects(NODE), "The nodes").required()]),
+    get("/alarms", Op::ListAlarms, "listAlarms", "The alarms of the rules in the settings, looked at every 5 s, those that fire first; at most 10 000")
+        .reply(&[field("alarms", Kind::Objects(ALARM), "One for each rule and queue it is for").required()]),
     get("/config", Op::ShowConfig, "showConfig", "Every setting with its value and where that came from; secrets are hidden")
         .reply(&[field("settings", Kind::Objects(CONFIG), "The settings").required()]),
     get("/audit", Op::ShowAudit, "showAudit", "Changes made through this API since the server started, newest first; at most 10 000 are kept")
@@ -440,6 +445,8 @@ const SAMPLE: &[Field] = &[
     field("sent", COUNT, "Messages sent or moved in, in the step").required(),
     field("leased", COUNT, "Leases taken in the step").required(),
     field("acked", COUNT, "Messages deleted by their receivers in the step").required(),
+    field("p50_ms", Kind::Number, "How long half of the messages that were leased for the first time in the step had waited at most, from the instant they could be leased, to within a factor of two; null when there were none").nullable().required(),
+    field("p99_ms", Kind::Number, "The same of 99 %; of several steps the highest").nullable().required(),
 ];
 
 const REDRIVE: &[Field] = &[
@@ -522,6 +529,29 @@ const SHARD: &[Field] = &[
     .required(),
     field("append_ms_p99", Kind::Number, "The 99th percentile").nullable().required(),
     field("taken_over_at_ms", COUNT, "When its owner took it").required(),
+];
+
+const NODE: &[Field] = &[
+    field("node", TEXT, "Its name").required(),
+    field("address", TEXT, "Where other nodes reach it; null where there are no others")
+        .nullable()
+        .required(),
+    field("state", Kind::Choice(&["serving", "failed"]), "Whether it serves requests").required(),
+    field("shards", Kind::Numbers, "The shards that it owns").required(),
+    field("heartbeat_age_seconds", Kind::Number, "When it was last heard of; 0 of the server that answers")
+        .required(),
+    field("version", TEXT, "The program's version").required(),
+];
+
+const ALARM: &[Field] = &[
+    field("name", TEXT, "The rule's name").required(),
+    field("queue", TEXT, "The queue; null for what belongs to none, such as the disk").nullable().required(),
+    field("metric", TEXT, "What is measured").required(),
+    field("state", Kind::Choice(&["ok", "firing"]), "Whether it fires").required(),
+    field("since_ms", COUNT, "Since when it is so").required(),
+    field("value", Kind::Number, "What was measured at the latest look").required(),
+    field("bound", Kind::Number, "What the value must be above, to fire").required(),
+    field("for_seconds", COUNT, "For how long").required(),
 ];
 
 const CONFIG: &[Field] = &[

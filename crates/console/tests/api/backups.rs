@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kew_console::{BackupRefused, BackupState, BackupTask, Backups};
 
-use super::rig::{self, Guarded, PASSWORD};
+use super::rig::{self, Guarded, PASSWORD, Parts, Rig};
 
 /// Backs nothing up: the directory says what becomes of it.
 struct Pretended;
@@ -34,9 +34,13 @@ impl Backups for Pretended {
     }
 }
 
+async fn pretending(guarded: Guarded) -> Rig {
+    rig::rig_of(Parts { guarded, backups: Some(Arc::new(Pretended)), ..Parts::default() }).await
+}
+
 #[tokio::test]
 async fn a_backup_begins_as_a_task_whose_progress_is_shown() {
-    let rig = rig::rig_with(Guarded::Open, Some(Arc::new(Pretended))).await;
+    let rig = pretending(Guarded::Open).await;
     let begun = rig.post("/store/backup", r#"{"to":"/b"}"#).await;
     assert_eq!((begun.status, &begun.body["task"]), (202, &"bfalse".into()));
     let linked = rig.post("/store/backup", r#"{"to":"/b","link":true}"#).await;
@@ -55,8 +59,7 @@ async fn a_backup_begins_as_a_task_whose_progress_is_shown() {
         assert_eq!(rig.get(&format!("/store/backups/{task}")).await.body, shown(task, rest));
     }
     assert_eq!(rig.get("/store/backups/other").await.status, 404);
-    let metrics = rig.ask_at("/metrics", "GET", &[], "").await;
-    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let metrics = rig.metrics().await;
     for line in ["kew_backups_total{outcome=\"done\"} 2\n", "kew_backups_total{outcome=\"failed\"} 1\n"] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
@@ -64,7 +67,7 @@ async fn a_backup_begins_as_a_task_whose_progress_is_shown() {
 
 #[tokio::test]
 async fn what_a_backup_is_refused_for_is_told_and_audited() {
-    let rig = rig::rig_with(Guarded::Open, Some(Arc::new(Pretended))).await;
+    let rig = pretending(Guarded::Open).await;
     for (body, status, code) in [
         (r#"{"to":"/full"}"#, 409, "not_empty"),
         (r#"{"to":"/twice"}"#, 409, "backup_running"),
@@ -93,7 +96,7 @@ async fn a_store_that_has_no_files_says_what_to_do_instead() {
 
 #[tokio::test]
 async fn only_an_operator_begins_a_backup() {
-    let rig = rig::rig_with(Guarded::Strictly, Some(Arc::new(Pretended))).await;
+    let rig = pretending(Guarded::Strictly).await;
     let login = |user: &str| format!(r#"{{"user":"{user}","password":"{PASSWORD}"}}"#);
     let session = rig.post("/session", &login("bert")).await;
     let cookie = session.header("set-cookie").split(';').next().unwrap_or_default().to_owned();

@@ -2,6 +2,7 @@
 
 mod admin;
 mod admin_api;
+mod alarms;
 mod also;
 mod answers;
 mod backups;
