@@ -115,7 +115,8 @@ impl Console {
 }
 
 impl Console {
-    /// Looks at the queues every few seconds, for rates, samples, counters and alarms. The server of the console spawns it.
+    /// Looks at the queues every few seconds, for rates, samples, counters and alarms. The server of the console spawns
+    /// it.
     pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
         Arc::clone(&self.looks).keep_looking(Arc::clone(&self.board))
     }

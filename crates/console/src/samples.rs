@@ -266,8 +266,8 @@ impl Waited {
         Self { half: millis(0.5), most: millis(0.99) }
     }
 
-    /// Of several steps: half of the messages by the mean of the steps, weighted by their leases, and the highest of the
-    /// others.
+    /// Of several steps: half of the messages by the mean of the steps, weighted by their leases, and the highest of
+    /// the others.
     fn together(samples: &[Sample]) -> Self {
         let (mut all, mut sum, mut most) = (0.0, 0.0, None);
         for sample in samples {

@@ -1,7 +1,7 @@
 //! Counters of queues for the metrics: a series for each queue up to a bound, one for all others together.
 //!
-//! A queue that has a series of its own keeps it until it is deleted; its counts then leave the metrics with it. What is
-//! shown for the others is all that was counted less what those with a series counted, and never falls.
+//! A queue that has a series of its own keeps it until it is deleted; its counts then leave the metrics with it. What
+//! is shown for the others is all that was counted less what those with a series counted, and never falls.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

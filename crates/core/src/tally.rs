@@ -2,8 +2,8 @@
 
 use crate::{EventKind, QueueId, Sequence, Timestamp};
 
-/// Counts since a store was opened; each only rises. In those of one queue, leases and acks begin anew after the greatest
-/// value of 32 bits.
+/// Counts since a store was opened; each only rises. In those of one queue, leases and acks begin anew after the
+/// greatest value of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Messages sent; moved ones were sent before.
@@ -95,8 +95,8 @@ impl Tally {
     }
 }
 
-/// How long messages waited for their first lease, counted by powers of two: since some moment, so that only differences
-/// mean something, and each count begins anew after its greatest value.
+/// How long messages waited for their first lease, counted by powers of two: since some moment, so that only
+/// differences mean something, and each count begins anew after its greatest value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Waits([u32; Self::BOUNDS]);
 
@@ -132,7 +132,8 @@ impl Waits {
         self
     }
 
-    /// The milliseconds that this share of all did not exceed, to within their power of two; `None` when there are none.
+    /// The milliseconds that this share of all did not exceed, to within their power of two; `None` when there are
+    /// none.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
         let wanted = all * share;

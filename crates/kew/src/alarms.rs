@@ -1,7 +1,7 @@
 //! Brings changes of alarms to webhooks: a POST for each, in order for each address, tried a few times.
 //!
-//! It runs on a thread of its own, so that an address that hangs delays nothing else. What is not brought is reported as
-//! work beside requests that fails. What waits when the server ends is given up.
+//! It runs on a thread of its own, so that an address that hangs delays nothing else. What is not brought is reported
+//! as work beside requests that fails. What waits when the server ends is given up.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -3,10 +3,10 @@
 //! A backup begins with a checkpoint. Then, while no other upkeep runs, every file that it needs is pinned or opened;
 //! from there on the store goes on as always, and what it frees stays readable until it is copied. Files are copied, by
 //! the file system itself where it can share bytes until one side changes; the journal's end is copied up to a whole
-//! batch. Only who asks for it gets second names of files that will not change any more ([`Sharing::Links`]): quick, but
-//! damage to such a file is damage to both. A segment with a second name is never overwritten. Last comes a list of all
-//! files with lengths and checksums: without it, a backup is not finished. To restore one, open it, or a copy of it, as
-//! a store; then it is one, and the list goes.
+//! batch. Only who asks for it gets second names of files that will not change any more ([`Sharing::Links`]): quick,
+//! but damage to such a file is damage to both. A segment with a second name is never overwritten. Last comes a list of
+//! all files with lengths and checksums: without it, a backup is not finished. To restore one, open it, or a copy of
+//! it, as a store; then it is one, and the list goes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
