@@ -70,15 +70,31 @@ pub fn test_long() -> Done {
 fn everything(run: &mut Run, counts: Counts, limit: Duration, on_postgres: &[&str]) {
     let browser = tools::browser();
     let has_postgres = tools::postgres();
+    let has_promtool = tools::promtool();
     house(run);
     tests(run, counts, browser, limit);
     run.step("wire tests over the embedded store", wire_tests_over_the_log);
     run.step("guard of hot paths", || guard::run(&[]));
+    if has_promtool {
+        run.step("alert rules", alert_rules);
+    }
     run.step("the vendors' clients", || e2e::run(&[]));
     if has_postgres {
         run.step("clients over PostgreSQL", || e2e::run(&[&["--store", "postgres"], on_postgres].concat()));
     }
     run.step("Workers in the real runtime", || workers_in_the_real_runtime(counts));
+}
+
+/// Checks the alert rules, and that each fires when it should and only then.
+pub fn alert_rules() -> Done {
+    let folder = "deploy/prometheus";
+    let promtool = |words: &[&str]| {
+        let mut command = Command::new("promtool");
+        command.args(words).current_dir(folder).stdin(Stdio::null());
+        command
+    };
+    step("promtool check rules", &mut promtool(&["check", "rules", "kew-alerts.yml"]))?;
+    step("promtool test rules", &mut promtool(&["test", "rules", "kew-alerts.test.yml"]))
 }
 
 /// What takes ten minutes because it is about ten minutes, and the trigger host with the vendor's emulator.

@@ -85,6 +85,18 @@ pub fn has_postgres() -> bool {
     POSTGRES.installed_version().is_some()
 }
 
+const PROMTOOL: Tool = Tool {
+    name: "promtool",
+    version: &["sh", "-c", "command -v promtool >/dev/null && promtool --version 2>&1 | head -n 1"],
+    purpose: "Prometheus' tool, which tests the alert rules",
+    origin: "apt-get install prometheus",
+};
+
+/// Whether there is Prometheus' tool; where packages may be installed it is installed.
+pub fn promtool() -> bool {
+    PROMTOOL.found_or_installed("prometheus")
+}
+
 /// Whether packages of the system may be installed.
 pub fn is_root() -> bool {
     let asked = Command::new("id").arg("-u").stdin(Stdio::null()).output();

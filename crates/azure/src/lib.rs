@@ -147,16 +147,19 @@ impl Azure {
         Self { engine, settings, leaving }
     }
 
-    async fn perform(&self, request: &Request) -> Result<Reply, WireError> {
+    /// Notes what is asked for, as soon as that is known.
+    async fn perform(&self, request: &Request, known: &mut Option<Operation>) -> Result<Reply, WireError> {
         let asked = Asked::read(request, &self.settings)?;
+        *known = Some(asked.operation);
         let cx = self.context(&asked, request)?;
         cx.admit().await?;
         ops::perform(&cx).await
     }
 
     /// What the head of a request proves of its sender; only operations for browsers ask for no proof.
-    async fn judge(&self, request: &Request) -> Result<Standing, WireError> {
+    async fn judge(&self, request: &Request, known: &mut Option<Operation>) -> Result<Standing, WireError> {
         let asked = Asked::read(request, &self.settings)?;
+        *known = Some(asked.operation);
         self.context(&asked, request)?.admit().await?;
         let is_proved = asked.operation != Operation::Preflight;
         Ok(if is_proved { Standing::Known } else { Standing::Unknown })
@@ -202,17 +205,22 @@ impl Azure {
 
 impl Handler for Azure {
     async fn answer(&self, request: &Request) -> Reply {
-        let result = self.perform(request).await;
-        self.finish(request, result).await
+        let mut known = None;
+        let result = self.perform(request, &mut known).await;
+        Reply { operation: known.map(Operation::name), ..self.finish(request, result).await }
     }
 
     async fn standing(&self, request: &Request) -> Standing {
         if self.settings.trust == Trust::Open {
             return Standing::Known;
         }
-        match self.judge(request).await {
+        let mut known = None;
+        match self.judge(request, &mut known).await {
             Ok(standing) => standing,
-            Err(error) => Standing::Refused(Box::new(self.finish(request, Err(error)).await)),
+            Err(error) => {
+                let reply = self.finish(request, Err(error)).await;
+                Standing::Refused(Box::new(Reply { operation: known.map(Operation::name), ..reply }))
+            }
         }
     }
 

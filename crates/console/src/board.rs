@@ -6,7 +6,7 @@ use kew_engine::Engine;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
-use crate::sources::{LatestPushes, OpenCircuits, PushAttempts, StoreBytes, StorePlace};
+use crate::sources::{Backups, LatestPushes, OpenCircuits, PushAttempts, StoreBytes, StoreDisk, StorePlace};
 
 /// Where the program tells what there is to show.
 #[derive(Default)]
@@ -43,6 +43,10 @@ pub struct Running {
     pub open_circuits: Box<OpenCircuits>,
     /// What its store takes on disk; `None` where it lies in memory.
     pub store_bytes: Option<Box<StoreBytes>>,
+    /// The disk that its store lies on; `None` where that is not this machine's.
+    pub disk: Option<Box<StoreDisk>>,
+    /// Backs its store up; `None` where that is done by other means.
+    pub backups: Option<Arc<dyn Backups>>,
     /// What and where its store is.
     pub place: StorePlace,
 }

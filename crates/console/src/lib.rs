@@ -4,6 +4,7 @@
 //! starts before the store is opened and outlives it; [`Board`] is where the program tells it what there is to show.
 
 mod access;
+mod alarms;
 mod api;
 mod audit;
 mod board;
@@ -11,12 +12,15 @@ mod clock;
 mod error;
 mod followers;
 mod health;
+mod looks;
 mod metrics;
+mod news;
 mod notes;
 mod pushes;
 mod route;
 mod samples;
 mod sources;
+mod totals;
 mod upkeep;
 
 use std::sync::Arc;
@@ -26,12 +30,15 @@ use kew_engine::TimeSource;
 use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing};
 
 pub use access::{Role, User, UserError, hash as hash_password};
+pub use alarms::{AlarmMetric, AlarmRule};
 pub use audit::{AuditEntry, AuditSink};
 pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
+pub use news::{AlarmChange, News, NewsSink};
 pub use notes::{Attribute, AttributeValue, MessageNotes};
 pub use sources::{
-    LatestPushes, OpenCircuits, PushAttempt, PushAttempts, PushCircuit, ShownSetting, StoreBytes, StorePlace,
+    BackupRefused, BackupState, BackupTask, Backups, DiskSpace, LatestPushes, OpenCircuits, PushAttempt,
+    PushAttempts, PushCircuit, ShownSetting, StoreBytes, StoreDisk, StorePlace,
 };
 pub use upkeep::{UpkeepNews, UpkeepReport};
 
@@ -73,6 +80,10 @@ pub struct Settings {
     pub audit: Arc<AuditSink>,
     /// All settings of the server.
     pub shown: Arc<[ShownSetting]>,
+    /// The rules of alarms.
+    pub alarms: Arc<[AlarmRule]>,
+    /// Takes what looks have to tell.
+    pub news: Arc<NewsSink>,
     /// Writes and reads attributes of messages.
     pub notes: Arc<dyn MessageNotes>,
 }
@@ -88,7 +99,7 @@ pub struct Console {
     audit: Arc<audit::Audit>,
     work: Arc<api::Work>,
     changes: api::Changes,
-    samples: Arc<samples::Samples>,
+    looks: Arc<looks::Looks>,
 }
 
 impl Console {
@@ -96,17 +107,18 @@ impl Console {
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
         let login = Arc::new(access::Login::new(&settings));
         let audit = Arc::new(audit::Audit::new(Arc::clone(&settings.audit)));
-        let (scrapes, followers, work, changes, samples) = Default::default();
+        let looks = Arc::new(looks::Looks::new(&settings));
+        let (scrapes, followers, work, changes) = Default::default();
         let settings = Arc::new(settings);
-        Self { board, settings, scrapes, followers, login, audit, work, changes, samples }
+        Self { board, settings, scrapes, followers, login, audit, work, changes, looks }
     }
 }
 
 impl Console {
-    /// Looks at the queues every few seconds, for rates and samples. The server of the console spawns it.
+    /// Looks at the queues every few seconds, for rates, samples, counters and alarms. The server of the console spawns
+    /// it.
     pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (samples, board) = (Arc::clone(&self.samples), Arc::clone(&self.board));
-        samples.keep_looking(board, Arc::clone(&self.settings.time))
+        Arc::clone(&self.looks).keep_looking(Arc::clone(&self.board))
     }
 
     /// Waits until every change that has begun has ended and is in the audit log, also where its client has gone. The
@@ -119,7 +131,7 @@ impl Console {
     /// One such look, for tests that move time by hand.
     pub async fn look(&self) {
         if let board::Phase::Serving(running) = self.board.phase() {
-            self.samples.look(&running.engine, self.settings.time.steady()).await;
+            self.looks.look(&running).await;
         }
     }
 }

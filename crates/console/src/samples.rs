@@ -8,17 +8,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Counts, Queue, QueueId, Timestamp, Traffic};
-use kew_engine::{Engine, TimeSource};
+use kew_core::{Counts, Queue, QueueId, Timestamp, Traffic, Waits};
+use kew_engine::Engine;
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-
-use crate::board::{Board, Phase};
 
 /// Seconds between two looks, and of the finest step.
-const STEP_SECONDS: u64 = 5;
-/// How soon after requests are served the first look comes.
-const BEGINS_WITHIN: Duration = Duration::from_millis(20);
+pub(crate) const STEP_SECONDS: u64 = 5;
 /// Seconds of each ring's step, and how many it holds.
 const RINGS: [(u64, usize); 3] = [(STEP_SECONDS, 180), (60, 240), (900, 672)];
 /// Queues with samples: some 30 KB each.
@@ -44,6 +39,15 @@ pub(crate) struct Sample {
     pub(crate) at: Timestamp,
     pub(crate) counts: SmallCounts,
     pub(crate) traffic: Traffic,
+    /// How long messages waited for their first lease in that step.
+    pub(crate) waited: Waited,
+}
+
+/// Milliseconds, where any message was leased for the first time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) half: Option<f32>,
+    pub(crate) most: Option<f32>,
 }
 
 /// Counts as samples keep them.
@@ -81,6 +85,8 @@ struct Seen {
 struct Series {
     rings: [Ring; RINGS.len()],
     used: Duration,
+    /// The waits counted by the latest look; `None` where those before the first sample are not of its step.
+    waits: Option<Waits>,
 }
 
 struct Ring {
@@ -88,29 +94,10 @@ struct Ring {
     max: usize,
     samples: VecDeque<Sample>,
     /// What came and went in the step that is not over, and when that began.
-    open: (Traffic, Duration),
+    open: (Traffic, Waits, Duration),
 }
 
 impl Samples {
-    /// Looks at all queues of the server every five seconds, for as long as it is polled.
-    pub(crate) async fn keep_looking(self: Arc<Self>, board: Arc<Board>, time: Arc<dyn TimeSource>) {
-        loop {
-            let Phase::Serving(running) = board.phase() else {
-                // The first look comes soon: what happens before it is not counted.
-                tokio::time::sleep(BEGINS_WITHIN).await;
-                continue;
-            };
-            let (samples, time) = (Arc::clone(&self), Arc::clone(&time));
-            // It may wait for the engine's locks.
-            let looked = tokio::task::spawn_blocking(move || {
-                Handle::current().block_on(samples.look(&running.engine, time.steady()));
-            });
-            // A look that failed leaves a gap.
-            let _looked = looked.await;
-            tokio::time::sleep(Duration::from_secs(STEP_SECONDS)).await;
-        }
-    }
-
     /// One look at all queues.
     pub(crate) async fn look(&self, engine: &Engine, now: Duration) {
         let queues = engine.all_queues();
@@ -123,7 +110,8 @@ impl Samples {
                     // A queue that was deleted a moment ago has nothing to sample.
                     let Ok(counts) = engine.counts_so_far(*id).await else { continue };
                     let sample = sample(engine.now(), counts, came);
-                    self.kept.lock().keep(*id, &sample, now);
+                    let waits = engine.waits(&[*id]).first().copied().unwrap_or_default();
+                    self.kept.lock().keep(*id, &sample, waits, now);
                 }
             }
         }
@@ -188,7 +176,8 @@ impl Kept {
         if !self.make_room(now) {
             return None;
         }
-        self.series.insert(queue, Series::new(now));
+        let are_all_new = came.leased == traffic.leased;
+        self.series.insert(queue, Series::new(now, are_all_new.then(Waits::default)));
         Some(came)
     }
 
@@ -211,9 +200,10 @@ impl Kept {
         true
     }
 
-    fn keep(&mut self, queue: QueueId, sample: &Sample, now: Duration) {
+    fn keep(&mut self, queue: QueueId, sample: &Sample, waits: Waits, now: Duration) {
         let Some(series) = self.series.get_mut(&queue) else { return };
-        series.rings.iter_mut().for_each(|ring| ring.keep(sample, now));
+        let came = waits.since(series.waits.replace(waits).unwrap_or(waits));
+        series.rings.iter_mut().for_each(|ring| ring.keep(sample, came, now));
     }
 
     /// Queues that are gone take no memory.
@@ -228,29 +218,34 @@ impl Kept {
 }
 
 impl Series {
-    fn new(now: Duration) -> Self {
+    fn new(now: Duration, waits: Option<Waits>) -> Self {
         let ring = |(step, max): (u64, usize)| Ring {
             step: Duration::from_secs(step),
             max,
             samples: VecDeque::new(),
-            open: (Traffic::default(), now.saturating_sub(Duration::from_secs(STEP_SECONDS))),
+            open: (
+                Traffic::default(),
+                Waits::default(),
+                now.saturating_sub(Duration::from_secs(STEP_SECONDS)),
+            ),
         };
-        Self { rings: RINGS.map(ring), used: now }
+        Self { rings: RINGS.map(ring), used: now, waits }
     }
 }
 
 impl Ring {
-    fn keep(&mut self, sample: &Sample, now: Duration) {
-        let (traffic, begun) = &mut self.open;
+    fn keep(&mut self, sample: &Sample, came: Waits, now: Duration) {
+        let (traffic, waits, begun) = &mut self.open;
         *traffic = sum(*traffic, sample.traffic);
+        *waits = waits.and(came);
         if now.saturating_sub(*begun) < self.step {
             return;
         }
         if self.samples.len() >= self.max {
             self.samples.pop_front();
         }
-        self.samples.push_back(Sample { traffic: *traffic, ..*sample });
-        self.open = (Traffic::default(), now);
+        self.samples.push_back(Sample { traffic: *traffic, waited: Waited::of(waits), ..*sample });
+        self.open = (Traffic::default(), Waits::default(), now);
     }
 }
 
@@ -258,9 +253,36 @@ impl Ring {
 fn merge(samples: &[Sample], steps: usize) -> Vec<Sample> {
     let together = |some: &[Sample]| {
         let traffic = some.iter().fold(Traffic::default(), |all, sample| sum(all, sample.traffic));
-        some.last().map(|last| Sample { traffic, ..*last })
+        let waited = Waited::together(some);
+        some.last().map(|last| Sample { traffic, waited, ..*last })
     };
     samples.chunks(steps.max(1)).filter_map(together).collect()
+}
+
+impl Waited {
+    fn of(waits: &Waits) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "it is known to a few digits")]
+        let millis = |share| waits.quantile(share).map(|millis| millis as f32);
+        Self { half: millis(0.5), most: millis(0.99) }
+    }
+
+    /// Of several steps: half of the messages by the mean of the steps, weighted by their leases, and the highest of
+    /// the others.
+    fn together(samples: &[Sample]) -> Self {
+        let (mut all, mut sum, mut most) = (0.0, 0.0, None);
+        for sample in samples {
+            if let Some(half) = sample.waited.half {
+                #[expect(clippy::cast_precision_loss, reason = "it is known to a few digits")]
+                let weight = sample.traffic.leased.max(1) as f32;
+                (all, sum) = (all + weight, sum + half * weight);
+            }
+            most = match (most, sample.waited.most) {
+                (Some(one), Some(other)) => Some(f32::max(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+        Self { half: (all > 0.0).then(|| sum / all), most }
+    }
 }
 
 fn sum(one: Traffic, other: Traffic) -> Traffic {
@@ -279,7 +301,7 @@ fn sample(at: Timestamp, counts: Counts, traffic: Traffic) -> Sample {
         delayed: small(counts.delayed),
         oldest_age_seconds: counts.oldest_sent_at.map(|sent| small(at.since(sent).as_secs())),
     };
-    Sample { at, counts, traffic }
+    Sample { at, counts, traffic, waited: Waited::default() }
 }
 
 #[cfg(test)]
@@ -300,7 +322,8 @@ mod tests {
         let traffic = Traffic { sent, ..Traffic::default() };
         if let Some(came) = kept.note(QueueId(queue), traffic, passed, at(second)) {
             let counts = Counts { visible: u64::from(sent), ..Counts::default() };
-            kept.keep(QueueId(queue), &sample(Timestamp(second * 1_000), counts, came), at(second));
+            let sample = sample(Timestamp(second * 1_000), counts, came);
+            kept.keep(QueueId(queue), &sample, Waits::default(), at(second));
         }
     }
 

@@ -99,6 +99,8 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         entropy: Arc::new(CountingEntropy::default()),
         audit: Arc::new(|_| {}),
         shown: Arc::default(),
+        alarms: Arc::default(),
+        news: Arc::new(|_| {}),
         notes: Arc::new(NoNotes),
     };
     let console = Arc::new(Console::new(Arc::clone(&board), settings));
@@ -120,6 +122,8 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         push_attempts,
         latest_pushes,
         open_circuits,
+        disk: None,
+        backups: None,
         store_bytes: None,
         place,
     });

@@ -38,6 +38,6 @@ pub use queue::{
 pub use report::{Reports, Work};
 pub use room::Room;
 pub use table::{Ask, Command, Outcome, Records, ask};
-pub use tally::{Tally, Traffic};
+pub use tally::{Departure, Departures, Tally, Traffic, Waits};
 pub use task::{MoveTask, TaskFailure, TaskState};
 pub use time::{Clock, Entropy, Timestamp};

@@ -32,11 +32,13 @@ pub enum Work {
     Moves,
     /// Leasing and settling batches for push consumers.
     Push,
+    /// Bringing changes of alarms to webhooks.
+    Alarms,
 }
 
 impl Work {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Commit,
         Self::Checkpoint,
         Self::CopyForward,
@@ -49,6 +51,7 @@ impl Work {
         Self::Due,
         Self::Moves,
         Self::Push,
+        Self::Alarms,
     ];
 
     /// Its name, as metrics and log lines show it.
@@ -66,6 +69,7 @@ impl Work {
             Self::Due => "due",
             Self::Moves => "moves",
             Self::Push => "push",
+            Self::Alarms => "alarms",
         }
     }
 

@@ -1,8 +1,9 @@
-//! What has happened in all queues together, counted.
+//! What has happened in all queues together, or in one, counted.
 
-use crate::EventKind;
+use crate::{EventKind, QueueId, Sequence, Timestamp};
 
-/// Counts since a store was opened; each only rises.
+/// Counts since a store was opened; each only rises. In those of one queue, leases and acks begin anew after the
+/// greatest value of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Messages sent; moved ones were sent before.
@@ -35,6 +36,28 @@ pub struct Traffic {
     pub leased: u32,
     /// Messages deleted by a receipt.
     pub acked: u32,
+}
+
+/// A message that left its queue because it was leased too often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Departure {
+    /// When.
+    pub at: Timestamp,
+    /// The queue it left.
+    pub queue: QueueId,
+    /// Which message it was there.
+    pub sequence: Sequence,
+    /// The queue it went to; `None` if it was deleted.
+    pub to: Option<QueueId>,
+}
+
+/// Messages that left their queues because they were leased too often, since it was last asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Departures {
+    /// The first of them, oldest first.
+    pub first: Vec<Departure>,
+    /// How many more there were.
+    pub more: u64,
 }
 
 impl Traffic {
@@ -70,5 +93,92 @@ impl Tally {
             | EventKind::Redriven { .. }
             | EventKind::Arrived { .. } => {}
         }
+    }
+}
+
+/// How long messages waited for their first lease, counted by powers of two: since some moment, so that only
+/// differences mean something, and each count begins anew after its greatest value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Waits([u32; Self::BOUNDS]);
+
+impl Waits {
+    /// The last one counts everything from 12 days on.
+    const BOUNDS: usize = 32;
+
+    /// Counts one that waited this number of milliseconds: at place n when it is under 2^n and not under half of that.
+    #[inline]
+    pub fn note(&mut self, millis: u64) {
+        let place = ((u64::BITS - millis.leading_zeros()) as usize).min(Self::BOUNDS - 1);
+        if let Some(count) = self.0.get_mut(place) {
+            *count = count.wrapping_add(1);
+        }
+    }
+
+    /// What was counted since an earlier look.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.with(earlier, u32::wrapping_sub)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        self.with(other, u32::saturating_add)
+    }
+
+    fn with(mut self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
+        for (count, other) in self.0.iter_mut().zip(other.0) {
+            *count = of(*count, other);
+        }
+        self
+    }
+
+    /// The milliseconds that this share of all did not exceed, to within their power of two; `None` when there are
+    /// none.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let all: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
+        let wanted = all * share;
+        let mut below = 0.0;
+        for (place, count) in (0_i32..).zip(self.0).filter(|(_, count)| *count > 0) {
+            let count = f64::from(count);
+            if below + count >= wanted {
+                if place == 0 {
+                    return Some(0.0);
+                }
+                let least = 2_f64.powi(place - 1);
+                return Some(least + least * ((wanted - below) / count).clamp(0.0, 1.0));
+            }
+            below += count;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_known_to_within_its_power_of_two() {
+        let mut waits = Waits::default();
+        assert_eq!(waits.quantile(0.5), None);
+        (0..90).for_each(|_| waits.note(0));
+        assert_eq!(waits.quantile(0.99), Some(0.0));
+        (0..10).for_each(|_| waits.note(1_000));
+        assert_eq!(waits.quantile(0.5), Some(0.0));
+        let high = waits.quantile(0.99).expect("something was counted");
+        assert!((512.0..=1_024.0).contains(&high), "{high}");
+        waits.note(u64::MAX);
+        assert!(waits.quantile(1.0) > Some(1e9));
+    }
+
+    #[test]
+    fn counts_that_begin_anew_go_on_in_differences() {
+        let (mut early, mut late) = (Waits([u32::MAX; 32]), Waits([u32::MAX; 32]));
+        early.note(5);
+        late.note(5);
+        late.note(5);
+        assert_eq!(late.since(early).and(Waits::default()).quantile(1.0), Some(8.0));
+        assert_eq!(early.since(early), Waits::default());
     }
 }

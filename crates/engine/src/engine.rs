@@ -5,8 +5,8 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use kew_core::{
-    AccountId, Ask, Clock, Command, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId, QueueKey, Tally,
-    Timestamp, Traffic, ask,
+    AccountId, Ask, Clock, Command, Departures, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId,
+    QueueKey, Tally, Timestamp, Traffic, Waits, ask,
 };
 use kew_store::Store;
 use kew_timed::Stretch;
@@ -153,6 +153,22 @@ impl Engine {
     /// What has happened in all queues since the store was opened.
     pub fn tally(&self) -> Tally {
         self.store.tally()
+    }
+
+    /// The same of each of these queues: at most a few hundred at once. Leases and acks begin anew after the greatest
+    /// value of 32 bits.
+    pub fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.store.tallies(queues)
+    }
+
+    /// How long messages of each of these queues waited for their first lease, for figures.
+    pub fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.store.waits(queues)
+    }
+
+    /// Messages that left their queues because they were leased too often, since it was last asked.
+    pub fn take_departures(&self) -> Departures {
+        self.store.take_departures()
     }
 
     /// What came and went in each of these queues, for figures: at most a few hundred at once.

@@ -4,7 +4,9 @@ use std::net::TcpListener;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::{KeySet, Verifier};
-use kew_console::{Board, Console, InFlightLimits, Running, StorePlace, UpkeepReport};
+use kew_console::{
+    Board, Console, DiskSpace, InFlightLimits, News, NewsSink, Running, StoreDisk, StorePlace, UpkeepReport,
+};
 use kew_core::{AccountId, Entropy, Timestamp};
 use kew_engine::{Options, TimeSource};
 use kew_http::{Drain, Durations, Guard, Histogram, Limits, Replies, Tls, TlsFiles};
@@ -12,8 +14,10 @@ use kew_log_pg::{PgDisk, PgStore};
 use kew_push::workers::Workers;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use kew_store_log::{Drive, LogOptions, SegmentOptions};
 
+use crate::alarms::AlarmPosts;
+use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyle};
 use crate::kept::KeptStore;
@@ -21,7 +25,7 @@ use crate::listen::{
     Admin, AdminLoop, AdminPlace, CertificateWatch, Certificates, Dialect, Entrance, EventLoop,
     FrontEndSettings, Serves, Started, TokenKeysError, TokenKeysWatch,
 };
-use crate::log::{Level, Log};
+use crate::log::{Area, Level, Log};
 use crate::machine::{self, DatabaseTime, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
 use crate::start_error::StartError;
@@ -39,12 +43,14 @@ pub struct Server {
     /// How many connections may be open.
     pub connections_max: usize,
     kept: Kept,
+    backups: Option<Arc<StoreBackups>>,
     drain: Drain,
     pushes: Pushes,
     others_ended: Drain,
     running: Started,
     board: Arc<Board>,
     admin: Option<Admin>,
+    alarm_posts: Arc<AlarmPosts>,
     certificates: Option<CertificateWatch>,
     token_keys: Option<TokenKeysWatch>,
     log: Log,
@@ -59,8 +65,12 @@ impl Server {
         })?);
         let mut certificates = Certificates::default();
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
-        let (keys, token_keys) = token_keys(settings, log)?;
+        let (keys, token_keys) = token_keys(settings, log.of(Area::Tls))?;
         let (sockets, mut bound) = bind::bind(&settings.server)?;
+        let upkeep = upkeep_report(log.of(Area::Store));
+        let alarm_posts = AlarmPosts::start(&settings.alarms, Arc::clone(&upkeep) as _);
+        let alarm_posts =
+            alarm_posts.map_err(|cause| StartError::Machine { doing: "starting the alarms", cause })?;
         let inner_token = format!("{:032x}", entropy.wide_bits()).into();
         let parts = Parts {
             settings,
@@ -72,7 +82,8 @@ impl Server {
             replies: Replies::new(settings.limits.http.replies_bytes_max),
             syncs: Arc::default(),
             board: Arc::default(),
-            upkeep: upkeep_report(log),
+            upkeep,
+            alarm_posts: Arc::new(alarm_posts),
             token_keys: keys,
             admin_place: bound.admin.map(|address| {
                 let encrypted = settings.tls.admin.is_some();
@@ -94,23 +105,26 @@ impl Server {
         }
         let (kept, running) = parts.open_and_run(owned, doors)?;
         let pushes = parts.consumers(&bound, &running)?;
-        let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
+        let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine.now());
-        parts.board.serving(on_board(&running, &pushes, store, place));
-        let certificates = certificates.watch(log);
+        let disk = store_disk(&settings.server.store);
+        parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk)));
+        let certificates = certificates.watch(log.of(Area::Tls));
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
-        let Parts { drain, others_ended, board, .. } = parts;
+        let Parts { drain, others_ended, board, alarm_posts, .. } = parts;
         Ok(Self {
             bound,
             connections_max,
             kept,
+            backups,
             drain,
             pushes,
             others_ended,
             running,
             board,
             admin,
+            alarm_posts,
             certificates,
             token_keys,
             log,
@@ -146,9 +160,13 @@ impl Server {
         let pushed = self.pushes.join();
         self.others_ended.close();
         self.running.join().map_err(|error| error.to_string())?;
-        if let Some(kept) = self.kept {
-            kept.close(self.log)?;
+        if let Some(backups) = self.backups {
+            backups.stop();
         }
+        if let Some(kept) = self.kept {
+            kept.close(self.log.of(Area::Store))?;
+        }
+        self.alarm_posts.stop();
         if let Some(admin) = self.admin {
             admin.stop().map_err(|error| error.to_string())?;
         }
@@ -176,6 +194,7 @@ struct Parts<'a> {
     syncs: Arc<Histogram>,
     board: Arc<Board>,
     upkeep: Arc<UpkeepReport>,
+    alarm_posts: Arc<AlarmPosts>,
     token_keys: Arc<KeySet>,
     admin_place: Option<AdminPlace>,
     /// What Workers show when they send.
@@ -198,7 +217,7 @@ impl Parts<'_> {
     ) -> Result<Option<PgDisk>, StartError> {
         let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
         let (node, mut waited) = (self.settings.server.node.as_deref(), false);
-        let disk = opening::own_postgres(url, node, &*self.entropy, self.log, |why| {
+        let disk = opening::own_postgres(url, node, &*self.entropy, self.log.of(Area::Store), |why| {
             entrances.clear();
             waited = true;
             self.board.waiting(why);
@@ -240,7 +259,8 @@ impl Parts<'_> {
                 };
                 let tenure = Arc::clone(disk.tenure());
                 let entropy = Arc::clone(&self.entropy);
-                let log = opening::open_postgres(disk.clone(), url, options, entropy, self.log)?;
+                let log =
+                    opening::open_postgres(disk.clone(), url, options, entropy, self.log.of(Area::Store))?;
                 log.report_to(Arc::clone(&self.upkeep) as _);
                 let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
                 let running = self.run(store, Arc::new(DatabaseTime::new(tenure)), entrances)?;
@@ -255,7 +275,8 @@ impl Parts<'_> {
                     segments: segments(),
                     ..LogOptions::default()
                 };
-                let store = opening::open(path, options, Arc::clone(&self.entropy), self.log)?;
+                let store =
+                    opening::open(path, options, Arc::clone(&self.entropy), self.log.of(Area::Store))?;
                 store.report_to(Arc::clone(&self.upkeep) as _);
                 opening::scrub(&store, path, self.settings.scrub)?;
                 let place = path.display().to_string();
@@ -271,7 +292,8 @@ impl Parts<'_> {
         source: Arc<dyn TimeSource>,
         entrances: Vec<Entrance>,
     ) -> Result<Started, StartError> {
-        let (log, limits, upkeep) = (self.log, &self.settings.limits, Arc::clone(&self.upkeep));
+        let (log, limits, upkeep) =
+            (self.log.of(Area::Clock), &self.settings.limits, Arc::clone(&self.upkeep));
         let options = Options {
             clock: self.settings.server.clock,
             clock_leap_max: self.settings.server.clock_leap_max,
@@ -301,9 +323,20 @@ impl Parts<'_> {
     fn consumers(&self, bound: &Bound, running: &Started) -> Result<Pushes, StartError> {
         let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
         let engine = Arc::clone(&running.engine);
-        let told = (self.log, Arc::clone(&self.upkeep));
+        let told = (self.log.of(Area::Push), Arc::clone(&self.upkeep));
         let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, told);
         pushes.map_err(StartError::Consumers)
+    }
+
+    /// Backups of a store in a directory; other stores are backed up by other means.
+    fn backups(&self, kept: &Kept) -> Result<Option<Arc<StoreBackups>>, StartError> {
+        let (StoreChoice::Directory(path), Some(kept)) = (&self.settings.server.store, kept) else {
+            return Ok(None);
+        };
+        let log = self.log.of(Area::Store);
+        let backups = StoreBackups::new(Arc::clone(&kept.store), path, Arc::clone(&self.entropy), log);
+        let backups = backups.map_err(|cause| StartError::Directory { path: path.clone(), cause })?;
+        Ok(Some(Arc::new(backups)))
     }
 
     fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
@@ -449,8 +482,10 @@ impl Parts<'_> {
             region: self.settings.sqs.region.as_str().into(),
             time: Arc::new(SystemTimeSource),
             entropy: Arc::clone(&self.entropy),
-            audit: Arc::new(move |entry| notices::tell_audit(log, entry)),
+            audit: Arc::new(move |entry| notices::tell_audit(log.of(Area::Admin), entry)),
             shown: self.settings.shown.as_slice().into(),
+            alarms: self.settings.alarms.as_slice().into(),
+            news: self.news(),
             notes: Arc::new(message_notes::SqsNotes),
         };
         AdminLoop {
@@ -461,6 +496,17 @@ impl Parts<'_> {
             replies: self.replies.clone(),
             tls,
         }
+    }
+
+    /// Logs what there is to tell, and posts changes of alarms.
+    fn news(&self) -> Arc<NewsSink> {
+        let (log, posts) = (self.log, Arc::clone(&self.alarm_posts));
+        Arc::new(move |news| {
+            notices::tell_news(log, news);
+            if let News::Alarm(change) = news {
+                posts.post(change);
+            }
+        })
     }
 
     /// The first limit that some dialect meets: SQS has its own, the others share the server's.
@@ -484,9 +530,15 @@ fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
 }
 
 /// What the console shows of a server that serves.
-fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>, place: StorePlace) -> Running {
+fn on_board(
+    running: &Started,
+    pushes: &Pushes,
+    (kept, backups): (&Kept, &Option<Arc<StoreBackups>>),
+    (place, disk): (StorePlace, Option<Box<StoreDisk>>),
+) -> Running {
     let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
     let circuits = Arc::clone(&pushes.circuits);
+    let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
     Running {
         engine: Arc::clone(&running.engine),
         home: running.handle.clone(),
@@ -494,8 +546,20 @@ fn on_board(running: &Started, pushes: &Pushes, store: Option<Arc<LogStore>>, pl
         latest_pushes: Box::new(move || push::latest(&latest)),
         open_circuits: Box::new(move || push::open(&circuits)),
         store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        disk,
+        backups: backups.as_ref().map(|backups| Arc::clone(backups) as Arc<_>),
         place,
     }
+}
+
+/// The disk that the store lies on.
+fn store_disk(store: &StoreChoice) -> Option<Box<StoreDisk>> {
+    let StoreChoice::Directory(path) = store else { return None };
+    let path = path.clone();
+    Some(Box::new(move || {
+        let (free, all) = machine::disk_bytes(&path)?;
+        Some(DiskSpace { free, all })
+    }))
 }
 
 /// What and where the store is, and whose.

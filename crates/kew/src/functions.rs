@@ -20,7 +20,7 @@ use crate::bind::Bound;
 use crate::config::Settings;
 use crate::credentials;
 use crate::listen::Dialect;
-use crate::log::{Level, Log};
+use crate::log::{Area, Level, Log};
 use crate::machine::{SystemClock, SystemEntropy};
 
 /// How long runs may take to end by default.
@@ -120,6 +120,7 @@ impl Beside {
                 }
                 None => HostClock::system(Arc::new(SystemClock)),
             };
+            let log = log.of(Area::Functions);
             let manner = Manner { clock, entropy, log, drain_within: DRAIN_WITHIN, waits: true };
             let lines = project.lines();
             let ready = || {

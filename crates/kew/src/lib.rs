@@ -1,6 +1,8 @@
 //! Kew, the program: it reads settings, puts the rooms together, listens, and stops cleanly.
 
+mod alarms;
 pub mod assemble;
+mod backups;
 pub mod bench;
 pub mod bind;
 pub mod cli;

@@ -1,4 +1,5 @@
-//! What an operator reads on standard error: one line per event, as text or as JSON.
+//! What an operator reads on standard error: one line per event, as text or as JSON, from the areas and levels that are
+//! asked for.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,80 +21,249 @@ pub enum Format {
 }
 
 /// How much a line matters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Good to know.
-    Info,
-    /// Somebody should look at it.
-    Warn,
     /// Something failed.
     Error,
+    /// Somebody should look at it.
+    Warn,
+    /// Good to know.
+    Info,
+    /// Of use when something is looked for.
+    Debug,
 }
+
+impl Level {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// Its name in settings and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+
+    /// The level of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
+/// What lines are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Area {
+    /// The start, the end, and what belongs nowhere else.
+    #[default]
+    Server,
+    /// The store, the work beside requests, backups.
+    Store,
+    /// The clock, and what becomes due.
+    Clock,
+    /// Messages that left their queues by rule.
+    Queues,
+    /// Push consumers and Workers.
+    Push,
+    /// The host of functions.
+    Functions,
+    /// Alarms.
+    Alarms,
+    /// Changes through the admin API.
+    Admin,
+    /// Certificates and keys.
+    Tls,
+}
+
+impl Area {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Server,
+        Self::Store,
+        Self::Clock,
+        Self::Queues,
+        Self::Push,
+        Self::Functions,
+        Self::Alarms,
+        Self::Admin,
+        Self::Tls,
+    ];
+
+    /// Its name in settings and lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Store => "store",
+            Self::Clock => "clock",
+            Self::Queues => "queues",
+            Self::Push => "push",
+            Self::Functions => "functions",
+            Self::Alarms => "alarms",
+            Self::Admin => "admin",
+            Self::Tls => "tls",
+        }
+    }
+
+    /// The area of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|area| area.name() == name)
+    }
+}
+
+/// Which lines are written: of each area those up to a level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Levels([Level; Area::ALL.len()]);
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self::up_to(Level::Info)
+    }
+}
+
+impl Levels {
+    /// The same level for every area.
+    pub fn up_to(level: Level) -> Self {
+        Self([level; Area::ALL.len()])
+    }
+
+    /// Another level for one area.
+    #[must_use]
+    pub fn with(mut self, area: Area, level: Level) -> Self {
+        if let Some(place) = self.0.get_mut(area as usize) {
+            *place = level;
+        }
+        self
+    }
+
+    fn of(self, area: Area) -> Level {
+        self.0.get(area as usize).copied().unwrap_or(Level::Info)
+    }
+
+    /// From a text such as `warn`, `push=debug` or `warn,store=info`.
+    pub fn read(text: &str) -> Option<Self> {
+        let (mut usual, mut of_areas) = (None, Vec::new());
+        for part in text.split(',').map(str::trim) {
+            match part.split_once('=') {
+                Some((area, level)) => of_areas.push((Area::of_name(area)?, Level::of_name(level)?)),
+                None if usual.is_some() => return None,
+                None => usual = Some(Level::of_name(part)?),
+            }
+        }
+        let levels = Self::up_to(usual.unwrap_or(Level::Info));
+        Some(of_areas.into_iter().fold(levels, |levels, (area, level)| levels.with(area, level)))
+    }
+}
+
+/// Fields whose values are numbers; the values of all others are texts, whatever they look like.
+const NUMBERS: [&str; 18] = [
+    "acked",
+    "after_seconds",
+    "at_ms",
+    "attempts",
+    "batches",
+    "bound",
+    "bytes",
+    "duration_ms",
+    "files",
+    "messages",
+    "names",
+    "offset",
+    "since_seconds",
+    "status",
+    "times",
+    "tries_in_vain",
+    "value",
+    "watched",
+];
 
 /// Writes lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log {
     format: Format,
+    levels: Levels,
+    area: Area,
 }
 
 impl Log {
-    /// A log in this format.
-    pub fn new(format: Format) -> Self {
-        Self { format }
+    /// A log in this format of these levels.
+    pub fn new(format: Format, levels: Levels) -> Self {
+        Self { format, levels, area: Area::Server }
     }
 
-    /// Writes one line.
+    /// The same for lines about an area.
+    #[must_use]
+    pub fn of(self, area: Area) -> Self {
+        Self { area, ..self }
+    }
+
+    /// Writes one line, if it is asked for.
     pub fn tell(self, level: Level, message: &str, fields: &[(&str, &str)]) {
-        self.tell_at(machine::system_now(), level, message, fields);
+        if level <= self.levels.of(self.area) {
+            self.tell_at(machine::system_now(), level, message, fields);
+        }
     }
 
-    /// Writes one line of another clock's time.
+    /// Writes one line of another clock's time, if it is asked for.
     pub fn tell_at(self, at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) {
+        if level > self.levels.of(self.area) {
+            return;
+        }
         let line = self.line(at, level, message, fields);
         // Nowhere to write to is no reason to stop serving.
         let _written = std::io::stderr().lock().write_all(&line);
     }
 
-    fn line(self, at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    /// One line, with its end.
+    pub fn line(self, at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
         match self.format {
-            Format::Text => text(at, level, message, fields),
-            Format::Json => object(at, level, message, fields),
+            Format::Text => text(at, (level, self.area), message, fields),
+            Format::Json => object(at, (level, self.area), message, fields),
         }
     }
 }
 
-fn text(at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+fn text(at: Timestamp, (level, area): (Level, Area), message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let level = match level {
-        Level::Info => "info ",
-        Level::Warn => "WARN ",
         Level::Error => "ERROR",
+        Level::Warn => "WARN ",
+        Level::Info => "info ",
+        Level::Debug => "debug",
     };
-    let mut line = format!("{} {level} {message}", date::rfc3339(at));
+    let mut line = format!("{} {level} [{}] {message}", date::rfc3339(at), area.name());
     for (name, value) in fields {
         // Writing into a string cannot fail.
-        let _written = write!(line, " {name}={value:?}");
+        let _written = match number(name, value) {
+            Some(number) => write!(line, " {name}={number}"),
+            None => write!(line, " {name}={value:?}"),
+        };
     }
     line.push('\n');
     line.into_bytes()
 }
 
-fn object(at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let level = match level {
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
-    };
+fn object(at: Timestamp, (level, area): (Level, Area), message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let time = date::rfc3339(at);
     let mut line = Vec::with_capacity(128);
-    let own = [("time", time.as_str()), ("level", level), ("message", message)];
+    let own = [("time", time.as_str()), ("level", level.name()), ("area", area.name()), ("message", message)];
     for (place, (name, value)) in own.iter().chain(fields).enumerate() {
         line.push(if place == 0 { b'{' } else { b',' });
         json::push_string(&mut line, name);
         line.push(b':');
-        json::push_string(&mut line, value);
+        match number(name, value) {
+            Some(number) => line.extend_from_slice(number.as_bytes()),
+            None => json::push_string(&mut line, value),
+        }
     }
     line.extend_from_slice(b"}\n");
     line
+}
+
+/// The value of a field that holds a number.
+fn number<'a>(name: &str, value: &'a str) -> Option<&'a str> {
+    let is_number = NUMBERS.contains(&name) && serde_json::from_str::<serde_json::Number>(value).is_ok();
+    is_number.then_some(value)
 }
 
 #[cfg(test)]
@@ -101,20 +271,36 @@ mod tests {
     use super::*;
 
     fn line(format: Format) -> String {
-        let fields = [("by", "4s"), ("file", "a \"b\"")];
-        let line = Log::new(format).line(Timestamp(0), Level::Warn, "late", &fields);
+        let fields =
+            [("by", "4"), ("file", "a \"b\""), ("offset", "17"), ("value", "0.5"), ("bytes", "many")];
+        let log = Log::new(format, Levels::default()).of(Area::Store);
+        let line = log.line(Timestamp(0), Level::Warn, "late", &fields);
         String::from_utf8(line).expect("lines are text")
     }
 
     #[test]
-    fn lines_hold_time_level_message_and_fields() {
+    fn lines_hold_time_level_area_message_and_fields_with_numbers_as_numbers() {
         assert_eq!(
             line(Format::Text),
-            "1970-01-01T00:00:00.000Z WARN  late by=\"4s\" file=\"a \\\"b\\\"\"\n"
+            "1970-01-01T00:00:00.000Z WARN  [store] late by=\"4\" file=\"a \\\"b\\\"\" offset=17 value=0.5 bytes=\"many\"\n"
         );
         assert_eq!(
             line(Format::Json),
-            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warn\",\"message\":\"late\",\"by\":\"4s\",\"file\":\"a \\\"b\\\"\"}\n"
+            "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warn\",\"area\":\"store\",\"message\":\"late\",\"by\":\"4\",\
+             \"file\":\"a \\\"b\\\"\",\"offset\":17,\"value\":0.5,\"bytes\":\"many\"}\n"
         );
+    }
+
+    #[test]
+    fn levels_are_of_all_areas_or_of_one() {
+        let of = |text: &str, area| Levels::read(text).map(|levels| levels.of(area));
+        assert_eq!(of("warn", Area::Store), Some(Level::Warn));
+        assert_eq!(of("push=debug", Area::Push), Some(Level::Debug));
+        assert_eq!(of("push=debug", Area::Store), Some(Level::Info));
+        assert_eq!(of("store=error, warn", Area::Store), Some(Level::Error));
+        assert_eq!(of("store=error, warn", Area::Push), Some(Level::Warn));
+        for wrong in ["", "loud", "store", "store=loud", "cellar=warn", "warn,info", "warn,"] {
+            assert_eq!(Levels::read(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -139,6 +139,13 @@ pub fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Bytes that may still be written to the disk at a path, and bytes of it all.
+pub fn disk_bytes(path: &std::path::Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    let of = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Some((of(found.f_bavail), of(found.f_blocks)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,10 +1,10 @@
 //! What the engine and the work beside requests have to tell an operator, in words.
 
-use kew_console::{AuditEntry, UpkeepNews};
+use kew_console::{AuditEntry, News, UpkeepNews};
 use kew_core::{Reports, Work};
 use kew_engine::Notice;
 
-use crate::log::{Level, Log};
+use crate::log::{Area, Level, Log};
 
 /// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.
 pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
@@ -69,6 +69,57 @@ pub fn tell_upkeep(log: Log, news: &UpkeepNews) {
         UpkeepNews::Recovered { work, after } => {
             let fields = [("work", work.name()), ("after_seconds", &after.as_secs().to_string())];
             log.tell(Level::Info, "work beside requests no longer fails", &fields);
+        }
+    }
+}
+
+/// Logs what the looks of the console have to tell.
+pub fn tell_news(log: Log, news: &News) {
+    let log = match news {
+        News::Departed { .. } | News::MoreDeparted { .. } => log.of(Area::Queues),
+        News::Alarm(_) | News::TooManyAlarms { .. } => log.of(Area::Alarms),
+    };
+    match news {
+        News::Departed { queue, to, id } => {
+            let id = id.map(|id| id.to_string()).unwrap_or_default();
+            let mut fields = vec![("queue", queue.as_str()), ("id", &id)];
+            match to {
+                Some(to) => {
+                    fields.extend([("to", to.as_str()), ("reason", "attempts_exhausted")]);
+                    log.tell(Level::Warn, "a message was leased too often and was moved", &fields);
+                }
+                None => {
+                    fields.push(("reason", "attempts_exhausted"));
+                    log.tell(Level::Warn, "a message was leased too often and was deleted", &fields);
+                }
+            }
+        }
+        News::MoreDeparted { queue, messages } => {
+            let fields = [
+                ("queue", queue.as_deref().unwrap_or("(several)")),
+                ("messages", &messages.to_string()),
+                ("reason", "attempts_exhausted"),
+            ];
+            log.tell(Level::Warn, "more messages were leased too often and left their queue", &fields);
+        }
+        News::Alarm(change) => {
+            let fields = [
+                ("name", &*change.name),
+                ("queue", change.queue.as_deref().unwrap_or_default()),
+                ("metric", change.metric),
+                ("value", &change.value.to_string()),
+                ("bound", &change.bound.to_string()),
+            ];
+            match change.is_firing {
+                true => log.tell(Level::Warn, "an alarm fires", &fields),
+                false => log.tell(Level::Info, "an alarm has ended", &fields),
+            }
+        }
+        News::TooManyAlarms { watched } => {
+            let fields = [("watched", watched.to_string())];
+            let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+            let line = "the rules of alarms are for more queues than are watched: the others have no alarms";
+            log.tell(Level::Error, line, &fields);
         }
     }
 }

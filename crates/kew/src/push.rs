@@ -177,11 +177,8 @@ fn tell(log: Log, upkeep: &dyn Reports, notice: &Notice) {
             ];
             log.tell(Level::Info, "a consumer can be reached again, or was removed", &fields);
         }
-        Notice::GivenUp { queue, message, attempts, to } => {
-            let (message, attempts) = (message.to_string(), attempts.to_string());
-            let to = to.as_ref().map_or("nowhere: it was deleted", |key| &*key.name);
-            log_given_up(log, &queue.name, &message, &attempts, to);
-        }
+        // The looks of the console tell it of every message that leaves so, by whichever dialect it was leased.
+        Notice::GivenUp { .. } => {}
         Notice::LeaseFailed(queue, error) => {
             upkeep.failed(Work::Push, &format!("leasing a batch of {}: {error}", queue.name));
         }
@@ -212,16 +209,4 @@ fn log_failed_batch(log: Log, attempt: &Attempt) {
         ("cause", attempt.error.as_deref().unwrap_or("unknown")),
     ];
     log.tell(Level::Warn, "a consumer failed a batch", &fields);
-}
-
-/// `to` is the name of the dead-letter queue.
-fn log_given_up(log: Log, queue: &str, message: &str, attempts: &str, to: &str) {
-    let fields = [
-        ("queue", queue),
-        ("message", message),
-        ("attempts", attempts),
-        ("to", to),
-        ("reason", "attempts exhausted"),
-    ];
-    log.tell(Level::Warn, "a message failed too often and left its queue", &fields);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, QueueId, Tally, Timestamp, Traffic};
+use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::LogStore;
 
@@ -61,6 +61,18 @@ impl Store for PgStore {
 
     fn tally(&self) -> Tally {
         self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.store.take_departures()
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {

@@ -13,7 +13,7 @@ pub mod submission;
 pub mod token;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, QueueId, Tally, Timestamp, Traffic};
+use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -62,6 +62,21 @@ pub trait Store: Send + Sync {
     /// What has happened since it was opened. A store that does not count shows nothing.
     fn tally(&self) -> Tally {
         Tally::default()
+    }
+
+    /// The same of each of these queues: at most a few hundred at once, since a lock is held meanwhile.
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        vec![Tally::default(); queues.len()]
+    }
+
+    /// How long messages of each of these queues waited for their first lease, for figures.
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        vec![Waits::default(); queues.len()]
+    }
+
+    /// Messages that left their queues because they were leased too often, since it was last asked.
+    fn take_departures(&self) -> Departures {
+        Departures::default()
     }
 
     /// What came and went in each of these queues, for figures: at most a few hundred at once, since a lock is held

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
-    Command, Content, DeduplicationId, Entropy, GroupId, MessageId, QueueId, Tally, Timestamp, Traffic,
+    Command, Content, DeduplicationId, Departures, Entropy, GroupId, MessageId, QueueId, Tally, Timestamp,
+    Traffic, Waits,
 };
 use parking_lot::Mutex;
 
@@ -60,6 +61,18 @@ impl Store for MemoryStore {
 
     fn tally(&self) -> Tally {
         self.ledger.lock().tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.ledger.lock().tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.ledger.lock().waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.ledger.lock().take_departures()
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {

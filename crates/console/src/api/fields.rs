@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     Objects(&'static [Field]),
     /// Only in replies: a number with a fraction.
     Number,
+    /// Only in replies: an array of whole numbers.
+    Numbers,
 }
 
 pub(crate) const fn field(name: &'static str, kind: Kind, help: &'static str) -> Field {
@@ -78,7 +80,7 @@ impl Field {
             Kind::Texts(max) => {
                 value.as_array().is_some_and(|texts| texts.len() <= max && texts.iter().all(Value::is_string))
             }
-            Kind::Objects(_) | Kind::Number => false,
+            Kind::Objects(_) | Kind::Number | Kind::Numbers => false,
         };
         if is_right { Ok(()) } else { Err(self.refuse()) }
     }
@@ -111,6 +113,7 @@ impl Kind {
             Self::Texts(max) => format!("an array of at most {max} texts"),
             Self::Objects(_) => "an array of objects".to_owned(),
             Self::Number => "a number".to_owned(),
+            Self::Numbers => "an array of whole numbers".to_owned(),
         }
     }
 
@@ -130,6 +133,7 @@ impl Kind {
             Self::Texts(max) => json!({ "type": "array", "maxItems": max, "items": { "type": "string" } }),
             Self::Objects(fields) => json!({ "type": "array", "items": object_schema(fields) }),
             Self::Number => json!({ "type": "number" }),
+            Self::Numbers => json!({ "type": "array", "items": { "type": "integer", "minimum": 0 } }),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! looked at, and every change is in the audit log.
 
 mod acts;
+mod backups;
 mod browse;
 mod changes;
 mod fields;
@@ -34,11 +35,11 @@ use crate::{Console, clock, pushes};
 use acts::Act;
 use changes::Client;
 use fields::Members;
-use names::Home;
 use path::Found;
 use table::{Needs, Op, Route};
 
 pub(crate) use changes::Changes;
+pub(crate) use names::Home;
 pub(crate) use path::BASE;
 pub(crate) use work::Work;
 
@@ -204,7 +205,11 @@ impl Context<'_> {
             Op::ShowSamples => shows::samples(self).await,
             Op::PushAttempts => pushes::answer(&console.board, request).map_err(text),
             Op::ShowStore => shows::store(self).await,
+            Op::BeginBackup => backups::begin(self).await,
+            Op::ShowBackup => backups::show(self),
             Op::ShowShards => shows::shards(self),
+            Op::ListAlarms => shows::alarms(self).await,
+            Op::ListNodes => shows::nodes(self),
             Op::ShowConfig => Ok(shows::config(self)),
             Op::ShowAudit => shows::audit(self).await,
             Op::BeginSession => self.begin_session().await,

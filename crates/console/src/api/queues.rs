@@ -23,7 +23,7 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
     let after = cx.query.text("cursor").map(|cursor| cx.home().key(cursor)).transpose()?;
     let (account, region) = (cx.console.settings.account, Arc::clone(&cx.console.settings.region));
-    let (engine, samples) = (Arc::clone(&running.engine), Arc::clone(&cx.console.samples));
+    let (engine, looks) = (Arc::clone(&running.engine), Arc::clone(&cx.console.looks));
     let work = move || async move {
         let home = Home { account, region: &region };
         let mut found = engine.all_queues();
@@ -37,7 +37,12 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         for queue in &found {
             // A queue that was deleted a moment ago has nothing to show.
             let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
-            rows.push(Value::Object(row(queue, (counts, samples.rates(queue.id)), engine.now(), &home)));
+            rows.push(Value::Object(row(
+                queue,
+                (counts, looks.samples.rates(queue.id)),
+                engine.now(),
+                &home,
+            )));
         }
         Ok(answer(StatusCode::OK, &json!({ "queues": rows, "next": next })))
     };
@@ -176,7 +181,7 @@ pub(super) async fn shown(
     let work = move || async move { Ok((engine.counts_so_far(id).await?, engine.now())) };
     let (counts, now) = cx.console.work.run(work).await?;
     let home = cx.home();
-    let mut members = row(queue, (counts, cx.console.samples.rates(id)), now, &home);
+    let mut members = row(queue, (counts, cx.console.looks.samples.rates(id)), now, &home);
     members.insert("settings".to_owned(), Value::Object(settings::shown(&queue.policy, &home)));
     members.insert("created_at_ms".to_owned(), queue.created_at.0.into());
     members.insert("modified_at_ms".to_owned(), queue.modified_at.0.into());

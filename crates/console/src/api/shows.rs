@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::work::render;
+use crate::alarms::Alarm;
 use crate::error::{ApiError, answer};
 use crate::samples::Sample;
 
@@ -73,7 +74,7 @@ pub(super) async fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let queue = cx.queue(&running.engine)?;
     let seconds = cx.query.whole("seconds").unwrap_or(SECONDS_USUAL);
     let (step, samples) =
-        cx.console.samples.of(queue.id, seconds, cx.query.whole("step"), running.engine.now());
+        cx.console.looks.samples.of(queue.id, seconds, cx.query.whole("step"), running.engine.now());
     let shown = |sample: &Sample| {
         json!({
             "at_ms": sample.at.0,
@@ -84,11 +85,50 @@ pub(super) async fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
             "sent": sample.traffic.sent,
             "leased": sample.traffic.leased,
             "acked": sample.traffic.acked,
+            "p50_ms": sample.waited.half,
+            "p99_ms": sample.waited.most,
         })
     };
     render(move || {
         let samples: Vec<Value> = samples.iter().map(shown).collect();
         json!({ "step": step, "samples": samples })
+    })
+    .await
+}
+
+/// `GET /nodes`: this one, as long as a server knows no other.
+pub(super) fn nodes(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let running = cx.running()?;
+    let state = if running.engine.health().is_ok() { "serving" } else { "failed" };
+    let node = json!({
+        "node": running.place.owner,
+        "address": null,
+        "state": state,
+        "shards": [0],
+        "heartbeat_age_seconds": 0,
+        "version": cx.console.settings.version,
+    });
+    Ok(answer(StatusCode::OK, &json!({ "nodes": [node] })))
+}
+
+/// `GET /alarms`.
+pub(super) async fn alarms(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let looks = Arc::clone(&cx.console.looks);
+    let shown = |alarm: &Alarm| {
+        json!({
+            "name": &*alarm.rule.name,
+            "queue": alarm.queue.as_deref(),
+            "metric": alarm.rule.metric.name(),
+            "state": if alarm.is_firing { "firing" } else { "ok" },
+            "since_ms": alarm.since.0,
+            "value": alarm.value,
+            "bound": alarm.rule.above,
+            "for_seconds": alarm.rule.lasting.as_secs(),
+        })
+    };
+    render(move || {
+        let alarms: Vec<Value> = looks.alarms.all().iter().map(shown).collect();
+        json!({ "alarms": alarms })
     })
     .await
 }

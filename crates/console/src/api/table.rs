@@ -39,7 +39,11 @@ pub(crate) enum Op {
     ShowSamples,
     PushAttempts,
     ShowStore,
+    BeginBackup,
+    ShowBackup,
     ShowShards,
+    ListNodes,
+    ListAlarms,
     ShowConfig,
     ShowAudit,
     BeginSession,
@@ -298,7 +302,21 @@ pub(crate) static ROUTES: &[Route] = &[
             field("circuits", Kind::Objects(CIRCUIT), "Consumers that cannot be reached").required(),
         ]),
     get("/store", Op::ShowStore, "showStore", "Figures of the store since the server started").reply(STORE),
+    post("/store/backup", Op::BeginBackup, "beginBackup", "Backs the store up while it is in use, as a task that goes on by itself; the backup is a store as it was at one moment")
+        .body(&[
+            field("to", Kind::Text(4_096), "The directory on the server's machine: an absolute path of one that is missing or empty").required(),
+            field("link", Kind::Flag, "Give files that do not change any more a second name instead of copying them: quick, but damage to one is damage to both. Where the directory is on another disk they are copied").default("false"),
+        ])
+        .status(202)
+        .reply(&[field("task", TEXT, "The task").required()])
+        .refusals(&[(409, "A backup runs, the directory is not empty, or the store is no directory: the message says what to do instead")]),
+    get("/store/backups/{task}", Op::ShowBackup, "showBackup", "Shows how far a backup is; the last 16 since the server started are known")
+        .reply(BACKUP)
+        .refusals(&[(404, "There is no such task")]),
     get("/shards", Op::ShowShards, "showShards", "The shards that this server knows").reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
+    get("/nodes", Op::ListNodes, "listNodes", "The nodes that this server knows").reply(&[field("nodes", Kind::Objects(NODE), "The nodes").required()]),
+    get("/alarms", Op::ListAlarms, "listAlarms", "The alarms of the rules in the settings, looked at every 5 s, those that fire first; at most 10 000")
+        .reply(&[field("alarms", Kind::Objects(ALARM), "One for each rule and queue it is for").required()]),
     get("/config", Op::ShowConfig, "showConfig", "Every setting with its value and where that came from; secrets are hidden")
         .reply(&[field("settings", Kind::Objects(CONFIG), "The settings").required()]),
     get("/audit", Op::ShowAudit, "showAudit", "Changes made through this API since the server started, newest first; at most 10 000 are kept")
@@ -427,6 +445,8 @@ const SAMPLE: &[Field] = &[
     field("sent", COUNT, "Messages sent or moved in, in the step").required(),
     field("leased", COUNT, "Leases taken in the step").required(),
     field("acked", COUNT, "Messages deleted by their receivers in the step").required(),
+    field("p50_ms", Kind::Number, "How long half of the messages that were leased for the first time in the step had waited at most, from the instant they could be leased, to within a factor of two; null when there were none").nullable().required(),
+    field("p99_ms", Kind::Number, "The same of 99 %; of several steps the highest").nullable().required(),
 ];
 
 const REDRIVE: &[Field] = &[
@@ -484,6 +504,17 @@ const STORE: &[Field] = &[
     field("damaged_records", COUNT, "Stored records found damaged").required(),
 ];
 
+const BACKUP: &[Field] = &[
+    field("task", TEXT, "The task").required(),
+    field("to", TEXT, "The directory").required(),
+    field("state", Kind::Choice(&["running", "done", "failed"]), "Where it stands").required(),
+    field("bytes", COUNT, "Bytes that are in it").required(),
+    field("of", COUNT, "Bytes that will be in it; 0 until that is known").required(),
+    field("files", COUNT, "Its files, when it is done"),
+    field("linked", COUNT, "Those of them that are the store's own under a second name"),
+    field("reason", TEXT, "Why it failed, and whether something of it is left"),
+];
+
 const SHARD: &[Field] = &[
     field("shard", COUNT, "Its number").required(),
     field("owner", TEXT, "The node that owns it").required(),
@@ -498,6 +529,29 @@ const SHARD: &[Field] = &[
     .required(),
     field("append_ms_p99", Kind::Number, "The 99th percentile").nullable().required(),
     field("taken_over_at_ms", COUNT, "When its owner took it").required(),
+];
+
+const NODE: &[Field] = &[
+    field("node", TEXT, "Its name").required(),
+    field("address", TEXT, "Where other nodes reach it; null where there are no others")
+        .nullable()
+        .required(),
+    field("state", Kind::Choice(&["serving", "failed"]), "Whether it serves requests").required(),
+    field("shards", Kind::Numbers, "The shards that it owns").required(),
+    field("heartbeat_age_seconds", Kind::Number, "When it was last heard of; 0 of the server that answers")
+        .required(),
+    field("version", TEXT, "The program's version").required(),
+];
+
+const ALARM: &[Field] = &[
+    field("name", TEXT, "The rule's name").required(),
+    field("queue", TEXT, "The queue; null for what belongs to none, such as the disk").nullable().required(),
+    field("metric", TEXT, "What is measured").required(),
+    field("state", Kind::Choice(&["ok", "firing"]), "Whether it fires").required(),
+    field("since_ms", COUNT, "Since when it is so").required(),
+    field("value", Kind::Number, "What was measured at the latest look").required(),
+    field("bound", Kind::Number, "What the value must be above, to fire").required(),
+    field("for_seconds", COUNT, "For how long").required(),
 ];
 
 const CONFIG: &[Field] = &[

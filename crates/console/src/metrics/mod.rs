@@ -8,12 +8,12 @@ mod text;
 
 use std::sync::Arc;
 
-use kew_core::Tally;
 use kew_http::{HeaderValue, Reply, StatusCode};
 use tokio::runtime::Handle;
 
 use crate::Console;
 use crate::board::{Phase, Running};
+use crate::sources::DiskSpace;
 use text::Text;
 
 pub(crate) use queues::Census;
@@ -45,13 +45,16 @@ impl Console {
         self.write_upkeep(&mut text);
         if let Phase::Serving(running) = self.board.phase() {
             match self.ask(&running).await {
-                Some((census, tally, bytes)) => {
-                    write_tally(&mut text, &tally);
+                Some((census, bytes, disk)) => {
+                    census.write_counters(&mut text);
                     write_receives(&mut text, &running);
                     write_clock(&mut text, &running);
                     write_pushes(&mut text, &running);
+                    write_backups(&mut text, &running);
                     census.write(&mut text);
                     write_store_bytes(&mut text, bytes);
+                    write_disk(&mut text, disk);
+                    self.write_alarms(&mut text);
                 }
                 None => {
                     return Reply::text(StatusCode::SERVICE_UNAVAILABLE, "the figures cannot be read now");
@@ -62,15 +65,35 @@ impl Console {
     }
 
     /// Everything that may have to wait for a lock.
-    async fn ask(&self, running: &Arc<Running>) -> Option<(Census, Tally, (u64, u64))> {
-        let running = Arc::clone(running);
-        let (max, limits) = (self.settings.metrics_queues, self.settings.in_flight_limits);
+    async fn ask(&self, running: &Arc<Running>) -> Option<(Census, (u64, u64), Option<DiskSpace>)> {
+        let (running, looks) = (Arc::clone(running), Arc::clone(&self.looks));
+        let limits = self.settings.in_flight_limits;
         let asked = tokio::task::spawn_blocking(move || {
-            let census = Handle::current().block_on(Census::take(&running.engine, max, limits));
+            let look = looks.totals.look(&running.engine);
+            let census = Handle::current().block_on(Census::take(&running.engine, look, limits));
             let bytes = running.store_bytes.as_ref().map_or((census.body_bytes(), 0), |bytes| bytes());
-            (census, running.engine.tally(), bytes)
+            (census, bytes, running.disk.as_ref().and_then(|disk| disk()))
         });
         asked.await.ok()
+    }
+
+    /// Alarms up to the bound of series, those that fire first; how many others fire is one series.
+    fn write_alarms(&self, text: &mut Text) {
+        let alarms = self.looks.alarms.all();
+        if self.looks.alarms.rules().is_empty() {
+            return;
+        }
+        let name = "kew_alarm_firing";
+        text.family(name, "gauge", "1 while an alarm fires, else 0.");
+        let max = self.settings.metrics_queues;
+        for alarm in alarms.iter().take(max) {
+            let labels = [("name", &*alarm.rule.name), ("queue", alarm.queue.as_deref().unwrap_or_default())];
+            text.sample(name, &labels, u64::from(alarm.is_firing));
+        }
+        if alarms.len() > max {
+            let firing = alarms.iter().skip(max).filter(|alarm| alarm.is_firing).count();
+            text.sample(name, &[("name", queues::OTHERS), ("queue", queues::OTHERS)], firing as u64);
+        }
     }
 
     fn write_requests(&self, text: &mut Text) {
@@ -117,31 +140,6 @@ impl Console {
     }
 }
 
-fn write_tally(text: &mut Text, tally: &Tally) {
-    for (name, help, value) in [
-        ("kew_messages_sent_total", "Messages sent.", tally.sent),
-        ("kew_messages_leased_total", "Messages received.", tally.leased),
-        ("kew_messages_acked_total", "Messages deleted by their receivers.", tally.acked),
-        ("kew_messages_expired_total", "Messages that outlived their retention.", tally.expired),
-        (
-            "kew_messages_deduplicated_total",
-            "Sends that repeated an earlier one and added nothing.",
-            tally.deduplicated,
-        ),
-    ] {
-        text.family(name, "counter", help);
-        text.sample(name, &[], value);
-    }
-    let name = "kew_messages_redelivered_total";
-    text.family(name, "counter", "Messages offered again: their lease expired, or was released.");
-    text.sample(name, &[("reason", "lease_expired")], tally.lapsed);
-    text.sample(name, &[("reason", "released")], tally.released);
-    let name = "kew_messages_dead_lettered_total";
-    text.family(name, "counter", "Messages received too often: moved to a dead-letter queue, or dropped.");
-    text.sample(name, &[("reason", "attempts_exhausted")], tally.dead_lettered);
-    text.sample(name, &[("reason", "dropped")], tally.dropped);
-}
-
 fn write_receives(text: &mut Text, running: &Running) {
     let stats = running.engine.stats();
     text.family("kew_empty_receives_total", "counter", "Receives that were answered without a message.");
@@ -168,6 +166,25 @@ fn write_pushes(text: &mut Text, running: &Running) {
     let name = "kew_push_circuits_open";
     text.family(name, "gauge", "Push consumers whose targets cannot be reached.");
     text.sample(name, &[], (running.open_circuits)().len() as u64);
+}
+
+fn write_disk(text: &mut Text, disk: Option<DiskSpace>) {
+    let Some(disk) = disk else { return };
+    let name = "kew_store_disk_free_bytes";
+    text.family(name, "gauge", "Bytes that may still be written to the disk of the store.");
+    text.sample(name, &[], disk.free);
+    let name = "kew_store_disk_bytes";
+    text.family(name, "gauge", "Bytes of the disk of the store.");
+    text.sample(name, &[], disk.all);
+}
+
+fn write_backups(text: &mut Text, running: &Running) {
+    let Some(backups) = &running.backups else { return };
+    let name = "kew_backups_total";
+    text.family(name, "counter", "Backups of the running store that have ended.");
+    let (done, failed) = backups.ended();
+    text.sample(name, &[("outcome", "done")], done);
+    text.sample(name, &[("outcome", "failed")], failed);
 }
 
 fn write_store_bytes(text: &mut Text, (live, dead): (u64, u64)) {

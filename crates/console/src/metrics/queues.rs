@@ -2,14 +2,43 @@
 
 use std::sync::Arc;
 
-use kew_core::{Counts, Queue, Timestamp};
+use kew_core::{Counts, Queue, Tally, Timestamp};
 use kew_engine::Engine;
 
 use super::InFlightLimits;
 use super::text::Text;
+use crate::totals::Look;
 
 /// Stands for the queues beyond the bound; no queue can be called so.
-const OTHERS: &str = "*";
+pub(super) const OTHERS: &str = "*";
+
+/// What a counter counts.
+type Count = fn(&Tally) -> u64;
+
+/// Counters with no label but the queue's.
+const COUNTERS: [(&str, &str, Count); 5] = [
+    ("kew_messages_sent_total", "Messages sent.", |tally| tally.sent),
+    ("kew_messages_leased_total", "Messages received.", |tally| tally.leased),
+    ("kew_messages_acked_total", "Messages deleted by their receivers.", |tally| tally.acked),
+    ("kew_messages_expired_total", "Messages that outlived their retention.", |tally| tally.expired),
+    ("kew_messages_deduplicated_total", "Sends that repeated an earlier one and added nothing.", |tally| {
+        tally.deduplicated
+    }),
+];
+
+/// Counters with a reason.
+const BY_REASON: [(&str, &str, [(&str, Count); 2]); 2] = [
+    (
+        "kew_messages_redelivered_total",
+        "Messages offered again: their lease expired, or was released.",
+        [("lease_expired", |tally| tally.lapsed), ("released", |tally| tally.released)],
+    ),
+    (
+        "kew_messages_dead_lettered_total",
+        "Messages received too often: moved to a dead-letter queue, or dropped.",
+        [("attempts_exhausted", |tally| tally.dead_lettered), ("dropped", |tally| tally.dropped)],
+    ),
+];
 
 /// All queues, counted.
 pub(crate) struct Census {
@@ -23,25 +52,48 @@ struct Figures {
     region: Arc<str>,
     queue: Arc<str>,
     counts: Counts,
+    tally: Tally,
     in_flight_limit: u64,
     age_seconds: f64,
 }
 
 impl Census {
-    /// Counts every queue of `engine`; the first `max` by name are shown by name.
-    pub(crate) async fn take(engine: &Engine, max: usize, limits: InFlightLimits) -> Self {
+    /// Counts every queue of a look at the counters; those with a series are shown by name.
+    pub(crate) async fn take(engine: &Engine, look: Look, limits: InFlightLimits) -> Self {
         let mut census = Self { named: Vec::new(), others: None };
-        for queue in engine.all_queues() {
+        if look.has_others() {
+            census.others = Some(Figures { tally: look.others, ..Figures::of_others() });
+        }
+        for (queue, tally) in &look.named {
             // A queue that was deleted a moment ago has nothing to show.
             let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
-            let figures = Figures::of(&queue, counts, limits, engine.now());
-            if census.named.len() < max {
-                census.named.push(figures);
-            } else {
-                census.others.get_or_insert_with(Figures::of_others).add(&figures);
-            }
+            census.named.push(Figures { tally: *tally, ..Figures::of(queue, counts, limits, engine.now()) });
+        }
+        for queue in &look.unnamed {
+            let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
+            let figures = Figures::of(queue, counts, limits, engine.now());
+            census.others.get_or_insert_with(Figures::of_others).add(&figures);
         }
         census
+    }
+
+    /// What came and went.
+    pub(crate) fn write_counters(&self, text: &mut Text) {
+        for (name, help, count) in COUNTERS {
+            text.family(name, "counter", help);
+            for figures in self.all() {
+                text.sample(name, &figures.labels(), count(&figures.tally));
+            }
+        }
+        for (name, help, reasons) in BY_REASON {
+            text.family(name, "counter", help);
+            for figures in self.all() {
+                let [account, region, queue] = figures.labels();
+                for (reason, count) in reasons {
+                    text.sample(name, &[account, region, queue, ("reason", reason)], count(&figures.tally));
+                }
+            }
+        }
     }
 
     /// Bytes of all bodies.
@@ -86,6 +138,7 @@ impl Figures {
             region: Arc::clone(&queue.key.region),
             queue: Arc::clone(&queue.key.name),
             counts,
+            tally: Tally::default(),
             in_flight_limit: limit.into(),
             age_seconds: counts.oldest_sent_at.map_or(0.0, |sent| now.since(sent).as_secs_f64()),
         }
@@ -97,6 +150,7 @@ impl Figures {
             region: OTHERS.into(),
             queue: OTHERS.into(),
             counts: Counts::default(),
+            tally: Tally::default(),
             in_flight_limit: 0,
             age_seconds: 0.0,
         }

@@ -1,7 +1,10 @@
 //! The admin API over a store in memory, request by request.
 
 mod access;
+mod alarms;
+mod backups;
 mod browse;
+mod counters;
 mod messages;
 mod queues;
 mod redrives;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_console::{
-    Attribute, AuditEntry, Board, Console, InFlightLimits, MessageNotes, Role, Running, Settings,
-    ShownSetting, StorePlace, UpkeepReport, User,
+    AlarmRule, Attribute, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits, MessageNotes, News,
+    Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
 };
 use kew_core::{AccountId, Content, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
@@ -53,6 +53,8 @@ pub struct Rig {
     pub engine: Arc<Engine>,
     pub clock: Arc<Steady>,
     pub audit: Arc<Mutex<Vec<AuditEntry>>>,
+    /// What the looks reported.
+    pub news: Arc<Mutex<Vec<News>>>,
 }
 
 /// What came back.
@@ -92,6 +94,26 @@ pub async fn open() -> Rig {
 }
 
 pub async fn rig(guarded: Guarded) -> Rig {
+    rig_of(Parts { guarded, ..Parts::default() }).await
+}
+
+/// What a rig is made of.
+pub struct Parts {
+    pub guarded: Guarded,
+    pub backups: Option<Arc<dyn Backups>>,
+    pub alarms: Vec<AlarmRule>,
+    /// Queues with metrics of their own.
+    pub metrics_queues: usize,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10 }
+    }
+}
+
+pub async fn rig_of(parts: Parts) -> Rig {
+    let Parts { guarded, backups, alarms, metrics_queues } = parts;
     let engine =
         start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
@@ -101,6 +123,8 @@ pub async fn rig(guarded: Guarded) -> Rig {
     let is_open = guarded == Guarded::Open;
     let users = [user("anna", Role::Operator), user("bert", Role::ReadOnly)];
     let heard = Arc::clone(&audit);
+    let news = Arc::<Mutex<Vec<News>>>::default();
+    let told = Arc::clone(&news);
     let secret = ShownSetting {
         section: "admin".to_owned(),
         key: "token".to_owned(),
@@ -112,7 +136,7 @@ pub async fn rig(guarded: Guarded) -> Rig {
         users: if is_open { Arc::default() } else { users.as_slice().into() },
         metrics_token: None,
         guard: if is_open { Guard::open() } else { Guard::strict() },
-        metrics_queues: 10,
+        metrics_queues,
         in_flight_limits: InFlightLimits { standard: 100, fifo: 100 },
         durations: Arc::default(),
         store_syncs: Arc::default(),
@@ -125,6 +149,8 @@ pub async fn rig(guarded: Guarded) -> Rig {
         entropy: Arc::new(CountingEntropy::default()),
         audit: Arc::new(move |entry| heard.lock().push(entry.clone())),
         shown: [secret].as_slice().into(),
+        alarms: alarms.as_slice().into(),
+        news: Arc::new(move |news| told.lock().push(news.clone())),
         notes: Arc::new(TextNotes),
     };
     let board = Arc::new(Board::default());
@@ -134,6 +160,8 @@ pub async fn rig(guarded: Guarded) -> Rig {
         push_attempts: Box::new(|| [("ok", 0), ("failed", 0), ("unreached", 0)]),
         latest_pushes: Box::new(Vec::new),
         open_circuits: Box::new(Vec::new),
+        disk: Some(Box::new(|| Some(DiskSpace { free: 25, all: 100 }))),
+        backups,
         store_bytes: None,
         place: StorePlace {
             kind: "memory",
@@ -143,7 +171,7 @@ pub async fn rig(guarded: Guarded) -> Rig {
             since: Timestamp(5),
         },
     });
-    Rig { console: Console::new(board, settings), engine, clock, audit }
+    Rig { console: Console::new(board, settings), engine, clock, audit, news }
 }
 
 impl Rig {
@@ -204,6 +232,12 @@ impl Rig {
             room: Default::default(),
         };
         self.console.answer(&request).await
+    }
+
+    /// The metrics.
+    pub async fn metrics(&self) -> String {
+        let reply = self.ask_at("/metrics", "GET", &[], "").await;
+        String::from_utf8(reply.body.to_vec()).expect("metrics are text")
     }
 
     /// Waits until the audit log has this number of entries.

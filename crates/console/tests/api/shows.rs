@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{self, Rig};
+use super::rig::{self, Parts, Rig};
 
 #[tokio::test]
 async fn store_shards_and_settings_are_shown() {
@@ -16,6 +16,11 @@ async fn store_shards_and_settings_are_shown() {
         (&shard["owner"], &shard["epoch"], &shard["state"]),
         (&"here".into(), &3.into(), &"serving".into())
     );
+    let nodes = rig.get("/nodes").await.body;
+    let node = json!({
+        "node": "here", "address": null, "state": "serving", "shards": [0], "heartbeat_age_seconds": 0, "version": "0",
+    });
+    assert_eq!(nodes, json!({ "nodes": [node] }));
     let config = rig.get("/config").await.body;
     assert_eq!(config["settings"][0]["value"], "********");
 }
@@ -68,7 +73,7 @@ async fn a_queue_s_rates_and_samples_come_from_looks_in_between() {
     let samples = rig.get("/queues/orders/samples?seconds=60&step=5").await.body;
     let expected = json!({
         "at_ms": rig.engine.now().0, "visible": 5, "in_flight": 0, "delayed": 0, "oldest_age_seconds": 5,
-        "sent": 10, "leased": 5, "acked": 5,
+        "sent": 10, "leased": 5, "acked": 5, "p50_ms": 0.0, "p99_ms": 0.0,
     });
     assert_eq!(samples, json!({ "step": 5, "samples": [expected] }));
     assert_eq!(rig.get("/queues/orders/samples?seconds=4").await.status, 400);
@@ -124,7 +129,7 @@ async fn checked(rig: &Rig, document: &Value, method: &str, template: &str, path
 
 #[tokio::test]
 async fn every_reply_is_as_the_document_says() {
-    let rig = rig::open().await;
+    let rig = rig::rig_of(Parts { alarms: vec![super::alarms::many_visible(0)], ..Parts::default() }).await;
     let document = rig.get("/openapi.json").await.body;
     let ask = async |method: &str, template: &str, path: &str, body: &str| {
         checked(&rig, &document, method, template, path, body).await
@@ -171,11 +176,23 @@ async fn every_reply_is_as_the_document_says() {
     ask("POST", "/queues/{q}/purge", "/queues/orders/purge", r#"{"confirm":"orders"}"#).await;
     ask("GET", "/messages/{id}", &format!("/messages/{id}"), "").await;
     ask("DELETE", "/queues/{q}", "/queues/orders", "").await;
-    for path in
-        ["/push/attempts", "/store", "/shards", "/config", "/audit", "/session", "/clock", "/openapi.json"]
-    {
+    rig.console.look().await;
+    for path in [
+        "/push/attempts",
+        "/store",
+        "/shards",
+        "/nodes",
+        "/alarms",
+        "/config",
+        "/audit",
+        "/session",
+        "/clock",
+        "/openapi.json",
+    ] {
         ask("GET", path, path, "").await;
     }
+    ask("POST", "/store/backup", "/store/backup", r#"{"to":"/b"}"#).await;
+    ask("GET", "/store/backups/{task}", "/store/backups/1", "").await;
     ask("POST", "/session", "/session", r#"{"user":"anna","password":"x"}"#).await;
     ask("DELETE", "/session", "/session", "").await;
     ask("POST", "/clock", "/clock", r#"{"advance_ms":1}"#).await;

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use kew_functions::{HostClock, Project};
 
 use crate::functions::{self, Manner};
-use crate::log::{Format, Level, Log};
+use crate::log::{Area, Format, Level, Levels, Log};
 use crate::machine::{SystemClock, SystemEntropy};
 use crate::shutdown::Signals;
 
@@ -75,7 +75,7 @@ pub(super) fn run(command: FunctionsCommand) -> ExitCode {
 }
 
 fn serve(args: &StartArgs) -> ExitCode {
-    let log = Log::new(args.log);
+    let log = Log::new(args.log, Levels::default()).of(Area::Functions);
     let project = match functions::read(&args.root, None) {
         Ok(project) => project,
         Err(error) => {

@@ -47,6 +47,9 @@ enum Command {
     /// Look at one message
     #[command(subcommand)]
     Message(remote::MessageCommand),
+    /// Look at the nodes that a server knows
+    #[command(subcommand)]
+    Node(remote::NodeCommand),
     /// Bring messages back to the queues they came from, or to another queue
     Redrive(remote::RedriveArgs),
     /// Put a running server under load and verify every message
@@ -95,6 +98,7 @@ pub fn run() -> ExitCode {
         Command::Peek(peek) => remote::run(&Remote::Peek(&peek)),
         Command::Tail(tail) => remote::run(&Remote::Tail(&tail)),
         Command::Message(message) => remote::run(&Remote::Message(&message)),
+        Command::Node(node) => remote::run(&Remote::Node(&node)),
         Command::Redrive(redrive) => remote::run(&Remote::Redrive(&redrive)),
         Command::Version(version) => about::version(&version),
         Command::Completions(completions) => about::completions(&completions, Line::command()),

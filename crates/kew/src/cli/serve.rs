@@ -28,9 +28,7 @@ pub(super) fn run(args: &ServeArgs) -> ExitCode {
     };
     if args.print.is_some() {
         // With a closed standard output nothing can be printed.
-        let _shown = io::stdout()
-            .lock()
-            .write_all(config::lines(&values, &settings.admin_users, &settings.accounts).as_bytes());
+        let _shown = io::stdout().lock().write_all(config::lines(&values, &settings).as_bytes());
         return ExitCode::SUCCESS;
     }
     serve(&settings)
@@ -53,7 +51,7 @@ fn print_strict() -> ExitCode {
 }
 
 fn serve(settings: &Settings) -> ExitCode {
-    let log = Log::new(settings.server.log);
+    let log = Log::new(settings.server.log, settings.server.log_levels);
     // A project that cannot run is an error before anything is opened.
     if let Some(root) = &settings.server.functions
         && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))

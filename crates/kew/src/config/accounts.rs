@@ -281,7 +281,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
@@ -290,7 +290,7 @@ impl<'a> Entry<'a> {
     }
 
     fn refused(&self, key: &str, value: &Value, allowed: &str) -> ConfigError {
-        let is_secret = matches!(key, "secret" | "keys" | "token" | "password_hash");
+        let is_secret = matches!(key, "secret" | "keys" | "token" | "password_hash" | "webhook");
         let value = if is_secret { "(hidden)".to_owned() } else { shown_if_plain(value) };
         ConfigError::new(format!("{}.{key} = {value} is not allowed; it must be {allowed}", self.path))
     }
@@ -314,6 +314,23 @@ impl<'a> Entry<'a> {
     ) -> Result<T, ConfigError> {
         let value = self.table.get(key).ok_or_else(|| self.missing(key))?;
         value.as_str().and_then(parse).ok_or_else(|| self.refused(key, value, allowed))
+    }
+
+    /// A whole number or one with a fraction.
+    #[expect(clippy::cast_precision_loss, reason = "settings are small numbers")]
+    pub(super) fn number<T>(
+        &self,
+        key: &str,
+        allowed: &str,
+        parse: impl Fn(f64) -> Option<T>,
+    ) -> Result<T, ConfigError> {
+        let value = self.table.get(key).ok_or_else(|| self.missing(key))?;
+        let number = match value {
+            Value::Integer(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        };
+        number.and_then(parse).ok_or_else(|| self.refused(key, value, allowed))
     }
 
     fn texts<T>(

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use kew_console::User;
+use kew_console::{AlarmRule, User};
 use toml::{Table, Value};
 
 use super::accounts::{self, Account};
+use super::alarms;
 use super::error::ConfigError;
 use super::table::{Kind, SETTINGS, Setting, sections};
 use super::users;
@@ -20,6 +21,8 @@ pub struct FileContents {
     pub accounts: Vec<Account>,
     /// Its users of the admin API.
     pub users: Vec<User>,
+    /// The rules of its alarms.
+    pub alarms: Vec<AlarmRule>,
 }
 
 /// Reads the file at `path`.
@@ -37,6 +40,7 @@ pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
     for (section, value) in &table {
         match (section.as_str(), value) {
             (accounts::SECTION, value) => contents.accounts = accounts::read(value)?,
+            (alarms::SECTION, value) => contents.alarms = alarms::read(value)?,
             (name, Value::Table(table)) if sections().contains(&name) => {
                 read_section(name, table, &mut contents)?;
             }
@@ -48,9 +52,10 @@ pub(super) fn contents(text: &str) -> Result<FileContents, ConfigError> {
             }
             (name, _) => {
                 return Err(ConfigError::new(format!(
-                    "[{name}] is not a known section; allowed are [{}] and [[{}]]",
+                    "[{name}] is not a known section; allowed are [{}], [[{}]] and [[{}]]",
                     sections().join("], ["),
                     accounts::SECTION,
+                    alarms::SECTION,
                 )));
             }
         }

@@ -5,6 +5,7 @@
 //! checked and of its own type.
 
 mod accounts;
+mod alarms;
 mod args;
 mod check;
 mod error;
@@ -21,13 +22,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kew_console::{ShownSetting, User};
+use kew_console::{AlarmRule, ShownSetting, User};
 use kew_engine::ClockKind;
 use kew_http::{Limits, TlsFiles};
 use kew_push::workers::Outbound;
 use kew_store_log::Durability;
 
-use crate::log::Format;
+use crate::log::{Format, Levels};
 
 pub use accounts::{
     AccessKey, Account, ApiPermission, ApiToken, AwsAccount, AzureAccount, CloudflareAccount, Secret,
@@ -51,6 +52,8 @@ pub struct Settings {
     pub admin_token: Option<Secret>,
     /// `[[admin.users]]`.
     pub admin_users: Vec<User>,
+    /// The rules of alarms.
+    pub alarms: Vec<AlarmRule>,
     /// What `/metrics` asks for, if anything.
     pub metrics_token: Option<Secret>,
     /// `[sqs]`.
@@ -106,6 +109,8 @@ pub struct ServerSettings {
     pub functions: Option<PathBuf>,
     /// How standard error is written.
     pub log: Format,
+    /// Which of its lines.
+    pub log_levels: Levels,
     /// Further host names that clients may use.
     pub hosts: Vec<String>,
 }
@@ -256,18 +261,20 @@ impl Settings {
         args: &ServeArgs,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(Self, Values), ConfigError> {
-        let (accounts, admin_users, file) = match &args.file {
+        let (accounts, admin_users, alarms, file) = match &args.file {
             Some(path) => {
                 let contents = file::read(path)?;
-                (contents.accounts, contents.users, Some((path.clone(), contents.said)))
+                let said = Some((path.clone(), contents.said));
+                (contents.accounts, contents.users, contents.alarms, said)
             }
-            None => (Vec::new(), Vec::new(), None),
+            None => (Vec::new(), Vec::new(), Vec::new(), None),
         };
         let values = Values::overlay(&args.said, variable, file);
         let settings = Self {
             server: server(&values)?,
             admin_token: values.read_if_set("admin", "token", parse::token)?.map(Secret),
             admin_users,
+            alarms,
             metrics_token: values.read_if_set("admin", "metrics_token", parse::token)?.map(Secret),
             sqs: sqs(&values)?,
             scrub: values.read("store", "scrub_days", parse::days)?,
@@ -307,6 +314,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         ports_file: values.read_if_set(section, "ports_file", parse::path)?,
         functions: values.read_if_set(section, "functions", parse::path)?,
         log: values.read(section, "log", parse::one_of(LOG))?,
+        log_levels: values.read(section, "log_level", parse::log_levels)?,
         hosts: values.read_list(section, "hosts", parse::host)?,
     })
 }

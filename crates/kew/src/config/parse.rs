@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::log::{Area, Level, Levels};
+
 /// A year, beyond which no hold or interval makes sense.
 const SECONDS_MAX: u64 = 366 * 86_400;
 /// The slowest scrub.
@@ -118,6 +120,15 @@ pub fn switch(text: &str) -> Result<bool, String> {
         "false" | "no" | "off" | "0" => Ok(false),
         _ => Err("true or false".to_owned()),
     }
+}
+
+/// Which lines of the log are written.
+pub fn log_levels(text: &str) -> Result<Levels, String> {
+    Levels::read(text).ok_or_else(|| {
+        let levels = Level::ALL.map(Level::name).join(", ");
+        let areas = Area::ALL.map(Area::name).join(", ");
+        format!("one of {levels}, and area=level behind commas; areas are {areas}")
+    })
 }
 
 /// One of several words.

@@ -1,6 +1,6 @@
 //! `--print-config`: every setting with its value and where that came from, as a file that could be used as it is.
 
-use kew_console::{ShownSetting, User};
+use kew_console::{AlarmRule, ShownSetting};
 
 use super::accounts::{Account, SECTION};
 use super::parse::{is_postgres, store};
@@ -13,7 +13,7 @@ const HIDDEN: &str = "********";
 const NOTE_COLUMN: usize = 48;
 
 /// All settings, one a line.
-pub fn lines(values: &Values, users: &[User], accounts: &[Account]) -> String {
+pub fn lines(values: &Values, read: &super::Settings) -> String {
     let mut text = String::new();
     let mut section = "";
     for setting in SETTINGS {
@@ -23,13 +23,33 @@ pub fn lines(values: &Values, users: &[User], accounts: &[Account]) -> String {
         }
         text.push_str(&line(setting, values));
     }
-    for user in users {
+    for user in &read.admin_users {
         let (name, role) = (quoted(user.name()), quoted(user.role().name()));
         let hash = quoted(HIDDEN);
         text.push_str(&format!("\n[[admin.users]]\nname = {name}\npassword_hash = {hash}\nrole = {role}\n"));
     }
-    for account in accounts {
+    for alarm in &read.alarms {
+        text.push_str(&alarm_lines(alarm));
+    }
+    for account in &read.accounts {
         text.push_str(&account_lines(account));
+    }
+    text
+}
+
+fn alarm_lines(alarm: &AlarmRule) -> String {
+    let mut text = format!("\n[[alarms]]\nname = {}\n", quoted(&alarm.name));
+    if alarm.metric.is_of_queues() {
+        text.push_str(&format!("queue = {}\n", quoted(&alarm.queue)));
+    }
+    let (metric, above) = (quoted(alarm.metric.name()), alarm.above);
+    text.push_str(&format!(
+        "metric = {metric}\nabove = {above:?}\nfor_seconds = {}\n",
+        alarm.lasting.as_secs()
+    ));
+    if alarm.webhook.is_some() {
+        // Its path may be a secret.
+        text.push_str(&format!("webhook = {}\n", quoted(HIDDEN)));
     }
     text
 }

@@ -91,6 +91,11 @@ pub const SETTINGS: &[Setting] = &[
     server("functions", Kind::Text, None)
         .flag("DIR", "Also run the queue-triggered functions of this project (see `kew functions start`)"),
     server("log", Kind::Text, Some("text")).flag("text|json", "How standard error is written"),
+    server("log_level", Kind::Text, Some("info")).flag_named(
+        "log-level",
+        "LEVEL|AREA=LEVEL,…",
+        "What is written there: error, warn, info or debug, for everything or for one area, such as warn,push=debug",
+    ),
     server("workers", Kind::Text, Some("off"))
         .flag("on|off", "Whether Workers are run and may be uploaded, which means running their code"),
     server("workerd", Kind::Text, None)

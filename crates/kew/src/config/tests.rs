@@ -128,7 +128,7 @@ fn printed_settings_show_origins_hide_secrets_and_can_be_read_back() {
     let variables = [("KEW_ADMIN_TOKEN", "hush"), ("KEW_SQS_REGION", "eu-west-1")];
     let (settings, values) =
         read_with(&["--log", "json", "--also", "127.0.0.1:0"], &variables).expect("fine");
-    let printed = lines(&values, &settings.admin_users, &settings.accounts);
+    let printed = lines(&values, &settings);
     let line = |key: &str| {
         let found = printed.lines().find(|line| line.starts_with(key));
         found

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Outcome, QueueId, Records, Tally, Timestamp, Traffic};
+use kew_core::{Command, Departures, Outcome, QueueId, Records, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
 use kew_store::{Store, StoreError, Submission};
 use tokio::sync::Notify;
@@ -201,6 +201,18 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn tally(&self) -> Tally {
         self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<kew_core::Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.store.take_departures()
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {

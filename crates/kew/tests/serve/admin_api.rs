@@ -100,6 +100,9 @@ fn queues_are_made_changed_listed_and_deleted_from_the_command_line() {
     let listed = printed(&kew, &["queue", "ls"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[0].starts_with("QUEUE   ") && lines[3].starts_with("orders  standard"), "{listed}");
+    let nodes = printed(&kew, &["node", "ls"]);
+    assert!(nodes.starts_with("NODE") && nodes.contains("serving") && nodes.lines().count() == 2, "{nodes}");
+    assert!(printed(&kew, &["node", "ls", "--json"]).contains("\"heartbeat_age_seconds\":0"));
     let listed = printed(&kew, &["queue", "ls", "o", "--json"]);
     assert_eq!(listed.lines().count(), 2, "{listed}");
     printed(&kew, &["send", "orders", "x"]);

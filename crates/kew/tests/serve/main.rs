@@ -2,8 +2,10 @@
 
 mod admin;
 mod admin_api;
+mod alarms;
 mod also;
 mod answers;
+mod backups;
 mod config;
 mod dev;
 mod dialects;

@@ -6,6 +6,11 @@ use super::program::{Kew, data_directory};
 
 /// The alert rules that come with Kew.
 const ALERTS: &str = include_str!("../../../../deploy/prometheus/kew-alerts.yml");
+/// Their tests, which `promtool test rules` runs.
+const ALERT_TESTS: &str = include_str!("../../../../deploy/prometheus/kew-alerts.test.yml");
+/// The dashboards for Grafana.
+const OVERVIEW: &str = include_str!("../../../../deploy/grafana/kew-overview.json");
+const QUEUES: &str = include_str!("../../../../deploy/grafana/kew-queues.json");
 
 fn scrape(kew: &Kew) -> String {
     let (status, text) = kew.admin("GET", "/metrics", &[], "");
@@ -52,14 +57,14 @@ fn every_promised_name_is_there_and_follows_what_happens() {
         (format!("kew_messages{{{queue},state=\"in_flight\"}}"), 1.0),
         (format!("kew_messages{{{queue},state=\"delayed\"}}"), 1.0),
         (format!("kew_in_flight_limit{{{queue}}}"), 120_000.0),
-        ("kew_messages_sent_total".to_owned(), 4.0),
-        ("kew_messages_leased_total".to_owned(), 2.0),
-        ("kew_messages_acked_total".to_owned(), 1.0),
-        ("kew_messages_expired_total".to_owned(), 0.0),
-        ("kew_messages_deduplicated_total".to_owned(), 0.0),
-        ("kew_messages_redelivered_total{reason=\"lease_expired\"}".to_owned(), 0.0),
-        ("kew_messages_redelivered_total{reason=\"released\"}".to_owned(), 0.0),
-        ("kew_messages_dead_lettered_total{reason=\"attempts_exhausted\"}".to_owned(), 0.0),
+        (format!("kew_messages_sent_total{{{queue}}}"), 4.0),
+        (format!("kew_messages_leased_total{{{queue}}}"), 2.0),
+        (format!("kew_messages_acked_total{{{queue}}}"), 1.0),
+        (format!("kew_messages_expired_total{{{queue}}}"), 0.0),
+        (format!("kew_messages_deduplicated_total{{{queue}}}"), 0.0),
+        (of_orders("kew_messages_redelivered_total", "lease_expired"), 0.0),
+        (of_orders("kew_messages_redelivered_total", "released"), 0.0),
+        (of_orders("kew_messages_dead_lettered_total", "attempts_exhausted"), 0.0),
         ("kew_empty_receives_total".to_owned(), 0.0),
         ("kew_waiting_receives".to_owned(), 0.0),
         (request_count("SendMessage", 200), 4.0),
@@ -72,6 +77,13 @@ fn every_promised_name_is_there_and_follows_what_happens() {
     assert!(value(&text, "kew_store_bytes{kind=\"live\"}") > 0.0);
     assert!(value(&text, "kew_store_bytes{kind=\"dead\"}") >= 0.0);
     assert!(text.contains("kew_build_info{version=\""));
+}
+
+/// A counter of the queue `orders`; with a reason, if it has one.
+fn of_orders(name: &str, reason: &str) -> String {
+    let queue = r#"account="000000000000",region="us-east-1",queue="orders""#;
+    let reason = if reason.is_empty() { String::new() } else { format!(",reason=\"{reason}\"") };
+    format!("{name}{{{queue}{reason}}}")
 }
 
 fn request_count(operation: &str, code: u16) -> String {
@@ -88,7 +100,7 @@ fn a_lease_that_expires_and_one_that_waits_are_counted() {
     let json = [("Content-Type", "application/json")];
     kew.admin("POST", "/api/v1/clock", &json, r#"{"advance_ms":31000}"#);
     let text = scrape(&kew);
-    assert_eq!(value(&text, "kew_messages_redelivered_total{reason=\"lease_expired\"}"), 1.0);
+    assert_eq!(value(&text, &of_orders("kew_messages_redelivered_total", "lease_expired")), 1.0);
     kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#);
     assert_eq!(kew.ask("ReceiveMessage", r#"{"QueueUrl":"orders"}"#).1, "{}");
     let _poll = kew.begin("ReceiveMessage", r#"{"QueueUrl":"orders","WaitTimeSeconds":20}"#);
@@ -97,7 +109,26 @@ fn a_lease_that_expires_and_one_that_waits_are_counted() {
     assert_eq!(value(&text, "kew_waiting_receives"), 1.0);
     assert_eq!(value(&text, "kew_empty_receives_total"), 1.0);
     kew.admin("POST", "/api/v1/clock", &json, r#"{"advance_ms":400000000}"#);
-    assert_eq!(value(&scrape(&kew), "kew_messages_expired_total"), 1.0);
+    assert_eq!(value(&scrape(&kew), &of_orders("kew_messages_expired_total", "")), 1.0);
+}
+
+#[test]
+fn requests_of_azure_are_counted_by_operation_also_when_they_are_refused() {
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    let azure = kew.ports["azure"].as_str().expect("azure is bound").to_owned();
+    let ask = |method: &str, path: &str| {
+        super::program::http(&azure, method, path, &[("x-ms-version", "2024-11-04")], "").0
+    };
+    assert_eq!(ask("PUT", "/devstoreaccount1/orders"), 201);
+    assert_eq!(ask("GET", "/devstoreaccount1/orders/messages"), 200);
+    assert_eq!(ask("DELETE", "/devstoreaccount1/nowhere"), 404);
+    let text = scrape(&kew);
+    for (operation, code) in [("CreateQueue", 201), ("GetMessages", 200), ("DeleteQueue", 404)] {
+        let name = "kew_request_duration_seconds_count";
+        let sample = format!("{name}{{dialect=\"azure\",operation=\"{operation}\",code=\"{code}\"}}");
+        assert_eq!(value(&text, &sample), 1.0, "{sample}");
+    }
 }
 
 #[test]
@@ -117,21 +148,57 @@ fn queues_beyond_the_bound_share_a_series() {
     assert_eq!(value(&text, "kew_messages{account=\"*\",region=\"*\",queue=\"*\",state=\"visible\"}"), 2.0);
 }
 
-#[test]
-fn every_metric_the_alert_rules_name_exists() {
-    let directory = data_directory();
-    let kew = Kew::start(directory.path());
-    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
-    let known = names(&scrape(&kew));
+/// The names of metrics in a text.
+fn named(text: &str) -> BTreeSet<&str> {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let expressions = ALERTS.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let named: BTreeSet<&str> = expressions
-        .flat_map(|line| line.split(|character| !is_word(character)))
-        .filter(|word| word.starts_with("kew_"))
-        .collect();
-    assert!(named.len() >= 3, "{named:?}");
-    for name in named {
-        assert!(known.contains(name), "{name} is no metric");
+    text.split(|character| !is_word(character)).filter(|word| word.starts_with("kew_")).collect()
+}
+
+#[test]
+fn every_metric_that_rules_and_dashboards_name_is_in_a_scrape_of_a_running_server() {
+    let directory = data_directory();
+    let file = directory.path().join("kew.toml");
+    let rule = "[[alarms]]\nname = \"many\"\nqueue = \"*\"\nmetric = \"visible\"\nabove = 10\n";
+    std::fs::write(&file, rule).expect("the directory is ours");
+    let data = directory.path().join("data").to_string_lossy().into_owned();
+    let kew = Kew::start_with(directory.path(), &["--store", &data, "--config", &file.to_string_lossy()]);
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#);
+    let known = names(&scrape(&kew));
+    let rules: Vec<&str> = ALERTS.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    assert!(named(&rules.join("\n")).len() >= 12);
+    for text in [rules.join("\n").as_str(), ALERT_TESTS, OVERVIEW, QUEUES] {
+        for name in named(text) {
+            assert!(known.contains(name), "{name} is no metric");
+        }
     }
-    assert!(ALERTS.contains("0.8") && ALERTS.contains("kew_in_flight_limit"));
+}
+
+#[test]
+fn every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
+    let alerts: Vec<&str> = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() >= 8, "{alerts:?}");
+    for alert in alerts {
+        for way in ["fires", "is quiet at its bound"] {
+            assert!(ALERT_TESTS.contains(&format!("- name: {alert} {way}\n")), "{alert} {way}: no test");
+        }
+    }
+}
+
+#[test]
+fn dashboards_are_whole_and_every_panel_asks_for_something() {
+    let mut uids = BTreeSet::new();
+    for dashboard in [OVERVIEW, QUEUES] {
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).expect("a dashboard is JSON");
+        assert!(uids.insert(dashboard["uid"].to_string()), "two dashboards share {}", dashboard["uid"]);
+        let panels = dashboard["panels"].as_array().expect("it has panels");
+        assert!(panels.len() >= 8);
+        for panel in panels {
+            let targets = panel["targets"].as_array().expect("a panel has queries");
+            let is_query = |target: &serde_json::Value| {
+                target["expr"].as_str().is_some_and(|expression| !named(expression).is_empty())
+            };
+            assert!(!targets.is_empty() && targets.iter().all(is_query), "{panel}");
+        }
+    }
 }

@@ -75,8 +75,13 @@ fn http2(kew: &Kew, streams: usize) -> TcpStream {
 fn metric(kew: &Kew, name: &str) -> u64 {
     let (status, text) = kew.admin("GET", "/metrics", &[], "");
     assert_eq!(status, 200, "{text}");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    let samples: Vec<u64> = text
+        .lines()
+        .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .collect();
+    assert!(!samples.is_empty(), "no {name} in {text}");
+    samples.iter().sum()
 }
 
 /// Asks until it is answered with 200, as an SDK does; how long that took.

@@ -42,6 +42,22 @@ impl Store for Kept {
         self.store.expiry_hold()
     }
 
+    fn tally(&self) -> kew_core::Tally {
+        self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> kew_core::Departures {
+        self.store.take_departures()
+    }
+
     fn commit(&self) -> bool {
         let _inside = self.world.enter();
         let waited = self.store.commit();

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Clock, Command, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Work};
+use kew_core::{
+    Clock, Command, Departures, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Waits, Work,
+};
 use kew_store::{Store, StoreError, Submission};
 use parking_lot::Mutex;
 
@@ -188,6 +190,18 @@ impl Store for LogStore {
 
     fn tally(&self) -> Tally {
         self.inner.writer.lock().tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.inner.writer.lock().tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.inner.writer.lock().waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.inner.writer.lock().take_departures()
     }
 
     fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {

@@ -1,25 +1,29 @@
 //! Backing a store up while it runs: a directory that is a store itself, as it was at one moment.
 //!
-//! A backup begins with a checkpoint. Files are copied, by the file system itself where it can share bytes until one
-//! side changes; the journal's end is copied up to a whole batch. Only who asks for it gets second names of files that
-//! will not change any more ([`Sharing::Links`]): quick, but damage to such a file is damage to both. A segment with a
-//! second name is never overwritten. Last comes a list of all files with lengths and checksums: without it, a backup is
-//! not finished. To restore one, open it, or a copy of it, as a store; then it is one, and the list goes.
+//! A backup begins with a checkpoint. Then, while no other upkeep runs, every file that it needs is pinned or opened;
+//! from there on the store goes on as always, and what it frees stays readable until it is copied. Files are copied, by
+//! the file system itself where it can share bytes until one side changes; the journal's end is copied up to a whole
+//! batch. Only who asks for it gets second names of files that will not change any more ([`Sharing::Links`]): quick,
+//! but damage to such a file is damage to both. A segment with a second name is never overwritten. Last comes a list of
+//! all files with lengths and checksums: without it, a backup is not finished. To restore one, open it, or a copy of
+//! it, as a store; then it is one, and the list goes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::problem::Problem;
+use super::backup_list::{BackedUp, list_of, measure};
 use crate::checkpoint::{Expected, Manifest, Slot, store_file};
 use crate::disk::{
     BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, IDENTITY_FILE, MANIFEST_FILE,
-    RealDisk, SEGMENTS_FOLDER, folder_of, make_private, read_exact_at, read_whole, replace_whole,
+    RealDisk, SEGMENTS_FOLDER, folder_of, make_private, read_exact_at, read_whole, remove_if_there,
+    replace_whole,
 };
-use crate::error::{Doing, LogError, missing};
+use crate::error::{Doing, LogError};
 use crate::journal::{Address, BatchNumber, SEGMENT_HEADER_BYTES, Segment, SegmentKind};
 use crate::store::{LogStore, Upkeep};
 
-const FIRST_LINE: &str = "kew backup 1";
+/// Bytes that are copied at a time.
 const STEP: u64 = 1 << 20;
 
 /// What a backup has in common with the store it was made of.
@@ -44,97 +48,113 @@ pub struct BackupReport {
     pub cloned: u64,
 }
 
-/// One file of a backup.
+/// How far a backup is, for others than its maker to see; and how they stop it.
+#[derive(Debug, Default)]
+pub struct BackupProgress {
+    bytes: AtomicU64,
+    of: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl BackupProgress {
+    /// Bytes that are in the backup by now, copied or shared.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that will be in it; 0 until that is known.
+    pub fn of(&self) -> u64 {
+        self.of.load(Ordering::Relaxed)
+    }
+
+    /// Ends the backup before the next piece is copied.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn goes_on(&self) -> Result<(), LogError> {
+        if !self.is_stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(LogError::Io {
+            doing: "backing up".to_owned(),
+            kind: std::io::ErrorKind::Interrupted,
+            detail: "it was stopped before its end".to_owned(),
+        })
+    }
+
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A backup that was not finished.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BackedUp {
-    /// Its name within the directory.
-    pub name: String,
-    /// Its length.
-    pub bytes: u64,
-    /// CRC32C of its bytes.
-    pub sum: u32,
+pub struct BackupFailed {
+    /// Why.
+    pub cause: LogError,
+    /// The directory, if files of the unfinished backup could not be removed from it.
+    pub left_in: Option<PathBuf>,
+}
+
+impl std::fmt::Display for BackupFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.left_in {
+            None => write!(f, "{}", self.cause),
+            Some(place) => {
+                write!(f, "{}; files of the unfinished backup are left in {}", self.cause, place.display())
+            }
+        }
+    }
 }
 
 /// Backs a running store up into an empty directory, which is made if it is missing.
 pub fn backup(store: &LogStore, target: &Path, sharing: Sharing) -> Result<BackupReport, LogError> {
-    let to = empty_directory(target)?;
-    let mut copying = Copying { store, target, to, sharing, names: Vec::new(), linked: 0, cloned: 0 };
-    let batch = {
-        // No checkpoint and no recycling until every file has its second name.
-        let mut upkeep = store.inner.upkeep.lock();
-        upkeep.checkpoint(&store.inner)?;
-        let manifest = upkeep.manifest().cloned().expect("a checkpoint was just made");
-        copying.all(&upkeep, &manifest)?
+    backup_watched(store, target, sharing, &BackupProgress::default()).map_err(|failed| failed.cause)
+}
+
+/// The same, with its progress to be seen. The store stays in use, and upkeep goes on: it waits only until the files
+/// are known. A backup that fails removes what it wrote.
+pub fn backup_watched(
+    store: &LogStore,
+    target: &Path,
+    sharing: Sharing,
+    progress: &BackupProgress,
+) -> Result<BackupReport, BackupFailed> {
+    let empty = empty_directory(target).map_err(|cause| BackupFailed { cause, left_in: None })?;
+    let mut copying = Copying {
+        store,
+        target,
+        to: empty.disk,
+        sharing,
+        progress,
+        names: Vec::new(),
+        linked: 0,
+        cloned: Vec::new(),
+        may_share: true,
     };
-    copying.finish(batch)
+    copying.run().map_err(|cause| {
+        let is_removed = copying.undo(empty.is_new).is_ok();
+        BackupFailed { cause, left_in: (!is_removed).then(|| target.to_owned()) }
+    })
 }
 
-/// Reads a backup's list and every file on it, and fails at the first that is changed, missing or not on it.
-pub fn verify_backup(target: &Path) -> Result<Vec<BackedUp>, LogError> {
-    // Opening would make it.
-    if !target.is_dir() {
-        return Err(LogError::Io {
-            doing: format!("opening {}", target.display()),
-            kind: std::io::ErrorKind::NotFound,
-            detail: "there is no such directory".to_owned(),
-        });
-    }
-    let disk = RealDisk::look(target).doing("opening", &target.display().to_string())?;
-    let (listed, problems) = compare(&disk)?;
-    match problems.into_iter().next() {
-        None => Ok(listed),
-        Some(Problem { file, offset, what }) => Err(LogError::Damage { file, offset, what }),
-    }
+/// A directory without files.
+struct Empty {
+    disk: RealDisk,
+    /// It was made just now.
+    is_new: bool,
 }
 
-/// Reads the list of a backup, and tells every file that is not as it says, is missing, or is not on it.
-pub(crate) fn compare(disk: &dyn Disk) -> Result<(Vec<BackedUp>, Vec<Problem>), LogError> {
-    let list = disk.open(BACKUP_LIST).map_err(|error| missing(BACKUP_LIST, &error))?;
-    let bytes = read_whole(&*list, 1 << 30).doing("reading", BACKUP_LIST)?;
-    let listed = read_list(&bytes)?;
-    let mut problems = Vec::new();
-    let mut problem = |file: &str, offset: u64, what: String| {
-        problems.push(Problem { file: file.to_owned(), offset, what });
-    };
-    for file in &listed {
-        match measure(disk, &file.name) {
-            Ok(found) if found == *file => {}
-            Ok(_) => {
-                let what = format!("{} bytes with checksum {:08x} were backed up", file.bytes, file.sum);
-                problem(&file.name, 0, what);
-            }
-            Err(LogError::Damage { file, offset, what }) => problem(&file, offset, what),
-            Err(error) => return Err(error),
-        }
-    }
-    for name in names(disk)? {
-        let is_ours = ["LOCK", BACKUP_LIST].contains(&name.as_str());
-        if !is_ours && !listed.iter().any(|file| file.name == name) {
-            problem(&name, 0, "the file was not backed up: it is not on the list".to_owned());
-        }
-    }
-    Ok((listed, problems))
-}
-
-/// The names of all files in a store's directory and its folders.
-fn names(disk: &dyn Disk) -> Result<Vec<String>, LogError> {
-    let mut names = Vec::new();
-    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
-        for name in disk.list(folder).doing("listing", folder)? {
-            names.push(if folder.is_empty() { name } else { format!("{folder}/{name}") });
-        }
-    }
-    Ok(names)
-}
-
-fn empty_directory(target: &Path) -> Result<RealDisk, LogError> {
+fn empty_directory(target: &Path) -> Result<Empty, LogError> {
     let name = target.display().to_string();
+    let is_new = !target.exists();
     let disk = RealDisk::open(target).doing("making", &name)?;
     let mut entries = std::fs::read_dir(target).doing("listing", &name)?;
     match entries.next() {
         None => {
             make_private(target).doing("closing to others", &name)?;
-            Ok(disk)
+            Ok(Empty { disk, is_new })
         }
         Some(_) => Err(LogError::Io {
             doing: format!("backing up into {name}"),
@@ -145,9 +165,36 @@ fn empty_directory(target: &Path) -> Result<RealDisk, LogError> {
 }
 
 /// Bytes of a file that are copied, and the length of the copy: zeros follow.
+#[derive(Clone, Copy)]
 struct Lengths {
     copied: u64,
     whole: u64,
+}
+
+/// A file that is to be copied. It can be read whatever becomes of its name: a segment is pinned, other files are open.
+struct Wanted {
+    name: String,
+    source: Source,
+    lengths: Lengths,
+}
+
+enum Source {
+    Segment(Arc<Segment>),
+    File(Arc<dyn DiskFile>),
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    fn read(&self, name: &str, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
+        match self {
+            Self::Segment(segment) => segment.read(offset, len),
+            Self::File(file) => read_exact_at(&**file, offset, len).doing("reading", name),
+            Self::Bytes(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                Ok(bytes[from..bytes.len().min(from.saturating_add(len))].to_vec())
+            }
+        }
+    }
 }
 
 struct Copying<'a> {
@@ -155,164 +202,184 @@ struct Copying<'a> {
     target: &'a Path,
     to: RealDisk,
     sharing: Sharing,
+    progress: &'a BackupProgress,
+    /// Files of the backup that were made.
     names: Vec<String>,
     linked: u64,
-    cloned: u64,
+    /// Files that the file system copied, and that are not synced yet.
+    cloned: Vec<String>,
+    /// No file could not be shared so far.
+    may_share: bool,
 }
 
 impl Copying<'_> {
-    /// Everything the newest checkpoint and the journal after it need. Answers the newest batch of it.
-    fn all(&mut self, upkeep: &Upkeep, manifest: &Manifest) -> Result<BatchNumber, LogError> {
-        let inner = &self.store.inner;
+    fn run(&mut self) -> Result<BackupReport, LogError> {
         for folder in [SEGMENTS_FOLDER, CHECKPOINTS_FOLDER] {
             self.to.create_dir(folder).doing("making", folder)?;
         }
+        let (wanted, batch) = {
+            // No checkpoint and no recycling until every file is pinned, open or has its second name.
+            let mut upkeep = self.store.inner.upkeep.lock();
+            upkeep.checkpoint(&self.store.inner)?;
+            let manifest = upkeep.manifest().cloned().expect("a checkpoint was just made");
+            self.collect(&upkeep, &manifest)?
+        };
+        let bytes: u64 = wanted.iter().map(|wanted| wanted.lengths.copied).sum();
+        self.progress.of.store(self.progress.bytes() + bytes, Ordering::Relaxed);
+        for wanted in wanted {
+            // Each is let go when it is copied: a segment that was freed meanwhile gives its space back then.
+            self.copy(&wanted)?;
+        }
+        self.finish(batch)
+    }
+
+    /// Everything that the newest checkpoint and the journal after it need: what can be shared is, the rest is to be
+    /// copied. Answers the newest batch of it too.
+    fn collect(
+        &mut self,
+        upkeep: &Upkeep,
+        manifest: &Manifest,
+    ) -> Result<(Vec<Wanted>, BatchNumber), LogError> {
+        let inner = &self.store.inner;
+        let mut wanted = Vec::new();
         let (segments, active, end, batch) = {
             let mut ledger = inner.writer.lock();
             let journal = ledger.shelf.journal_mut()?;
-            (inner.segments.list(), journal.active().clone(), journal.end(), journal.written_through())
+            (inner.segments.list(), journal.active().number(), journal.end(), journal.written_through())
         };
         let start = manifest.fields.replay.address;
-        for segment in &segments {
+        for segment in segments {
             let is_listed = manifest.fields.segments.iter().any(|listed| listed.number == segment.number());
             let is_after = segment.kind() == SegmentKind::Journal && segment.end() > start;
-            if segment.number() == active.number() {
-                self.copy_segment(segment, end)?;
+            if segment.number() == active {
+                wanted.push(segment_until(segment, end));
             } else if Some(segment.number()) == upkeep.open_survivor() {
-                self.copy_segment(segment, segment.end())?;
-            } else if is_listed || is_after {
-                self.take_segment(segment)?;
+                let end = segment.end();
+                wanted.push(segment_until(segment, end));
+            } else if (is_listed || is_after) && !self.try_share(segment.name())? {
+                let end = segment.end();
+                wanted.push(segment_until(segment, end));
             }
         }
-        for name in manifest.files() {
-            self.take_file(&name)?;
-        }
-        for sidecar in &manifest.fields.sidecars {
-            self.to.create_dir(folder_of(&sidecar.name)).doing("making", folder_of(&sidecar.name))?;
-            self.take_file(&sidecar.name)?;
+        let sidecars = manifest.fields.sidecars.iter().map(|sidecar| sidecar.name.clone());
+        for name in manifest.files().into_iter().chain(sidecars) {
+            self.to.create_dir(folder_of(&name)).doing("making", folder_of(&name))?;
+            if !self.try_share(&name)? {
+                wanted.push(open_file(&*inner.disk, name)?);
+            }
         }
         let file = inner.disk.open(MANIFEST_FILE).doing("opening", MANIFEST_FILE)?;
         let bytes = read_whole(&*file, 4 << 30).doing("reading", MANIFEST_FILE)?;
-        self.write(MANIFEST_FILE, &bytes)?;
-        // The store may have begun a segment meanwhile, which is not part of the backup.
-        let expected = Expected { newest_segment: Some(active.number()), manifest: true };
+        wanted.push(small(MANIFEST_FILE, bytes));
+        // The store may begin a segment later, which is not part of the backup.
+        let expected = Expected { newest_segment: Some(active), manifest: true };
         let identity = inner.expecting.identity();
-        self.write(IDENTITY_FILE, &store_file(&identity, Slot::first(expected)))?;
-        Ok(batch)
-    }
-
-    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), LogError> {
-        replace_whole(&self.to, name, bytes).doing("writing", name)?;
-        self.names.push(name.to_owned());
-        Ok(())
-    }
-
-    fn take_file(&mut self, name: &str) -> Result<(), LogError> {
-        if self.try_share(name) {
-            return Ok(());
-        }
-        let from = self.store.inner.disk.open(name).doing("opening", name)?;
-        let bytes = from.len().doing("measuring", name)?;
-        let lengths = Lengths { copied: bytes, whole: bytes };
-        self.copy(name, lengths, |offset, len| read_exact_at(&*from, offset, len).doing("reading", name))
-    }
-
-    /// Takes a sealed segment over whole.
-    fn take_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
-        if self.try_share(segment.name()) { Ok(()) } else { self.copy_segment(segment, segment.end()) }
+        wanted.push(small(IDENTITY_FILE, store_file(&identity, Slot::first(expected))));
+        Ok((wanted, batch))
     }
 
     /// Gives a file that does not change any more a second name, if that was asked for, or has the file system copy it.
-    /// False when neither can be.
-    fn try_share(&mut self, name: &str) -> bool {
-        let (disk, to) = (&self.store.inner.disk, self.target.join(name));
-        let (shared, count) = match self.sharing {
-            Sharing::Links => (disk.hard_link_out(name, &to).is_ok(), &mut self.linked),
-            Sharing::Nothing => (clone_out(&**disk, name, &to).is_ok(), &mut self.cloned),
-        };
-        if shared {
-            *count += 1;
-            self.names.push(name.to_owned());
+    /// False when neither can be. After the first refusal nothing more is tried: the other files lie on the same disks.
+    fn try_share(&mut self, name: &str) -> Result<bool, LogError> {
+        if !self.may_share {
+            return Ok(false);
         }
-        shared
+        let (disk, to) = (&self.store.inner.disk, self.target.join(name));
+        self.names.push(name.to_owned());
+        let shared = match self.sharing {
+            Sharing::Links => disk.hard_link_out(name, &to),
+            Sharing::Nothing => disk.clone_out(name, &to),
+        };
+        if shared.is_err() {
+            self.names.pop();
+            self.may_share = false;
+            return Ok(false);
+        }
+        match self.sharing {
+            Sharing::Links => self.linked += 1,
+            Sharing::Nothing => self.cloned.push(name.to_owned()),
+        }
+        let file = self.to.open(name).doing("opening", name)?;
+        self.progress.add(file.len().doing("measuring", name)?);
+        Ok(true)
     }
 
-    /// Copies a segment up to an address; zeros follow, as in a new file.
-    fn copy_segment(&mut self, segment: &Segment, end: Address) -> Result<(), LogError> {
-        let bytes = segment.offset_of(end).max(SEGMENT_HEADER_BYTES);
-        let lengths = Lengths { copied: bytes, whole: segment.size() };
-        self.copy(segment.name(), lengths, |offset, len| segment.read(offset, len))
-    }
-
-    fn copy(
-        &mut self,
-        name: &str,
-        lengths: Lengths,
-        mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, LogError>,
-    ) -> Result<(), LogError> {
+    /// Copies a file up to a length; zeros follow, as in a new segment.
+    fn copy(&mut self, wanted: &Wanted) -> Result<(), LogError> {
+        let (name, lengths) = (&wanted.name, wanted.lengths);
+        self.progress.goes_on()?;
         let file = self.to.create(name).doing("making", name)?;
+        self.names.push(name.clone());
         let mut at = 0;
         while at < lengths.copied {
-            let step = read(at, (lengths.copied - at).min(STEP) as usize)?;
+            self.progress.goes_on()?;
+            let step = wanted.source.read(name, at, (lengths.copied - at).min(STEP) as usize)?;
             file.write_at(at, &step).doing("writing", name)?;
             at += step.len() as u64;
+            self.progress.add(step.len() as u64);
+            if at < lengths.copied {
+                // Bit by bit: one sync at the end would keep the disk from the journal for long.
+                file.sync_data().doing("syncing", name)?;
+            }
         }
         file.allocate(lengths.whole).doing("filling", name)?;
-        file.sync_all().doing("syncing", name)?;
-        self.names.push(name.to_owned());
-        Ok(())
+        file.sync_all().doing("syncing", name)
     }
 
-    /// Makes the names durable, then writes the list.
-    fn finish(mut self, batch: BatchNumber) -> Result<BackupReport, LogError> {
+    /// Makes everything durable, then writes the list.
+    fn finish(&mut self, batch: BatchNumber) -> Result<BackupReport, LogError> {
+        for name in &self.cloned {
+            self.to.open(name).and_then(|file| file.sync_all()).doing("syncing", name)?;
+        }
         let folders: std::collections::BTreeSet<&str> =
             self.names.iter().map(|name| folder_of(name)).chain([""]).collect();
         for folder in folders {
             self.to.sync_dir(folder).doing("syncing", folder)?;
         }
         self.names.sort_unstable();
-        let files: Vec<BackedUp> =
-            self.names.iter().map(|name| measure(&self.to, name)).collect::<Result<_, _>>()?;
-        let mut list = format!("{FIRST_LINE}\n");
-        for file in &files {
-            list.push_str(&format!("{:08x} {} {}\n", file.sum, file.bytes, file.name));
+        let measured = |name: &String| {
+            self.progress.goes_on()?;
+            measure(&self.to, name)
+        };
+        let files: Vec<BackedUp> = self.names.iter().map(measured).collect::<Result<_, _>>()?;
+        replace_whole(&self.to, BACKUP_LIST, list_of(&files).as_bytes()).doing("writing", BACKUP_LIST)?;
+        Ok(BackupReport { batch, files, linked: self.linked, cloned: self.cloned.len() as u64 })
+    }
+
+    /// Removes what was made of a backup that failed, and the directory if it was made for it.
+    fn undo(&self, is_new: bool) -> std::io::Result<()> {
+        let unfinished = format!("{BACKUP_LIST}.tmp");
+        let list = [BACKUP_LIST, unfinished.as_str()];
+        for name in self.names.iter().map(String::as_str).chain(list) {
+            remove_if_there(&self.to, name)?;
         }
-        replace_whole(&self.to, BACKUP_LIST, list.as_bytes()).doing("writing", BACKUP_LIST)?;
-        Ok(BackupReport { batch, files, linked: self.linked, cloned: self.cloned })
+        for folder in [SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
+            match std::fs::remove_dir(self.target.join(folder)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if is_new { std::fs::remove_dir(self.target) } else { Ok(()) }
     }
 }
 
-/// A copy by the file system, durable.
-fn clone_out(disk: &dyn Disk, name: &str, to: &Path) -> std::io::Result<()> {
-    disk.clone_out(name, to)?;
-    std::fs::File::open(to)?.sync_all()
+/// A segment up to an address.
+fn segment_until(segment: Arc<Segment>, end: Address) -> Wanted {
+    let copied = segment.offset_of(end).max(SEGMENT_HEADER_BYTES);
+    let lengths = Lengths { copied, whole: segment.size() };
+    Wanted { name: segment.name().to_owned(), source: Source::Segment(segment), lengths }
 }
 
-fn measure(disk: &dyn Disk, name: &str) -> Result<BackedUp, LogError> {
-    let file: Arc<dyn DiskFile> = disk.open(name).map_err(|error| missing(name, &error))?;
-    let bytes = file.len().doing("measuring", name)?;
-    let (mut at, mut sum) = (0, 0);
-    while at < bytes {
-        let step = read_exact_at(&*file, at, (bytes - at).min(STEP) as usize);
-        let step = step.doing("reading", name)?;
-        sum = crc32c::crc32c_append(sum, &step);
-        at += step.len() as u64;
-    }
-    Ok(BackedUp { name: name.to_owned(), bytes, sum })
+/// A file of the store that does not change, open.
+fn open_file(disk: &dyn Disk, name: String) -> Result<Wanted, LogError> {
+    let file = disk.open(&name).doing("opening", &name)?;
+    let bytes = file.len().doing("measuring", &name)?;
+    Ok(Wanted { name, source: Source::File(file), lengths: Lengths { copied: bytes, whole: bytes } })
 }
 
-fn read_list(bytes: &[u8]) -> Result<Vec<BackedUp>, LogError> {
-    let damaged = |what: &str| LogError::damage(BACKUP_LIST, 0, what);
-    let text = std::str::from_utf8(bytes).map_err(|_| damaged("not text"))?;
-    let mut lines = text.lines();
-    if lines.next() != Some(FIRST_LINE) {
-        return Err(damaged("not the list of a backup this program knows"));
-    }
-    let entry = |line: &str| {
-        let (sum, rest) = line.split_once(' ')?;
-        let (bytes, name) = rest.split_once(' ')?;
-        let sum = u32::from_str_radix(sum, 16).ok()?;
-        Some(BackedUp { name: name.to_owned(), bytes: bytes.parse().ok()?, sum })
-    };
-    lines.map(|line| entry(line).ok_or_else(|| damaged(line))).collect()
+/// A small file.
+fn small(name: &str, bytes: Vec<u8>) -> Wanted {
+    let length = bytes.len() as u64;
+    let lengths = Lengths { copied: length, whole: length };
+    Wanted { name: name.to_owned(), source: Source::Bytes(bytes), lengths }
 }

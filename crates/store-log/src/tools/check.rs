@@ -11,7 +11,7 @@ use kew_core::Entropy;
 use kew_store::ledger::{Ledger, META_KEY, codec};
 use kew_store::token::TokenKey;
 
-use super::backup::compare;
+use super::backup_list::compare;
 use super::problem::Problem;
 use crate::checkpoint::{GenerationFile, Manifest, ManifestFields, Named, read_slice};
 use crate::disk::{BACKUP_LIST, Disk, Handles, IDENTITY_FILE, MANIFEST_FILE, SEGMENTS_FOLDER, lock_store};

@@ -3,6 +3,7 @@
 //! The highest layer: it may know everything below, and nothing below knows it.
 
 mod backup;
+mod backup_list;
 mod check;
 mod export;
 mod import;
@@ -10,7 +11,8 @@ mod lines;
 mod problem;
 mod stats;
 
-pub use backup::{BackedUp, BackupReport, Sharing, backup, verify_backup};
+pub use backup::{BackupFailed, BackupProgress, BackupReport, Sharing, backup, backup_watched};
+pub use backup_list::{BackedUp, verify_backup};
 pub use check::{CheckReport, check};
 pub use export::{ExportReport, Unreadable, export, export_readable};
 pub use import::{ImportReport, import};

@@ -54,6 +54,22 @@ impl Store for WithUpkeep {
         self.store.expiry_hold()
     }
 
+    fn tally(&self) -> kew_core::Tally {
+        self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> kew_core::Departures {
+        self.store.take_departures()
+    }
+
     fn commit(&self) -> bool {
         let waited = self.store.commit();
         if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use kew_core::{Command, Policy};
 use kew_store::Store;
 use kew_store_log::{
-    BACKUP_LIST, Disk, Drive, LogOptions, LogStore, RealDisk, SegmentNumber, Sharing, SimDisk, backup, check,
-    verify_backup,
+    BACKUP_LIST, BackupProgress, Disk, Drive, LogOptions, LogStore, RealDisk, SegmentNumber, Sharing,
+    SimDisk, WatchedDisk, Watcher, backup, backup_watched, check, stats, verify_backup,
 };
+use parking_lot::Mutex;
 
 use crate::small_store::{Asked, START, a_bit_of_everything, entropy, options, text_of};
 
@@ -75,7 +77,7 @@ fn a_backup_is_equal_to_its_moment_after_every_segment_was_reused() {
     asked.store.close().unwrap();
     drop(asked);
     let again = opened(&home);
-    assert!(again.newest_instant() >= now.minus(std::time::Duration::from_secs(60)));
+    assert!(again.newest_instant() >= now.minus(Duration::from_secs(60)));
     assert_eq!(text_of(&again).unwrap().lines().count(), after.lines().count());
 }
 
@@ -137,4 +139,133 @@ fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_named() {
     disk.remove(BACKUP_LIST).unwrap();
     let error = verify_backup(folder.path()).unwrap_err().to_string();
     assert!(error.contains(BACKUP_LIST), "{error}");
+}
+
+/// Lets something happen whenever a piece of a segment is read for a backup.
+#[derive(Default)]
+struct Between {
+    act: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+impl Watcher for Between {
+    type File = bool;
+
+    fn opened(&self, name: &str) -> bool {
+        name.starts_with("segments/")
+    }
+
+    fn reads(&self, is_segment: &bool) {
+        // What it does reads too; the lock is held by then.
+        if *is_segment
+            && let Some(mut act) = self.act.try_lock()
+            && let Some(act) = &mut *act
+        {
+            act();
+        }
+    }
+}
+
+/// A store with a bit of everything on a disk that lets things happen in between.
+fn watched() -> (Arc<Between>, Arc<Asked>) {
+    let between = Arc::<Between>::default();
+    let disk = WatchedDisk::new(SimDisk::new(), Arc::clone(&between));
+    (between, Arc::new(a_bit_of_everything(Arc::new(disk))))
+}
+
+#[test]
+fn while_files_are_copied_upkeep_goes_on_and_the_backup_is_still_of_its_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("backup");
+    let (between, asked) = watched();
+    let (held, before) = (text_of(&asked.store).unwrap(), numbers(&asked));
+    let checkpoints = stats(&asked.store).log.checkpoints;
+    let (mut is_done, other) = (false, Arc::clone(&asked));
+    *between.act.lock() = Some(Box::new(move || {
+        if !std::mem::replace(&mut is_done, true) {
+            churn_through(&other);
+        }
+    }));
+    let progress = BackupProgress::default();
+    backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap();
+    *between.act.lock() = None;
+    assert!(stats(&asked.store).log.checkpoints > checkpoints + 2, "checkpoints were made meanwhile");
+    assert!(before.is_disjoint(&numbers(&asked)), "every segment was given up meanwhile");
+    assert!(progress.of() > 0 && progress.bytes() == progress.of(), "{progress:?}");
+    verify_backup(&target).unwrap();
+    assert_eq!(text_of(&opened(&target)).unwrap(), held);
+}
+
+#[test]
+fn a_backup_made_under_load_is_equal_to_one_moment_of_the_run() {
+    for sharing in [Sharing::Nothing, Sharing::Links] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = LogOptions { drive: Drive::Threads, ..options() };
+        let disk = Arc::new(RealDisk::open(folder.path().join("home")).unwrap());
+        let asked = Asked::of(LogStore::open(disk, options, entropy(1), START).unwrap().0);
+        let queue = asked.queue("busy", Policy::standard());
+        // What an export says after each step.
+        let run = Mutex::new(vec![text_of(&asked.store).unwrap()]);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let note = || run.lock().push(text_of(&asked.store).unwrap());
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..3 {
+                        asked.send(queue, &"busy ".repeat(50));
+                        note();
+                    }
+                    let leased = asked.lease(queue, 2);
+                    note();
+                    asked.ack(queue, &leased);
+                    note();
+                }
+            });
+            for round in 0..4 {
+                let target = folder.path().join(round.to_string());
+                let begun = run.lock().len();
+                backup(&asked.store, &target, sharing).unwrap();
+                let held = text_of(&opened(&target)).unwrap();
+                // The run goes on: its moment is noted by now, or soon.
+                let is_noted = || run.lock().iter().skip(begun - 1).any(|text| *text == held);
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while !is_noted() {
+                    assert!(Instant::now() < deadline, "the backup equals no moment of the run:\n{held}");
+                    std::thread::yield_now();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn a_backup_that_fails_names_the_cause_and_removes_what_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("backup");
+    let (between, asked) = watched();
+    let segments = target.join("segments");
+    *between.act.lock() = Some(Box::new(move || {
+        // As a disk that is taken out: what comes next cannot be written.
+        let _gone = std::fs::remove_dir_all(&segments);
+    }));
+    let progress = BackupProgress::default();
+    let failed = backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap_err();
+    assert!(failed.to_string().starts_with("making segments/"), "{failed}");
+    assert_eq!((failed.left_in, target.exists()), (None, false));
+
+    // Where something else lies by now the directory stays, and is named.
+    let alien = target.join("segments/alien");
+    let progress = Arc::new(BackupProgress::default());
+    let stopping = Arc::clone(&progress);
+    *between.act.lock() = Some(Box::new(move || {
+        std::fs::write(&alien, "x").unwrap();
+        stopping.stop();
+    }));
+    let failed = backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap_err();
+    assert_eq!(failed.left_in.as_deref(), Some(target.as_path()));
+    assert!(failed.to_string().contains("stopped before its end; files of the"), "{failed}");
+    let left: Vec<_> = std::fs::read_dir(target.join("segments")).unwrap().collect();
+    assert_eq!(left.len(), 1, "only what is not of the backup: {left:?}");
+    *between.act.lock() = None;
+    churn_through(&asked);
 }

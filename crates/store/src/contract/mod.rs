@@ -75,6 +75,7 @@ topics!(
     withdrawal,
     fair_dispatch,
     counts,
+    tallies,
     peek,
     browse,
     operator,
@@ -359,6 +360,12 @@ macro_rules! contract_tests {
             oldest_message_tells_the_age_whatever_it_is_doing,
             figures_survive_a_long_mixed_life,
             fifo_figures_are_exact_too,
+        }
+        $crate::contract_tests! { @topic $factory, tallies:
+            each_queue_counts_what_happened_in_it,
+            a_message_that_comes_from_another_queue_was_sent_there,
+            a_departure_is_told_once,
+            counts_begin_with_the_store,
         }
         $crate::contract_tests! { @topic $factory, peek:
             look_changes_nothing,

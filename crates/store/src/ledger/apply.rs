@@ -42,7 +42,10 @@ impl<S: Shelf> Ledger<S> {
     /// Everything was replayed. Queues of different reach may have had each other's names on the way.
     pub fn end_replay(&mut self) {
         // What happened before the store was opened was counted then.
-        self.history.tally = kew_core::Tally::default();
+        for book in self.books.values_mut() {
+            (book.leased, book.acked) = (0, 0);
+        }
+        self.history.begin_to_count(self.books.values().map(|book| (book.queue.id, book.given())));
         self.names = self.books.values().map(|book| ByName(book.queue.clone())).collect();
     }
 
@@ -133,6 +136,7 @@ impl<S: Shelf> Ledger<S> {
             self.due.remove((book.registered, queue));
         }
         self.dirty.remove(&queue);
+        self.history.forget(queue);
         self.free(queue);
     }
 
@@ -191,6 +195,9 @@ impl<S: Shelf> Ledger<S> {
             self.sends.remember(identity, first);
         }
         self.shelf.occupy(place);
+        if sent.origin.is_some() {
+            self.history.count_moved_in(sent.queue);
+        }
         let kind = EventKind::Sent { id: sent.id, visible_at: sent.visible_at };
         self.history.push(at, sent.queue, sent.sequence, kind);
         changed_until(&mut self.dirty, &mut self.due, book, next);
@@ -382,6 +389,10 @@ pub(super) fn lease_one(
     let kind = EventKind::Leased { by: terms.by, until: terms.until, attempts: item.attempts };
     history.push(at, terms.queue, sequence, kind);
     book.leased = book.leased.wrapping_add(1);
+    if item.attempts == 1 {
+        let ready_at = item.sent_at.max(item.visible_at);
+        history.count_wait(terms.queue, at.0.saturating_sub(ready_at.0));
+    }
     Some(item)
 }
 

@@ -2,9 +2,13 @@
 
 use std::collections::VecDeque;
 
+use hashbrown::HashMap;
 use kew_core::command::{Trace, Traced};
 use kew_core::outcome::Trail;
-use kew_core::{Event, EventKind, QueueId, Sequence, Tally, Timestamp};
+use kew_core::{Departure, Departures, Event, EventKind, QueueId, Sequence, Tally, Timestamp, Waits};
+
+/// Departures that are kept until somebody asks for them; more are only counted.
+const DEPARTURES_MAX: usize = 1_000;
 
 /// The newest events.
 pub(crate) struct Ring {
@@ -13,19 +17,148 @@ pub(crate) struct Ring {
     /// The number of the oldest one that is kept, counted from the first that ever was.
     first: u64,
     /// All of them, counted, also those that had to make room.
-    pub(crate) tally: Tally,
+    tally: Tally,
+    /// What is counted by queue here: what happens to few messages. A queue to which none of it happened has no entry;
+    /// what happens to every message is counted in its book.
+    apart: HashMap<QueueId, Apart>,
+    /// Places that a queue had given away when the store was opened, of queues that had given any.
+    given_before: HashMap<QueueId, u64>,
+    departures: Departures,
+    /// How long messages waited for their first lease, of queues that had any.
+    waits: HashMap<QueueId, Box<Waits>>,
+}
+
+/// What happened to messages of one queue that does not happen to all of them.
+#[derive(Clone, Copy, Default)]
+struct Apart {
+    tally: Tally,
+    /// Messages that came from another queue, and were sent there.
+    arrived: u64,
 }
 
 impl Ring {
     pub(crate) fn new(max: usize) -> Self {
-        Self { events: VecDeque::new(), max, first: 0, tally: Tally::default() }
+        Self {
+            events: VecDeque::new(),
+            max,
+            first: 0,
+            tally: Tally::default(),
+            apart: HashMap::new(),
+            given_before: HashMap::new(),
+            departures: Departures::default(),
+            waits: HashMap::new(),
+        }
     }
 
     /// Adds an event; the oldest makes room.
     #[inline]
     pub(crate) fn push(&mut self, at: Timestamp, queue: QueueId, sequence: Sequence, kind: EventKind) {
         self.tally.count(&kind);
-        self.keep(Event { at, queue, sequence, kind });
+        let event = Event { at, queue, sequence, kind };
+        if is_apart(&event.kind) {
+            self.count_apart(&event);
+        }
+        self.keep(event);
+    }
+
+    #[inline(never)]
+    fn count_apart(&mut self, event: &Event) {
+        let apart = self.apart.entry(event.queue).or_default();
+        apart.tally.count(&event.kind);
+        let to = match event.kind {
+            EventKind::Arrived { .. } => {
+                apart.arrived += 1;
+                return;
+            }
+            EventKind::DeadLettered { to, .. } => Some(to),
+            EventKind::Dropped => None,
+            _ => return,
+        };
+        if self.departures.first.len() < DEPARTURES_MAX {
+            let Event { at, queue, sequence, .. } = *event;
+            self.departures.first.push(Departure { at, queue, sequence, to });
+        } else {
+            self.departures.more += 1;
+        }
+    }
+
+    /// What has happened in all queues.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The same of one queue, but for its leases and acks. `given` is how many places it has given to messages.
+    pub(crate) fn tally_of(&self, queue: QueueId, given: u64) -> Tally {
+        let apart = self.apart.get(&queue).copied().unwrap_or_default();
+        let before = self.given_before.get(&queue).copied().unwrap_or_default();
+        Tally { sent: given.saturating_sub(before).saturating_sub(apart.arrived), ..apart.tally }
+    }
+
+    /// A message was sent.
+    #[inline]
+    pub(crate) fn count_sent(&mut self) {
+        self.tally.sent += 1;
+    }
+
+    /// A message came from another queue by a task: its place there is no send.
+    pub(crate) fn count_moved_in(&mut self, queue: QueueId) {
+        self.apart.entry(queue).or_default().arrived += 1;
+    }
+
+    /// A send repeated an earlier one.
+    pub(crate) fn count_deduplicated(&mut self, queue: QueueId) {
+        self.count_many(queue, |tally| tally.deduplicated += 1);
+    }
+
+    /// Messages expired that are seen off later.
+    pub(crate) fn count_expired(&mut self, queue: QueueId, messages: u64) {
+        if messages > 0 {
+            self.count_many(queue, |tally| tally.expired += messages);
+        }
+    }
+
+    /// Messages are offered again because their leases ended.
+    pub(crate) fn count_lapsed(&mut self, queue: QueueId, messages: u64) {
+        if messages > 0 {
+            self.count_many(queue, |tally| tally.lapsed += messages);
+        }
+    }
+
+    fn count_many(&mut self, queue: QueueId, count: impl Fn(&mut Tally)) {
+        count(&mut self.tally);
+        count(&mut self.apart.entry(queue).or_default().tally);
+    }
+
+    /// Counts from now on. `given` says of each queue how many places it has given to messages.
+    pub(crate) fn begin_to_count(&mut self, given: impl Iterator<Item = (QueueId, u64)>) {
+        self.tally = Tally::default();
+        self.apart = HashMap::new();
+        self.given_before = given.filter(|(_, given)| *given > 0).collect();
+        self.departures = Departures::default();
+        self.waits = HashMap::new();
+    }
+
+    /// A queue is gone.
+    pub(crate) fn forget(&mut self, queue: QueueId) {
+        self.apart.remove(&queue);
+        self.waits.remove(&queue);
+        self.given_before.remove(&queue);
+    }
+
+    /// A message waited this number of milliseconds for its first lease.
+    #[inline]
+    pub(crate) fn count_wait(&mut self, queue: QueueId, millis: u64) {
+        self.waits.entry(queue).or_default().note(millis);
+    }
+
+    /// How long messages of a queue waited for their first lease.
+    pub(crate) fn waits_of(&self, queue: QueueId) -> Waits {
+        self.waits.get(&queue).map_or_else(Waits::default, |waits| **waits)
+    }
+
+    /// Departures since it was last asked.
+    pub(crate) fn take_departures(&mut self) -> Departures {
+        std::mem::take(&mut self.departures)
     }
 
     #[inline]
@@ -80,6 +213,19 @@ impl Ring {
             .copied()
             .collect()
     }
+}
+
+/// Whether this is counted by queue apart from its book.
+#[inline]
+fn is_apart(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Released { .. }
+            | EventKind::Expired
+            | EventKind::DeadLettered { .. }
+            | EventKind::Dropped
+            | EventKind::Arrived { .. }
+    )
 }
 
 #[cfg(test)]

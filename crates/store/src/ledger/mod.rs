@@ -49,8 +49,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
-    AccountId, ByName, Command, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId, QueueKey, RuleError,
-    Sequence, Tally, TaskId, Timestamp, Traffic,
+    AccountId, ByName, Command, Departures, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId,
+    QueueKey, RuleError, Sequence, Tally, TaskId, Timestamp, Traffic, Waits,
 };
 use smallvec::SmallVec;
 
@@ -297,7 +297,27 @@ impl<S: Shelf> Ledger<S> {
 
     /// What has happened since the book was opened.
     pub fn tally(&self) -> Tally {
-        self.history.tally
+        self.history.tally()
+    }
+
+    /// The same of each of these queues; nothing in one that is not there.
+    pub fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        let of = |queue: &QueueId| {
+            let Some(book) = self.books.get(queue) else { return Tally::default() };
+            let tally = self.history.tally_of(*queue, book.given());
+            Tally { leased: book.leased.into(), acked: book.acked.into(), ..tally }
+        };
+        queues.iter().map(of).collect()
+    }
+
+    /// How long messages of each of these queues waited for their first lease.
+    pub fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        queues.iter().map(|queue| self.history.waits_of(*queue)).collect()
+    }
+
+    /// Messages that left their queues because they were leased too often, since it was last asked.
+    pub fn take_departures(&mut self) -> Departures {
+        self.history.take_departures()
     }
 
     /// What came and went in each of these queues; nothing in one that is not there.
@@ -403,7 +423,7 @@ impl<S: Shelf> Ledger<S> {
             self.lapse_some_of(queue, at);
         }
         self.show_some_of(queue);
-        self.history.tally.expired += happened.over;
+        self.history.count_expired(queue, happened.over);
         self.pace.left.in_groups = self.pace.left.in_groups.saturating_sub(happened.gone.len());
         self.note_gone(queue, &happened.gone);
         self.see_off_later(queue, expired_at_rest);
@@ -419,7 +439,7 @@ impl<S: Shelf> Ledger<S> {
     /// Messages expired and leases ended by themselves: the shelf and the history follow.
     fn note_happened(&mut self, queue: QueueId, happened: &Instant) {
         self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
-        self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
+        self.history.count_lapsed(queue, (happened.lapsed.len() - happened.exhausted) as u64);
         for (end, sequence) in &happened.lapsed {
             self.history.lapsed(*end, queue, *sequence);
         }

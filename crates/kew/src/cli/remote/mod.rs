@@ -1,11 +1,12 @@
-//! Commands that talk to the admin API of a running server: `kew queue`, `message`, `send`, `receive`, `peek`,
-//! `tail` and `redrive`.
+//! Commands that talk to the admin API of a running server: `kew queue`, `message`, `send`, `receive`, `peek`, `tail`,
+//! `redrive` and `node`.
 //!
 //! Each prints tables for people or, with `--json`, one object a line. Exit codes: 0 is done, 1 failed, 2 wrong usage,
 //! 3 partly done. Notes and progress go to standard error, and only to a terminal.
 
 mod client;
 mod look;
+mod node;
 mod output;
 mod queue;
 mod receive;
@@ -18,6 +19,7 @@ use client::Api;
 use output::Out;
 
 pub(super) use look::{MessageCommand, PeekArgs, TailArgs};
+pub(super) use node::NodeCommand;
 pub(super) use queue::QueueCommand;
 pub(super) use receive::ReceiveArgs;
 pub(super) use redrive::RedriveArgs;
@@ -57,6 +59,7 @@ pub(super) enum Remote<'a> {
     Peek(&'a PeekArgs),
     Tail(&'a TailArgs),
     Message(&'a MessageCommand),
+    Node(&'a NodeCommand),
 }
 
 /// Runs a command, and says why if it does not end well.
@@ -86,6 +89,7 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Peek(peek) => &peek.target,
         Remote::Tail(tail) => &tail.target,
         Remote::Message(message) => message.target(),
+        Remote::Node(node) => node.target(),
     };
     let (api, mut out) = (Api::new(target)?, Out::new(target.json));
     match command {
@@ -96,5 +100,6 @@ async fn perform(command: &Remote<'_>) -> Done {
         Remote::Peek(peek) => look::peek(&api, &mut out, peek).await,
         Remote::Tail(tail) => look::tail(&api, &mut out, tail).await,
         Remote::Message(message) => look::message(&api, &mut out, message).await,
+        Remote::Node(node) => node::run(&api, &mut out, node).await,
     }
 }

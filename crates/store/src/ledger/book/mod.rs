@@ -174,10 +174,15 @@ impl Book {
         self.queue.policy.retention
     }
 
+    /// How many places were given to messages that entered.
+    pub(crate) fn given(&self) -> u64 {
+        self.next_sequence.saturating_sub(1)
+    }
+
     /// What came and went. Places are given to what enters, so they count it.
     pub(crate) fn traffic(&self) -> Traffic {
         // The low bits: each count begins anew after its greatest value.
-        let sent = (self.next_sequence.wrapping_sub(1) & u64::from(u32::MAX)) as u32;
+        let sent = (self.given() & u64::from(u32::MAX)) as u32;
         Traffic { sent, leased: self.leased, acked: self.acked }
     }
 

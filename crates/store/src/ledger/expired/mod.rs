@@ -240,7 +240,7 @@ impl<S: Shelf> Ledger<S> {
     pub(super) fn see_off_later(&mut self, queue: QueueId, expired: Expired) {
         let has_over = self.books.get(&queue).is_some_and(|book| book.has_over());
         if has_over || !expired.is_empty() {
-            self.history.tally.expired += expired.len;
+            self.history.count_expired(queue, expired.len);
             self.expiring.entry(queue).or_default().add_all(expired);
             self.see_off_some_of(queue);
         }

@@ -90,7 +90,7 @@ impl<S: Shelf> Ledger<S> {
         let own = checked.away.or_else(|| here(checked.hash));
         let before = || checked.away_before.or_else(|| here(checked.hash_before));
         if let Some(first) = own.or_else(before) {
-            self.history.tally.deduplicated += 1;
+            self.history.count_deduplicated(queue.id);
             return Sent {
                 id: first.id,
                 sequence: first.sequence,
@@ -116,7 +116,7 @@ impl<S: Shelf> Ledger<S> {
             origin: None,
         };
         self.enact(now, &Change::Sent(sent));
-        self.history.tally.sent += 1;
+        self.history.count_sent();
         Sent {
             id: message.id,
             sequence,
