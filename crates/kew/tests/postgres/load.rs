@@ -17,9 +17,8 @@ use super::nodes::{ask, ask_within};
 
 /// How long a received message is hidden.
 const HIDDEN: Duration = Duration::from_secs(8);
-/// Kew's time has whole milliseconds, and each node knows the database's clock as well as its quickest answer showed,
-/// which a machine with other work holds up.
-const PRECISION: Duration = Duration::from_millis(25);
+/// Kew's time has whole milliseconds, and a new owner knows the database's clock to 8 of them.
+const PRECISION: Duration = Duration::from_millis(10);
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 2;
 const GROUPS: usize = 2;

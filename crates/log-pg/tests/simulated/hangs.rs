@@ -1,0 +1,32 @@
+//! Statements that hang while the server lives.
+
+use std::time::Duration;
+
+use kew_log_pg::TENURE;
+use kew_log_pg::simulated::{AtAppends, Fault, Rates, World};
+
+use crate::found::{owner, put_a_document};
+
+#[test]
+fn append_that_hangs_holds_a_lane_up_that_was_cut_no_longer_than_a_tenure() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    let next = world.database().counts().0 + 1;
+    let fault_at = |first, fault| {
+        let at_appends = Some(AtAppends { first, one_in: 1_000, fault });
+        world.database().set_rates(Rates { at_appends, ..Rates::default() });
+    };
+    // The answer of the first append never comes; the connection of the second one is cut.
+    fault_at(next, Fault::Hangs);
+    put_a_document(&world, &mut node, &mut history);
+    fault_at(next + 1, Fault::CutDuring);
+    put_a_document(&world, &mut node, &mut history);
+    assert_eq!(world.database().counts().0, next + 1, "both appends are under way");
+    world.database().set_rates(Rates::default());
+    world.pass(TENURE + Duration::from_secs(1));
+    assert_eq!(node.answered.lock().waiting, 0, "both are found and answered, or refused");
+    put_a_document(&world, &mut node, &mut history);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(node.answered.lock().waiting, 0, "the lane goes on");
+}
