@@ -359,6 +359,10 @@ impl Shared {
         // The first one that is not deleted comes first; whether the last deletion happened may not be known.
         let is_next =
             if is_first { number == deleted + 1 || number == asked + 1 } else { number == last + 1 };
+        if is_first && is_next {
+            // Whatever came of their deletion: those before it are gone.
+            group.deleted = group.deleted.max(number - 1);
+        }
         let before = group.received.insert(number, batch.begun);
         group.last = number;
         if !is_next {

@@ -4,6 +4,10 @@
 //! In new sessions the lane looks whether the last durable row is still there, inserts every row that is not known to
 //! be durable where it is missing, and ends with a synchronous commit, the barrier, because the database may show
 //! commits that no standby has.
+//!
+//! With a synchronous standby the last durable row is always there: the barrier made it so. Without one a fail-over may
+//! have lost it. What is appended behind such a gap would be acknowledged and then not be found by the next opening, so
+//! the node gives its shard up instead.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@
 mod mend;
 mod news;
 mod rows;
+mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::tables::Table;
 use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
 use rows::{Reached, Rows};
+use trouble::Failed;
 
 /// Rows under way at a time are at most as many as the lane has sessions.
 const SESSIONS_MAX: usize = 4;
@@ -71,22 +73,11 @@ struct State {
     is_without_room: bool,
 }
 
-/// Why a statement failed.
-struct Failed {
-    is_no_space: bool,
-    text: String,
-}
-
 impl State {
     /// Nothing is sent from now on.
     fn break_off(&mut self) {
         self.is_broken = true;
         self.broken_at.get_or_insert_with(Instant::now);
-    }
-
-    fn note_failure(&mut self, error: &PgError) {
-        let is_no_space = matches!(error, PgError::NoSpace(_));
-        self.failed = Some(Failed { is_no_space, text: error.to_string() });
     }
 }
 
@@ -345,36 +336,6 @@ impl Lane {
         }
     }
 
-    /// Refuses steps that wait for a new file with a reason, or does so no longer. Each call refuses those that came
-    /// since the last one.
-    pub fn suspend_room(&self, why: Option<&str>) {
-        let mut state = self.state.lock();
-        let was_without_room = std::mem::replace(&mut state.is_without_room, why.is_some());
-        if why.is_some() || was_without_room {
-            self.news.pass(News::NoRoom(why.map(ToOwned::to_owned)));
-        }
-        if let (None, Some(suspended)) = (why, state.suspended.clone().filter(|_| was_without_room)) {
-            // That is another reason, and stays.
-            self.news.pass(News::Suspended(Some(suspended)));
-        }
-    }
-
-    /// Other connections are answered: a statement of this lane that has been under way for too long hangs, and is
-    /// given up if it goes on. Its outcome is not known then.
-    pub fn stop_if_it_hangs(&self) {
-        let hangs = {
-            let mut state = self.state.lock();
-            let hangs = !state.is_broken && state.rows.longest_statement() > HANGS_AFTER;
-            if hangs {
-                state.break_off();
-            }
-            hangs
-        };
-        if hangs {
-            self.broken.notify_one();
-        }
-    }
-
     /// The tenure was renewed: reports what was not reported, because the tenure had ended meanwhile or the lane was
     /// suspended.
     pub fn go_on(&self) {
@@ -392,26 +353,6 @@ impl Lane {
     /// How long the oldest row that is not committed has waited.
     pub fn oldest_waits(&self) -> Duration {
         self.state.lock().rows.oldest_waits()
-    }
-
-    /// How long a statement has been under way, or nothing was sent, at most.
-    pub fn longest_statement(&self) -> Duration {
-        let state = self.state.lock();
-        let broken = state.broken_at.filter(|_| state.is_broken);
-        let broken = broken.map_or(Duration::ZERO, |since| since.elapsed());
-        state.rows.longest_statement().max(broken)
-    }
-
-    /// Why rows wait for so long, for people.
-    pub fn why_stuck(&self) -> String {
-        let state = self.state.lock();
-        match &state.failed {
-            Some(failed) if failed.is_no_space => {
-                format!("nothing can be written: the database has no space left ({})", failed.text)
-            }
-            Some(failed) => format!("nothing can be written: the database takes no writes ({})", failed.text),
-            None => "nothing can be written: the database takes no writes".to_owned(),
-        }
     }
 
     /// It is over: the shard has another owner, or the database lost what was durable.
