@@ -303,7 +303,7 @@ impl From<&Refusal> for WireError {
             Refusal::BodyTooLarge { bytes_max } => {
                 return Self::new(Code::RequestBodyTooLarge).with("MaxLimit", bytes_max);
             }
-            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::ServerBusy,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge | Refusal::MayNotAnswer => Code::ServerBusy,
         };
         Self::new(code).saying(refusal.to_string())
     }

@@ -250,7 +250,7 @@ impl From<&Refusal> for WireError {
     fn from(refusal: &Refusal) -> Self {
         let code = match refusal {
             Refusal::BodyTooLarge { .. } => Code::BatchTooLarge,
-            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::Overloaded,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge | Refusal::MayNotAnswer => Code::Overloaded,
             Refusal::AuthorizationRepeated => {
                 return Self::new(Code::InvalidHeaders)
                     .caused_by(6_111, "Invalid format for Authorization header");

@@ -133,7 +133,7 @@ impl Engine {
                 Begun::Claimed(submission, _held) => {
                     self.leased(self.limited(over_limit, self.committing(queue, submission, abandon).await))
                 }
-                Begun::Over => self.leased(Ok(Vec::new())),
+                Begun::Over => self.nothing_came(),
                 // Most find something at once. The room that waiting takes is for those who wait.
                 Begun::Waiting(seat) => Box::pin(self.wait_in(seat)).await,
             }
@@ -145,7 +145,7 @@ impl Engine {
         let queue = seat.lease.queue;
         loop {
             let Some((submission, seen, (busy, _held))) = seat.call().await else {
-                return self.leased(Ok(Vec::new()));
+                return self.nothing_came();
             };
             let committing = self.committing(queue, submission, Abandon::Withdraw);
             drop(busy);
@@ -157,9 +157,15 @@ impl Engine {
                 answer => return self.leased(answer),
             }
             if !seat.again(seen) {
-                return self.leased(Ok(Vec::new()));
+                return self.nothing_came();
             }
         }
+    }
+
+    /// The answer of a receive whose wait is over. A store that may not answer by now has not said that nothing came.
+    fn nothing_came(&self) -> Result<Vec<Leased>, EngineError> {
+        self.store.health()?;
+        self.leased(Ok(Vec::new()))
     }
 
     /// Deletes messages by their receipts, each for itself.

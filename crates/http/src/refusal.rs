@@ -46,6 +46,8 @@ pub enum Refusal {
     RepliesTooLarge,
     /// All requests together have bodies as large as the server may hold; later it is possible again.
     BodiesTooLarge,
+    /// This server may not answer just now: another one may be the one that does.
+    MayNotAnswer,
 }
 
 impl Refusal {
@@ -63,7 +65,9 @@ impl Refusal {
             Self::MethodNotServed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::BodiesTooLarge | Self::RepliesTooLarge => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodiesTooLarge | Self::RepliesTooLarge | Self::MayNotAnswer => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -109,6 +113,7 @@ impl fmt::Display for Refusal {
             Self::BodiesTooLarge => {
                 f.write_str("the server holds as many bytes of request bodies as it may: try again later")
             }
+            Self::MayNotAnswer => f.write_str("this server may not answer just now: try again"),
         }
     }
 }

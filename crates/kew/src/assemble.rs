@@ -23,11 +23,12 @@ use crate::config::{Auth, Bearer, BearerSettings, Settings, StoreChoice, UrlStyl
 use crate::kept::KeptStore;
 use crate::listen::{
     Admin, AdminLoop, AdminPlace, CertificateWatch, Certificates, Dialect, Entrance, EventLoop,
-    FrontEndSettings, Serves, Started, TokenKeysError, TokenKeysWatch,
+    FrontEndSettings, MayAnswer, Serves, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, DatabaseTime, SystemEntropy, SystemTimeSource};
 use crate::push::{Pushes, WorkersWanted};
+use crate::refused::Failures;
 use crate::start_error::StartError;
 use crate::{credentials, message_notes, notices, opening, push};
 
@@ -91,6 +92,7 @@ impl Server {
             }),
             inner_token,
             workers: Arc::default(),
+            failures: Arc::new(Failures::new(log, settings.server.store.to_string())),
             log,
         };
         let Sockets { mut entrances, admin } = sockets;
@@ -139,10 +141,16 @@ impl Server {
         }
     }
 
-    /// Why another node owns the store by now, if it does: everything is to be started again.
+    /// Why everything is to be started again: another node owns the store in PostgreSQL by now, or the store stopped.
     pub fn lost(&self) -> Option<String> {
-        let disk = self.kept.as_ref()?.owned.as_ref()?;
-        disk.tenure().over().map(ToOwned::to_owned)
+        let kept = self.kept.as_ref()?;
+        let over = kept.owned.as_ref()?.tenure().over().map(ToOwned::to_owned);
+        over.or_else(|| kept.store.health().err().map(|error| error.to_string()))
+    }
+
+    /// Why requests are refused for now, if they are.
+    pub fn refusal(&self) -> Option<String> {
+        self.kept.as_ref()?.owned.as_ref()?.tenure().refusal()
     }
 
     /// What resolves when nothing is served any more without an order to stop; it can be had once.
@@ -201,6 +209,8 @@ struct Parts<'a> {
     inner_token: Arc<str>,
     /// The Workers, once they run.
     workers: Arc<OnceLock<Arc<Workers>>>,
+    /// What failed of requests.
+    failures: Arc<Failures>,
     log: Log,
 }
 
@@ -245,7 +255,7 @@ impl Parts<'_> {
                 let warning = "messages are kept in memory only and are gone when the server stops";
                 self.log.tell(Level::Warn, warning, &[]);
                 let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), bounds);
-                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances)?))
+                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), None, entrances)?))
             }
             StoreChoice::Postgres(url) => {
                 let disk = owned.expect("the store in PostgreSQL was owned before it is opened");
@@ -263,7 +273,10 @@ impl Parts<'_> {
                     opening::open_postgres(disk.clone(), url, options, entropy, self.log.of(Area::Store))?;
                 log.report_to(Arc::clone(&self.upkeep) as _);
                 let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
-                let running = self.run(store, Arc::new(DatabaseTime::new(tenure)), entrances)?;
+                let held = Arc::clone(&tenure);
+                let may_answer: MayAnswer = Arc::new(move || held.is_held());
+                let time = Arc::new(DatabaseTime::new(tenure));
+                let running = self.run(store, time, Some(may_answer), entrances)?;
                 Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
             }
             StoreChoice::Directory(path) => {
@@ -281,7 +294,7 @@ impl Parts<'_> {
                 opening::scrub(&store, path, self.settings.scrub)?;
                 let place = path.display().to_string();
                 let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
-                Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances)?))
+                Ok((kept, self.run(store, Arc::new(SystemTimeSource), None, entrances)?))
             }
         }
     }
@@ -290,6 +303,7 @@ impl Parts<'_> {
         &self,
         store: Arc<S>,
         source: Arc<dyn TimeSource>,
+        may_answer: Option<MayAnswer>,
         entrances: Vec<Entrance>,
     ) -> Result<Started, StartError> {
         let (log, limits, upkeep) =
@@ -309,7 +323,7 @@ impl Parts<'_> {
             source,
             entropy: Arc::clone(&self.entropy),
             options,
-            front_ends: self.front_ends()?,
+            front_ends: self.front_ends(may_answer)?,
             entrances,
             syncs: Arc::clone(&self.syncs),
             limits: self.limits(self.connections_max),
@@ -339,7 +353,7 @@ impl Parts<'_> {
         Ok(Some(Arc::new(backups)))
     }
 
-    fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
+    fn front_ends(&self, may_answer: Option<MayAnswer>) -> Result<FrontEndSettings, StartError> {
         let sqs = &self.settings.sqs;
         let sqs = kew_sqs::Settings {
             auth: credentials::sqs(self.settings)?,
@@ -360,13 +374,14 @@ impl Parts<'_> {
             azure: self.azure(),
             cloudflare: self.cloudflare(),
             durations: Arc::clone(&self.durations),
+            may_answer,
         })
     }
 
     /// What becomes of a failure that is ours. It may name files, which are the store's: so it tells which store.
     fn failures(&self) -> impl Fn(kew_http::RequestId, &str) + Send + Sync + use<> {
-        let (log, store) = (self.log, self.settings.server.store.to_string());
-        move |id, cause| log.tell(Level::Error, cause, &[("request", id.as_str()), ("store", &store)])
+        let failures = Arc::clone(&self.failures);
+        move |id, cause| failures.note(id, cause)
     }
 
     fn cloudflare(&self) -> kew_cloudflare::Settings {

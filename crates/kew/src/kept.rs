@@ -54,9 +54,13 @@ fn close_while_held(store: Arc<LogStore>, disk: &PgDisk) -> Option<Result<(), Lo
     loop {
         match is_done.recv_timeout(LOOKS_EVERY) {
             Ok(closed) => return Some(closed),
-            Err(RecvTimeoutError::Timeout)
-                if begun.elapsed() < AWAY_MAX || disk.tenure().refusal().is_none() => {}
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() < AWAY_MAX || !is_away(disk) => {}
             Err(_) => return None,
         }
     }
+}
+
+/// Whether the database cannot be written to, or lets a statement wait for long, such as one that waits for a lock.
+fn is_away(disk: &PgDisk) -> bool {
+    disk.tenure().refusal().is_some() || disk.longest_statement() > AWAY_MAX
 }

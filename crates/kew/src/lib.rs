@@ -19,6 +19,7 @@ pub mod notices;
 pub mod opening;
 pub mod private;
 pub mod push;
+mod refused;
 pub mod shutdown;
 pub mod slow_disk;
 pub mod start_error;

@@ -13,6 +13,9 @@ use bytes::Bytes;
 use crate::PgError;
 use crate::tables::Table;
 
+/// What is said of a statement that was given up.
+pub(crate) const NO_ANSWER: &str = "the database does not answer";
+
 /// A call that is under way.
 pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, PgError>> + Send + 'a>>;
 
@@ -68,8 +71,8 @@ pub(crate) enum IfThere {
 
 /// What came of taking a shard.
 pub(crate) enum Taking {
-    /// It was taken, in this epoch.
-    Taken(i64),
+    /// It was taken, in this epoch, at this many milliseconds since 1970 by the database's clock.
+    Taken { epoch: i64, clock: i64 },
     /// This node owns it.
     Owned(String),
 }
@@ -101,12 +104,17 @@ pub(crate) enum Change {
     Remove { id: i64 },
     /// Drops a removed file with its table.
     Drop { id: i64 },
-    /// Stores a file's length.
+    /// Stores a file's length, unless a larger one is stored.
     Length { id: i64, length: i64 },
     /// Stores the bytes of a small file.
     Bytes { id: i64, bytes: Arc<Vec<u8>> },
     /// Deletes the rows of a file that begin at or behind an offset.
     Cut { table: Arc<Table>, from: i64 },
+}
+
+/// The error of a change of a file that is not there.
+pub(crate) fn no_file(id: i64) -> PgError {
+    PgError::Database(format!("the database has lost file {id}, which is in use"))
 }
 
 /// One session: statements one after the other. One that failed is not used again.
@@ -126,7 +134,8 @@ pub(crate) trait Session: Send {
 
     /// The name of the node that owns a shard by the database's clock.
     fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>>;
-    /// Takes a shard that no node owns: waits for inserts under way, raises the epoch, and renews for this long.
+    /// Takes a shard that no other node owns: waits for inserts under way, raises the epoch, and renews for this long.
+    /// A node that took it before and did not hear of it takes it again, in another epoch.
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking>;
     /// Says that a node lives for this long from now on.
     fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
@@ -139,6 +148,7 @@ pub(crate) trait Session: Send {
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>>;
     /// Ids and names of all files; a removed one has the name `#` and its id.
     fn files(&mut self, shard: i32) -> Asked<'_, Vec<(i64, String)>>;
-    /// Makes a change if the epoch is the shard's. False for a file that another one has the name of.
+    /// Makes a change if the epoch is the shard's. Fails where the file is not there that is to be renamed, or whose
+    /// length or bytes are to be stored. False for a file that another one has the name of.
     fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool>;
 }

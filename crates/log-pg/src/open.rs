@@ -1,11 +1,13 @@
 //! Opening a shard's log: as its owner, in wait for it, or only to look.
 
+use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::database::{Database, Node, Session};
+use crate::database::{Database, NO_ANSWER, Node, Session};
 use crate::driver::Driver;
 use crate::files::{PgDisk, Shared};
+use crate::planted::Planted;
 use crate::postgres::Target;
 use crate::tenure::{RENEWAL, TENURE, Tenure};
 use crate::{PgError, schema, warnings};
@@ -14,6 +16,12 @@ use crate::{PgError, schema, warnings};
 const SHARD: i32 = 0;
 /// How often a node that waits looks whether the owner has gone.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
+/// given up then: whether the shard was taken is found out by taking it again.
+const TAKE_MAX: Duration = Duration::from_secs(10);
+/// How long making the tables ready may take.
+const MAKE_READY_MAX: Duration = Duration::from_secs(60);
 
 /// A log that this node owns.
 pub struct Ready {
@@ -41,13 +49,13 @@ pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
     let reached = target.clone();
-    let made_ready = driver.wait(async move {
+    let made_ready = driver.wait(within(MAKE_READY_MAX, async move {
         let mut connection = reached.open().await?;
         let mut warnings = warnings::of_settings(&connection.client).await?;
         warnings.extend(warnings::of_pooler(&connection.client, &reached).await?);
         schema::migrate(&mut connection.client).await?;
         Ok(warnings)
-    });
+    }));
     let warnings = made_ready.unwrap_or(Err(PgError::Closed))?;
     let node = Node { id: id.to_owned(), name: name.to_owned() };
     Ok(Ready { disk: take(driver, Arc::new(target), node)?, warnings })
@@ -57,10 +65,12 @@ pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
 pub(crate) fn take(driver: Driver, database: Arc<dyn Database>, node: Node) -> Result<PgDisk, PgError> {
     let taken = {
         let database = Arc::clone(&database);
-        driver.wait(async move {
+        driver.wait(within(TAKE_MAX, async move {
             let mut session = database.connect().await?;
-            Tenure::take(&mut *session, SHARD, node).await
-        })
+            let tenure = Tenure::take(&mut *session, SHARD, node).await?;
+            tenure.learn_clock(session, &*database).await?;
+            Ok(tenure)
+        }))
     };
     let tenure = Arc::new(taken.unwrap_or(Err(PgError::Closed))?);
     let disk = PgDisk::new(driver, database, tenure);
@@ -68,6 +78,14 @@ pub(crate) fn take(driver: Driver, database: Arc<dyn Database>, node: Node) -> R
     shared.driver.spawn(renew(Arc::downgrade(shared), Arc::clone(shared.pool.database())));
     disk.drop_removed()?;
     Ok(disk)
+}
+
+/// Gives work up after a time. What its last statement does is not known then.
+async fn within<T>(most: Duration, work: impl Future<Output = Result<T, PgError>>) -> Result<T, PgError> {
+    match tokio::time::timeout(most, work).await {
+        Ok(done) => done,
+        Err(_elapsed) => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
+    }
 }
 
 /// Takes the shard as soon as no other node owns it, or answers `None` when `goes_on` says no. Errors that may pass are
@@ -106,7 +124,7 @@ pub fn look(url: &str) -> Result<PgDisk, PgError> {
     Ok(PgDisk::new(driver, Arc::new(target), tenure))
 }
 
-const TAKES_NO_WRITES: &str = "nothing can be written: the database takes no writes";
+const MAKES_NO_FILES: &str = "there is no room: the database does not let a table be made for it";
 
 /// Renews the tenure for as long as the log is open, and tells the store when it may not answer.
 async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
@@ -122,14 +140,21 @@ async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
         let renewed = tokio::time::timeout(TENURE, renew_once(&mut session, &*database, tenure)).await;
         let why = match renewed {
             Ok(Ok(())) => {
+                tenure.note_renewal(None);
                 if std::mem::replace(&mut was_cut, false) {
                     journal.look_again();
-                    shared.bulk.look_again();
+                    if !Planted::SlicesNotLookedAt.is_there() {
+                        shared.bulk.look_again();
+                    }
                 }
-                let is_stuck = journal.oldest_waits() > TENURE;
-                tenure.refuse(is_stuck.then_some(TAKES_NO_WRITES));
-                if is_stuck {
-                    journal.suspend(TAKES_NO_WRITES);
+                journal.stop_if_it_hangs();
+                shared.bulk.stop_if_it_hangs();
+                let is_slow = shared.pool.longest_statement() > TENURE;
+                journal.suspend_room(is_slow.then_some(MAKES_NO_FILES));
+                let stuck = (journal.oldest_waits() > TENURE).then(|| journal.why_stuck());
+                tenure.refuse(stuck.as_deref());
+                if let Some(why) = &stuck {
+                    journal.suspend(why);
                 } else if tenure.is_held() {
                     journal.go_on();
                 }
@@ -140,11 +165,14 @@ async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_timed_out) => "the database does not answer".to_owned(),
+            Err(_timed_out) => NO_ANSWER.to_owned(),
         };
+        tenure.note_renewal(Some(&why));
         (session, was_cut) = (None, true);
         if !tenure.is_held() {
-            journal.suspend(&format!("this node may not answer for its shard: {why}"));
+            let why = format!("this node may not answer for its shard: {why}");
+            journal.suspend(&why);
+            journal.suspend_room(Some(&why));
         }
     }
 }
@@ -159,6 +187,7 @@ async fn renew_once(
         None => database.connect().await?,
     };
     tenure.renew(&mut *session).await?;
+    tenure.look_closer(&mut *session).await?;
     *slot = Some(session);
     Ok(())
 }

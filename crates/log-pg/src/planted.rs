@@ -29,7 +29,7 @@ pub enum Planted {
     MendsUnfenced,
     /// Progress is reported across a row whose commit has not ended.
     ProgressAcrossGap,
-    /// Progress is reported also when the tenure has ended.
+    /// Progress is reported also when the tenure has ended, and what it answers is given out.
     ProgressAfterTenure,
     /// An append that takes long is cancelled and counts as done.
     AppendTimesOut,
@@ -45,6 +45,18 @@ pub enum Planted {
     ProgressForgotten,
     /// A row that is synced may wait for ever behind one that is only written.
     NoCoveringSync,
+    /// A new owner begins with whatever a quarter of a second has shown of the database's clock.
+    SlowLooksDo,
+    /// An owner answers until the very instant from which another node may take over.
+    NoMargin,
+    /// After a cut connection it is not looked whether the last durable row is still there.
+    LastDurableNotLookedAt,
+    /// After a cut connection it is not looked whether what upkeep has written is still there.
+    SlicesNotLookedAt,
+    /// A file's rows are forgotten, and its table dropped, while they are inserted again.
+    ForgetsWhileMending,
+    /// Answers that became ready while the tenure was held are given out after its end.
+    AnswersUnchecked,
 }
 
 impl Planted {

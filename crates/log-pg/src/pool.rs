@@ -1,31 +1,57 @@
 //! Sessions for reading and for file operations, made when they are needed and replaced when they fail.
 //!
 //! An operation is tried again while the database cannot be reached, until its patience ends or the shard is lost or
-//! closed. Operations are made so that doing one twice changes nothing.
+//! closed. Operations are made so that doing one twice changes nothing. One whose statement hangs, though the server
+//! lives, is given up with its connection when its patience ends.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::PgError;
-use crate::database::{Asked, Database, Session};
+use crate::database::{Asked, Database, NO_ANSWER, Session};
 use crate::tenure::Tenure;
 
 /// Sessions of a pool.
 const SESSIONS: usize = 4;
 /// The pause before an operation is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long one try may take: its connection may lead nowhere, while a new one would not.
+const TRY_MAX: Duration = Duration::from_secs(20);
+/// How long a client waits for a read.
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// Sessions of one log.
 pub(crate) struct Pool {
     database: Arc<dyn Database>,
-    slots: Vec<Mutex<Option<Box<dyn Session>>>>,
+    slots: Vec<Slot>,
     next: AtomicUsize,
     tenure: Arc<Tenure>,
+    begun: Instant,
+}
+
+/// Room for one session.
+struct Slot {
+    session: Mutex<Option<Box<dyn Session>>>,
+    /// Milliseconds after the pool's begin at which its operation began; [`FREE`] without one.
+    busy_since: AtomicU64,
+}
+
+/// No operation.
+const FREE: u64 = u64::MAX;
+
+/// An operation is under way in a slot while this lives.
+struct Busy<'a>(&'a Slot);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy_since.store(FREE, Ordering::Release);
+    }
 }
 
 /// How long an operation is tried.
@@ -33,14 +59,31 @@ pub(crate) struct Pool {
 pub(crate) enum Patience {
     /// This long: it is work beside requests, which can wait.
     For(Duration),
-    /// While this node may answer: a client waits for it.
+    /// While this node may answer, and [`READ_MAX`] at most: a client waits for it.
     WhileHeld,
+}
+
+impl Patience {
+    fn most(self) -> Duration {
+        match self {
+            Self::For(most) => most,
+            Self::WhileHeld => READ_MAX,
+        }
+    }
 }
 
 impl Pool {
     pub fn new(database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
-        let slots = (0..SESSIONS).map(|_| Mutex::new(None)).collect();
-        Self { database, slots, next: AtomicUsize::new(0), tenure }
+        let slot = |_| Slot { session: Mutex::new(None), busy_since: AtomicU64::new(FREE) };
+        let slots = (0..SESSIONS).map(slot).collect();
+        Self { database, slots, next: AtomicUsize::new(0), tenure, begun: Instant::now() }
+    }
+
+    /// How long an operation has been under way, at most.
+    pub fn longest_statement(&self) -> Duration {
+        let since = self.slots.iter().map(|slot| slot.busy_since.load(Ordering::Acquire)).min();
+        let since = since.filter(|since| *since != FREE).map(Duration::from_millis);
+        since.map_or(Duration::ZERO, |since| self.begun.elapsed().saturating_sub(since))
     }
 
     pub fn database(&self) -> &Arc<dyn Database> {
@@ -53,22 +96,22 @@ impl Pool {
         patience: Patience,
         work: impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
-        let begun = Instant::now();
+        let until = Instant::now() + patience.most();
         loop {
             self.tenure.check()?;
-            let error = match patience {
-                Patience::For(_) => self.try_once(&work).await,
-                Patience::WhileHeld => self.while_held(self.try_once(&work)).await,
+            let ends = until.min(Instant::now() + TRY_MAX);
+            let tried = tokio::time::timeout_at(ends, self.try_once(&work));
+            let tried = match patience {
+                Patience::For(_) => tried.await,
+                Patience::WhileHeld => self.while_held(tried).await,
             };
-            let error = match error {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
+            let error = match tried {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(error)) => error,
+                Err(_elapsed) => PgError::Unreachable(NO_ANSWER.to_owned()),
             };
-            let goes_on = match patience {
-                Patience::For(most) => begun.elapsed() <= most,
-                Patience::WhileHeld => self.tenure.is_held_or_looks(),
-            };
-            if !error.may_pass() || !goes_on {
+            let is_held = patience != Patience::WhileHeld || self.tenure.is_held_or_looks();
+            if !error.may_pass() || Instant::now() >= until || !is_held {
                 return Err(error);
             }
             tokio::time::sleep(RETRY).await;
@@ -76,7 +119,10 @@ impl Pool {
     }
 
     /// Gives up when the tenure has ended meanwhile. The session is lost then, and nothing else is: it only reads.
-    async fn while_held<T>(&self, tried: impl Future<Output = Result<T, PgError>>) -> Result<T, PgError> {
+    async fn while_held<T>(
+        &self,
+        tried: impl Future<Output = Result<Result<T, PgError>, Elapsed>>,
+    ) -> Result<Result<T, PgError>, Elapsed> {
         let ends = async {
             while self.tenure.is_held_or_looks() {
                 tokio::time::sleep(RETRY).await;
@@ -85,7 +131,7 @@ impl Pool {
         tokio::select! {
             biased;
             done = tried => done,
-            () = ends => Err(PgError::Unreachable("the database does not answer".to_owned())),
+            () = ends => Ok(Err(PgError::Unreachable(NO_ANSWER.to_owned()))),
         }
     }
 
@@ -93,27 +139,30 @@ impl Pool {
         &self,
         work: &impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
-        let mut slot = self.slot().await;
-        let mut session = match slot.take() {
+        let (slot, mut kept) = self.slot().await;
+        let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(FREE);
+        slot.busy_since.store(since, Ordering::Release);
+        let _busy = Busy(slot);
+        let mut session = match kept.take() {
             Some(session) if !session.is_closed() => session,
             _ => self.database.connect().await?,
         };
         let done = work(&mut *session).await;
         // One that failed may be in the middle of a transaction.
         if done.is_ok() {
-            *slot = Some(session);
+            *kept = Some(session);
         }
         done
     }
 
     /// A free session, or the next one's turn.
-    async fn slot(&self) -> MutexGuard<'_, Option<Box<dyn Session>>> {
+    async fn slot(&self) -> (&Slot, MutexGuard<'_, Option<Box<dyn Session>>>) {
         for slot in &self.slots {
-            if let Ok(free) = slot.try_lock() {
-                return free;
+            if let Ok(free) = slot.session.try_lock() {
+                return (slot, free);
             }
         }
-        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
-        self.slots[next].lock().await
+        let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
+        (slot, slot.session.lock().await)
     }
 }

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Config, Statement, Transaction};
 
 use crate::PgError;
 use crate::database::{
-    Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking,
+    Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file,
 };
 use crate::tables::{Purpose, Table, overlay};
 use crate::tls::Tls;
@@ -24,9 +25,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long dropping a table may wait for those who read it; after that it is dropped later.
 const DROP_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 
+/// A server whose client is gone ends a statement of it that waits for a lock.
+const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node
-    WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp()";
+    WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp() AND kew_node.id <> $2";
 /// Locks the shard's row for share, if the epoch is its own, and lets this transaction commit synchronously.
 const OWN: &str = "SELECT set_config('synchronous_commit',
         CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
@@ -89,11 +93,14 @@ impl Target {
     /// Connects, to the first host of the URL that takes writes.
     pub async fn open(&self) -> Result<Connection, PgError> {
         let (client, connection) = self.config.connect(self.tls.clone()).await?;
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // Its failure shows in the statement that is under way, and in the next.
             let _ended = connection.await;
         });
-        Ok(Connection { client, prepared: HashMap::new() })
+        let connection = Connection { client, prepared: HashMap::new(), task: task.abort_handle() };
+        // Not every server can: then a statement that was given up stays there until it ends by itself.
+        let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
+        Ok(connection)
     }
 }
 
@@ -107,6 +114,14 @@ impl Database for Target {
 pub(crate) struct Connection {
     pub client: Client,
     prepared: HashMap<Arc<str>, Statement>,
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A connection is closed at once: with a statement under way it would stay until that ended.
+        self.task.abort();
+    }
 }
 
 impl Connection {
@@ -132,7 +147,7 @@ impl Connection {
     }
 
     async fn take_shard(&mut self, shard: i32, node: &Node, length: Duration) -> Result<Taking, PgError> {
-        if let Some(owner) = owner(&self.client, shard).await? {
+        if let Some(owner) = owner(&self.client, shard, &node.id).await? {
             return Ok(Taking::Owned(owner));
         }
         let transaction = self.client.transaction().await?;
@@ -141,16 +156,16 @@ impl Connection {
             .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
             .await?;
         let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
-        if let Some(owner) = owner(transaction.client(), shard).await? {
+        if let Some(owner) = owner(transaction.client(), shard, &node.id).await? {
             return Ok(Taking::Owned(owner));
         }
         let epoch = seen + 1;
         let take = "UPDATE kew_shard SET epoch = $2, node = $3, taken_at = clock_timestamp() WHERE id = $1";
         transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
         transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&before]).await?;
-        renew(transaction.client(), shard, node, length).await?;
+        let clock = renew(transaction.client(), shard, node, length).await?.clock;
         transaction.commit().await?;
-        Ok(Taking::Taken(epoch))
+        Ok(Taking::Taken { epoch, clock })
     }
 
     async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
@@ -164,14 +179,20 @@ impl Connection {
     }
 }
 
-async fn owner(client: &Client, shard: i32) -> Result<Option<String>, PgError> {
-    Ok(client.query_opt(OWNER, &[&shard]).await?.map(|row| row.get(0)))
+/// The name of the node that owns a shard, if that is another one.
+async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
+    Ok(client.query_opt(OWNER, &[&shard, &own_id]).await?.map(|row| row.get(0)))
 }
 
 async fn renew(client: &Client, shard: i32, node: &Node, length: Duration) -> Result<Renewed, PgError> {
     let length = length.as_millis() as f64;
     let row = client.query_one(RENEW, &[&node.id, &node.name, &length, &shard]).await?;
     Ok(Renewed { epoch: row.get(0), owner: row.get(1), clock: row.get(2) })
+}
+
+/// Fails for a change of a file whose row was not there: what it should have kept is kept nowhere.
+fn of_one(file: i64, changed: u64) -> Result<(), PgError> {
+    if changed == 1 { Ok(()) } else { Err(no_file(file)) }
 }
 
 /// Makes a change in a transaction that has checked the epoch.
@@ -193,7 +214,8 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
             let replaced = "UPDATE kew_file SET name = '#' || id
                 WHERE shard = (SELECT shard FROM kew_file WHERE id = $1) AND name = $2 AND id <> $1";
             transaction.execute(replaced, &[id, to]).await?;
-            transaction.execute("UPDATE kew_file SET name = $2 WHERE id = $1", &[id, to]).await?;
+            let rename = "UPDATE kew_file SET name = $2 WHERE id = $1";
+            of_one(*id, transaction.execute(rename, &[id, to]).await?)?;
         }
         Change::Remove { id } => {
             transaction.execute("UPDATE kew_file SET name = '#' || id WHERE id = $1", &[id]).await?;
@@ -207,12 +229,13 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
             transaction.execute("DELETE FROM kew_file WHERE id = $1", &[id]).await?;
         }
         Change::Length { id, length } => {
-            transaction.execute("UPDATE kew_file SET length = $2 WHERE id = $1", &[id, length]).await?;
+            let text = "UPDATE kew_file SET length = greatest(length, $2) WHERE id = $1";
+            of_one(*id, transaction.execute(text, &[id, length]).await?)?;
         }
         Change::Bytes { id, bytes } => {
             let text = "UPDATE kew_file SET bytes = $2::bytea,
                 length = greatest(length, octet_length($2::bytea)) WHERE id = $1";
-            transaction.execute(text, &[id, &bytes.as_slice()]).await?;
+            of_one(*id, transaction.execute(text, &[id, &bytes.as_slice()]).await?)?;
         }
         Change::Cut { table, from } => {
             let text = format!("DELETE FROM {} WHERE pos >= $1", table.name);
@@ -274,7 +297,7 @@ impl Session for Connection {
     }
 
     fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>> {
-        Box::pin(owner(&self.client, shard))
+        Box::pin(owner(&self.client, shard, ""))
     }
 
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
@@ -286,7 +309,11 @@ impl Session for Connection {
     }
 
     fn clock(&mut self) -> Asked<'_, i64> {
-        Box::pin(async move { Ok(self.client.query_one(CLOCK, &[]).await?.get(0)) })
+        Box::pin(async move {
+            // Prepared: preparing it takes a round trip, and the answer is as good as it is quick.
+            let statement = self.statement(&Arc::from(CLOCK)).await?;
+            Ok(self.client.query_one(&statement, &[]).await?.get(0))
+        })
     }
 
     fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {

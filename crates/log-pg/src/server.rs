@@ -26,6 +26,10 @@ cat >/dev/null
 kill -INT $server; wait $server
 kill -0 "$PARENT" || rm -rf "$FOLDER""#;
 
+/// Kills a process and its children, and waits until they are gone: they hold on to the server's memory until then.
+const KILL: &str = r#"children=$(pgrep -P "$1"); kill -KILL $children "$1"
+for child in $children; do while grep -q . "/proc/$child/cmdline" 2>/dev/null; do sleep 0.01; done; done"#;
+
 /// A server.
 pub struct PgServer {
     folder: TempDir,
@@ -148,7 +152,7 @@ impl PgServer {
     pub fn kill(&mut self) -> io::Result<()> {
         let pid = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
         let pid = pid.lines().next().unwrap_or_default().to_owned();
-        run(Command::new("sh").args(["-c", &format!("pkill -KILL -P {pid}; kill -KILL {pid}")]))?;
+        run(Command::new("sh").args(["-c", KILL, "kill", &pid]))?;
         self.reap();
         Ok(())
     }

@@ -1,24 +1,66 @@
 //! The store on a log in PostgreSQL: it answers only while this node owns the shard.
+//!
+//! Whether it does is looked at before a step, and again at the very moment its answer is given out: what was ready
+//! before the node was stopped, or before its tenure ended, is refused after that. A client that is refused then does
+//! not know whether its step was done, as after a cut connection.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Gate, Store, StoreError, Submission};
 use kew_store_log::LogStore;
 
 use crate::Tenure;
+use crate::planted::Planted;
 
 /// A store whose answers count only while its shard is owned.
 pub struct PgStore {
     store: Arc<LogStore>,
     tenure: Arc<Tenure>,
+    /// The store's gate, for its owner only.
+    gate: Arc<dyn Gate>,
+}
+
+/// A gate that opens only while the shard is owned.
+struct OwnersGate {
+    gate: Arc<dyn Gate>,
+    tenure: Arc<Tenure>,
+}
+
+impl OwnersGate {
+    fn look(&self, opened: Result<(), StoreError>) -> Poll<Result<(), StoreError>> {
+        Poll::Ready(opened.and_then(|()| may_answer(&self.tenure)))
+    }
+}
+
+impl Gate for OwnersGate {
+    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let opened = ready!(self.gate.poll_open(batch, cx));
+        self.look(opened)
+    }
+
+    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let opened = ready!(self.gate.poll_written(batch, rests_on, cx));
+        self.look(opened)
+    }
+}
+
+/// Whether an answer may be given out now.
+fn may_answer(tenure: &Tenure) -> Result<(), StoreError> {
+    let is_unchecked = Planted::AnswersUnchecked.is_there() || Planted::ProgressAfterTenure.is_there();
+    if tenure.is_held_or_looks() || is_unchecked {
+        return Ok(());
+    }
+    Err(StoreError::Unavailable { cause: tenure.refusal().unwrap_or_default() })
 }
 
 impl PgStore {
     /// Puts the tenure before a store.
     pub fn new(store: Arc<LogStore>, tenure: Arc<Tenure>) -> Self {
-        Self { store, tenure }
+        let gate = Arc::new(OwnersGate { gate: store.gate(), tenure: Arc::clone(&tenure) });
+        Self { store, tenure, gate }
     }
 
     /// The store behind it.
@@ -32,7 +74,14 @@ impl Store for PgStore {
         if let Some(cause) = self.tenure.refusal() {
             return Submission::settled(Err(StoreError::Unavailable { cause }));
         }
-        self.store.step(now, command)
+        let submission = self.store.step(now, command).behind(&self.gate);
+        // A step whose answer waits for nothing may have taken long too.
+        match may_answer(&self.tenure) {
+            Err(error) if submission.waits_for_nothing() => {
+                Submission::settled(Err(error)).freeing(submission.freed)
+            }
+            _ => submission,
+        }
     }
 
     fn next_due(&self) -> Option<Timestamp> {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::PgError;
-use crate::database::{Node, Own, Session, Taking};
+use crate::database::{Database, Node, Own, Session, Taking};
 use crate::planted::{Planted, wall_clock_behind};
 
 /// How long an owner that is not heard of stays owner.
@@ -22,10 +22,17 @@ pub(crate) const RENEWAL: Duration = Duration::from_millis(500);
 /// What an owner's tenure ends early by, for clocks that go at different speeds.
 const MARGIN: Duration = Duration::from_millis(100);
 
-/// How long a new owner looks at the database's clock at most: the quickest answer says it best.
-const LOOKS_AT_CLOCK: Duration = Duration::from_millis(250);
-/// An answer that took at most this long says the clock well enough.
+/// An answer that took at most this long says the database's clock well: a new owner looks no further.
 const QUICK_LOOK: Duration = Duration::from_millis(2);
+/// How long a new owner hopes for an answer that quick.
+const HOPES_FOR_QUICK: Duration = Duration::from_millis(250);
+/// The slowest answer that a new owner begins with. Leases of the owner before it end early by less than this.
+const SLOWEST_LOOK: Duration = Duration::from_millis(8);
+/// How long a new owner waits for an answer that is quick enough. After that the quickest so far has to do: a shard
+/// without a server is worse.
+const LOOKS_AT_CLOCK: Duration = Duration::from_secs(1);
+/// The pause before a look that failed is made again, in a new session.
+const LOOK_RETRY: Duration = Duration::from_millis(20);
 
 /// One node's hold of one shard.
 pub struct Tenure {
@@ -40,10 +47,14 @@ pub struct Tenure {
     closed: AtomicBool,
     /// Milliseconds that the database's clock is ahead of `begun`'s, as far as answers have shown.
     clock: AtomicI64,
+    /// Microseconds that the quickest of these answers took: by as much at most is `clock` too high.
+    quickest: AtomicU64,
     /// It only looks: nothing is written, and nothing is renewed.
     looks: bool,
     /// Why requests are refused although it is held: nothing can be written just now.
     refuses: Mutex<Option<String>>,
+    /// Why the last renewal failed, if it did.
+    not_renewed: Mutex<Option<String>>,
 }
 
 impl Tenure {
@@ -57,8 +68,10 @@ impl Tenure {
             over: OnceLock::new(),
             closed: AtomicBool::new(false),
             clock: AtomicI64::new(i64::MAX),
+            quickest: AtomicU64::new(u64::MAX),
             looks,
             refuses: Mutex::default(),
+            not_renewed: Mutex::default(),
         }
     }
 
@@ -69,27 +82,70 @@ impl Tenure {
         }
         let node = Node { id: String::new(), name: String::new() };
         let tenure = Self::new(shard, 0, node, true);
-        let (asked, clock) = (Instant::now(), session.clock().await?);
-        tenure.set_clock(asked, clock);
+        tenure.look_at_clock(session).await?;
         Ok(tenure)
     }
 
-    /// Takes a shard, if its owner has gone or was silent for too long.
+    /// Takes a shard, if its owner has gone or was silent for too long. What it knows of the database's clock is as
+    /// good as the answer was quick: [`Self::learn_clock`] is next.
     pub(crate) async fn take(session: &mut dyn Session, shard: i32, node: Node) -> Result<Self, PgError> {
         let sent = Instant::now();
-        let epoch = match session.take(shard, &node, TENURE).await? {
-            Taking::Taken(epoch) => epoch,
+        let (epoch, clock) = match session.take(shard, &node, TENURE).await? {
+            Taking::Taken { epoch, clock } => (epoch, clock),
             Taking::Owned(node) => return Err(PgError::Owned { shard, node }),
         };
         let tenure = Self { begun: sent, ..Self::new(shard, epoch, node, false) };
         tenure.extend(sent);
-        loop {
-            let (asked, clock) = (Instant::now(), session.clock().await?);
-            tenure.set_clock(asked, clock);
-            if asked.elapsed() <= QUICK_LOOK || sent.elapsed() > LOOKS_AT_CLOCK {
-                return Ok(tenure);
+        tenure.set_clock(sent, clock);
+        Ok(tenure)
+    }
+
+    /// Looks at the database's clock until an answer was quick enough. A look that fails is made again in a new
+    /// session: the shard is taken, and that is no reason to wait for it anew.
+    pub(crate) async fn learn_clock(
+        &self,
+        mut session: Box<dyn Session>,
+        database: &dyn Database,
+    ) -> Result<(), PgError> {
+        while !self.knows_clock() {
+            let left = LOOKS_AT_CLOCK.saturating_sub(self.begun.elapsed());
+            let looked = tokio::time::timeout(left, self.look_at_clock(&mut *session)).await;
+            if !matches!(looked, Ok(Ok(()))) {
+                tokio::time::sleep(LOOK_RETRY).await;
+                if let Ok(another) = database.connect().await {
+                    session = another;
+                }
             }
         }
+        // With a clock that is wrong by seconds leases would end early by seconds. This node may take the shard again.
+        if self.quickest() > LOOKS_AT_CLOCK {
+            return Err(PgError::Unreachable("the database's clock could not be read in time".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether a new owner may begin with what it knows of the database's clock.
+    fn knows_clock(&self) -> bool {
+        let (quickest, since) = (self.quickest(), self.begun.elapsed());
+        let is_enough = if since < HOPES_FOR_QUICK { QUICK_LOOK } else { SLOWEST_LOOK };
+        let most = if Planted::SlowLooksDo.is_there() { HOPES_FOR_QUICK } else { LOOKS_AT_CLOCK };
+        quickest <= is_enough || since >= most
+    }
+
+    fn quickest(&self) -> Duration {
+        Duration::from_micros(self.quickest.load(Ordering::Acquire))
+    }
+
+    /// Looks at the database's clock once more, if no answer has been quick so far.
+    pub(crate) async fn look_closer(&self, session: &mut dyn Session) -> Result<(), PgError> {
+        if self.quickest() <= QUICK_LOOK { Ok(()) } else { self.look_at_clock(session).await }
+    }
+
+    async fn look_at_clock(&self, session: &mut dyn Session) -> Result<(), PgError> {
+        let asked = Instant::now();
+        let clock = session.clock().await?;
+        self.set_clock(asked, clock);
+        Ok(())
     }
 
     /// Renews the tenure. What it says counts from before it was sent.
@@ -108,7 +164,8 @@ impl Tenure {
 
     /// A renewal that was sent at this instant has succeeded.
     fn extend(&self, sent: Instant) {
-        let until = (sent.duration_since(self.begun) + (TENURE - MARGIN)).as_millis();
+        let margin = if Planted::NoMargin.is_there() { Duration::ZERO } else { MARGIN };
+        let until = (sent.duration_since(self.begun) + (TENURE - margin)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
@@ -119,6 +176,8 @@ impl Tenure {
         };
         let (least, most) = (clock - begun(Instant::now()), clock - begun(asked));
         self.clock.store(ahead(self.clock.load(Ordering::Acquire), least, most), Ordering::Release);
+        let took = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.quickest.fetch_min(took, Ordering::AcqRel);
     }
 
     /// Gives the shard away: the next node may take it at once.
@@ -140,12 +199,19 @@ impl Tenure {
         *self.refuses.lock() = why.map(ToOwned::to_owned);
     }
 
+    /// Notes why the last renewal failed; `None` for one that succeeded.
+    pub(crate) fn note_renewal(&self, failed: Option<&str>) {
+        *self.not_renewed.lock() = failed.map(ToOwned::to_owned);
+    }
+
     /// Why this node may not answer a request just now, if it may not.
     pub fn refusal(&self) -> Option<String> {
         if self.is_held_or_looks() {
             return self.refuses.lock().clone();
         }
-        Some("this node may not answer for its shard: its database has not renewed that in time".to_owned())
+        let why = self.not_renewed.lock().clone();
+        let why = why.unwrap_or_else(|| "its database has not renewed that in time".to_owned());
+        Some(format!("this node may not answer for its shard: {why}"))
     }
 
     /// Whether it may be read for: it is held, or only looks.

@@ -336,7 +336,9 @@ impl From<&Refusal> for WireError {
             Refusal::CrossSite | Refusal::ForeignOrigin { .. } => Code::AccessDenied,
             Refusal::BodyTooLarge { .. } => Code::RequestEntityTooLarge,
             Refusal::BodyTooSlow => Code::RequestTimeout,
-            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge => Code::ServiceUnavailable,
+            Refusal::BodiesTooLarge | Refusal::RepliesTooLarge | Refusal::MayNotAnswer => {
+                Code::ServiceUnavailable
+            }
         };
         Self::new(code).saying(refusal.to_string())
     }

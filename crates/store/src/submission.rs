@@ -116,6 +116,28 @@ impl Submission {
         self
     }
 
+    /// Whether it may be answered at once.
+    #[inline]
+    pub fn waits_for_nothing(&self) -> bool {
+        matches!(self.wait, Wait::Nothing)
+    }
+
+    /// The same, answered only after `last` has been asked once more, at the end of all it waits for. `last` opens
+    /// whenever the gate it stands before does, and may refuse.
+    pub fn behind(mut self, last: &Arc<dyn Gate>) -> Self {
+        match &mut self.wait {
+            Wait::Gate { gate, .. } => *gate = Arc::clone(last),
+            Wait::Rest { first, .. } => match &mut **first {
+                Wait::Gate { gate, .. } => *gate = Arc::clone(last),
+                Wait::Nothing => **first = Wait::Gate { batch: 0, rests_on: 0, gate: Arc::clone(last) },
+                Wait::Again { .. } | Wait::Rest { .. } | Wait::Remote(_) => {}
+            },
+            // Answered in this very moment, a refusal, or known elsewhere.
+            Wait::Nothing | Wait::Again { .. } | Wait::Remote(_) => {}
+        }
+        self
+    }
+
     /// Bytes of its messages that are still being read.
     #[inline]
     pub fn bytes_on_their_way(&self) -> usize {

@@ -69,6 +69,8 @@ pub struct HandStore {
     late: Mutex<Vec<Late>>,
     newest: AtomicU64,
     pub fails: AtomicBool,
+    /// It may not answer, though it lives.
+    pub is_away: AtomicBool,
     pub steps: Mutex<Vec<Command>>,
 }
 
@@ -87,6 +89,7 @@ impl HandStore {
             late: Mutex::default(),
             newest: AtomicU64::new(0),
             fails: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
             steps: Mutex::default(),
         })
     }
@@ -169,6 +172,11 @@ impl Store for HandStore {
 
     fn commit(&self) -> bool {
         self.answers == Answers::AtCommit && self.gate.open()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        if is_away { Err(StoreError::Unavailable { cause: "told to".to_owned() }) } else { Ok(()) }
     }
 }
 

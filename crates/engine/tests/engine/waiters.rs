@@ -475,3 +475,14 @@ fn send_uncommitted(bench: &Bench, queue: kew_core::QueueId) -> tokio::task::Joi
         assert_eq!(engine.send(send).await.map(|sent| sent.len()), Ok(1));
     })
 }
+
+#[tokio::test]
+async fn wait_that_ends_while_the_store_may_not_answer_is_refused() {
+    let bench = Bench::new().await;
+    let queue = bench.queue("q").await;
+    let waiting = bench.wait(queue, seconds(20)).await;
+    bench.store.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    bench.engine.shutdown();
+    let answer = waiting.await.expect("a receive does not panic");
+    assert!(matches!(answer, Err(EngineError::Unavailable { .. })), "{answer:?}");
+}

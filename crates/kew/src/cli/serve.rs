@@ -8,6 +8,7 @@ use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice
 use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
+use crate::refused::Refusing;
 use crate::shutdown::Signals;
 use crate::start_error::StartError;
 
@@ -116,7 +117,7 @@ fn serve_once(settings: &Settings, log: Log) -> Ended {
         tokio::select! {
             signal = signals.next() => Why::Signal(signal),
             () = ended => Why::LoopEnded,
-            why = lost(&server) => Why::Lost(why),
+            why = lost(&server, log) => Why::Lost(why),
         }
     });
     let starts_again = matches!(why, Why::Lost(_));
@@ -171,8 +172,11 @@ enum Why {
 /// How often it is looked whether the store has another owner by now.
 const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
-async fn lost(server: &Server) -> String {
+/// Returns when the store has another owner, and says meanwhile whether requests are refused.
+async fn lost(server: &Server, log: Log) -> String {
+    let mut refusing = Refusing::default();
     loop {
+        refusing.look(log, server.refusal());
         if let Some(why) = server.lost() {
             return why;
         }

@@ -71,7 +71,12 @@ pub struct FrontEndSettings {
     pub durations: Arc<Durations>,
     /// Where the admin listener is, for people who look for it here.
     pub admin: Option<AdminPlace>,
+    /// Whether this server may answer just now, where another one may be the one that does.
+    pub may_answer: Option<MayAnswer>,
 }
+
+/// Asked for each reply when it is there.
+pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The front-ends.
 pub struct FrontEnds {
@@ -84,6 +89,7 @@ pub struct FrontEnds {
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
     admin: Option<AdminPlace>,
+    may_answer: Option<MayAnswer>,
     is_strict: bool,
 }
 
@@ -106,6 +112,7 @@ impl FrontEnds {
             azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
             durations: settings.durations,
             admin: settings.admin,
+            may_answer: settings.may_answer,
         })
     }
 
@@ -192,6 +199,11 @@ impl Handler for Door {
         } else {
             self.front_ends.answer((self.serves, dialect), request).await
         };
+        // Also what no store was asked for, such as a list of queues, is known by the owner alone.
+        let may_answer = self.front_ends.may_answer.as_ref().is_none_or(|may_answer| may_answer());
+        let operation = reply.operation;
+        let refused = || Reply { operation, ..self.refuse(&Refusal::MayNotAnswer, request) };
+        let reply = if may_answer { reply } else { refused() };
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
         reply
     }

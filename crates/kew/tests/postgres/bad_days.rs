@@ -350,5 +350,18 @@ fn database_without_disk_space_is_used_again_when_there_is_some() {
     };
     let node = Node::start(&url.replace(name_in(&url), "small"));
     node.wait_until_ready();
-    bad_day("disk full", &node, || small.fill(), || small.free());
+    let free = || {
+        node.wait_until_it_says("no space left");
+        small.free();
+    };
+    bad_day("disk full", &node, || small.fill(), free);
+    let begun = Instant::now();
+    while !node.errors().contains("requests are answered again") {
+        assert!(begun.elapsed() < BACK_MAX, "{}", node.errors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let errors = node.errors();
+    assert!(errors.contains("no space left"), "{errors}");
+    let lines = errors.lines().filter(|line| line.contains("ERROR")).count();
+    assert!(lines <= 20, "each refused request is a line, or nearly so: {lines}\n{errors}");
 }

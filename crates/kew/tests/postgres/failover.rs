@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kew_log_pg::server::{PgServer, name_in};
 
 use super::load::Load;
-use super::nodes::Node;
+use super::nodes::{Node, ask};
 use super::takeover::{judge, kills};
 
 /// Served again this long after a promotion.
@@ -86,4 +86,30 @@ fn killed_database_is_followed_by_its_synchronous_standby_with_nothing_lost_or_d
     let shown =
         cluster.primary.psql(name_in(&url), "SELECT epoch FROM kew_shard").expect("the server answers");
     println!("epoch {shown}");
+}
+
+#[test]
+fn send_is_acknowledged_once_a_standby_shows_it_where_the_database_asks_for_that() {
+    let cluster = Cluster::start(&["synchronous_commit=remote_apply"]);
+    let url = cluster.url();
+    let node = Node::start(&url);
+    node.wait_until_ready();
+    ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).expect("the node serves");
+    let send = || ask(node.sqs, "SendMessage", r#"{"QueueUrl":"orders","MessageBody":"shown"}"#).is_some();
+    assert!(send());
+    let replay = |doing: &str| {
+        let text = format!("SELECT pg_wal_replay_{doing}()");
+        cluster.standby.psql("postgres", &text).expect("the standby answers");
+    };
+    replay("pause");
+    let paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
+    while cluster.standby.psql("postgres", paused).expect("the standby answers") != "t" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!send(), "the standby receives it and does not show it");
+    replay("resume");
+    let begun = Instant::now();
+    while !send() {
+        assert!(begun.elapsed() < BACK_MAX, "not served again\n{}", node.errors());
+    }
 }

@@ -17,9 +17,8 @@ use super::nodes::{ask, ask_within};
 
 /// How long a received message is hidden.
 const HIDDEN: Duration = Duration::from_secs(8);
-/// Kew's time has whole milliseconds, and each node knows the database's clock as well as its quickest answer showed,
-/// which a machine with other work holds up.
-const PRECISION: Duration = Duration::from_millis(25);
+/// Kew's time has whole milliseconds, and a new owner knows the database's clock to 8 of them.
+const PRECISION: Duration = Duration::from_millis(10);
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 2;
 const GROUPS: usize = 2;
@@ -360,6 +359,10 @@ impl Shared {
         // The first one that is not deleted comes first; whether the last deletion happened may not be known.
         let is_next =
             if is_first { number == deleted + 1 || number == asked + 1 } else { number == last + 1 };
+        if is_first && is_next {
+            // Whatever came of their deletion: those before it are gone.
+            group.deleted = group.deleted.max(number - 1);
+        }
         let before = group.received.insert(number, batch.begun);
         group.last = number;
         if !is_next {

@@ -5,11 +5,14 @@
 //! continued; a tenth as often the database fails over to its standby.
 
 mod bad_days;
+mod clocks;
 mod commands;
 mod documents;
 mod failover;
+mod hangs;
 mod load;
 mod nodes;
+mod proxy;
 mod refusals;
 mod standby;
 mod takeover;

@@ -24,15 +24,25 @@ pub struct Node {
     pub cloudflare: SocketAddr,
     admin: SocketAddr,
     directory: TempDir,
+    /// Variables of its process beside those of all nodes.
+    variables: Vec<(String, String)>,
     child: Option<Child>,
 }
 
 impl Node {
     /// Starts a node on a store.
     pub fn start(url: &str) -> Self {
+        Self::start_with(url, &[])
+    }
+
+    /// The same with variables of its process.
+    pub fn start_with(url: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
         let [sqs, azure, cloudflare, admin] = [(); 4].map(|()| free_address());
-        let mut node = Self { url: url.to_owned(), sqs, azure, cloudflare, admin, directory, child: None };
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let url = url.to_owned();
+        let mut node = Self { url, sqs, azure, cloudflare, admin, directory, variables, child: None };
         node.start_again();
         node
     }
@@ -44,6 +54,7 @@ impl Node {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
             command.env_remove(name);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let errors = File::options().append(true).create(true).open(self.errors_path());
         command.args(["serve", "--store", &self.url]);
         command.args(["--sqs", &self.sqs.to_string(), "--azure", &self.azure.to_string()]);

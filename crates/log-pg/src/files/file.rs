@@ -1,7 +1,7 @@
 //! An open file of a shard: rows of a table, or a small one's bytes.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -21,11 +21,20 @@ pub(super) struct State {
     pub length: AtomicU64,
     /// The length that the database knows.
     pub stored_length: AtomicU64,
-    pub next_seq: AtomicI64,
-    /// The bytes of a small file, and whether the database has them.
-    pub small: Mutex<(Vec<u8>, bool)>,
+    pub small: Mutex<Small>,
+    /// Held while its length and its bytes are stored, so that an older state is never stored last.
+    pub storing: Mutex<()>,
     pub is_removed: AtomicBool,
     pub shared: Weak<Shared>,
+}
+
+/// The bytes of a small file.
+#[derive(Default)]
+pub(super) struct Small {
+    pub bytes: Vec<u8>,
+    /// How often they were written, and how often they had been when the database got them last.
+    pub writes: u64,
+    pub stored: u64,
 }
 
 impl Drop for State {
@@ -45,36 +54,64 @@ pub(super) struct PgFile {
 
 impl PgFile {
     fn row(&self, table: &Arc<Table>, offset: u64, bytes: &[u8], batch: BatchMark) -> Row {
-        self.state.length.fetch_max(offset + bytes.len() as u64, Ordering::AcqRel);
+        let end = offset + bytes.len() as u64;
+        if self.state.length.fetch_max(end, Ordering::AcqRel) < end {
+            self.keep_until_stored();
+        }
         Row {
             table: Some(Arc::clone(table)),
             pos: offset,
-            seq: self.state.next_seq.fetch_add(1, Ordering::Relaxed),
+            seq: self.shared.next_seq.fetch_add(1, Ordering::Relaxed),
             bytes: Bytes::copy_from_slice(bytes),
             batch: batch.number,
             syncs: batch.must_sync,
         }
     }
 
+    /// What the database does not have yet is known for as long as that, also when no handle has the file open.
+    fn keep_until_stored(&self) {
+        if !self.state.is_removed.load(Ordering::Acquire) {
+            self.shared.unstored.lock().insert(self.state.id, Arc::clone(&self.state));
+        }
+    }
+
+    /// Stores what the database does not have of the file's length and of a small file's bytes.
+    fn store(&self) -> io::Result<()> {
+        let _storing = self.state.storing.lock();
+        self.store_small()?;
+        self.store_length()?;
+        let small = self.state.small.lock();
+        let is_stored = small.stored == small.writes
+            && self.state.stored_length.load(Ordering::Acquire) == self.state.length.load(Ordering::Acquire);
+        if is_stored {
+            // This handle has the file open: it is not the last to let go.
+            self.shared.unstored.lock().remove(&self.state.id);
+        }
+        Ok(())
+    }
+
     fn store_length(&self) -> io::Result<()> {
         let length = self.state.length.load(Ordering::Acquire);
-        if self.state.stored_length.swap(length, Ordering::AcqRel) == length {
+        if self.state.stored_length.load(Ordering::Acquire) == length {
             return Ok(());
         }
-        let (id, length) = (self.state.id, i64::try_from(length).unwrap_or(i64::MAX));
-        self.shared.change(Change::Length { id, length })?;
+        let stored = i64::try_from(length).unwrap_or(i64::MAX);
+        self.shared.change(Change::Length { id: self.state.id, length: stored })?;
+        // Only now: one that was not stored is stored by the next sync.
+        self.state.stored_length.store(length, Ordering::Release);
         Ok(())
     }
 
     fn store_small(&self) -> io::Result<()> {
-        let bytes = {
-            let mut small = self.state.small.lock();
-            if std::mem::replace(&mut small.1, true) {
+        let (bytes, writes) = {
+            let small = self.state.small.lock();
+            if small.stored == small.writes {
                 return Ok(());
             }
-            small.0.clone()
+            (small.bytes.clone(), small.writes)
         };
         self.shared.change(Change::Bytes { id: self.state.id, bytes: Arc::new(bytes) })?;
+        self.state.small.lock().stored = writes;
         Ok(())
     }
 
@@ -106,11 +143,13 @@ impl DiskFile for PgFile {
         let Some(table) = &self.state.table else {
             let mut small = self.state.small.lock();
             let end = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(bytes.len());
-            if small.0.len() < end {
-                small.0.resize(end, 0);
+            if small.bytes.len() < end {
+                small.bytes.resize(end, 0);
             }
-            small.0[end - bytes.len()..end].copy_from_slice(bytes);
-            small.1 = false;
+            small.bytes[end - bytes.len()..end].copy_from_slice(bytes);
+            small.writes += 1;
+            drop(small);
+            self.keep_until_stored();
             return Ok(());
         };
         let row = self.row(table, offset, bytes, BatchMark { number: 0, must_sync: false });
@@ -153,7 +192,7 @@ impl DiskFile for PgFile {
             None => {
                 let small = self.state.small.lock();
                 buffer.fill(0);
-                overlay(buffer, offset, 0, &small.0);
+                overlay(buffer, offset, 0, &small.bytes);
             }
         }
         Ok(within)
@@ -161,14 +200,13 @@ impl DiskFile for PgFile {
 
     fn sync_data(&self) -> io::Result<()> {
         if self.state.table.is_none() {
-            self.store_small()?;
-            return self.store_length();
+            return self.store();
         }
         for lane in [&self.shared.bulk, &self.shared.journal] {
             let synced = self.shared.driver.wait(Arc::clone(lane).sync());
             synced.unwrap_or(Err(PgError::Closed))?;
         }
-        self.store_length()
+        self.store()
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -176,12 +214,14 @@ impl DiskFile for PgFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        let small = self.state.small.lock().0.len() as u64;
+        let small = self.state.small.lock().bytes.len() as u64;
         Ok(self.state.length.load(Ordering::Acquire).max(small))
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        self.state.length.fetch_max(len, Ordering::AcqRel);
+        if self.state.length.fetch_max(len, Ordering::AcqRel) < len {
+            self.keep_until_stored();
+        }
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use crate::lane::Lane;
 use crate::pool::{Patience, Pool};
 use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;
-use file::{PgFile, State};
+use file::{PgFile, Small, State};
 
 /// How long a file operation is tried while the database cannot be reached. Until then upkeep waits; requests do not.
 const PATIENCE: Patience = Patience::For(Duration::from_secs(60));
@@ -49,9 +49,14 @@ pub(crate) struct Shared {
     pub bulk: Arc<Lane>,
     /// Files that are open, by id.
     open: Mutex<HashMap<i64, Weak<State>>>,
+    /// Files of which the database does not have everything, by id.
+    unstored: Mutex<HashMap<i64, Arc<State>>>,
     /// Files to drop: they were removed, and no handle has them open.
     unneeded: Mutex<Vec<i64>>,
     next_id: AtomicI64,
+    /// Numbers the rows of all files in the order they were written, also those of a file that was closed and opened
+    /// again.
+    next_seq: AtomicI64,
     /// Clients wait for what is read: the store was opened.
     serves: AtomicBool,
     /// Reads that failed.
@@ -63,8 +68,8 @@ impl PgDisk {
         let lane = |sessions| Lane::start(&driver, Arc::clone(&database), Arc::clone(&tenure), sessions);
         let (journal, bulk) = (lane(2), lane(1));
         let pool = Pool::new(Arc::clone(&database), Arc::clone(&tenure));
-        let next_id = AtomicI64::new(tenure.epoch << 24);
-        let (open, unneeded) = (Mutex::default(), Mutex::default());
+        let (next_id, next_seq) = (AtomicI64::new(tenure.epoch << 24), AtomicI64::new(0));
+        let (open, unstored, unneeded) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (serves, unread) = (AtomicBool::new(false), AtomicU64::new(0));
         Self {
             shared: Arc::new(Shared {
@@ -74,8 +79,10 @@ impl PgDisk {
                 journal,
                 bulk,
                 open,
+                unstored,
                 unneeded,
                 next_id,
+                next_seq,
                 serves,
                 unread,
             }),
@@ -99,6 +106,14 @@ impl PgDisk {
     /// Whether every append has ended, and more are taken.
     pub fn is_quiet(&self) -> bool {
         self.shared.journal.is_quiet()
+    }
+
+    /// How long one statement has been under way by now, at most: of the writes, and of file operations. One that hangs
+    /// may never end.
+    pub fn longest_statement(&self) -> Duration {
+        let shared = &self.shared;
+        let lanes = shared.journal.longest_statement().max(shared.bulk.longest_statement());
+        lanes.max(shared.pool.longest_statement())
     }
 
     /// Drops the tables of files that were removed, also by an earlier owner.
@@ -162,8 +177,8 @@ impl Shared {
             table: purpose(name).map(|purpose| Arc::new(Table::new(found.id, purpose))),
             length: AtomicU64::new(found.length),
             stored_length: AtomicU64::new(found.length),
-            next_seq: AtomicI64::new(0),
-            small: Mutex::new((found.bytes.unwrap_or_default(), true)),
+            small: Mutex::new(Small { bytes: found.bytes.unwrap_or_default(), ..Small::default() }),
+            storing: Mutex::default(),
             is_removed: AtomicBool::new(false),
             shared: Arc::downgrade(self),
         });
@@ -296,6 +311,7 @@ impl PgDisk {
 impl Shared {
     /// A file has no name any more: it is dropped once no handle has it open.
     fn removed(&self, id: i64) {
+        drop(self.unstored.lock().remove(&id));
         let open = self.open.lock().get(&id).and_then(Weak::upgrade);
         match open {
             Some(state) => state.is_removed.store(true, Ordering::Release),

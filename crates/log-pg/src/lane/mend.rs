@@ -4,13 +4,38 @@
 //! In new sessions the lane looks whether the last durable row is still there, inserts every row that is not known to
 //! be durable where it is missing, and ends with a synchronous commit, the barrier, because the database may show
 //! commits that no standby has.
+//!
+//! With a synchronous standby the last durable row is always there: the barrier made it so. Without one a fail-over may
+//! have lost it. What is appended behind such a gap would be acknowledged and then not be found by the next opening, so
+//! the node gives its shard up instead.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{LOOK_PAUSE, Lane, RETRY};
+use tokio::time::Instant;
+
+use super::{HANGS_AFTER, LOOK_PAUSE, Lane, RETRY};
 use crate::PgError;
-use crate::database::{IfThere, Row, Session};
+use crate::database::{Asked, IfThere, NO_ANSWER, Row, Session};
 use crate::planted::Planted;
+
+/// How long a statement of the mending may take before it is made again on another connection.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// What a lane that is looked after needs.
+enum ToDo {
+    /// Nothing for so long.
+    Wait(Duration),
+    /// Its statements hang.
+    GiveUp,
+    Mend,
+}
+
+/// Waits for a statement that may hang.
+async fn in_time<T>(asked: Asked<'_, T>) -> Result<T, PgError> {
+    let answered = tokio::time::timeout(ANSWER_MAX, asked).await;
+    answered.unwrap_or_else(|_elapsed| Err(PgError::Unreachable(NO_ANSWER.to_owned())))
+}
 
 impl Lane {
     pub(super) async fn mend_when_broken(self: Arc<Self>) {
@@ -19,9 +44,18 @@ impl Lane {
             if self.tenure.check().is_err() {
                 return;
             }
-            if !self.is_to_be_mended() {
-                let _timed_out = tokio::time::timeout(LOOK_PAUSE, broken).await;
-                continue;
+            match self.what_is_to_do() {
+                ToDo::Mend => {}
+                ToDo::Wait(pause) => {
+                    let _timed_out = tokio::time::timeout(pause, broken).await;
+                    continue;
+                }
+                ToDo::GiveUp => {
+                    self.gives_up.notify_waiters();
+                    // Those who gave up ring when they have said so.
+                    let _timed_out = tokio::time::timeout(RETRY, broken).await;
+                    continue;
+                }
             }
             self.state.lock().is_mending = true;
             let mended = self.mend().await;
@@ -33,22 +67,30 @@ impl Lane {
                         self.ready.notify_one();
                     }
                 }
-                Err(error) if error.may_pass() => tokio::time::sleep(RETRY).await,
+                Err(error) if error.may_pass() => {
+                    self.state.lock().note_failure(&error);
+                    tokio::time::sleep(RETRY).await;
+                }
                 Err(error) => return self.lose(&error.to_string()),
             }
         }
     }
 
-    fn is_to_be_mended(&self) -> bool {
+    fn what_is_to_do(&self) -> ToDo {
         let state = self.state.lock();
-        state.is_broken && state.rows.is_quiet()
+        let Some(since) = state.broken_at.filter(|_| state.is_broken) else { return ToDo::Wait(LOOK_PAUSE) };
+        match HANGS_AFTER.checked_sub(since.elapsed()) {
+            _ if state.rows.is_quiet() => ToDo::Mend,
+            Some(left) if !left.is_zero() => ToDo::Wait(left),
+            _ => ToDo::GiveUp,
+        }
     }
 
     async fn mend(&self) -> Result<(), PgError> {
         let looks_wanted = self.state.lock().looks_wanted;
         let mut sessions = Vec::with_capacity(self.sessions);
         for _ in 0..self.sessions {
-            sessions.push(self.database.connect().await?);
+            sessions.push(in_time(self.database.connect()).await?);
         }
         let Some(session) = sessions.first_mut() else { return Ok(()) };
         let (rows, last_durable) = {
@@ -56,8 +98,8 @@ impl Lane {
             (state.rows.all(), state.rows.last_durable())
         };
         let own = self.tenure.own();
-        if let Some(last) = last_durable
-            && !session.has(&last.table, last.pos, own.epoch, last.seq).await?
+        if let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there())
+            && !in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
         {
             let text = format!(
                 "the database has lost row {} of {}, which it had reported durable: it was failed over to a \
@@ -70,13 +112,15 @@ impl Lane {
             self.insert_again(&mut **session, row).await?;
         }
         // What is there may be a commit that no standby has: all of it rests on this one.
-        if !Planted::NoBarrier.is_there() && session.barrier(own).await? == 0 {
+        if !Planted::NoBarrier.is_there() && in_time(session.barrier(own)).await? == 0 {
             return Err(self.tenure.fenced());
         }
         let mut state = self.state.lock();
         state.rows.mended(rows.len());
         // Asked for meanwhile: these sessions may lead to a server that was failed over.
         state.is_broken = state.looks_wanted != looks_wanted;
+        state.broken_at = state.is_broken.then(Instant::now);
+        state.failed = None;
         state.sessions = sessions;
         state.generation += 1;
         state.reported = None;
@@ -87,8 +131,8 @@ impl Lane {
     async fn insert_again(&self, session: &mut dyn Session, row: &Row) -> Result<(), PgError> {
         let Some(table) = &row.table else { return Ok(()) };
         let own = self.tenure.own();
-        let inserted = session.insert(own, row, IfThere::Skip).await?;
-        if inserted == 0 && !session.has(table, row.pos, own.epoch, row.seq).await? {
+        let inserted = in_time(session.insert(own, row, IfThere::Skip)).await?;
+        if inserted == 0 && !in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
             return Err(self.tenure.fenced());
         }
         Ok(())

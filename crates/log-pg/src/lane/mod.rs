@@ -6,11 +6,14 @@
 //! had ended.
 //!
 //! When a session fails, the outcome of its statement is not known. The lane then stops, waits for its other
-//! statements, and mends (`mend.rs`). No statement is ever cancelled.
+//! statements, and mends (`mend.rs`). No statement is cancelled, and none counts as done because it takes long. Of a
+//! lane that has stopped, one that goes on for [`HANGS_AFTER`] is given up with its connection: its outcome is not
+//! known then, which is what mending is for.
 
 mod mend;
 mod news;
 mod rows;
+mod trouble;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +22,17 @@ use bytes::Bytes;
 use kew_store_log::AppendListener;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::PgError;
-use crate::database::{Database, IfThere, Row, Session};
+use crate::database::{Asked, Database, IfThere, NO_ANSWER, Row, Session};
 use crate::driver::Driver;
 use crate::planted::Planted;
 use crate::tables::Table;
-use crate::tenure::Tenure;
+use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
 use rows::{Reached, Rows};
+use trouble::Failed;
 
 /// Rows under way at a time are at most as many as the lane has sessions.
 const SESSIONS_MAX: usize = 4;
@@ -39,6 +44,9 @@ const SLOW_ROW: Duration = Duration::from_millis(20);
 const WAITING_MAX: usize = 8 << 20;
 /// The pause before mending is tried again, and before a thread that waits looks again.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long a lane that has stopped waits for its statements. One may hang although the server lives: its connection
+/// leads to a server that is gone, or it waits for a lock.
+const HANGS_AFTER: Duration = TENURE;
 /// The pause before a task that has nothing to do looks whether the tenure has ended.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
@@ -47,6 +55,10 @@ struct State {
     rows: Rows,
     /// Nothing is sent: a session failed, or none was made yet.
     is_broken: bool,
+    /// Since when that is so.
+    broken_at: Option<Instant>,
+    /// Why the last statement failed, until the lane is mended.
+    failed: Option<Failed>,
     /// How often the lane was asked to look at what the database has: once more while it mends means that it mends
     /// again.
     looks_wanted: u64,
@@ -59,8 +71,18 @@ struct State {
     /// What was reported last. `None` after a mending: then it is reported in any case, as what filled meanwhile is
     /// to be handed over.
     reported: Option<Reached>,
-    /// Answers that wait are refused.
-    is_suspended: bool,
+    /// Why answers that wait are refused, if they are.
+    suspended: Option<String>,
+    /// Steps that wait for a new file are refused.
+    is_without_room: bool,
+}
+
+impl State {
+    /// Nothing is sent from now on.
+    fn break_off(&mut self) {
+        self.is_broken = true;
+        self.broken_at.get_or_insert_with(Instant::now);
+    }
 }
 
 /// A session, with the mending after which it was made.
@@ -77,6 +99,8 @@ pub(crate) struct Lane {
     /// Rings when there is work for the sessions, or for the mender.
     ready: Notify,
     broken: Notify,
+    /// Rings when statements that hang are given up.
+    gives_up: Notify,
     /// Rings at every progress.
     progress: Notify,
     news: Passing,
@@ -96,9 +120,15 @@ impl Lane {
             database,
             sessions: sessions.clamp(1, SESSIONS_MAX),
             large_row: if driver.sends_small_rows_side_by_side() { 0 } else { LARGE_ROW },
-            state: Mutex::new(State { is_broken, reported: Some(Reached::default()), ..State::default() }),
+            state: Mutex::new(State {
+                is_broken,
+                broken_at: is_broken.then(Instant::now),
+                reported: Some(Reached::default()),
+                ..State::default()
+            }),
             ready: Notify::new(),
             broken: Notify::new(),
+            gives_up: Notify::new(),
             progress: Notify::new(),
             news: Passing::default(),
             tenure,
@@ -120,7 +150,7 @@ impl Lane {
     pub fn look_again(&self) {
         {
             let mut state = self.state.lock();
-            state.is_broken = true;
+            state.break_off();
             state.looks_wanted += 1;
         }
         self.broken.notify_one();
@@ -198,7 +228,7 @@ impl Lane {
     /// Forgets the rows of a table that is about to be dropped. False while one of them is under way, or may be.
     pub fn forget(&self, table: i64) -> bool {
         let mut state = self.state.lock();
-        !state.is_mending && state.rows.forget(table)
+        (!state.is_mending || Planted::ForgetsWhileMending.is_there()) && state.rows.forget(table)
     }
 
     async fn send_rows(self: Arc<Self>) {
@@ -239,7 +269,7 @@ impl Lane {
             let fresh = fresh.or_else(|| state.sessions.pop().map(|session| (generation, session)));
             fresh.ok_or_else(|| PgError::Unreachable("the connection was cut".to_owned()))?
         };
-        let sent = session.insert(self.tenure.own(), row, IfThere::Fail);
+        let sent = self.unless_it_hangs(session.insert(self.tenure.own(), row, IfThere::Fail));
         let rows = if Planted::AppendTimesOut.is_there() {
             match tokio::time::timeout(RETRY, sent).await {
                 Ok(sent) => sent?,
@@ -250,6 +280,15 @@ impl Lane {
         };
         *slot = Some((generation, session));
         Ok(rows)
+    }
+
+    /// Waits for a statement, until the lane has given up those that hang.
+    async fn unless_it_hangs(&self, sent: Asked<'_, u64>) -> Result<u64, PgError> {
+        tokio::select! {
+            biased;
+            sent = sent => sent,
+            () = self.gives_up.notified() => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
+        }
     }
 
     fn ended(&self, index: u64, sent: Result<u64, PgError>) {
@@ -263,7 +302,8 @@ impl Lane {
             }
             Err(error) => {
                 state.rows.failed();
-                state.is_broken = true;
+                state.break_off();
+                state.note_failure(&error);
                 drop(state);
                 if !error.may_pass() {
                     return self.lose(&error.to_string());
@@ -292,7 +332,7 @@ impl Lane {
         if !may_answer && Planted::ProgressForgotten.is_there() {
             state.reported = Some(reached);
         }
-        if may_answer && !state.is_suspended && state.reported != Some(reached) {
+        if may_answer && state.suspended.is_none() && state.reported != Some(reached) {
             state.reported = Some(reached);
             self.news.pass(News::Reached(reached.written, reached.durable));
         }
@@ -301,7 +341,7 @@ impl Lane {
     /// Refuses answers that wait, until [`Self::go_on`].
     pub fn suspend(&self, why: &str) {
         let mut state = self.state.lock();
-        if !std::mem::replace(&mut state.is_suspended, true) {
+        if state.suspended.replace(why.to_owned()).is_none() {
             self.news.pass(News::Suspended(Some(why.to_owned())));
         }
     }
@@ -310,7 +350,7 @@ impl Lane {
     /// suspended.
     pub fn go_on(&self) {
         let mut state = self.state.lock();
-        if std::mem::replace(&mut state.is_suspended, false) {
+        if state.suspended.take().is_some() {
             state.reported = None;
             self.news.pass(News::Suspended(None));
         }

@@ -17,6 +17,8 @@ pub(super) enum News {
     Reached(u64, u64),
     /// Answers that wait are refused with this text, until `None`.
     Suspended(Option<String>),
+    /// Steps that wait for a new file are refused with this text, until `None`.
+    NoRoom(Option<String>),
     /// It is over.
     Lost(String),
 }
@@ -77,6 +79,7 @@ fn pass(listener: &dyn AppendListener, news: News) {
     match news {
         News::Reached(written, durable) => listener.reached(written, durable),
         News::Suspended(why) => listener.suspended(why),
+        News::NoRoom(why) => listener.room_suspended(why),
         News::Lost(why) => listener.lost(why),
     }
 }

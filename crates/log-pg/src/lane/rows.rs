@@ -27,8 +27,9 @@ enum Fate {
 struct Kept {
     row: Row,
     fate: Fate,
-    /// When it was handed over.
+    /// When it was handed over, and when it was sent.
     since: Instant,
+    sent: Instant,
 }
 
 /// A row that was reported durable: it must be there for as long as this owner lives.
@@ -71,7 +72,8 @@ impl Rows {
             self.unsynced = 0;
         }
         self.bytes += row.bytes.len();
-        self.kept.push_back(Kept { row, fate: Fate::Waits, since: Instant::now() });
+        let now = Instant::now();
+        self.kept.push_back(Kept { row, fate: Fate::Waits, since: now, sent: now });
     }
 
     /// The next row to send.
@@ -85,7 +87,7 @@ impl Rows {
         self.tick += 1;
         let tick = self.tick;
         let kept = self.at(index)?;
-        kept.fate = Fate::Sent(tick);
+        (kept.fate, kept.sent) = (Fate::Sent(tick), Instant::now());
         let row = kept.row.clone();
         if Planted::AnswerBeforeFrame.is_there() {
             self.reached.written = self.reached.written.max(row.batch);
@@ -214,6 +216,15 @@ impl Rows {
     pub fn newest_waits(&self) -> Duration {
         let waits = |kept: &&Kept| matches!(kept.fate, Fate::Waits | Fate::Sent(_));
         self.kept.back().filter(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
+    }
+
+    /// How long a statement has been under way, at most.
+    pub fn longest_statement(&self) -> Duration {
+        if self.under_way == 0 {
+            return Duration::ZERO;
+        }
+        let sent = self.kept.iter().find(|kept| matches!(kept.fate, Fate::Sent(_)));
+        sent.map_or(Duration::ZERO, |kept| kept.sent.elapsed())
     }
 
     /// The rows of a table that are not known to stay there, in order: one that was committed asynchronously is gone

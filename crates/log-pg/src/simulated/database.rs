@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::faults::{Course, Fault, Rates};
+use super::faults::{Chance, Course, Fault, Rates};
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{Asked, Database, Session};
@@ -22,18 +22,6 @@ use super::session::SimSession;
 const BEGINNING_MS: i64 = 1_700_000_000_000;
 /// The pause before a statement that waits for a lock looks again.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
-
-/// Chance from a seed.
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit.max(1)
-    }
-}
 
 /// A lock of the shard's row.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +58,12 @@ pub(super) struct State {
     speed: u64,
     appends: u64,
     faults: u64,
+    /// Looks at the clock that are to be cut.
+    looks_to_cut: u64,
 }
+
+/// What a server held at one moment.
+pub struct Photograph(Tables);
 
 /// A handle to the server. Clones are handles to the same one.
 #[derive(Clone)]
@@ -85,7 +78,7 @@ pub(super) struct Transaction {
 
 impl SimDatabase {
     pub(super) fn new(seed: u64, rates: Rates) -> Self {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::of(seed);
         let speed = 1_000 + chance.below(rates.drift + 1);
         let now = Instant::now();
         Self(Arc::new(Mutex::new(State {
@@ -105,6 +98,7 @@ impl SimDatabase {
             speed,
             appends: 0,
             faults: 0,
+            looks_to_cut: 0,
         })))
     }
 
@@ -122,6 +116,36 @@ impl SimDatabase {
     pub fn counts(&self) -> (u64, u64) {
         let state = self.0.lock();
         (state.appends, state.faults)
+    }
+
+    /// The next looks at the clock find their connection cut, this many.
+    pub fn cut_looks_at_clock(&self, count: u64) {
+        self.0.lock().looks_to_cut = count;
+    }
+
+    pub(super) fn cuts_this_look(&self) -> bool {
+        let mut state = self.0.lock();
+        let cuts = state.looks_to_cut > 0;
+        state.looks_to_cut = state.looks_to_cut.saturating_sub(1);
+        cuts
+    }
+
+    /// What statements see now, to be failed over to: a standby that receives nothing from now on.
+    pub fn photograph(&self) -> Photograph {
+        Photograph(self.0.lock().visible.clone())
+    }
+
+    /// A standby takes over that has received nothing since it was photographed, though commits were reported durable:
+    /// an asynchronous one.
+    pub fn fail_over_to(&self, standby: Photograph) {
+        let mut state = self.0.lock();
+        state.standby = standby.0;
+        state.start_anew(0);
+    }
+
+    /// The database's clock is set ahead, or back, by milliseconds.
+    pub fn set_clock_by(&self, milliseconds: i64) {
+        self.0.lock().clock_ahead += milliseconds;
     }
 
     /// From now on things go wrong this often.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::database::Chance;
-
 /// One thing that goes wrong at a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -124,5 +122,21 @@ impl Rates {
             _ => self.server_fails && chance.below(3) == 0,
         };
         happens.then_some(fault)
+    }
+}
+
+/// Chance from a seed.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
     }
 }

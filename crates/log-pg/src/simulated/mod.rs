@@ -25,7 +25,7 @@ use crate::machine::Room;
 use crate::{PgDisk, PgError, open};
 
 pub use crate::machine::{Machine, Power};
-pub use database::SimDatabase;
+pub use database::{Photograph, SimDatabase};
 pub use faults::{AtAppends, Fault, Rates};
 
 /// A task that waits for another one that is ready goes on within this many turns.

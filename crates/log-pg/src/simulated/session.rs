@@ -9,7 +9,7 @@ use super::database::{RowLock, SimDatabase, Transaction, cut};
 use super::faults::{Course, Fault};
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
-use crate::database::{Asked, Change, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking};
+use crate::database::{Asked, Change, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file};
 use crate::planted::Planted;
 use crate::tables::Table;
 
@@ -134,12 +134,13 @@ impl Session for SimSession {
     }
 
     fn owner(&mut self, _shard: i32) -> Asked<'_, Option<String>> {
-        Box::pin(self.look(|tables, clock| Ok(tables.owner_at(clock))))
+        Box::pin(self.look(|tables, clock| Ok(tables.owner_at(clock, ""))))
     }
 
-    fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
+    fn take<'a>(&'a mut self, _shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
         Box::pin(async move {
-            if let Some(owner) = self.owner(shard).await? {
+            let own_id = node.id.clone();
+            if let Some(owner) = self.look(move |tables, clock| Ok(tables.owner_at(clock, &own_id))).await? {
                 return Ok(Taking::Owned(owner));
             }
             let lock =
@@ -148,13 +149,13 @@ impl Session for SimSession {
             let Node { id, name } = node.clone();
             let rises = i64::from(!Planted::EpochNotRaised.is_there() || self.server.epoch() == 0);
             self.ask(false, transaction, move |tables, clock| {
-                if let Some(owner) = tables.owner_at(clock) {
+                if let Some(owner) = tables.owner_at(clock, &id) {
                     return Ok((Taking::Owned(owner), Vec::new()));
                 }
                 let epoch = tables.epoch + rises;
                 let took = Did::Took { epoch, node: id.clone() };
                 let until = clock + i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-                Ok((Taking::Taken(epoch), vec![took, Did::Renewed { node: id, name, until }]))
+                Ok((Taking::Taken { epoch, clock }, vec![took, Did::Renewed { node: id, name, until }]))
             })
             .await
         })
@@ -175,6 +176,9 @@ impl Session for SimSession {
     }
 
     fn clock(&mut self) -> Asked<'_, i64> {
+        if self.server.cuts_this_look() {
+            self.is_closed = true;
+        }
         Box::pin(self.look(|_, clock| Ok(clock)))
     }
 
@@ -197,6 +201,11 @@ impl Session for SimSession {
         Box::pin(self.ask(false, synced(RowLock::Share), move |tables, _| {
             if tables.epoch != own.epoch {
                 return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
+            }
+            if let Change::Rename { id, .. } | Change::Length { id, .. } | Change::Bytes { id, .. } = &change
+                && !tables.has_file(*id)
+            {
+                return Err(no_file(*id));
             }
             if let Change::Create { id, name, .. } = &change
                 && tables.is_taken(name, *id)

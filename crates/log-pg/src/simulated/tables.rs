@@ -87,7 +87,7 @@ impl Tables {
                 self.rows.remove(id);
             }
             Change::Length { id, length } => {
-                self.with(*id, |file| file.length = u64::try_from(*length).unwrap_or(0));
+                self.with(*id, |file| file.length = file.length.max(u64::try_from(*length).unwrap_or(0)));
             }
             Change::Bytes { id, bytes } => self.with(*id, |file| {
                 file.length = file.length.max(bytes.len() as u64);
@@ -106,10 +106,15 @@ impl Tables {
         }
     }
 
-    /// The name of the owner, if its tenure has not ended at this instant.
-    pub fn owner_at(&self, clock: i64) -> Option<String> {
+    /// The name of the owner, if that is another node and its tenure has not ended at this instant.
+    pub fn owner_at(&self, clock: i64, own_id: &str) -> Option<String> {
         let (name, until) = self.nodes.get(&self.owner)?;
-        (*until > clock).then(|| name.clone())
+        (*until > clock && self.owner != own_id).then(|| name.clone())
+    }
+
+    /// Whether a file is there, by whatever name.
+    pub fn has_file(&self, id: i64) -> bool {
+        self.files.contains_key(&id)
     }
 
     /// Whether a table has a row.

@@ -6,10 +6,15 @@
 //! planted in the log (`kew_log_pg::planted`) the same histories must find it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod clock;
 mod factory;
+mod files;
 mod found;
+mod hangs;
 #[path = "../../../store-log/tests/interleaved/history.rs"]
 mod history;
+#[path = "../../../store-log/tests/disk_laws/laws.rs"]
+mod laws;
 mod node;
 mod play;
 mod reference;

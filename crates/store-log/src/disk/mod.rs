@@ -108,6 +108,8 @@ pub trait AppendListener: Send + Sync + 'static {
     fn reached(&self, written: u64, durable: u64);
     /// Answers that wait are refused with this text from now on, until `None`.
     fn suspended(&self, why: Option<String>);
+    /// Files cannot be made: steps that wait for room are refused with this text from now on, until `None`.
+    fn room_suspended(&self, why: Option<String>);
     /// The log belongs to another owner now, or has lost what was durable: nothing is written any more.
     fn lost(&self, why: String);
 }

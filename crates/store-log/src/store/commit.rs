@@ -15,7 +15,7 @@ use super::shelf::store_error;
 use super::writer::Writing;
 use crate::disk::AppendListener;
 use crate::error::LogError;
-use crate::journal::BatchNumber;
+use crate::journal::{BatchNumber, Journal};
 use crate::planted::Planted;
 
 impl Inner {
@@ -223,6 +223,14 @@ impl Inner {
         }
     }
 
+    /// Whether the batch being filled waits for a new segment.
+    fn waits_for_a_segment(&self) -> bool {
+        let ledger = self.writer.lock();
+        let shelf = &ledger.shelf;
+        let is_rolling = shelf.journal.as_ref().is_some_and(Journal::is_rolling);
+        is_rolling || (shelf.batch.records() > 0 && !shelf.fits())
+    }
+
     /// Ends the journal with the closing mark.
     pub(super) fn close_appends(&self) -> Result<(), LogError> {
         let target = {
@@ -262,6 +270,15 @@ impl AppendListener for Progress {
     fn suspended(&self, why: Option<String>) {
         let Some(inner) = self.0.upgrade() else { return };
         inner.gate.suspend(why.map(|cause| StoreError::Unavailable { cause }));
+    }
+
+    fn room_suspended(&self, why: Option<String>) {
+        let Some(inner) = self.0.upgrade() else { return };
+        let why = why.map(|cause| StoreError::Unavailable { cause });
+        inner.made.suspend(why.clone());
+        if why.is_none() || inner.waits_for_a_segment() {
+            inner.gate.suspend(why);
+        }
     }
 
     fn lost(&self, why: String) {

@@ -8,7 +8,7 @@ use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
     Clock, Command, Departures, Entropy, QueueId, Reports, Tally, Timestamp, Traffic, Waits, Work,
 };
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Gate, Store, StoreError, Submission};
 use parking_lot::Mutex;
 
 use super::commit::Progress;
@@ -116,6 +116,11 @@ impl LogStore {
     /// Work beside requests that failed the last time it was tried, with the cause.
     pub fn failing(&self) -> Vec<(Work, String)> {
         self.inner.reports.failing()
+    }
+
+    /// The gate that answers wait at, for one that stands before it.
+    pub fn gate(&self) -> Arc<dyn Gate> {
+        self.inner.gate.clone()
     }
 
     /// Figures. Nothing that takes long is waited for.

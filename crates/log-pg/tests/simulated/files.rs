@@ -1,0 +1,127 @@
+//! Files on a simulated database: the laws of every disk, and what upkeep writes and removes while connections are cut.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_log_pg::planted::Planted;
+use kew_log_pg::simulated::{Rates, World};
+use kew_log_pg::{PgDisk, TENURE};
+use kew_store_log::{Disk, DiskFile};
+
+use crate::laws::Place;
+
+/// A world that lives as long as the test program, with its clock on the thread of one test.
+struct InWorld(&'static World);
+
+impl InWorld {
+    fn new() -> Self {
+        let world: &'static World = Box::leak(Box::new(World::new(1, Rates::default())));
+        // The thread of the test keeps it to its end.
+        let _for_ever = Box::leak(Box::new(world.enter()));
+        Self(world)
+    }
+}
+
+impl Place for InWorld {
+    fn open(&self) -> Arc<dyn Disk> {
+        Arc::new(self.0.own("owner").unwrap().0)
+    }
+}
+
+crate::laws::disk_law_tests!(InWorld::new());
+
+/// An owner with a slice of many rows that wait behind one of another slice, over connections that were just cut.
+fn with_a_slice_on_its_way(world: &World) -> (PgDisk, Arc<dyn DiskFile>) {
+    let (disk, _power) = world.own("owner").unwrap();
+    let (other, file) =
+        (disk.create("checkpoints/other").unwrap(), disk.create("checkpoints/slice").unwrap());
+    world.database().restart(Duration::ZERO);
+    other.write_at(0, b"sent first").unwrap();
+    for row in 0..30 {
+        file.write_at(row * 4, b"rows").unwrap();
+    }
+    (disk, file)
+}
+
+/// Whether an owner loses its shard when it removes a file whose rows are just being inserted again.
+fn removal_during_mending_ends_the_owner() -> bool {
+    (0..40).any(|tens| {
+        let world = World::new(1, Rates { latency_ms: 20, ..Rates::default() });
+        let _inside = world.enter();
+        let (disk, file) = with_a_slice_on_its_way(&world);
+        world.pass(Duration::from_millis(tens * 10));
+        drop(file);
+        disk.remove("checkpoints/slice").unwrap();
+        world.pass(Duration::from_secs(3));
+        disk.tenure().over().is_some()
+    })
+}
+
+/// Whether it is noticed that the database has lost a slice that was durable, while nothing is written.
+fn loss_of_a_slice_is_noticed() -> bool {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (disk, _power) = world.own("owner").unwrap();
+    let file = disk.create("checkpoints/slice").unwrap();
+    // It has renewed, and so has a connection that can be cut.
+    world.pass(Duration::from_secs(1));
+    let standby = world.database().photograph();
+    file.write_at(0, b"bytes of a slice").unwrap();
+    file.sync_data().unwrap();
+    world.database().fail_over_to(standby);
+    world.pass(TENURE);
+    disk.tenure().over().is_some_and(|why| why.contains("has lost row"))
+}
+
+#[test]
+fn file_that_is_removed_while_its_rows_are_inserted_again_ends_no_owner() {
+    assert!(!removal_during_mending_ends_the_owner());
+    let _planted = Planted::ForgetsWhileMending.plant();
+    assert!(removal_during_mending_ends_the_owner(), "the planted fault shows nothing");
+}
+
+#[test]
+fn slice_that_the_database_lost_is_noticed_without_a_write() {
+    assert!(loss_of_a_slice_is_noticed());
+    let _planted = Planted::SlicesNotLookedAt.plant();
+    assert!(!loss_of_a_slice_is_noticed(), "the planted fault shows nothing");
+}
+
+#[test]
+fn length_and_bytes_of_a_file_that_the_database_lost_are_not_taken_for_stored() {
+    for name in ["FILE", "checkpoints/slice"] {
+        let world = World::new(1, Rates::default());
+        let _inside = world.enter();
+        let (disk, _power) = world.own("owner").unwrap();
+        let standby = world.database().photograph();
+        let file = disk.create(name).unwrap();
+        file.write_at(0, b"bytes").unwrap();
+        world.database().fail_over_to(standby);
+        assert!(file.sync_data().is_err(), "{name}: it is stored nowhere");
+        assert!(file.sync_data().is_err(), "{name}: and still is not");
+        assert!(disk.rename(name, "OTHER").is_err(), "{name}");
+    }
+}
+
+#[test]
+fn length_that_could_not_be_stored_is_stored_by_the_next_sync() {
+    for (name, length) in [("FILE", 5), ("checkpoints/slice", 9)] {
+        let world = World::new(1, Rates::default());
+        let _inside = world.enter();
+        let (disk, _power) = world.own("owner").unwrap();
+        let file = disk.create(name).unwrap();
+        file.write_at(0, b"bytes").unwrap();
+        if length > 5 {
+            file.sync_data().unwrap();
+            file.allocate(length).unwrap();
+        }
+        world.database().restart(Duration::from_secs(300));
+        assert!(file.sync_data().is_err(), "{name}: the database is away for longer than that is tried");
+        world.pass(Duration::from_secs(300));
+        file.sync_data().unwrap();
+        drop((file, disk));
+        world.pass(TENURE + TENURE);
+        let (next, _power) = world.own("next").unwrap();
+        assert_eq!(next.open(name).unwrap().len().unwrap(), length, "{name}");
+    }
+}
