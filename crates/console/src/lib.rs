@@ -1,4 +1,4 @@
-//! What operators and machines ask a running server: health, metrics, the admin API.
+//! What operators and machines ask a running server: health, metrics, the admin API, and the console over it.
 //!
 //! [`Console`] is a front-end for a listener on a thread of its own: whatever a disk does, `/livez` is answered. It
 //! starts before the store is opened and outlives it; [`Board`] is where the program tells it what there is to show.
@@ -13,6 +13,7 @@ mod followers;
 mod health;
 mod metrics;
 mod notes;
+mod pages;
 mod pushes;
 mod route;
 mod samples;
@@ -89,6 +90,7 @@ pub struct Console {
     work: Arc<api::Work>,
     changes: api::Changes,
     samples: Arc<samples::Samples>,
+    pages: Arc<pages::Pages>,
 }
 
 impl Console {
@@ -96,9 +98,10 @@ impl Console {
     pub fn new(board: Arc<Board>, settings: Settings) -> Self {
         let login = Arc::new(access::Login::new(&settings));
         let audit = Arc::new(audit::Audit::new(Arc::clone(&settings.audit)));
+        let pages = Arc::new(pages::Pages::new(&settings));
         let (scrapes, followers, work, changes, samples) = Default::default();
         let settings = Arc::new(settings);
-        Self { board, settings, scrapes, followers, login, audit, work, changes, samples }
+        Self { board, settings, scrapes, followers, login, audit, work, changes, samples, pages }
     }
 }
 

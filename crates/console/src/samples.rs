@@ -12,6 +12,7 @@ use kew_core::{Counts, Queue, QueueId, Timestamp, Traffic};
 use kew_engine::{Engine, TimeSource};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::board::{Board, Phase};
 
@@ -60,6 +61,8 @@ pub(crate) struct SmallCounts {
 pub(crate) struct Samples {
     /// Guards the figures; held for one queue at a time, or for a look-up.
     kept: Mutex<Kept>,
+    /// Counts the looks that have ended.
+    looks: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -128,6 +131,12 @@ impl Samples {
             }
         }
         self.kept.lock().forget_others(&queues);
+        self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
+    }
+
+    /// Tells how many looks have ended, and of each further one.
+    pub(crate) fn looks(&self) -> watch::Receiver<u64> {
+        self.looks.subscribe()
     }
 
     /// What a queue did each second before the latest look.

@@ -1,0 +1,137 @@
+//! The form that sends a message.
+
+use kew_http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::ask::of_queue;
+use super::forms::{Form, lines};
+use super::layout::{Head, see};
+use super::queue::{self, Tab};
+use super::trouble::Trouble;
+use super::{Shown, Visit, message_path, queue_path, read};
+
+/// Attributes that the form has rows for.
+const ATTRIBUTES: usize = 5;
+const CONTENT_TYPES: [(&str, &str); 4] = [
+    ("text", "text"),
+    ("json", "JSON"),
+    ("bytes", "bytes, written in Base64"),
+    ("v8", "v8, written in Base64"),
+];
+const ATTRIBUTE_TYPES: [&str; 3] = ["String", "Number", "Binary"];
+
+/// What stands in the form at first.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) body: String,
+    pub(super) content_type: String,
+    pub(super) group: String,
+}
+
+/// `GET /queues/{q}/send`.
+pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> Shown {
+    let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let content = html! {
+        (queue::top(visit, queue, &shown, Tab::Send))
+        section aria-labelledby="send-title" {
+            h2 #send-title { "Send a message" }
+            @if visit.frame.may_act() { (fields(visit, queue, &shown, &Draft::default())) }
+            @else { p { "Your role is read-only: it sends nothing." } }
+        }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Send to {queue}")).at("/"), &content))
+}
+
+/// The form with a draft in it.
+pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draft) -> Markup {
+    let is_fifo = read::text(shown, "kind") == "fifo";
+    html! {
+        form.stack.send method="post" action={ (queue_path(queue)) "/send" } {
+            (visit.frame.proof())
+            label { "Body" textarea name="body" rows="8" spellcheck="false" required { (draft.body) } }
+            div.row {
+                label {
+                    "Content type"
+                    select name="content_type" {
+                        @for (value, title) in CONTENT_TYPES {
+                            option value=(value) selected[value == draft.content_type] { (title) }
+                        }
+                    }
+                }
+                @if is_fifo {
+                    label { "Group" input name="group" maxlength="128" value=(draft.group) required; }
+                    label { "Deduplication id" input name="deduplication_id" maxlength="128"; }
+                } @else {
+                    label {
+                        "Delay in seconds"
+                        input name="delay_seconds" type="number" min="0" max="86400" placeholder="the queue's";
+                    }
+                }
+            }
+            details {
+                summary { "Attributes" }
+                p.help { "SQS shows them, with the content type text. Values of type Binary are written in Base64." }
+                @for number in 1..=ATTRIBUTES { (attribute(number)) }
+            }
+            button.main { "Send" }
+        }
+    }
+}
+
+fn attribute(number: usize) -> Markup {
+    html! {
+        fieldset.row {
+            legend { "Attribute " (number) }
+            label { "Name" input name={ "name." (number) } maxlength="256"; }
+            label { "Type" select name={ "type." (number) } { @for word in ATTRIBUTE_TYPES { option { (word) } } } }
+            label { "Value" input name={ "value." (number) } maxlength="65536"; }
+        }
+    }
+}
+
+/// `POST /queues/{q}/send`.
+pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> Shown {
+    let form = Form::read_large(visit)?;
+    let message = message(&form)?;
+    let sent = visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await?;
+    let done = if read::is_set(&sent, "duplicate") { "repeated" } else { "sent" };
+    Ok(see(&format!("{}?done={done}", message_path(queue, read::text(&sent, "id")))))
+}
+
+/// The message of a form, as the API takes it.
+fn message(form: &Form) -> Result<Value, Trouble> {
+    let mut message = Map::new();
+    let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
+    let content_type = form.given("content_type").unwrap_or("text");
+    put("content_type", content_type.into());
+    if matches!(content_type, "bytes" | "v8") {
+        let encoded: String = form.text("body").chars().filter(|one| !one.is_whitespace()).collect();
+        put("body_base64", encoded.into());
+    } else {
+        put("body", lines(form.text("body")).into());
+    }
+    for name in ["group", "deduplication_id"] {
+        if let Some(text) = form.given(name) {
+            put(name, text.into());
+        }
+    }
+    if let Some(seconds) = form.whole("delay_seconds")? {
+        put("delay_seconds", seconds.into());
+    }
+    let attributes = attributes(form);
+    if !attributes.is_empty() {
+        put("attributes", Value::Object(attributes));
+    }
+    Ok(Value::Object(message))
+}
+
+fn attributes(form: &Form) -> Map<String, Value> {
+    let one = |number: usize| {
+        let name = form.given(&format!("name.{number}"))?;
+        let data_type = form.given(&format!("type.{number}")).unwrap_or("String");
+        let value = form.text(&format!("value.{number}"));
+        Some((name.to_owned(), json!({ "type": data_type, "value": value })))
+    };
+    (1..=ATTRIBUTES).filter_map(one).collect()
+}
