@@ -36,6 +36,15 @@ const screens = () => [
   ["message-leased", `/queues/orders/messages/${ids.leased}`],
   ["message-odd", `/queues/orders/messages/${ids.odd}`],
   ["message-hex", `/queues/orders/messages/${ids.odd}?view=hex`],
+  ["dead-letters", "/queues/orders-dead/dead-letters"],
+  ["resend", `/queues/orders-dead/messages/${ids.dead}/resend`],
+  ["groups", "/queues/payments.fifo/groups?id=anna-open"],
+  ["charts", "/queues/orders/charts?seconds=300"],
+  ["redrive", `/redrives/${ids.task}`],
+  ["push", "/push"],
+  ["store", "/store"],
+  ["config", "/config"],
+  ["audit", "/audit"],
   ["sign-in", "/sign-in"],
 ];
 /** Pages that say what is wrong; a browser logs their status. */

@@ -78,5 +78,9 @@ export const fill = async (kew) => {
   }
   await kew.api("/queues/payments.fifo/receive", { max: 1, visibility_seconds: 600 });
   const { messages } = await kew.api("/queues/orders/messages?state=in_flight&limit=1", undefined, "GET");
-  return { odd: odd.id, leased: messages[0].id };
+  const dead = await kew.api("/queues/orders-dead/messages?limit=1", undefined, "GET");
+  await kew.api("/queues/emails/messages", { body: "moved slowly" });
+  await kew.api("/queues/emails/messages", { body: "moved slowly, too" });
+  const { task } = await kew.api("/queues/emails/redrive", { to: "invoices", per_second: 1 });
+  return { odd: odd.id, leased: messages[0].id, dead: dead.messages[0].id, task };
 };

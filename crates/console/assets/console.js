@@ -127,9 +127,20 @@ const searches = () => {
   }
 };
 
+/** Loads a page again whose task is still running, unless somebody is busy in it. */
+const refreshes = () => {
+  const running = document.querySelector("[data-refresh]");
+  if (!running) return;
+  setInterval(() => {
+    const focus = document.activeElement;
+    if (!document.hidden && (focus === document.body || focus.id === "content")) location.reload();
+  }, running.dataset.refresh * 1000);
+};
+
 const stream = document.body.dataset.stream;
 if (stream) watch(stream);
 countDown();
 copies();
+refreshes();
 confirmations();
 searches();

@@ -27,7 +27,13 @@ const GUARDS: [(HeaderName, HeaderValue); 6] = [
 ];
 
 /// Screens that every page leads to.
-const SCREENS: [(&str, &str); 1] = [("/", "Queues")];
+const SCREENS: [(&str, &str); 5] = [
+    ("/", "Queues"),
+    ("/push", "Push"),
+    ("/store", "Store"),
+    ("/config", "Configuration"),
+    ("/audit", "Audit log"),
+];
 
 /// Who looks at a page.
 #[derive(Clone, Debug)]

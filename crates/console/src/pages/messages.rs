@@ -171,7 +171,8 @@ pub(super) fn size(row: &Value) -> u64 {
     }
 }
 
-fn preview(row: &Value) -> Markup {
+/// The beginning of a body on one line.
+pub(super) fn preview(row: &Value) -> Markup {
     if row.get("readable").and_then(Value::as_bool) == Some(false) {
         return html! { span.warn { "cannot be read from the store" } };
     }

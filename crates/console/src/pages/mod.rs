@@ -6,8 +6,10 @@
 mod ask;
 mod assets;
 mod body;
+mod charts;
 mod commands;
 mod forms;
+mod groups;
 mod layout;
 mod live;
 mod message;
@@ -15,10 +17,12 @@ mod messages;
 mod queue;
 mod queues;
 mod read;
+mod redrive;
 mod send;
 mod settings;
 mod sign_in;
 mod spark;
+mod system;
 mod text;
 mod theme;
 mod trouble;
@@ -172,8 +176,17 @@ impl Visit<'_> {
             ["queues", queue] => queue::show(self, queue).await,
             ["queues", queue, "send"] => send::form(self, queue).await,
             ["queues", queue, "settings"] => settings::form(self, queue).await,
+            ["queues", queue, "dead-letters"] => redrive::show(self, queue).await,
+            ["queues", queue, "groups"] => groups::show(self, queue).await,
+            ["queues", queue, "charts"] => charts::show(self, queue).await,
             ["queues", queue, "messages", id] => message::show(self, queue, id).await,
             ["queues", queue, "messages", id, "body"] => message::download(self, queue, id).await,
+            ["queues", queue, "messages", id, "resend"] => redrive::resend_form(self, queue, id).await,
+            ["redrives", task] => redrive::task(self, task).await,
+            ["push"] => system::push(self).await,
+            ["store"] => system::store(self).await,
+            ["config"] => system::config(self).await,
+            ["audit"] => system::audit(self).await,
             ["live", "queues"] => live::queues(self).await,
             ["live", "queue"] => live::queue(self).await,
             _ => return None,
@@ -193,6 +206,8 @@ impl Visit<'_> {
             ["queues", queue, "resume"] => queue::set_paused(self, queue, false).await,
             ["queues", queue, "purge"] => queue::purge(self, queue).await,
             ["queues", queue, "delete"] => queue::delete(self, queue).await,
+            ["queues", queue, "redrive"] => redrive::start(self, queue).await,
+            ["redrives", task, "cancel"] => redrive::cancel(self, task).await,
             ["queues", queue, "messages", id, act] => {
                 let act = Act::of(act)?;
                 message::act(self, queue, id, act).await

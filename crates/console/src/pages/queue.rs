@@ -15,12 +15,21 @@ use super::{Shown, Visit, messages, query_of, queue_path, queues, read, spark, t
 pub(super) enum Tab {
     Messages,
     Send,
+    DeadLetters,
+    Groups,
+    Charts,
     Settings,
 }
 
 /// All parts: where they are below the queue, and what they are called.
-const TABS: [(Tab, &str, &str); 3] =
-    [(Tab::Messages, "", "Messages"), (Tab::Send, "/send", "Send"), (Tab::Settings, "/settings", "Settings")];
+const TABS: [(Tab, &str, &str); 6] = [
+    (Tab::Messages, "", "Messages"),
+    (Tab::Send, "/send", "Send"),
+    (Tab::DeadLetters, "/dead-letters", "Dead letters"),
+    (Tab::Groups, "/groups", "Groups"),
+    (Tab::Charts, "/charts", "Charts"),
+    (Tab::Settings, "/settings", "Settings"),
+];
 
 /// What was done, as the address of the next page says it. Only these sentences can be shown.
 const DONE: &[(&str, &str)] = &[

@@ -9,7 +9,7 @@ use super::forms::{Form, lines};
 use super::layout::{Head, see};
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
-use super::{Shown, Visit, message_path, queue_path, read};
+use super::{Shown, Visit, message_path, queue_path, read, redrive};
 
 /// Attributes that the form has rows for.
 const ATTRIBUTES: usize = 5;
@@ -27,6 +27,8 @@ pub(super) struct Draft {
     pub(super) body: String,
     pub(super) content_type: String,
     pub(super) group: String,
+    /// The message that the new one stands for: its queue and its id.
+    pub(super) original: Option<(String, String)>,
 }
 
 /// `GET /queues/{q}/send`.
@@ -74,6 +76,14 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
                 p.help { "SQS shows them, with the content type text. Values of type Binary are written in Base64." }
                 @for number in 1..=ATTRIBUTES { (attribute(number)) }
             }
+            @if let Some((from, id)) = &draft.original {
+                input type="hidden" name="original_queue" value=(from);
+                input type="hidden" name="original" value=(id);
+                label.check {
+                    input type="checkbox" name="delete_original" value="yes" checked;
+                    " Delete the original once this is sent"
+                }
+            }
             button.main { "Send" }
         }
     }
@@ -95,6 +105,7 @@ pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> Shown {
     let form = Form::read_large(visit)?;
     let message = message(&form)?;
     let sent = visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await?;
+    redrive::delete_original(visit, &form).await?;
     let done = if read::is_set(&sent, "duplicate") { "repeated" } else { "sent" };
     Ok(see(&format!("{}?done={done}", message_path(queue, read::text(&sent, "id")))))
 }

@@ -10,3 +10,4 @@ mod guards;
 mod messages;
 mod queues;
 mod sessions;
+mod workbench;
