@@ -78,7 +78,8 @@ for (const javaScriptEnabled of [true, false]) {
 }
 
 test("a message is found by its id, extended, released and deleted by keyboard", async () => {
-  const { messages } = await kew.api("/queues/orders/messages?state=in_flight&limit=1", undefined, "GET");
+  await kew.api("/queues/webhooks/messages", { body: "leased once" });
+  const { messages } = await kew.api("/queues/webhooks/receive", { visibility_seconds: 600 });
   const { page, context, faults } = await open(browser, kew.url);
   await page.goto("/");
   await type(page, "Id of a message", messages[0].id);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ask::of_queue;
 use super::layout::Head;
 use super::queue::{self, Tab};
-use super::{Shown, Visit, queue_path, read, text};
+use super::{PageReply, Visit, queue_path, read, text};
 
 /// How far back a person may look: seconds, and what that is called.
 const SPANS: [(&str, &str); 6] = [
@@ -56,7 +56,7 @@ const CHARTS: [Chart; 3] = [
 ];
 
 /// `GET /queues/{q}/charts`.
-pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let asked = visit.asked("seconds").unwrap_or("900");
     let span = SPANS.iter().find(|(seconds, _)| *seconds == asked).unwrap_or(&SPANS[1]).0;

@@ -8,10 +8,10 @@ use super::ask::of_queue;
 use super::layout::Head;
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
-use super::{Shown, Visit, message_path, query_of, queue_path, read, text};
+use super::{PageReply, Visit, message_path, query_of, queue_path, read, text};
 
 /// `GET /queues/{q}/groups`.
-pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let prefix = visit.asked("prefix").unwrap_or_default();
     let cursor = visit.asked("cursor").unwrap_or_default();

@@ -145,7 +145,7 @@ impl Frame {
                             a href=(path) aria-current=[(head.screen == path).then_some("page")] { (name) }
                         }
                     }
-                    form.find action="/messages" role="search" {
+                    form.find action="/messages" role="search" aria-label="A message by its id" {
                         label.hidden for="find" { "Id of a message" }
                         input #find name="id" placeholder="Message id" size="24" maxlength="36" required;
                         button { "Find" }

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::ask::of_queue;
 use super::layout::guarded;
 use super::trouble::Trouble;
-use super::{Shown, Visit, queues, read, spark, text};
+use super::{PageReply, Visit, queues, read, spark, text};
 use crate::board::Phase;
 use crate::error::ApiError;
 
@@ -45,7 +45,7 @@ impl Watchers {
 }
 
 /// `GET /live/queues`: a page of the table.
-pub(super) async fn queues(visit: &Visit<'_>) -> Shown {
+pub(super) async fn queues(visit: &Visit<'_>) -> PageReply {
     let (place, look) = next_look(visit).await?;
     let prefix = visit.asked("prefix").unwrap_or_default();
     let cursor = visit.asked("cursor").unwrap_or_default();
@@ -56,7 +56,7 @@ pub(super) async fn queues(visit: &Visit<'_>) -> Shown {
 }
 
 /// `GET /live/queue?q=`: one queue.
-pub(super) async fn queue(visit: &Visit<'_>) -> Shown {
+pub(super) async fn queue(visit: &Visit<'_>) -> PageReply {
     let (place, look) = next_look(visit).await?;
     let shown = visit.read(&of_queue(visit.asked("q").unwrap_or_default(), ""), &[]).await?;
     drop(place);

@@ -12,20 +12,20 @@ use super::forms::Form;
 use super::layout::{Frame, Head, guarded, see};
 use super::messages::{render, size, state};
 use super::trouble::Trouble;
-use super::{Shown, Visit, commands, message_path, query_of, queue, queue_path, read, text};
+use super::{PageReply, Visit, commands, message_path, query_of, queue, queue_path, read, text};
 
 const DISPOSITION: HeaderName = HeaderName::from_static("content-disposition");
 
 /// What an operator does to a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum MessageAct {
     Delete,
     Release,
     Extend,
     Promote,
 }
 
-impl Act {
+impl MessageAct {
     pub(super) fn of(name: &str) -> Option<Self> {
         [Self::Delete, Self::Release, Self::Extend, Self::Promote].into_iter().find(|act| act.name() == name)
     }
@@ -41,7 +41,7 @@ impl Act {
 }
 
 /// `GET /messages?id=`: where a message is that is named by its id alone.
-pub(super) async fn find(visit: &Visit<'_>) -> Shown {
+pub(super) async fn find(visit: &Visit<'_>) -> PageReply {
     let id = visit.asked("id").map(str::trim).filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| Trouble::bad_form("give the id of a message, a UUID"))?;
     let path = format!("/messages/{}", percent::encode(id.as_bytes()));
@@ -56,7 +56,7 @@ pub(super) async fn find(visit: &Visit<'_>) -> Shown {
 }
 
 /// `GET /queues/{q}/messages/{id}`.
-pub(super) async fn show(visit: &Visit<'_>, queue: &str, id: &str) -> Shown {
+pub(super) async fn show(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
     let cursor = visit.asked("cursor").unwrap_or_default();
     let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
     if let Some(next) = searching(&found) {
@@ -92,7 +92,7 @@ struct Page {
     done: Markup,
 }
 
-async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> Shown {
+async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageReply {
     let page = Page {
         frame: visit.frame.clone(),
         queue: queue.map(str::to_owned),
@@ -175,7 +175,7 @@ impl Page {
         let Some(queue) = &self.queue else { return html! {} };
         let path = message_path(queue, read::text(&self.found, "id"));
         let state = read::text(&self.found, "state");
-        let form = |act: Act, inner: Markup| {
+        let form = |act: MessageAct, inner: Markup| {
             html! {
                 form method="post" action={ (path) "/" (act.name()) } {
                     (self.frame.proof())
@@ -187,16 +187,16 @@ impl Page {
         html! {
             div.acts role="group" aria-label="What can be done to this message" {
                 @if state == "in_flight" {
-                    (form(Act::Release, html! { button title="Ends the lease now" { "Release" } }))
-                    (form(Act::Extend, html! {
+                    (form(MessageAct::Release, html! { button title="Ends the lease now" { "Release" } }))
+                    (form(MessageAct::Extend, html! {
                         label { "End the lease in" input name="seconds" type="number" min="0" max="43200" value="60" required; " s" }
                         button { "Extend" }
                     }))
                 }
                 @if state == "delayed" {
-                    (form(Act::Promote, html! { button title="Ends the delay now" { "Promote" } }))
+                    (form(MessageAct::Promote, html! { button title="Ends the delay now" { "Promote" } }))
                 }
-                (form(Act::Delete, html! {
+                (form(MessageAct::Delete, html! {
                     label.check { input type="checkbox" name="sure" value="yes" required; " I am sure" }
                     button.harm { "Delete" }
                 }))
@@ -395,7 +395,7 @@ fn because(reason: &str) -> &str {
 }
 
 /// `GET /queues/{q}/messages/{id}/body`: the bytes themselves, as a file.
-pub(super) async fn download(visit: &Visit<'_>, queue: &str, id: &str) -> Shown {
+pub(super) async fn download(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
     let cursor = visit.asked("cursor").unwrap_or_default();
     let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
     if searching(&found).is_some() || read::text(&found, "state") == "gone" {
@@ -410,20 +410,20 @@ pub(super) async fn download(visit: &Visit<'_>, queue: &str, id: &str) -> Shown 
 }
 
 /// `POST /queues/{q}/messages/{id}/…`.
-pub(super) async fn act(visit: &Visit<'_>, queue: &str, id: &str, act: Act) -> Shown {
+pub(super) async fn act(visit: &Visit<'_>, queue: &str, id: &str, act: MessageAct) -> PageReply {
     let form = Form::read(visit)?;
     let mut body = json!({});
     if let Some(members) = body.as_object_mut() {
         members.extend(form.given("cursor").map(|cursor| ("cursor".to_owned(), cursor.into())));
-        if act == Act::Extend {
+        if act == MessageAct::Extend {
             members.insert("seconds".to_owned(), form.whole("seconds")?.into());
         }
     }
     visit.change(Method::POST, &of_message(queue, id, &format!("/{}", act.name())), &body).await?;
     Ok(see(&match act {
-        Act::Delete => format!("{}?done=deleted", queue_path(queue)),
-        Act::Release => format!("{}?done=released", message_path(queue, id)),
-        Act::Extend => format!("{}?done=extended", message_path(queue, id)),
-        Act::Promote => format!("{}?done=promoted", message_path(queue, id)),
+        MessageAct::Delete => format!("{}?done=deleted", queue_path(queue)),
+        MessageAct::Release => format!("{}?done=released", message_path(queue, id)),
+        MessageAct::Extend => format!("{}?done=extended", message_path(queue, id)),
+        MessageAct::Promote => format!("{}?done=promoted", message_path(queue, id)),
     }))
 }

@@ -75,7 +75,7 @@ pub(super) async fn render<T: Send + 'static>(
 fn search(visit: &Visit<'_>, queue: &str, state: &str) -> Markup {
     let is_narrow = ASKED.iter().any(|(name, _, _)| visit.asked(name).is_some());
     html! {
-        form.filter action=(queue_path(queue)) role="search" {
+        form.filter action=(queue_path(queue)) role="search" aria-label="Messages of the queue" {
             label {
                 "State"
                 select name="state" {
@@ -107,7 +107,7 @@ fn table(queue: &str, found: &Value, (has_groups, now): (bool, u64)) -> Option<M
         return None;
     }
     Some(html! {
-        div.wide tabindex="0" role="region" aria-label="Messages" {
+        div.wide tabindex="0" role="region" aria-label="Table of messages" {
             table.messages {
                 thead {
                     tr {

@@ -36,7 +36,7 @@ use crate::access::{self, Caller, Role};
 use crate::error::ApiError;
 use crate::{Console, Settings};
 use layout::{Frame, Visitor};
-use message::Act;
+use message::MessageAct;
 use trouble::Trouble;
 
 /// Pairs of a query that pages read.
@@ -67,7 +67,7 @@ struct Visit<'a> {
 }
 
 /// A page, or why there is none.
-type Shown = Result<Reply, Trouble>;
+type PageReply = Result<Reply, Trouble>;
 
 impl Console {
     /// Answers a request for a page, a form or one of their files.
@@ -139,7 +139,7 @@ pub(crate) fn is_for_everybody(path: &str) -> bool {
 }
 
 impl Visit<'_> {
-    async fn answer(&self) -> Shown {
+    async fn answer(&self) -> PageReply {
         let path = self.request.uri.path();
         let parts: Vec<String> = path
             .split('/')
@@ -167,7 +167,7 @@ impl Visit<'_> {
     }
 
     /// The page at a path.
-    async fn show(&self, parts: &[&str]) -> Option<Shown> {
+    async fn show(&self, parts: &[&str]) -> Option<PageReply> {
         Some(match parts {
             [""] => queues::list(self).await,
             ["new-queue"] => queues::form(self),
@@ -194,7 +194,7 @@ impl Visit<'_> {
     }
 
     /// What a form asks for.
-    async fn take(&self, parts: &[&str]) -> Option<Shown> {
+    async fn take(&self, parts: &[&str]) -> Option<PageReply> {
         Some(match parts {
             ["sign-in"] => sign_in::take(self).await,
             ["sign-out"] => sign_in::end(self).await,
@@ -209,7 +209,7 @@ impl Visit<'_> {
             ["queues", queue, "redrive"] => redrive::start(self, queue).await,
             ["redrives", task, "cancel"] => redrive::cancel(self, task).await,
             ["queues", queue, "messages", id, act] => {
-                let act = Act::of(act)?;
+                let act = MessageAct::of(act)?;
                 message::act(self, queue, id, act).await
             }
             _ => return None,

@@ -8,7 +8,7 @@ use super::ask::of_queue;
 use super::forms::Form;
 use super::layout::{Head, see};
 use super::trouble::Trouble;
-use super::{Shown, Visit, messages, query_of, queue_path, queues, read, spark, text};
+use super::{PageReply, Visit, messages, query_of, queue_path, queues, read, spark, text};
 
 /// Which part of a queue a page shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ const DONE: &[(&str, &str)] = &[
 ];
 
 /// `GET /queues/{q}`.
-pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let top = top(visit, queue, &shown, Tab::Messages);
     let found = messages::list(visit, queue, &shown).await?;
@@ -114,7 +114,7 @@ fn figures(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
 }
 
 /// `POST /queues/{q}/pause` and `/resume`.
-pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) -> Shown {
+pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) -> PageReply {
     Form::read(visit)?;
     let (below, done) = if is_paused { ("/pause", "paused") } else { ("/resume", "resumed") };
     visit.change(Method::POST, &of_queue(queue, below), &json!({})).await?;
@@ -122,7 +122,7 @@ pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) 
 }
 
 /// `POST /queues/{q}/purge`.
-pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let body = json!({ "confirm": form.text("confirm").trim() });
     visit.change(Method::POST, &of_queue(queue, "/purge"), &body).await?;
@@ -130,7 +130,7 @@ pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> Shown {
 }
 
 /// `POST /queues/{q}/delete`.
-pub(super) async fn delete(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn delete(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let name = read::text(&shown, "name");

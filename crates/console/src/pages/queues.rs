@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::forms::Form;
 use super::layout::{Head, see};
 use super::spark::{self, Spark};
-use super::{Shown, Visit, query_of, queue, queue_path, read, settings, text};
+use super::{PageReply, Visit, query_of, queue, queue_path, read, settings, text};
 
 /// Queues of a page.
 pub(super) const LIMIT: &str = "50";
@@ -23,7 +23,7 @@ const FIGURES: [(&str, &str, &str); 7] = [
 ];
 
 /// `GET /`.
-pub(super) async fn list(visit: &Visit<'_>) -> Shown {
+pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
     let prefix = visit.asked("prefix").unwrap_or_default();
     let cursor = visit.asked("cursor").unwrap_or_default();
     let found = page_of(visit, prefix, cursor).await?;
@@ -35,7 +35,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
             @if visit.frame.may_act() { a.button.main href="/new-queue" { "New queue" } }
         }
         (queue::done(visit))
-        form.filter role="search" {
+        form.filter role="search" aria-label="Queues" {
             label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200"; }
             button { "Search" }
             @if !prefix.is_empty() { a href="/" { "All queues" } }
@@ -78,7 +78,7 @@ fn nothing(prefix: &str, cursor: &str, may_act: bool) -> Markup {
 
 fn table(visit: &Visit<'_>, rows: &[Value]) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label="Queues" {
+        div.wide tabindex="0" role="region" aria-label="Table of queues" {
             table.figures {
                 thead {
                     tr {
@@ -153,7 +153,7 @@ fn pager(prefix: &str, cursor: &str, next: Option<&str>) -> Markup {
 }
 
 /// `GET /new-queue`.
-pub(super) fn form(visit: &Visit<'_>) -> Shown {
+pub(super) fn form(visit: &Visit<'_>) -> PageReply {
     let content = html! {
         div.head { h1 { "New queue" } }
         @if visit.frame.may_act() {
@@ -179,7 +179,7 @@ pub(super) fn form(visit: &Visit<'_>) -> Shown {
 }
 
 /// `POST /new-queue`.
-pub(super) async fn create(visit: &Visit<'_>) -> Shown {
+pub(super) async fn create(visit: &Visit<'_>) -> PageReply {
     let form = Form::read(visit)?;
     let name = form.text("name").trim();
     let body = json!({ "name": name, "settings": settings::changed(&form)? });

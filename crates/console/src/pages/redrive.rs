@@ -14,7 +14,7 @@ use super::messages::preview;
 use super::queue::{self, Tab};
 use super::send::{self, Draft};
 use super::trouble::Trouble;
-use super::{Shown, Visit, message_path, query_of, queue_path, read, text};
+use super::{PageReply, Visit, message_path, query_of, queue_path, read, text};
 
 /// Messages that one page groups.
 const LOOK_MAX: &str = "200";
@@ -22,7 +22,7 @@ const LOOK_MAX: &str = "200";
 const SHOWN_MAX: usize = 5;
 
 /// `GET /queues/{q}/dead-letters`.
-pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let cursor = visit.asked("cursor").unwrap_or_default();
     let query = [("state", "visible"), ("limit", LOOK_MAX), ("cursor", cursor)];
@@ -134,7 +134,7 @@ fn because(reason: &str) -> &str {
 }
 
 /// `POST /queues/{q}/redrive`.
-pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
@@ -161,7 +161,7 @@ pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> Shown {
 }
 
 /// `GET /redrives/{task}`.
-pub(super) async fn task(visit: &Visit<'_>, task: &str) -> Shown {
+pub(super) async fn task(visit: &Visit<'_>, task: &str) -> PageReply {
     let path = format!("/redrives/{}", kew_http::percent::encode(task.as_bytes()));
     let shown = visit.read(&path, &[]).await?;
     let (moved, left) = (read::whole(&shown, "moved"), read::whole(&shown, "left"));
@@ -204,7 +204,7 @@ fn state(word: &str) -> &str {
 }
 
 /// `POST /redrives/{task}/cancel`.
-pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> Shown {
+pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> PageReply {
     Form::read(visit)?;
     let path = format!("/redrives/{}", kew_http::percent::encode(task.as_bytes()));
     visit.change(Method::POST, &format!("{path}/cancel"), &json!({})).await?;
@@ -212,7 +212,7 @@ pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> Shown {
 }
 
 /// `GET /queues/{q}/messages/{id}/resend`.
-pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Shown {
+pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
     let found = visit.read(&of_message(queue, id, ""), &[]).await?;
     let origin = read::given(&found, "origin").unwrap_or(queue);
     let target = visit.read(&of_queue(origin, ""), &[]).await?;

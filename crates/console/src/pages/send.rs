@@ -9,7 +9,7 @@ use super::forms::{Form, lines};
 use super::layout::{Head, see};
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
-use super::{Shown, Visit, message_path, queue_path, read, redrive};
+use super::{PageReply, Visit, message_path, queue_path, read, redrive};
 
 /// Attributes that the form has rows for.
 const ATTRIBUTES: usize = 5;
@@ -32,7 +32,7 @@ pub(super) struct Draft {
 }
 
 /// `GET /queues/{q}/send`.
-pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Send))
@@ -101,7 +101,7 @@ fn attribute(number: usize) -> Markup {
 }
 
 /// `POST /queues/{q}/send`.
-pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read_large(visit)?;
     let message = message(&form)?;
     let sent = visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await?;

@@ -8,7 +8,7 @@ use super::ask::of_queue;
 use super::forms::Form;
 use super::layout::{Head, see};
 use super::queue::{self, Tab};
-use super::{Shown, Visit, queue_path, read, text};
+use super::{PageReply, Visit, queue_path, read, text};
 use crate::api::{Field, Kind, SETTINGS};
 
 /// What stands before the name of the field that holds what a setting was when the form was written.
@@ -17,7 +17,7 @@ const WAS: &str = "was.";
 const OF_FIFO: [&str; 2] = ["deduplication_scope", "content_deduplication"];
 
 /// `GET /queues/{q}/settings`.
-pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let none = Map::new();
     let now = shown.get("settings").and_then(Value::as_object).unwrap_or(&none);
@@ -60,7 +60,7 @@ fn danger(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
                     (visit.frame.proof())
                     p { (help) }
                     label {
-                        "Type " code { (text::isolated(name)) } " to confirm"
+                        span { "Type " code { (text::isolated(name)) } " to confirm" }
                         input name="confirm" autocomplete="off" autocapitalize="off" spellcheck="false"
                             maxlength="200" required data-confirm=(name);
                     }
@@ -139,9 +139,9 @@ fn range(field: &Field) -> Markup {
     let default = default_of(field);
     html! {
         @if let Kind::Whole(min, max) = field.kind {
-            (text::count(min)) " to " (text::count(max)) "; "
+            "From " (text::count(min)) " to " (text::count(max)) ". "
         }
-        "default " code { (default) } ". Empty stands for the default."
+        "Default: " code { (default) } ", which an empty field stands for."
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn changed(form: &Form) -> Result<Map<String, Value>, super::trouble:
 }
 
 /// `POST /queues/{q}/settings`.
-pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> Shown {
+pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let body = json!({ "settings": changed(&form)? });
     visit.change(Method::PATCH, &of_queue(queue, ""), &body).await?;

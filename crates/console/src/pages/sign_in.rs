@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::forms::Form;
 use super::layout::{Frame, Head, see};
-use super::{Shown, Visit, text};
+use super::{PageReply, Visit, text};
 use crate::Console;
 
 const SET_COOKIE: HeaderName = HeaderName::from_static("set-cookie");
@@ -88,7 +88,7 @@ pub(super) fn page(
 }
 
 /// `POST /sign-in`.
-pub(super) async fn take(visit: &Visit<'_>) -> Shown {
+pub(super) async fn take(visit: &Visit<'_>) -> PageReply {
     let form = Form::read(visit)?;
     let next = own_address(form.text("next"));
     let body = match form.given("token") {
@@ -113,7 +113,7 @@ pub(super) async fn take(visit: &Visit<'_>) -> Shown {
 }
 
 /// `POST /sign-out`.
-pub(super) async fn end(visit: &Visit<'_>) -> Shown {
+pub(super) async fn end(visit: &Visit<'_>) -> PageReply {
     Form::read(visit)?;
     let ended = visit.exchange(Method::DELETE, "/session", &[], "{}".into()).await?;
     let reply = see("/sign-in");

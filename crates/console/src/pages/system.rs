@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Head;
-use super::{Shown, Visit, query_of, queue_path, read, text};
+use super::{PageReply, Visit, query_of, queue_path, read, text};
 
 /// Rows of a page.
 const LIMIT: &str = "100";
@@ -13,7 +13,7 @@ const OUTCOMES: [(&str, &str); 4] =
     [("", "Any"), ("ok", "ok"), ("failed", "failed"), ("unreached", "unreached")];
 
 /// `GET /store`.
-pub(super) async fn store(visit: &Visit<'_>) -> Shown {
+pub(super) async fn store(visit: &Visit<'_>) -> PageReply {
     let store = visit.read("/store", &[]).await?;
     let shards = visit.read("/shards", &[]).await?;
     let counts = [
@@ -65,7 +65,7 @@ fn shards_rows(shards: &Value) -> Vec<Vec<Markup>> {
 }
 
 /// `GET /config`.
-pub(super) async fn config(visit: &Visit<'_>) -> Shown {
+pub(super) async fn config(visit: &Visit<'_>) -> PageReply {
     let config = visit.read("/config", &[]).await?;
     let row = |one: &Value| {
         vec![
@@ -90,7 +90,7 @@ pub(super) async fn config(visit: &Visit<'_>) -> Shown {
 }
 
 /// `GET /audit`.
-pub(super) async fn audit(visit: &Visit<'_>) -> Shown {
+pub(super) async fn audit(visit: &Visit<'_>) -> PageReply {
     let cursor = visit.asked("cursor").unwrap_or_default();
     let audit = visit.read("/audit", &[("limit", LIMIT), ("cursor", cursor)]).await?;
     let row = |one: &Value| {
@@ -120,7 +120,7 @@ pub(super) async fn audit(visit: &Visit<'_>) -> Shown {
 }
 
 /// `GET /push`.
-pub(super) async fn push(visit: &Visit<'_>) -> Shown {
+pub(super) async fn push(visit: &Visit<'_>) -> PageReply {
     let asked = |name: &str| visit.asked(name).unwrap_or_default();
     let query = [
         ("queue", asked("queue")),
@@ -133,7 +133,7 @@ pub(super) async fn push(visit: &Visit<'_>) -> Shown {
     let attempts: Vec<Vec<Markup>> = read::list(&found, "attempts").iter().map(attempt).collect();
     let content = html! {
         h1 { "Push consumers" }
-        form.filter role="search" {
+        form.filter role="search" aria-label="Deliveries" {
             label { "Queue" input name="queue" value=(asked("queue")) maxlength="200"; }
             label { "Consumer" input name="consumer" value=(asked("consumer")) maxlength="200"; }
             label {

@@ -4,7 +4,7 @@ use kew_http::{FieldValue, HeaderName, HeaderValue, Request};
 
 use super::forms::Form;
 use super::layout::see;
-use super::{Shown, Visit, sign_in};
+use super::{PageReply, Visit, sign_in};
 
 const COOKIE: &str = "kew_theme";
 const SET_COOKIE: HeaderName = HeaderName::from_static("set-cookie");
@@ -58,7 +58,7 @@ pub(super) fn of(request: &Request) -> Theme {
 }
 
 /// `POST /theme`.
-pub(super) fn take(visit: &Visit<'_>) -> Shown {
+pub(super) fn take(visit: &Visit<'_>) -> PageReply {
     let form = Form::read(visit)?;
     let theme = Theme::named(form.text("theme")).unwrap_or(Theme::System);
     let secure = if visit.request.secure { "; Secure" } else { "" };

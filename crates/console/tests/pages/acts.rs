@@ -10,7 +10,7 @@ async fn a_queue_is_made_changed_and_deleted_by_forms() {
     assert!(page.has("The queue was made."), "{}", page.text);
     let page = browser.get("/queues/orders/settings").await;
     assert!(page.has("name=\"visibility_seconds\" type=\"number\" inputmode=\"numeric\" min=\"0\" max=\"43200\" value=\"45\""), "{}", page.text);
-    assert!(page.has("0 to 43,200; default <code>30</code>"), "{}", page.text);
+    assert!(page.has("From 0 to 43,200. Default: <code>30</code>"), "{}", page.text);
     assert!(!page.has("deduplication_scope"), "it is no FIFO queue");
     // What was not touched keeps what others have set meanwhile.
     let headers = [("content-type", "application/json")];
