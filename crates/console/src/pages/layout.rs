@@ -119,7 +119,7 @@ impl Frame {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { (text::visible(&head.title)) " · Kew" }
+                    title { (head.title) " · Kew" }
                     link rel="icon" href=(assets::address("kew.svg")) type="image/svg+xml";
                     link rel="stylesheet" href=(assets::address("console.css"));
                     script src=(assets::address("console.js")) defer {}

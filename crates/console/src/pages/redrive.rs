@@ -221,14 +221,22 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
         body: body.to_owned(),
         content_type: read::text(&found, "content_type").to_owned(),
         group: read::text(&found, "group").to_owned(),
+        attributes: send::attributes_of(&found),
         original: Some((queue.to_owned(), read::text(&found, "id").to_owned())),
+        ..Draft::default()
     };
     let content = html! {
         nav.crumbs aria-label="Where this is" {
             a href="/" { "Queues" } " / " a href=(queue_path(queue)) { (text::isolated(queue)) }
         }
         h1 { "Correct and resend" }
-        p { "A new message goes to " a href=(queue_path(origin)) { (text::isolated(origin)) } ". Attributes are not copied." }
+        p { "A new message goes to " a href=(queue_path(origin)) { (text::isolated(origin)) } "." }
+        @if body.chars().any(|one| one.is_control() && !matches!(one, '\n' | '\t')) {
+            p.note {
+                "The body has control characters, which a form does not keep as they are. The commands on the "
+                a href=(message_path(queue, id)) { "page of the message" } " keep them."
+            }
+        }
         @if visit.frame.may_act() { (send::fields(visit, origin, &target, &draft)) }
         @else { p { "Your role is read-only: it sends nothing." } }
     };

@@ -9,10 +9,11 @@ use super::forms::{Form, lines};
 use super::layout::{Head, see};
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
-use super::{PageReply, Visit, message_path, queue_path, read, redrive};
+use super::{PageReply, Visit, message_path, queue_path, read, redrive, text};
 
-/// Attributes that the form has rows for.
+/// Attributes that an empty form has rows for, and the most that a message has.
 const ATTRIBUTES: usize = 5;
+const ATTRIBUTES_MAX: usize = 10;
 const CONTENT_TYPES: [(&str, &str); 4] = [
     ("text", "text"),
     ("json", "JSON"),
@@ -27,6 +28,10 @@ pub(super) struct Draft {
     pub(super) body: String,
     pub(super) content_type: String,
     pub(super) group: String,
+    pub(super) deduplication_id: String,
+    pub(super) delay_seconds: String,
+    /// Names, types and values.
+    pub(super) attributes: Vec<(String, String, String)>,
     /// The message that the new one stands for: its queue and its id.
     pub(super) original: Option<(String, String)>,
 }
@@ -51,7 +56,10 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
     html! {
         form.stack.send method="post" action={ (queue_path(queue)) "/send" } {
             (visit.frame.proof())
-            label { "Body" textarea name="body" rows="8" spellcheck="false" required { (draft.body) } }
+            label { "Body" textarea name="body" rows="8" spellcheck="false" required {
+                // A browser drops one line end here.
+                "\n" (draft.body)
+            } }
             div.row {
                 label {
                     "Content type"
@@ -63,18 +71,21 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
                 }
                 @if is_fifo {
                     label { "Group" input name="group" maxlength="128" value=(draft.group) required; }
-                    label { "Deduplication id" input name="deduplication_id" maxlength="128"; }
+                    label { "Deduplication id" input name="deduplication_id" maxlength="128" value=(draft.deduplication_id); }
                 } @else {
                     label {
                         "Delay in seconds"
-                        input name="delay_seconds" type="number" min="0" max="86400" placeholder="the queue's";
+                        input name="delay_seconds" type="number" min="0" max="86400" placeholder="the queue's"
+                            value=(draft.delay_seconds);
                     }
                 }
             }
-            details {
+            details open[!draft.attributes.is_empty()] {
                 summary { "Attributes" }
                 p.help { "SQS shows them, with the content type text. Values of type Binary are written in Base64." }
-                @for number in 1..=ATTRIBUTES { (attribute(number)) }
+                @for number in 1..=ATTRIBUTES.max(draft.attributes.len()) {
+                    (attribute(number, draft.attributes.get(number - 1)))
+                }
             }
             @if let Some((from, id)) = &draft.original {
                 input type="hidden" name="original_queue" value=(from);
@@ -89,13 +100,21 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
     }
 }
 
-fn attribute(number: usize) -> Markup {
+fn attribute(number: usize, given: Option<&(String, String, String)>) -> Markup {
+    let (name, word, value) = given.map_or(("", "", ""), |(name, word, value)| (name, word, value));
     html! {
         fieldset.row {
             legend { "Attribute " (number) }
-            label { "Name" input name={ "name." (number) } maxlength="256"; }
-            label { "Type" select name={ "type." (number) } { @for word in ATTRIBUTE_TYPES { option { (word) } } } }
-            label { "Value" input name={ "value." (number) } maxlength="65536"; }
+            label { "Name" input name={ "name." (number) } maxlength="256" value=(name); }
+            label {
+                "Type"
+                select name={ "type." (number) } {
+                    // One with a label behind a dot stays as it is.
+                    @if !word.is_empty() && !ATTRIBUTE_TYPES.contains(&word) { option selected { (word) } }
+                    @for one in ATTRIBUTE_TYPES { option selected[one == word] { (one) } }
+                }
+            }
+            label { "Value" input name={ "value." (number) } maxlength="262144" value=(value); }
         }
     }
 }
@@ -104,10 +123,50 @@ fn attribute(number: usize) -> Markup {
 pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read_large(visit)?;
     let message = message(&form)?;
-    let sent = visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await?;
+    let sent = match visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await {
+        Ok(sent) => sent,
+        // What was typed is corrected where it was typed.
+        Err(trouble) if matches!(trouble.status.as_u16(), 400 | 413) => {
+            return again(visit, queue, &form, &trouble).await;
+        }
+        Err(trouble) => return Err(trouble),
+    };
     redrive::delete_original(visit, &form).await?;
     let done = if read::is_set(&sent, "duplicate") { "repeated" } else { "sent" };
     Ok(see(&format!("{}?done={done}", message_path(queue, read::text(&sent, "id")))))
+}
+
+/// The form once more, with what was typed and what is wrong with it.
+async fn again(visit: &Visit<'_>, queue: &str, form: &Form, trouble: &Trouble) -> PageReply {
+    let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let original = form.given("original_queue").zip(form.given("original"));
+    let draft = Draft {
+        body: lines(form.text("body")),
+        content_type: form.text("content_type").to_owned(),
+        group: form.text("group").to_owned(),
+        deduplication_id: form.text("deduplication_id").to_owned(),
+        delay_seconds: form.text("delay_seconds").to_owned(),
+        attributes: attributes_of(&json!({ "attributes": attributes(form) })),
+        original: original.map(|(queue, id)| (queue.to_owned(), id.to_owned())),
+    };
+    let content = html! {
+        (queue::top(visit, queue, &shown, Tab::Send))
+        section aria-labelledby="send-title" {
+            h2 #send-title { "Send a message" }
+            p.trouble role="alert" { (text::visible(&text::sentence(&trouble.message))) }
+            (fields(visit, queue, &shown, &draft))
+        }
+    };
+    Ok(visit.frame.page(trouble.status, &Head::of(format!("Send to {queue}")).at("/"), &content))
+}
+
+/// The attributes of a message: names, types and values.
+pub(super) fn attributes_of(found: &Value) -> Vec<(String, String, String)> {
+    let all = found.get("attributes").and_then(Value::as_object).into_iter().flatten();
+    let one = |(name, one): (&String, &Value)| {
+        (name.clone(), read::text(one, "type").to_owned(), read::text(one, "value").to_owned())
+    };
+    all.map(one).take(ATTRIBUTES_MAX).collect()
 }
 
 /// The message of a form, as the API takes it.
@@ -144,5 +203,5 @@ fn attributes(form: &Form) -> Map<String, Value> {
         let value = form.text(&format!("value.{number}"));
         Some((name.to_owned(), json!({ "type": data_type, "value": value })))
     };
-    (1..=ATTRIBUTES).filter_map(one).collect()
+    (1..=ATTRIBUTES_MAX).filter_map(one).collect()
 }

@@ -63,8 +63,17 @@ async fn messages_of_every_kind_are_sent_by_the_form() {
     let page =
         browser.done("/queues/orders/send", &[("body", "/w ==".trim()), ("content_type", "bytes")]).await;
     assert!(page.has("00000000  ff"), "white space in Base64 does not count: {}", page.text);
-    let page = browser.post("/queues/orders/send", &[("body", "{"), ("content_type", "json")]).await;
+    let fields = [("body", "\n{<"), ("content_type", "json"), ("name.7", "kept"), ("type.7", "Number.odd")];
+    let page = browser.post("/queues/orders/send", &fields).await;
     assert_eq!((page.status, page.has("is no JSON")), (400, true), "{}", page.text);
+    for kept in [
+        ">\n\n{&lt;</textarea>",
+        "value=\"json\" selected",
+        "value=\"kept\"",
+        "<option selected>Number.odd</option>",
+    ] {
+        assert!(page.has(kept), "what was typed stays: {kept}: {}", page.text);
+    }
     let fields = [("body", "x"), ("name.1", "forbidden"), ("type.1", "String"), ("value.1", "red")];
     let page = browser.post("/queues/orders/send", &fields).await;
     assert_eq!((page.status, page.has("that one is forbidden")), (400, true), "{}", page.text);

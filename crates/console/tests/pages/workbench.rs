@@ -50,7 +50,7 @@ async fn one_dead_letter_is_corrected_and_sent_again() {
     let browser = Browser::open().await;
     let id = dead_letters(&browser).await;
     let page = browser.get(&format!("/queues/dead/messages/{id}/resend")).await;
-    assert!(page.has(">wrong</textarea>") && page.has("action=\"/queues/orders/send\""), "{}", page.text);
+    assert!(page.has(">\nwrong</textarea>") && page.has("action=\"/queues/orders/send\""), "{}", page.text);
     let fields = [
         ("body", "right"),
         ("original_queue", "dead"),
