@@ -97,6 +97,37 @@ test("a message is found by its id, extended, released and deleted by keyboard",
   await context.close();
 });
 
+test("a few letters lead to a screen, to a queue, and to other colours", async () => {
+  const { page, context, faults } = await open(browser, kew.url, { colorScheme: "light" });
+  await page.goto("/queues/orders");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.type("audit");
+  await page.waitForFunction(() => document.querySelectorAll("[role=option]").length === 1);
+  await picture(page, "palette-light");
+  assert.deepEqual(await flaws(page), []);
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await heading(page), "Audit log");
+  await follow(page, "Queues", "a");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.type("pay");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.match(await heading(page), /payments.fifo/);
+  await tabTo(page, "Go to", "button");
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("colours");
+  await page.waitForFunction(() => document.querySelectorAll("[role=option]").length === 3);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await picture(page, "palette-dark");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test("people sign in by keyboard, choose colours, see no forms that act, and sign out", async () => {
   const { page, context, faults, may } = await open(browser, strict.url, { colorScheme: "light" });
   may.add("401");

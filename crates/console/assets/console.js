@@ -137,6 +137,101 @@ const refreshes = () => {
   }, running.dataset.refresh * 1000);
 };
 
+/** What can be chosen on this page: its screens, its parts, and buttons that change nothing but how it looks. */
+const choices = () => {
+  const links = [...document.querySelectorAll(".top nav a, main > .tabs a, main .head > a.button")];
+  const buttons = [...document.querySelectorAll(".theme button, .pulse:not([hidden]) button")];
+  return [
+    ...links.map((link) => ({ name: link.textContent.trim(), go: () => link.click() })),
+    ...buttons.map((button) => ({
+      name: (button.name === "theme" ? "Colours: " : "") + button.textContent.trim(),
+      go: () => button.click(),
+    })),
+  ];
+};
+
+/** Queues whose names begin so. */
+const queuesFrom = async (prefix) => {
+  const reply = await fetch(`/api/v1/queues?limit=8&prefix=${encodeURIComponent(prefix)}`);
+  if (!reply.ok) return [];
+  const { queues } = await reply.json();
+  return queues.map(({ queue }) => ({
+    name: `Queue ${queue}`,
+    go: () => location.assign(`/queues/${encodeURIComponent(queue)}`),
+  }));
+};
+
+/** Goes anywhere by a few letters: Ctrl+K or the button at the top opens it. */
+const palette = () => {
+  const dialog = document.querySelector("dialog.palette");
+  const opener = document.querySelector("[data-palette]");
+  if (!dialog || !opener) return;
+  const input = dialog.querySelector("input");
+  const list = dialog.querySelector("[role=listbox]");
+  let [shown, chosen, asked, latest] = [[], 0, 0, null];
+
+  const mark = (place) => {
+    chosen = Math.max(0, Math.min(place, shown.length - 1));
+    [...list.children].forEach((option, number) => option.setAttribute("aria-selected", String(number === chosen)));
+    const active = list.children[chosen];
+    if (active) input.setAttribute("aria-activedescendant", active.id);
+    else input.removeAttribute("aria-activedescendant");
+    active?.scrollIntoView({ block: "nearest" });
+  };
+  const show = (items) => {
+    shown = items;
+    list.replaceChildren(...items.map((item, number) => {
+      const option = document.createElement("li");
+      option.id = `choice-${number}`;
+      option.setAttribute("role", "option");
+      option.textContent = item.name;
+      option.addEventListener("click", () => go(item));
+      return option;
+    }));
+    mark(0);
+  };
+  const search = async () => {
+    const text = input.value.trim();
+    const own = choices().filter((item) => item.name.toLowerCase().includes(text.toLowerCase()));
+    const turn = (asked += 1);
+    if (!text) return show(own);
+    const queues = await queuesFrom(text).catch(() => []);
+    // A later letter was typed meanwhile.
+    if (turn === asked) show([...queues, ...own]);
+  };
+  const go = (item) => {
+    dialog.close();
+    item.go();
+  };
+  const open = () => {
+    if (dialog.open) return;
+    input.value = "";
+    dialog.showModal();
+    latest = search();
+  };
+
+  opener.hidden = false;
+  opener.addEventListener("click", open);
+  addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      open();
+    }
+  });
+  input.addEventListener("input", () => (latest = search()));
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) mark(chosen + step);
+    // What was typed last counts, also where its queues are still asked for.
+    else if (event.key === "Enter") latest.then(() => shown[chosen] && go(shown[chosen]));
+    else return;
+    event.preventDefault();
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+};
+
 const stream = document.body.dataset.stream;
 if (stream) watch(stream);
 countDown();
@@ -144,3 +239,4 @@ copies();
 refreshes();
 confirmations();
 searches();
+palette();

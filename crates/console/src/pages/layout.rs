@@ -129,6 +129,7 @@ impl Frame {
                     (self.top(head))
                     main #content tabindex="-1" { (content) }
                     (self.foot())
+                    @if self.visitor.is_some() { (palette()) }
                 }
             }
         };
@@ -144,6 +145,9 @@ impl Frame {
                         @for (path, name) in SCREENS {
                             a href=(path) aria-current=[(head.screen == path).then_some("page")] { (name) }
                         }
+                    }
+                    button type="button" hidden data-palette="" aria-haspopup="dialog" {
+                        "Go to " kbd { "Ctrl K" }
                     }
                     form.find action="/messages" role="search" aria-label="A message by its id" {
                         label.hidden for="find" { "Id of a message" }
@@ -192,6 +196,19 @@ impl Frame {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Where the script leads by a few letters; without it this stays closed.
+fn palette() -> Markup {
+    html! {
+        dialog.palette aria-label="Go to a screen or a queue" {
+            input type="text" role="combobox" aria-label="A screen, or how a queue's name begins" aria-expanded="true"
+                aria-controls="choices" aria-autocomplete="list" autocomplete="off" spellcheck="false"
+                maxlength="200" placeholder="A screen, or how a queue's name begins";
+            ul #choices role="listbox" aria-label="What there is" {}
+            p.help { "Arrow keys choose, Enter goes, Escape closes." }
         }
     }
 }
