@@ -6,6 +6,7 @@ use bytes::Bytes;
 use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, Uri, percent};
 use serde_json::Value;
 
+use super::messages::render;
 use super::trouble::Trouble;
 use super::{Visit, query_of};
 use crate::access::CSRF;
@@ -13,12 +14,18 @@ use crate::api::BASE;
 
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
 const CONTENT_LENGTH: HeaderName = HeaderName::from_static("content-length");
+/// Replies larger than this are read on a thread that may be busy.
+const LARGE_BYTES: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl Visit<'_> {
     /// What the API shows at a path; the parts of a query that are empty are left out.
     pub(super) async fn read(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Trouble> {
-        value_of(&self.exchange(Method::GET, path, query, Bytes::new()).await?)
+        let reply = self.exchange(Method::GET, path, query, Bytes::new()).await?;
+        if reply.body.len() <= LARGE_BYTES {
+            return value_of(&reply);
+        }
+        render(move || value_of(&reply)).await?
     }
 
     /// What the API answers to a change.

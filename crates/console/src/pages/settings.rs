@@ -141,7 +141,7 @@ fn range(field: &Field) -> Markup {
         @if let Kind::Whole(min, max) = field.kind {
             "From " (text::count(min)) " to " (text::count(max)) ". "
         }
-        "Default: " code { (default) } ", which an empty field stands for."
+        "Default: " code { (default) } "; so is an empty field."
     }
 }
 

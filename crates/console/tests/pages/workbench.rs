@@ -82,6 +82,26 @@ async fn groups_show_what_locks_them_and_an_id_is_looked_up() {
 }
 
 #[tokio::test]
+async fn charts_show_a_queue_over_time() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    assert!(browser.get("/queues/orders/charts").await.has("There are no samples."));
+    for second in [0, 5, 10] {
+        browser.message("orders", r#"{"body":"x"}"#).await;
+        *browser.rig.clock.0.lock() = std::time::Duration::from_secs(second);
+        browser.rig.console.look().await;
+    }
+    let page = browser.get("/queues/orders/charts?seconds=300").await;
+    assert!(page.has("points=\"0.0,40.0 600.0,0.0\""), "two samples, of 2 and 3 messages: {}", page.text);
+    for expected in
+        ["aria-label=\"Messages, at most 3\"", "aria-label=\"Traffic, at most 0.2/s\"", "in steps of 5 s"]
+    {
+        assert!(page.has(expected), "{expected}: {}", page.text);
+    }
+    assert!(browser.get("/queues/orders/charts?seconds=1").await.has("aria-current=\"page\">15 minutes"));
+}
+
+#[tokio::test]
 async fn the_server_shows_its_store_settings_deliveries_and_changes() {
     let browser = Browser::signed_in("bert").await;
     browser.queue(r#"{"name":"orders"}"#).await;
