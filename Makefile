@@ -1,9 +1,13 @@
 # Thin on purpose: what each target consists of is written in xtask/src/steps.rs.
 
-.PHONY: check test test-slow test-long e2e bench
+.PHONY: check test test-slow test-long e2e console bench
 
 check test test-slow test-long: cargo
 	@cargo xtask $@
+
+# make console looks at every screen in a browser and does what operators do by keyboard.
+console: cargo
+	@cargo xtask console $(ARGS)
 
 # make e2e ARGS="boto3 go" runs these clients only.
 e2e: cargo

@@ -3,10 +3,11 @@
 //! `layers` decides which crate may import which, `circles` looks for circles within each, `lines` bounds the length of
 //! lines of prose, `counts` counts what makes code hard to read, `steps` lists what a check consists of, `run` times
 //! steps and sums up, `programs` runs the tests, `repeat` runs them many times, `tools` what the machine must bring,
-//! `e2e` how the vendors' clients are run.
+//! `e2e` how the vendors' clients are run, `console` the web console in a browser.
 
 mod circles;
 mod compatibility;
+mod console;
 mod counts;
 mod e2e;
 mod guard;
@@ -33,6 +34,7 @@ cargo xtask test-slow     what is about ten minutes, in real time; functions at 
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names
 cargo xtask e2e [--store postgres] [CLIENT…]  the vendors' own clients against a real Kew
+cargo xtask console [PART]  the console in a browser; or the tests with this part in their names
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
 cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios;
                           postgres, postgres-open and neighbour are runs of their own";
@@ -65,6 +67,7 @@ fn run(arguments: &[&str]) -> Done {
         ["test-long"] => steps::test_long(),
         ["repeat", rest @ ..] => repeat::command(rest),
         ["e2e", clients @ ..] => e2e::run(clients),
+        ["console", parts @ ..] => console::run(parts),
         ["guard", rest @ ..] => guard::run(rest),
         ["bench", rest @ ..] => steps::bench(rest),
         _ => Err(format!("which script?\n{USAGE}")),

@@ -6,7 +6,7 @@
 //! or larger.
 
 use crate::run::{Run, cargo, step};
-use crate::{Done, circles, compatibility, e2e, guard, layers, lines, programs, repeat, tools};
+use crate::{Done, circles, compatibility, console, e2e, guard, layers, lines, programs, repeat, tools};
 use std::env;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -79,6 +79,7 @@ fn everything(run: &mut Run, counts: Counts, limit: Duration, on_postgres: &[&st
         run.step("alert rules", alert_rules);
     }
     run.step("the vendors' clients", || e2e::run(&[]));
+    run.step("console in a browser", || console::run(&[]));
     if has_postgres {
         run.step("clients over PostgreSQL", || e2e::run(&[&["--store", "postgres"], on_postgres].concat()));
     }

@@ -54,7 +54,7 @@ pub fn report() -> Done {
 const BROWSER: Tool = Tool {
     name: "chromium",
     version: &["chromium", "--version"],
-    purpose: "tries to reach an open server from web pages",
+    purpose: "tries to reach an open server from web pages, and shows the console",
     origin: "apt-get install chromium",
 };
 
@@ -62,6 +62,16 @@ const BROWSER: Tool = Tool {
 /// its tests are left out, and this says so.
 pub fn browser() -> bool {
     BROWSER.found_or_installed("chromium")
+}
+
+/// The browser's program: the one that the environment names, or that of the path.
+pub fn browser_program() -> Option<String> {
+    if let Ok(named) = std::env::var("KEW_CHROMIUM") {
+        return Some(named);
+    }
+    let found = Command::new("sh").args(["-c", "command -v chromium"]).stdin(Stdio::null()).output().ok()?;
+    let path = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    (!path.is_empty()).then_some(path)
 }
 
 const POSTGRES: Tool = Tool {

@@ -50,6 +50,10 @@ impl ApiError {
         self
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn code(&self) -> &'static str {
         self.code
     }

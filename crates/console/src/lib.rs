@@ -1,4 +1,4 @@
-//! What operators and machines ask a running server: health, metrics, the admin API.
+//! What operators and machines ask a running server: health, metrics, the admin API, and the console over it.
 //!
 //! [`Console`] is a front-end for a listener on a thread of its own: whatever a disk does, `/livez` is answered. It
 //! starts before the store is opened and outlives it; [`Board`] is where the program tells it what there is to show.
@@ -16,6 +16,7 @@ mod looks;
 mod metrics;
 mod news;
 mod notes;
+mod pages;
 mod pushes;
 mod route;
 mod samples;
@@ -100,6 +101,7 @@ pub struct Console {
     work: Arc<api::Work>,
     changes: api::Changes,
     looks: Arc<looks::Looks>,
+    pages: Arc<pages::Pages>,
 }
 
 impl Console {
@@ -108,9 +110,10 @@ impl Console {
         let login = Arc::new(access::Login::new(&settings));
         let audit = Arc::new(audit::Audit::new(Arc::clone(&settings.audit)));
         let looks = Arc::new(looks::Looks::new(&settings));
+        let pages = Arc::new(pages::Pages::new(&settings));
         let (scrapes, followers, work, changes) = Default::default();
         let settings = Arc::new(settings);
-        Self { board, settings, scrapes, followers, login, audit, work, changes, looks }
+        Self { board, settings, scrapes, followers, login, audit, work, changes, looks, pages }
     }
 }
 

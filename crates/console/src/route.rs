@@ -1,12 +1,11 @@
-//! What each path shows.
+//! Which paths are health, metrics, the admin API and pages of the console.
 
-use kew_http::{HeaderValue, Method, Reply, Request, Standing, StatusCode};
+use kew_http::{Method, Reply, Request, Standing};
 
 use crate::api::BASE;
 use crate::error::ApiError;
-use crate::{Console, access, health};
+use crate::{Console, access, health, pages};
 
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READS: &str = "GET, HEAD";
 
 impl Console {
@@ -24,7 +23,7 @@ impl Console {
                 Some(below) if below.is_empty() || below.starts_with('/') => {
                     self.answer_api(request, below).await
                 }
-                _ => self.answer_page(request),
+                _ => Box::pin(self.answer_page(request)).await,
             },
         }
     }
@@ -34,7 +33,8 @@ impl Console {
         match (request.uri.path(), self.check(request)) {
             (_, Ok(())) => Standing::Known,
             ("/livez" | "/readyz" | "/metrics" | "/api/v1/session", Err(_)) => Standing::Unknown,
-            (_, Err(refused)) => Standing::Refused(Box::new(access::challenge(&refused))),
+            (path, Err(_)) if pages::is_for_everybody(path) => Standing::Unknown,
+            (_, Err(refused)) => Standing::Refused(Box::new(self.refuse(request, refused))),
         }
     }
 
@@ -43,24 +43,16 @@ impl Console {
         access::identify(request, &self.settings, &self.login).map(drop)
     }
 
-    fn answer_page(&self, request: &Request) -> Reply {
-        if let Err(refused) = self.check(request) {
-            return access::challenge(&refused);
-        }
-        match request.uri.path() {
-            "/" if matches!(request.method, Method::GET | Method::HEAD) => {
-                Reply::new(StatusCode::OK, TEXT, INDEX)
-            }
-            "/" => access::not_allowed(&request.method, READS),
-            path => Reply::text(StatusCode::NOT_FOUND, &format!("there is nothing at {path}")),
+    /// The reply to a head that proves nothing: a program hears why, a person where to sign in.
+    fn refuse(&self, request: &Request, refused: ApiError) -> Reply {
+        if is_page(request.uri.path()) {
+            self.refuse_page(request, refused)
+        } else {
+            access::challenge(&refused)
         }
     }
 }
 
-const INDEX: &str = "\
-Kew
-  /livez                  200 while the process answers
-  /readyz                 200 while requests are served, else 503 and why not
-  /metrics                figures for Prometheus
-  /api/v1/openapi.json    the admin API: every operation with what it takes and answers
-";
+fn is_page(path: &str) -> bool {
+    path.strip_prefix(BASE).is_none_or(|below| !below.is_empty() && !below.starts_with('/'))
+}

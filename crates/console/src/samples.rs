@@ -11,6 +11,7 @@ use std::time::Duration;
 use kew_core::{Counts, Queue, QueueId, Timestamp, Traffic, Waits};
 use kew_engine::Engine;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// Seconds between two looks, and of the finest step.
 pub(crate) const STEP_SECONDS: u64 = 5;
@@ -64,6 +65,8 @@ pub(crate) struct SmallCounts {
 pub(crate) struct Samples {
     /// Guards the figures; held for one queue at a time, or for a look-up.
     kept: Mutex<Kept>,
+    /// Counts the looks that have ended.
+    looks: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -116,6 +119,12 @@ impl Samples {
             }
         }
         self.kept.lock().forget_others(&queues);
+        self.looks.send_modify(|looks| *looks = looks.wrapping_add(1));
+    }
+
+    /// Tells how many looks have ended, and of each further one.
+    pub(crate) fn looks(&self) -> watch::Receiver<u64> {
+        self.looks.subscribe()
     }
 
     /// What a queue did each second before the latest look.

@@ -22,7 +22,7 @@ pub fn lines(server: &Server, settings: &Settings) -> String {
     }
     if let Some(address) = server.bound.admin {
         let scheme = scheme(settings.tls.admin.is_some());
-        rows.push(("Admin", format!("{scheme}://{address}   (/livez /readyz /metrics)")));
+        rows.push(("Console", format!("{scheme}://{address}/   (also /api/v1, /livez, /readyz, /metrics)")));
     }
     rows.push(("Store", server.store_line()));
     rows.push(("Connections", format!("at most {}, by the limit of open files", server.connections_max)));

@@ -280,15 +280,7 @@ impl Client {
 
     /// The script of a room of Node's, run by this program.
     fn node(&self, room: &str, program: PathBuf) -> Result<Command, Absent> {
-        need("node", &["--version"], "Node.js, version 20 or newer")?;
-        need("npm", &["--version"], "npm")?;
-        let path = Path::new("e2e").join(room);
-        let locks = [path.join("package-lock.json")];
-        once(room, &locks, &path.join("node_modules"), || {
-            let mut install = Command::new("npm");
-            install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&path);
-            run(&mut install)
-        })?;
+        let path = node_packages(room)?;
         let mut command = Command::new(program);
         for script in self.arguments {
             command.arg(absolute(&path.join(script))?);
@@ -339,6 +331,21 @@ impl Client {
         command.args(["-XX:TieredStopAtLevel=1", "-cp", &parts.join(":")]).args(self.arguments);
         Ok(command)
     }
+}
+
+/// Sees to Node and the packages of a folder below `e2e`; the folder's path.
+pub fn node_packages(room: &str) -> Result<PathBuf, Absent> {
+    need("node", &["--version"], "Node.js, version 20 or newer")?;
+    need("npm", &["--version"], "npm")?;
+    let path = Path::new("e2e").join(room);
+    let locks = [path.join("package-lock.json")];
+    once(room, &locks, &path.join("node_modules"), || {
+        let mut install = Command::new("npm");
+        install.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&path);
+        // The browser is the machine's own.
+        run(install.env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1"))
+    })?;
+    Ok(path)
 }
 
 /// The files of a folder, in the order of their names.

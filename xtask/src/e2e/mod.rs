@@ -16,8 +16,9 @@ mod server;
 
 use crate::Done;
 use agent::Agent;
-pub use clients::workerd;
-use clients::{Absent, CLIENTS, Client};
+pub use clients::Absent;
+use clients::{CLIENTS, Client};
+pub use clients::{node_packages, workerd};
 use databases::Databases;
 use play::Stage;
 use scenario::Chapter;
@@ -95,7 +96,7 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Client>, String> {
 }
 
 /// Builds the program as the tests do, and says where it is; `KEW_E2E_PROGRAM` is one that is there already.
-fn build(with_postgres: bool) -> Result<PathBuf, String> {
+pub fn build(with_postgres: bool) -> Result<PathBuf, String> {
     if let Some(program) = std::env::var_os("KEW_E2E_PROGRAM") {
         return Ok(program.into());
     }

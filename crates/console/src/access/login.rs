@@ -1,16 +1,17 @@
-//! `POST /session`: a password for a session. `DELETE /session` ends it.
+//! `POST /session`: a password or the token for a session. `DELETE /session` ends it.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use kew_core::Entropy;
-use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode};
+use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode, secret};
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::attempts::Attempts;
 use super::sessions::{COOKIE, LASTS, Session, Sessions};
 use super::users::{Checked, PASSWORD_BYTES_MAX, Passwords};
+use super::{Role, TOKEN_HOLDER};
 use crate::Settings;
 use crate::error::{ApiError, answer};
 
@@ -52,10 +53,7 @@ pub(crate) async fn begin_session(
     }
     let address = request.peer.ip();
     if let Some(wait) = login.attempts.lock().wait(address, now) {
-        let seconds = wait.as_secs().max(1);
-        let message = format!("too many wrong passwords: try again in {seconds} s");
-        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
-        return Err(error.retry_after(seconds));
+        return Err(too_many_attempts(wait));
     }
     // Counted before it is checked, so that many at once gain nothing.
     login.attempts.lock().begin(address, now);
@@ -74,12 +72,42 @@ pub(crate) async fn begin_session(
             tried.get_or_init(|| user.to_owned());
             login.attempts.lock().right(address);
             let entropy: &dyn Entropy = &*settings.entropy;
-            let (cookie, session) = login.sessions.begin(&found, entropy, now);
-            let body = json!({ "user": session.user, "role": session.role.name(), "csrf": session.csrf });
-            let value = set_cookie(&cookie, LASTS, request.secure);
-            Ok(answer(StatusCode::OK, &body).with(SET_COOKIE, value))
+            let begun = login.sessions.begin((found.name(), found.role()), entropy, now);
+            Ok(begun_session(begun, request))
         }
     }
+}
+
+/// Begins a session of the token's holder. Wrong tokens count as wrong passwords do.
+pub(crate) fn begin_token_session(
+    login: &Login,
+    settings: &Settings,
+    request: &Request,
+    token: &str,
+    tried: &OnceLock<String>,
+) -> Result<Reply, ApiError> {
+    let (now, address) = (settings.time.steady(), request.peer.ip());
+    if let Some(wait) = login.attempts.lock().wait(address, now) {
+        return Err(too_many_attempts(wait));
+    }
+    tried.get_or_init(|| TOKEN_HOLDER.to_owned());
+    if !settings.token.as_deref().is_some_and(|known| secret::is_same_text(token, known)) {
+        login.attempts.lock().begin(address, now);
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is wrong"));
+    }
+    let begun = login.sessions.begin((TOKEN_HOLDER, Role::Operator), &*settings.entropy, now);
+    Ok(begun_session(begun, request))
+}
+
+fn too_many_attempts(wait: Duration) -> ApiError {
+    let seconds = wait.as_secs().max(1);
+    let message = format!("too many wrong passwords: try again in {seconds} s");
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message).retry_after(seconds)
+}
+
+fn begun_session((cookie, session): (String, Session), request: &Request) -> Reply {
+    let body = json!({ "user": session.user, "role": session.role.name(), "csrf": session.csrf });
+    answer(StatusCode::OK, &body).with(SET_COOKIE, set_cookie(&cookie, LASTS, request.secure))
 }
 
 /// Ends the session of a request.

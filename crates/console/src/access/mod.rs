@@ -11,12 +11,14 @@ use kew_http::{HeaderName, HeaderValue, Method, Reply, Request, StatusCode, fore
 use crate::Settings;
 use crate::error::ApiError;
 
-pub(crate) use login::{Login, begin_session, end_session};
+pub(crate) use login::{Login, begin_session, begin_token_session, end_session};
 pub(crate) use sessions::Session;
 pub use users::{Role, User, UserError, hash};
 
 const WWW_AUTHENTICATE: HeaderName = HeaderName::from_static("www-authenticate");
 const UNKNOWN: &str = "unknown";
+/// The name of the holder of the token, in the audit log and in sessions.
+const TOKEN_HOLDER: &str = "token";
 const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// What changes bring beside a session's cookie.
 pub(crate) const CSRF: HeaderName = HeaderName::from_static("x-kew-csrf");
@@ -63,7 +65,7 @@ pub(crate) fn identify(request: &Request, settings: &Settings, login: &Login) ->
     if request.header("authorization").is_some() {
         return match settings.token.as_deref() {
             Some(token) if brings(request, token) => {
-                Ok(Caller { name: "token".to_owned(), role: Role::Operator, session: None })
+                Ok(Caller { name: TOKEN_HOLDER.to_owned(), role: Role::Operator, session: None })
             }
             Some(_) | None => Err(unauthorized(settings)),
         };

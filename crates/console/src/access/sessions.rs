@@ -8,7 +8,6 @@ use kew_http::secret;
 use parking_lot::Mutex;
 
 use super::Role;
-use super::users::User;
 
 /// The cookie's name.
 pub(crate) const COOKIE: &str = "kew_session";
@@ -51,12 +50,16 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a session; the text is the cookie's value.
-    pub(crate) fn begin(&self, user: &User, entropy: &dyn Entropy, now: Duration) -> (String, Session) {
+    /// Begins a session of this name with this role; the text is the cookie's value.
+    pub(crate) fn begin(
+        &self,
+        (name, role): (&str, Role),
+        entropy: &dyn Entropy,
+        now: Duration,
+    ) -> (String, Session) {
         let cookie = format!("{:032x}{:032x}", entropy.wide_bits(), entropy.wide_bits());
         let csrf = format!("{:032x}", entropy.wide_bits());
-        let session =
-            Session { user: user.name().to_owned(), role: user.role(), csrf, begun: now, used: now };
+        let session = Session { user: name.to_owned(), role, csrf, begun: now, used: now };
         let mut all = self.all.lock();
         all.retain(|_, session| !session.is_over(now));
         make_room(&mut all, PER_USER_MAX, |other| other.user == session.user);
@@ -95,31 +98,27 @@ fn make_room(all: &mut HashMap<String, Session>, max: usize, counts: impl Fn(&Se
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::users;
     use kew_testing::CountingEntropy;
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn user(name: &str) -> User {
-        let hash = users::hash(b"secret", 1).expect("the password has an allowed length");
-        User::new(name, &hash, Role::Operator).expect("the name and the hash are valid")
-    }
+    const ANNA: (&str, Role) = ("anna", Role::Operator);
 
     #[test]
     fn a_session_ends_when_it_is_old_or_unused_or_ended() {
         let (sessions, entropy) = (Sessions::default(), CountingEntropy::default());
-        let (cookie, session) = sessions.begin(&user("anna"), &entropy, at(0));
+        let (cookie, session) = sessions.begin(ANNA, &entropy, at(0));
         assert_eq!(cookie.len(), 64);
         assert!(session.is_csrf(&session.csrf) && !session.is_csrf("") && !session.is_csrf(&cookie));
         for hour in 1..12 {
             assert!(sessions.used(&cookie, at(hour * 3_600)).is_some(), "hour {hour}");
         }
         assert!(sessions.used(&cookie, at(12 * 3_600)).is_none());
-        let (cookie, _) = sessions.begin(&user("anna"), &entropy, at(0));
+        let (cookie, _) = sessions.begin(ANNA, &entropy, at(0));
         assert!(sessions.used(&cookie, IDLE).is_none());
-        let (cookie, _) = sessions.begin(&user("anna"), &entropy, at(0));
+        let (cookie, _) = sessions.begin(ANNA, &entropy, at(0));
         sessions.end(&cookie);
         assert!(sessions.used(&cookie, at(1)).is_none());
     }
@@ -127,10 +126,9 @@ mod tests {
     #[test]
     fn sessions_are_bounded_for_each_user_and_for_all() {
         let (sessions, entropy) = (Sessions::default(), CountingEntropy::default());
-        let anna = user("anna");
-        let (first, _) = sessions.begin(&anna, &entropy, at(0));
+        let (first, _) = sessions.begin(ANNA, &entropy, at(0));
         for second in 1..100 {
-            sessions.begin(&anna, &entropy, at(second));
+            sessions.begin(ANNA, &entropy, at(second));
         }
         assert_eq!(sessions.all.lock().len(), PER_USER_MAX);
         assert!(sessions.used(&first, at(100)).is_none(), "the one used longest ago made room");

@@ -39,8 +39,10 @@ use path::Found;
 use table::{Needs, Op, Route};
 
 pub(crate) use changes::Changes;
+pub(crate) use fields::{Field, Kind};
 pub(crate) use names::Home;
 pub(crate) use path::BASE;
+pub(crate) use settings::SETTINGS;
 pub(crate) use work::Work;
 
 const ALLOW: HeaderName = HeaderName::from_static("allow");
@@ -162,7 +164,7 @@ impl Console {
     }
 
     /// Engine time, or the system's while there is no engine.
-    fn now(&self) -> kew_core::Timestamp {
+    pub(crate) fn now(&self) -> kew_core::Timestamp {
         match self.board.phase() {
             Phase::Serving(running) => running.engine.now(),
             _ => self.settings.time.system(),
@@ -224,10 +226,17 @@ impl Context<'_> {
     }
 
     async fn begin_session(&self) -> Result<Reply, ApiError> {
-        let user = self.body.text("user").unwrap_or_default();
-        let password = self.body.text("password").unwrap_or_default();
         let (console, tried) = (self.console, &self.target);
-        access::begin_session(&console.login, &console.settings, self.request, (user, password), tried).await
+        let (login, settings) = (&console.login, &console.settings);
+        match (self.body.text("user"), self.body.text("password"), self.body.text("token")) {
+            (Some(user), Some(password), None) => {
+                access::begin_session(login, settings, self.request, (user, password), tried).await
+            }
+            (None, None, Some(token)) => {
+                access::begin_token_session(login, settings, self.request, token, tried)
+            }
+            _ => Err(ApiError::bad_request("give either user and password, or token")),
+        }
     }
 
     /// What serves requests, if anything does.

@@ -331,11 +331,12 @@ pub(crate) static ROUTES: &[Route] = &[
     post("/session", Op::BeginSession, "beginSession", "Begins a session: answers the cookie `kew_session`, and the value that changes bring in X-Kew-CSRF")
         .needs(Needs::Nothing)
         .body(&[
-            field("user", Kind::Text(256), "The user's name").required(),
-            field("password", Kind::Text(4_096), "The password").required(),
+            field("user", Kind::Text(256), "The user's name, with the password"),
+            field("password", Kind::Text(4_096), "The password"),
+            field("token", Kind::Text(4_096), "The admin token, in place of both"),
         ])
         .reply(SESSION)
-        .refusals(&[(401, "User or password is wrong"), (429, "Too many wrong passwords; Retry-After says when to try again")]),
+        .refusals(&[(401, "User or password is wrong, or the token"), (429, "Too many wrong passwords; Retry-After says when to try again")]),
     get("/session", Op::ShowSession, "showSession", "Who asks")
         .reply(&[
             field("user", TEXT, "The user; `token` for its holder, `open` where no proof is asked for").required(),

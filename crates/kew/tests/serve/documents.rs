@@ -102,7 +102,7 @@ fn the_page_about_strict_mode_works_as_it_is_pasted() {
         "\"Body\":\"hello\"",
         "<MessageText>hello</MessageText></QueueMessage></QueueMessagesList>",
         "\"queue_name\":\"letters\"",
-        "/api/v1/openapi.json",
+        "\"queues\":[{",
         "MissingAuthenticationToken",
         "AuthenticationFailed",
         "Authentication error",

@@ -1,0 +1,242 @@
+// The console's only script: live figures, countdowns, copies. Every page can be read and every form sent without it.
+"use strict";
+
+/** Figures of the page by the names that events give them. */
+const found = (attribute) => {
+  const elements = new Map();
+  for (const element of document.querySelectorAll(`[${attribute}]`)) {
+    elements.set(element.getAttribute(attribute), element);
+  }
+  return elements;
+};
+
+/** Keeps the figures of a page fresh until it is paused, hidden or left. */
+const watch = (address) => {
+  const [texts, points] = [found("data-live"), found("data-points")];
+  const pulse = document.querySelector(".pulse");
+  const [button, at, state] = ["data-pulse", "data-pulse-at", "data-pulse-state"].map((name) =>
+    pulse.querySelector(`[${name}]`));
+  const stale = document.querySelector("[data-stale]");
+  let source = null;
+  let again = 0;
+
+  const take = (event) => {
+    const news = JSON.parse(event.data);
+    for (const [name, text] of Object.entries(news.texts)) {
+      const element = texts.get(name);
+      if (element && element.textContent !== text) element.textContent = text;
+    }
+    for (const [name, line] of Object.entries(news.points)) {
+      points.get(name)?.setAttribute("points", line);
+    }
+    if (stale && news.queues) {
+      const isSame = news.queues.length === points.size && news.queues.every((queue) => points.has(queue));
+      stale.hidden = isSame;
+    }
+    at.textContent = `as of ${new Date().toLocaleTimeString()}`;
+  };
+  const close = () => {
+    clearTimeout(again);
+    source?.close();
+    source = null;
+  };
+  const open = () => {
+    if (source || document.hidden || button.getAttribute("aria-pressed") === "true") return;
+    source = new EventSource(address);
+    source.onmessage = take;
+    source.onerror = () => {
+      // A source that asks again by itself is one between two events.
+      if (source?.readyState !== EventSource.CLOSED) return;
+      close();
+      at.textContent = "not live: the server does not answer";
+      again = setTimeout(open, 10000);
+    };
+  };
+
+  button.addEventListener("click", () => {
+    const isPaused = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(isPaused));
+    state.textContent = isPaused ? "Live figures are paused." : "Live figures go on.";
+    if (isPaused) close(); else open();
+  });
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", open);
+  pulse.hidden = false;
+  open();
+};
+
+/** How far an instant is, in the words of the server. */
+const distance = (seconds) => {
+  const left = Math.abs(Math.round(seconds));
+  const parts = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"], [1, "s", 0, ""]];
+  const [unit, name, small, smallName] = parts.find(([size]) => left >= size) ?? parts[3];
+  const rest = small ? Math.floor((left % unit) / small) : 0;
+  const length = `${Math.floor(left / unit)} ${name}${rest ? ` ${rest} ${smallName}` : ""}`;
+  return seconds > 0 ? `in ${length}` : `${length} ago`;
+};
+
+/** Counts remaining times down, by the server's clock at the time of the page. */
+const countDown = () => {
+  const elements = document.querySelectorAll("[data-until]");
+  if (!elements.length) return;
+  const begun = performance.now();
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const element of elements) {
+      const left = element.dataset.until - element.dataset.now - (performance.now() - begun);
+      element.textContent = distance(left / 1000);
+    }
+  }, 1000);
+};
+
+/** Offers to copy what stands beside a button. */
+const copies = () => {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.parentElement.querySelector("pre").textContent);
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = "Copy"), 2000);
+    });
+  }
+};
+
+/** A button that cannot be undone waits for the name to be typed. */
+const confirmations = () => {
+  for (const input of document.querySelectorAll("[data-confirm]")) {
+    const button = input.form.querySelector("button");
+    const judge = () => (button.disabled = input.value.trim() !== input.dataset.confirm);
+    input.addEventListener("input", judge);
+    judge();
+  }
+};
+
+/** Sends no empty field of a search, so that addresses stay short. */
+const searches = () => {
+  for (const form of document.querySelectorAll("form.filter")) {
+    form.addEventListener("submit", () => {
+      for (const field of form.elements) {
+        if (field.name && (!field.value || (field.name === "state" && field.value === "any"))) field.disabled = true;
+      }
+    });
+    addEventListener("pageshow", () => {
+      for (const field of form.elements) field.disabled = false;
+    });
+  }
+};
+
+/** Loads a page again whose task is still running, unless somebody is busy in it. */
+const refreshes = () => {
+  const running = document.querySelector("[data-refresh]");
+  if (!running) return;
+  setInterval(() => {
+    const focus = document.activeElement;
+    if (!document.hidden && (focus === document.body || focus.id === "content")) location.reload();
+  }, running.dataset.refresh * 1000);
+};
+
+/** What can be chosen on this page: its screens, its parts, and buttons that change nothing but how it looks. */
+const choices = () => {
+  const links = [...document.querySelectorAll(".top nav a, main > .tabs a, main .head > a.button")];
+  const buttons = [...document.querySelectorAll(".theme button, .pulse:not([hidden]) button")];
+  return [
+    ...links.map((link) => ({ name: link.textContent.trim(), go: () => link.click() })),
+    ...buttons.map((button) => ({
+      name: (button.name === "theme" ? "Colours: " : "") + button.textContent.trim(),
+      go: () => button.click(),
+    })),
+  ];
+};
+
+/** Queues whose names begin so. */
+const queuesFrom = async (prefix) => {
+  const reply = await fetch(`/api/v1/queues?limit=8&prefix=${encodeURIComponent(prefix)}`);
+  if (!reply.ok) return [];
+  const { queues } = await reply.json();
+  return queues.map(({ queue }) => ({
+    name: `Queue ${queue}`,
+    go: () => location.assign(`/queues/${encodeURIComponent(queue)}`),
+  }));
+};
+
+/** Goes anywhere by a few letters: Ctrl+K or the button at the top opens it. */
+const palette = () => {
+  const dialog = document.querySelector("dialog.palette");
+  const opener = document.querySelector("[data-palette]");
+  if (!dialog || !opener) return;
+  const input = dialog.querySelector("input");
+  const list = dialog.querySelector("[role=listbox]");
+  let [shown, chosen, asked, latest] = [[], 0, 0, null];
+
+  const mark = (place) => {
+    chosen = Math.max(0, Math.min(place, shown.length - 1));
+    [...list.children].forEach((option, number) => option.setAttribute("aria-selected", String(number === chosen)));
+    const active = list.children[chosen];
+    if (active) input.setAttribute("aria-activedescendant", active.id);
+    else input.removeAttribute("aria-activedescendant");
+    active?.scrollIntoView({ block: "nearest" });
+  };
+  const show = (items) => {
+    shown = items;
+    list.replaceChildren(...items.map((item, number) => {
+      const option = document.createElement("li");
+      option.id = `choice-${number}`;
+      option.setAttribute("role", "option");
+      option.textContent = item.name;
+      option.addEventListener("click", () => go(item));
+      return option;
+    }));
+    mark(0);
+  };
+  const search = async () => {
+    const text = input.value.trim();
+    const own = choices().filter((item) => item.name.toLowerCase().includes(text.toLowerCase()));
+    const turn = (asked += 1);
+    if (!text) return show(own);
+    const queues = await queuesFrom(text).catch(() => []);
+    // A later letter was typed meanwhile.
+    if (turn === asked) show([...queues, ...own]);
+  };
+  const go = (item) => {
+    dialog.close();
+    item.go();
+  };
+  const open = () => {
+    if (dialog.open) return;
+    input.value = "";
+    dialog.showModal();
+    latest = search();
+  };
+
+  opener.hidden = false;
+  opener.addEventListener("click", open);
+  addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      open();
+    }
+  });
+  input.addEventListener("input", () => (latest = search()));
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) mark(chosen + step);
+    // What was typed last counts, also where its queues are still asked for.
+    else if (event.key === "Enter") latest.then(() => shown[chosen] && go(shown[chosen]));
+    else return;
+    event.preventDefault();
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+};
+
+const stream = document.body.dataset.stream;
+if (stream) watch(stream);
+countDown();
+copies();
+refreshes();
+confirmations();
+searches();
+palette();

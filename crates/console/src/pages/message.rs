@@ -1,0 +1,429 @@
+//! One message: its body in every view, what happened to it and why, and what an operator can do to it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kew_http::{HeaderName, HeaderValue, Method, Reply, StatusCode, percent};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::ask::of_message;
+use super::body::{self, View, Window};
+use super::forms::Form;
+use super::layout::{Frame, Head, guarded, see};
+use super::messages::{render, size, state};
+use super::trouble::Trouble;
+use super::{PageReply, Visit, commands, message_path, query_of, queue, queue_path, read, text};
+
+const DISPOSITION: HeaderName = HeaderName::from_static("content-disposition");
+
+/// What an operator does to a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageAct {
+    Delete,
+    Release,
+    Extend,
+    Promote,
+}
+
+impl MessageAct {
+    pub(super) fn of(name: &str) -> Option<Self> {
+        [Self::Delete, Self::Release, Self::Extend, Self::Promote].into_iter().find(|act| act.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Release => "release",
+            Self::Extend => "extend",
+            Self::Promote => "promote",
+        }
+    }
+}
+
+/// `GET /messages?id=`: where a message is that is named by its id alone.
+pub(super) async fn find(visit: &Visit<'_>) -> PageReply {
+    let id = visit.asked("id").map(str::trim).filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| Trouble::bad_form("give the id of a message, a UUID"))?;
+    let path = format!("/messages/{}", percent::encode(id.as_bytes()));
+    let found = visit.read(&path, &[("cursor", visit.asked("cursor").unwrap_or_default())]).await?;
+    if let Some(next) = searching(&found) {
+        return Ok(go_on(visit, &format!("/messages{}", query_of(&[("id", id), ("cursor", next)]))));
+    }
+    let Some(queue) = read::given(&found, "queue") else {
+        return shown(visit, None, found).await;
+    };
+    Ok(see(&message_path(queue, read::text(&found, "id"))))
+}
+
+/// `GET /queues/{q}/messages/{id}`.
+pub(super) async fn show(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
+    let cursor = visit.asked("cursor").unwrap_or_default();
+    let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
+    if let Some(next) = searching(&found) {
+        return Ok(go_on(visit, &format!("{}{}", message_path(queue, id), query_of(&[("cursor", next)]))));
+    }
+    shown(visit, Some(queue), found).await
+}
+
+/// Where the search for a message goes on, if it is not finished.
+fn searching(found: &Value) -> Option<&str> {
+    (read::text(found, "state") == "searching").then(|| read::text(found, "next"))
+}
+
+fn go_on(visit: &Visit<'_>, next: &str) -> Reply {
+    let content = html! {
+        h1 { "Not found so far" }
+        p { "The history does not know this message, so queues are searched. This part of the search found nothing." }
+        p { a.button.main href=(next) { "Search on" } }
+    };
+    visit.frame.page(StatusCode::OK, &Head::of("Searching"), &content)
+}
+
+/// What a page of a message is written from.
+struct Page {
+    frame: Frame,
+    queue: Option<String>,
+    found: Value,
+    view: Option<View>,
+    from: usize,
+    now: u64,
+    host: String,
+    cursor: String,
+    done: Markup,
+}
+
+async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageReply {
+    let page = Page {
+        frame: visit.frame.clone(),
+        queue: queue.map(str::to_owned),
+        view: visit.asked("view").and_then(View::named),
+        from: visit.asked("from").and_then(|from| from.parse().ok()).unwrap_or_default(),
+        now: visit.console.now().0,
+        host: commands::base(visit.request),
+        cursor: visit.asked("cursor").unwrap_or_default().to_owned(),
+        done: queue::done(visit),
+        found,
+    };
+    render(move || page.write()).await
+}
+
+impl Page {
+    fn write(&self) -> Reply {
+        let id = read::text(&self.found, "id");
+        let is_gone = read::text(&self.found, "state") == "gone";
+        let content = html! {
+            nav.crumbs aria-label="Where this is" {
+                a href="/" { "Queues" }
+                @if let Some(queue) = &self.queue { " / " a href=(queue_path(queue)) { (text::isolated(queue)) } }
+            }
+            div.head { h1 { "Message " span.id { (id) } } }
+            (self.done)
+            (self.facts())
+            @if !is_gone && self.frame.may_act() { (self.acts()) }
+            @if !is_gone { (self.content()) }
+            (self.story())
+            @if !is_gone { (self.commands()) }
+        };
+        let head = Head::of(format!("Message {}", id.get(..8).unwrap_or(id))).at("/");
+        self.frame.page(StatusCode::OK, &head, &content)
+    }
+
+    fn facts(&self) -> Markup {
+        let (found, now) = (&self.found, self.now);
+        let at = |name: &str| read::whole_given(found, name);
+        let lease = found.get("lease").filter(|lease| lease.is_object());
+        html! {
+            dl.facts {
+                (fact("State", html! { (state(found, now)) }))
+                @if let Some(queue) = read::given(found, "queue").filter(|queue| self.queue.as_deref() != Some(*queue)) {
+                    (fact("Now in", html! {
+                        a href=(message_path(queue, read::text(found, "id"))) { (text::isolated(queue)) }
+                    }))
+                }
+                @if let Some(sent) = at("sent_at_ms") { (fact("Sent", text::instant_from(sent, now))) }
+                @if let Some(attempts) = at("attempts") { (fact("Attempts", html! { (text::count(attempts)) })) }
+                @if let Some(lease) = lease {
+                    @if let Some(by) = read::given(lease, "by") { (fact("Leased by", text::isolated(by))) }
+                    @if let Some(since) = read::whole_given(lease, "since_ms") {
+                        (fact("Leased", text::instant_from(since, now)))
+                    }
+                }
+                @if at("sent_at_ms").is_some() {
+                    (fact("Expires", at("expires_at_ms").map_or_else(|| html! { "never" }, |at| text::instant_from(at, now))))
+                }
+                @for (name, title) in [("group", "Group"), ("deduplication_id", "Deduplication id")] {
+                    @if let Some(value) = read::given(found, name) { (fact(title, text::isolated(value))) }
+                }
+                @if let Some(origin) = read::given(found, "origin") {
+                    (fact("Moved here from", html! {
+                        a href=(queue_path(origin)) { (text::isolated(origin)) } " " (reason(read::text(found, "reason")))
+                    }))
+                }
+                @if !self.is_gone() {
+                    (fact("Content", html! { (read::text(found, "content_type")) ", " (text::bytes(size(found))) }))
+                }
+                (attributes(found))
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        read::text(&self.found, "state") == "gone"
+    }
+
+    fn acts(&self) -> Markup {
+        let Some(queue) = &self.queue else { return html! {} };
+        let path = message_path(queue, read::text(&self.found, "id"));
+        let state = read::text(&self.found, "state");
+        let form = |act: MessageAct, inner: Markup| {
+            html! {
+                form method="post" action={ (path) "/" (act.name()) } {
+                    (self.frame.proof())
+                    input type="hidden" name="cursor" value=(self.cursor);
+                    (inner)
+                }
+            }
+        };
+        html! {
+            div.acts role="group" aria-label="What can be done to this message" {
+                @if state == "in_flight" {
+                    (form(MessageAct::Release, html! { button title="Ends the lease now" { "Release" } }))
+                    (form(MessageAct::Extend, html! {
+                        label { "End the lease in" input name="seconds" type="number" min="0" max="43200" value="60" required; " s" }
+                        button { "Extend" }
+                    }))
+                }
+                @if state == "delayed" {
+                    (form(MessageAct::Promote, html! { button title="Ends the delay now" { "Promote" } }))
+                }
+                (form(MessageAct::Delete, html! {
+                    label.check { input type="checkbox" name="sure" value="yes" required; " I am sure" }
+                    button.harm { "Delete" }
+                }))
+            }
+        }
+    }
+
+    fn content(&self) -> Markup {
+        let Some(queue) = &self.queue else { return html! {} };
+        let (bytes, base64) = bytes_of(&self.found);
+        let view = self.view.unwrap_or_else(|| View::usual(&bytes));
+        let path = message_path(queue, read::text(&self.found, "id"));
+        let at = |view: View, from: usize| {
+            let from = if from == 0 { String::new() } else { from.to_string() };
+            format!("{path}{}", query_of(&[("view", view.name()), ("from", &from), ("cursor", &self.cursor)]))
+        };
+        html! {
+            section aria-labelledby="body-title" {
+                div.head {
+                    h2 #body-title { "Body" }
+                    nav.tabs aria-label="Views of the body" {
+                        @for one in View::ALL {
+                            a href=(at(one, 0)) aria-current=[(one == view).then_some("page")] { (one.title()) }
+                        }
+                    }
+                    a href={ (path) "/body" } { "Download" }
+                }
+                @match body::window(&bytes, &base64, view, self.from) {
+                    Ok(window) => {
+                        (cut(&window, |from| at(view, from)))
+                        pre.body tabindex="0" role="region" aria-label="Body of the message" {
+                            code dir="ltr" { (window.shown) }
+                        }
+                    }
+                    Err(why) => { p.empty { (text::sentence(why)) } }
+                }
+            }
+        }
+    }
+
+    fn story(&self) -> Markup {
+        let (why, events) = (read::list(&self.found, "why"), read::list(&self.found, "timeline"));
+        html! {
+            section aria-labelledby="story-title" {
+                h2 #story-title { "What happened" }
+                @if !why.is_empty() {
+                    h3 { "Why was this delivered again?" }
+                    ol.why {
+                        @for one in why {
+                            li {
+                                (text::instant(read::whole(one, "at_ms"))) ", attempt " (read::whole(one, "attempts")) ": "
+                                (text::isolated(read::text(one, "because")))
+                            }
+                        }
+                    }
+                }
+                @if events.is_empty() {
+                    p.empty { "The history has nothing of it. It begins with the start of the server and forgets the oldest events." }
+                } @else {
+                    ol.timeline { @for event in events { (moment(event)) } }
+                }
+            }
+        }
+    }
+
+    fn commands(&self) -> Markup {
+        let Some(queue) = &self.queue else { return html! {} };
+        let (bytes, base64) = bytes_of(&self.found);
+        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.host);
+        html! {
+            section aria-labelledby="commands-title" {
+                h2 #commands-title { "As a command" }
+                @for command in all {
+                    details {
+                        summary { (command.title) }
+                        div.copy {
+                            pre tabindex="0" role="region" aria-label=(command.title) { code { (command.text) } }
+                            button type="button" hidden data-copy="" { "Copy" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn fact(title: &str, value: Markup) -> Markup {
+    html! { div { dt { (title) } dd { (value) } } }
+}
+
+fn reason(word: &str) -> Markup {
+    html! {
+        @match word {
+            "attempts_exhausted" => { span.quiet { "(leased too often)" } }
+            "redriven" => { span.quiet { "(redriven)" } }
+            _ => {}
+        }
+    }
+}
+
+fn attributes(found: &Value) -> Markup {
+    let all = found.get("attributes").and_then(Value::as_object);
+    html! {
+        @if let Some(all) = all.filter(|all| !all.is_empty()) {
+            (fact("Attributes", html! {
+                table.pairs {
+                    @for (name, one) in all {
+                        tr {
+                            th scope="row" { (text::isolated(name)) }
+                            td { (text::isolated(read::text(one, "value"))) }
+                            td.quiet { (text::isolated(read::text(one, "type"))) }
+                        }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+/// A body's bytes, and the same in Base64.
+fn bytes_of(found: &Value) -> (Vec<u8>, String) {
+    match (read::given(found, "body"), read::given(found, "body_base64")) {
+        (Some(body), _) => (body.as_bytes().to_vec(), STANDARD.encode(body)),
+        (None, Some(encoded)) => (STANDARD.decode(encoded).unwrap_or_default(), encoded.to_owned()),
+        (None, None) => (Vec::new(), String::new()),
+    }
+}
+
+/// Says what part of a long body is shown, and leads to the others.
+fn cut(window: &Window, at: impl Fn(usize) -> String) -> Markup {
+    html! {
+        @if window.end < window.whole || window.begin > 0 {
+            nav.pager aria-label="Parts of the body" {
+                span.note {
+                    "Bytes " (text::count(window.begin as u64)) " to " (text::count(window.end as u64)) " of "
+                    (text::count(window.whole as u64))
+                }
+                @if window.begin > 0 {
+                    a href=(at(window.begin.saturating_sub(window.size))) { "Part before" }
+                }
+                @if window.end < window.whole { a rel="next" href=(at(window.end)) { "Next part" } }
+            }
+        }
+    }
+}
+
+/// One event in words.
+fn moment(event: &Value) -> Markup {
+    let by = read::given(event, "by");
+    let until = read::whole_given(event, "until_ms");
+    html! {
+        li {
+            (text::instant(read::whole(event, "at_ms"))) " "
+            strong { (words(read::text(event, "event"))) }
+            @if let Some(by) = by { " by " (text::isolated(by)) }
+            @if let Some(until) = until { " until " (text::instant(until)) }
+            @if let Some(why) = read::given(event, "reason") { ", because " (because(why)) }
+            @if let Some(detail) = read::given(event, "detail") { ", " (text::isolated(detail)) }
+            @if let Some(queue) = read::given(event, "queue") { span.quiet { " in " (text::isolated(queue)) } }
+        }
+    }
+}
+
+fn words(event: &str) -> &str {
+    match event {
+        "sent" => "sent",
+        "leased" => "leased",
+        "extended" => "lease extended",
+        "lease_ended" => "lease ended",
+        "released" => "released",
+        "retried" => "retried by its consumer",
+        "failed" => "delivery failed",
+        "dead_lettered" => "dead-lettered",
+        "dropped" => "deleted",
+        "moved" => "moved",
+        "acked" => "deleted by its receiver",
+        "expired" => "expired",
+        "purged" => "deleted with all others of the queue",
+        "imported" => "imported",
+        "taken_over" => "consumer's node was lost",
+        "promoted" => "delay ended by an operator",
+        "rewritten" => "content replaced",
+        other => other,
+    }
+}
+
+fn because(reason: &str) -> &str {
+    match reason {
+        "expired" => "its time was over",
+        "attempts_exhausted" => "it was leased as often as the queue allows",
+        "threw" => "the consumer threw",
+        "status" => "the consumer answered with an error",
+        "unreachable" => "the consumer cannot be reached",
+        other => other,
+    }
+}
+
+/// `GET /queues/{q}/messages/{id}/body`: the bytes themselves, as a file.
+pub(super) async fn download(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
+    let cursor = visit.asked("cursor").unwrap_or_default();
+    let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
+    if searching(&found).is_some() || read::text(&found, "state") == "gone" {
+        return Err(Trouble::new(StatusCode::NOT_FOUND, "message_not_found", "the message is gone"));
+    }
+    let (bytes, _) = bytes_of(&found);
+    // Never a page of ours, whatever the body looks like.
+    let reply = Reply::new(StatusCode::OK, HeaderValue::from_static("application/octet-stream"), bytes);
+    let file = format!("attachment; filename=\"{}.bin\"", read::text(&found, "id"));
+    let file = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
+    Ok(guarded(reply).with(DISPOSITION, file))
+}
+
+/// `POST /queues/{q}/messages/{id}/…`.
+pub(super) async fn act(visit: &Visit<'_>, queue: &str, id: &str, act: MessageAct) -> PageReply {
+    let form = Form::read(visit)?;
+    let mut body = json!({});
+    if let Some(members) = body.as_object_mut() {
+        members.extend(form.given("cursor").map(|cursor| ("cursor".to_owned(), cursor.into())));
+        if act == MessageAct::Extend {
+            members.insert("seconds".to_owned(), form.whole("seconds")?.into());
+        }
+    }
+    visit.change(Method::POST, &of_message(queue, id, &format!("/{}", act.name())), &body).await?;
+    Ok(see(&match act {
+        MessageAct::Delete => format!("{}?done=deleted", queue_path(queue)),
+        MessageAct::Release => format!("{}?done=released", message_path(queue, id)),
+        MessageAct::Extend => format!("{}?done=extended", message_path(queue, id)),
+        MessageAct::Promote => format!("{}?done=promoted", message_path(queue, id)),
+    }))
+}

@@ -1,0 +1,246 @@
+//! The console: pages for people, written on the server from what the admin API answers.
+//!
+//! A page asks the API in this process ([`ask`]), so that both show the same, refuse the same and note the same in the
+//! audit log. Everything can be read and every form be sent without the script.
+
+mod ask;
+mod assets;
+mod body;
+mod charts;
+mod commands;
+mod forms;
+mod groups;
+mod layout;
+mod live;
+mod message;
+mod messages;
+mod queue;
+mod queues;
+mod read;
+mod redrive;
+mod send;
+mod settings;
+mod sign_in;
+mod spark;
+mod system;
+mod text;
+mod theme;
+mod trouble;
+
+use std::borrow::Cow;
+
+use kew_core::Entropy;
+use kew_http::{Method, Reply, Request, StatusCode, form, percent};
+
+use crate::access::{self, Caller, Role};
+use crate::error::ApiError;
+use crate::{Console, Settings};
+use layout::{Frame, Visitor};
+use message::MessageAct;
+use trouble::Trouble;
+
+/// Pairs of a query that pages read.
+const PAIRS_MAX: usize = 40;
+
+/// What pages need beside the API.
+pub(crate) struct Pages {
+    /// What forms bring where there is no session: a page of another site cannot read it.
+    csrf: String,
+    /// Bounds the pages that wait for news.
+    watchers: live::Watchers,
+}
+
+impl Pages {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let entropy: &dyn Entropy = &*settings.entropy;
+        Self { csrf: format!("{:032x}", entropy.wide_bits()), watchers: live::Watchers::default() }
+    }
+}
+
+/// A page that is asked for, or a form that is sent.
+struct Visit<'a> {
+    console: &'a Console,
+    request: &'a Request,
+    query: Vec<(String, String)>,
+    /// What all pages have around them.
+    frame: Frame,
+}
+
+/// A page, or why there is none.
+type PageReply = Result<Reply, Trouble>;
+
+impl Console {
+    /// Answers a request for a page, a form or one of their files.
+    pub(crate) async fn answer_page(&self, request: &Request) -> Reply {
+        let path = request.uri.path();
+        let frame = self.frame(request);
+        if let Err(refused) = access::admit(request, &self.settings) {
+            return Trouble::from(refused).page(&frame);
+        }
+        if let Some(name) = path.strip_prefix(assets::BELOW) {
+            return assets::answer(request, name).unwrap_or_else(|trouble| trouble.page(&frame));
+        }
+        let answered = match self.visit(request, frame.clone()) {
+            Ok(visit) => Box::pin(visit.answer()).await,
+            Err(trouble) => Err(trouble),
+        };
+        answered.unwrap_or_else(|trouble| trouble.page(&frame))
+    }
+
+    /// The reply to a request for a page that is refused by its head: where to sign in, or why that would not help.
+    pub(crate) fn refuse_page(&self, request: &Request, refused: ApiError) -> Reply {
+        if refused.status() == StatusCode::UNAUTHORIZED {
+            return self.ask_to_sign_in(request);
+        }
+        Trouble::from(refused).page(&self.frame(request))
+    }
+
+    fn ask_to_sign_in(&self, request: &Request) -> Reply {
+        let (frame, next) = (self.frame(request), sign_in::here(request));
+        sign_in::page(self, &frame, StatusCode::UNAUTHORIZED, None, &next)
+    }
+
+    fn visit<'a>(&'a self, request: &'a Request, frame: Frame) -> Result<Visit<'a>, Trouble> {
+        let query = request.uri.query().unwrap_or_default();
+        let pairs = form::pairs(query.as_bytes(), PAIRS_MAX).map_err(|error| {
+            Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
+        })?;
+        let query = pairs.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        Ok(Visit { console: self, request, query, frame })
+    }
+
+    /// What surrounds the page of a request.
+    fn frame(&self, request: &Request) -> Frame {
+        let caller = access::identify(request, &self.settings, &self.login).ok();
+        let visitor = caller.map(|caller| self.visitor(caller));
+        Frame::new(
+            visitor,
+            theme::of(request),
+            &self.pages.csrf,
+            sign_in::here(request),
+            self.settings.version,
+        )
+    }
+
+    fn visitor(&self, caller: Caller) -> Visitor {
+        Visitor {
+            may_act: caller.role == Role::Operator,
+            role: caller.role.name(),
+            csrf: caller.session.as_ref().map_or_else(|| self.pages.csrf.clone(), |one| one.csrf.clone()),
+            has_session: caller.session.is_some(),
+            name: caller.name,
+        }
+    }
+}
+
+/// Whether a path is there for people who have not signed in.
+pub(crate) fn is_for_everybody(path: &str) -> bool {
+    matches!(path, "/sign-in" | "/theme") || path.starts_with(assets::BELOW)
+}
+
+impl Visit<'_> {
+    async fn answer(&self) -> PageReply {
+        let path = self.request.uri.path();
+        let parts: Vec<String> = path
+            .split('/')
+            .skip(1)
+            .map(|part| percent::decode(part.as_bytes()).map(Cow::into_owned))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| {
+                Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
+            })?;
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let is_read = matches!(self.request.method, Method::GET | Method::HEAD);
+        if self.frame.visitor.is_none() && !is_for_everybody(path) {
+            return Ok(self.console.ask_to_sign_in(self.request));
+        }
+        let shown = match self.request.method {
+            Method::GET | Method::HEAD => self.show(&parts).await,
+            Method::POST => self.take(&parts).await,
+            _ => None,
+        };
+        match shown {
+            Some(shown) => shown,
+            None if is_read => Err(Trouble::nothing_at(path)),
+            None => Err(Trouble::not_a_form(path)),
+        }
+    }
+
+    /// The page at a path.
+    async fn show(&self, parts: &[&str]) -> Option<PageReply> {
+        Some(match parts {
+            [""] => queues::list(self).await,
+            ["new-queue"] => queues::form(self),
+            ["sign-in"] => Ok(sign_in::show(self)),
+            ["messages"] => message::find(self).await,
+            ["queues", queue] => queue::show(self, queue).await,
+            ["queues", queue, "send"] => send::form(self, queue).await,
+            ["queues", queue, "settings"] => settings::form(self, queue).await,
+            ["queues", queue, "dead-letters"] => redrive::show(self, queue).await,
+            ["queues", queue, "groups"] => groups::show(self, queue).await,
+            ["queues", queue, "charts"] => charts::show(self, queue).await,
+            ["queues", queue, "messages", id] => message::show(self, queue, id).await,
+            ["queues", queue, "messages", id, "body"] => message::download(self, queue, id).await,
+            ["queues", queue, "messages", id, "resend"] => redrive::resend_form(self, queue, id).await,
+            ["redrives", task] => redrive::task(self, task).await,
+            ["push"] => system::push(self).await,
+            ["store"] => system::store(self).await,
+            ["config"] => system::config(self).await,
+            ["audit"] => system::audit(self).await,
+            ["live", "queues"] => live::queues(self).await,
+            ["live", "queue"] => live::queue(self).await,
+            _ => return None,
+        })
+    }
+
+    /// What a form asks for.
+    async fn take(&self, parts: &[&str]) -> Option<PageReply> {
+        Some(match parts {
+            ["sign-in"] => sign_in::take(self).await,
+            ["sign-out"] => sign_in::end(self).await,
+            ["theme"] => theme::take(self),
+            ["new-queue"] => queues::create(self).await,
+            ["queues", queue, "send"] => send::take(self, queue).await,
+            ["queues", queue, "settings"] => settings::take(self, queue).await,
+            ["queues", queue, "pause"] => queue::set_paused(self, queue, true).await,
+            ["queues", queue, "resume"] => queue::set_paused(self, queue, false).await,
+            ["queues", queue, "purge"] => queue::purge(self, queue).await,
+            ["queues", queue, "delete"] => queue::delete(self, queue).await,
+            ["queues", queue, "redrive"] => redrive::start(self, queue).await,
+            ["redrives", task, "cancel"] => redrive::cancel(self, task).await,
+            ["queues", queue, "messages", id, act] => {
+                let act = MessageAct::of(act)?;
+                message::act(self, queue, id, act).await
+            }
+            _ => return None,
+        })
+    }
+
+    /// A parameter of the address; an empty one is none.
+    fn asked(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The address of a queue's page.
+fn queue_path(queue: &str) -> String {
+    format!("/queues/{}", percent::encode(queue.as_bytes()))
+}
+
+/// The address of a message's page.
+fn message_path(queue: &str, id: &str) -> String {
+    format!("{}/messages/{}", queue_path(queue), percent::encode(id.as_bytes()))
+}
+
+/// A query made of what is not empty.
+fn query_of(pairs: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push(if text.is_empty() { '?' } else { '&' });
+        text.push_str(name);
+        text.push('=');
+        percent::push_encoded(&mut text, value.as_bytes());
+    }
+    text
+}

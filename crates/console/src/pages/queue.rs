@@ -1,0 +1,143 @@
+//! One queue: its figures, what can be done to its deliveries, and its messages.
+
+use kew_http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::ask::of_queue;
+use super::forms::Form;
+use super::layout::{Head, see};
+use super::trouble::Trouble;
+use super::{PageReply, Visit, messages, query_of, queue_path, queues, read, spark, text};
+
+/// Which part of a queue a page shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tab {
+    Messages,
+    Send,
+    DeadLetters,
+    Groups,
+    Charts,
+    Settings,
+}
+
+/// All parts: where they are below the queue, and what they are called.
+const TABS: [(Tab, &str, &str); 6] = [
+    (Tab::Messages, "", "Messages"),
+    (Tab::Send, "/send", "Send"),
+    (Tab::DeadLetters, "/dead-letters", "Dead letters"),
+    (Tab::Groups, "/groups", "Groups"),
+    (Tab::Charts, "/charts", "Charts"),
+    (Tab::Settings, "/settings", "Settings"),
+];
+
+/// What was done, as the address of the next page says it. Only these sentences can be shown.
+const DONE: &[(&str, &str)] = &[
+    ("made", "The queue was made."),
+    ("saved", "The settings were saved."),
+    ("paused", "Deliveries are paused. Sends are taken."),
+    ("resumed", "Deliveries go on."),
+    ("purged", "All messages were deleted."),
+    ("sent", "The message was sent."),
+    (
+        "repeated",
+        "Nothing new was sent: the deduplication id stands for an earlier message, which is shown here.",
+    ),
+    ("deleted", "The message was deleted."),
+    ("released", "The lease was ended."),
+    ("extended", "The lease has another end."),
+    ("promoted", "The delay was ended."),
+    ("removed", "The queue was deleted."),
+];
+
+/// `GET /queues/{q}`.
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
+    let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let top = top(visit, queue, &shown, Tab::Messages);
+    let found = messages::list(visit, queue, &shown).await?;
+    let content = html! { (top) (found) };
+    let stream = format!("/live/queue{}", query_of(&[("q", queue)]));
+    Ok(visit.frame.page(StatusCode::OK, &Head::of(queue).at("/").live(stream), &content))
+}
+
+/// What every page of a queue begins with.
+pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Markup {
+    let path = queue_path(queue);
+    html! {
+        nav.crumbs aria-label="Where this is" { a href="/" { "Queues" } }
+        div.head {
+            h1 { (text::isolated(queue)) (queues::badges(shown)) }
+            @if visit.frame.may_act() { (pause(visit, &path, read::is_set(shown, "paused"))) }
+        }
+        (done(visit))
+        (figures(visit, queue, shown))
+        nav.tabs aria-label="Parts of the queue" {
+            @for (place, below, name) in TABS {
+                a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] { (name) }
+            }
+        }
+    }
+}
+
+/// What was done by the form before.
+pub(super) fn done(visit: &Visit<'_>) -> Markup {
+    let known = visit.asked("done").and_then(|done| DONE.iter().find(|(code, _)| *code == done));
+    html! { @if let Some((_, sentence)) = known { p.done role="status" { (sentence) } } }
+}
+
+fn pause(visit: &Visit<'_>, path: &str, is_paused: bool) -> Markup {
+    let (act, title) =
+        if is_paused { ("resume", "Resume deliveries") } else { ("pause", "Pause deliveries") };
+    html! {
+        form method="post" action={ (path) "/" (act) } { (visit.frame.proof()) button { (title) } }
+    }
+}
+
+fn figures(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
+    let titles = ["Visible", "In flight", "Delayed", "Oldest", "Sent/s", "Leased/s", "Done/s"];
+    let bytes = text::bytes(read::whole(shown, "body_bytes"));
+    html! {
+        dl.cards {
+            @for ((figure, value), title) in queues::figures(shown).iter().zip(titles) {
+                div { dt { (title) } dd data-live={ (queue) "/" (figure) } { (value) } }
+            }
+            div { dt { "Bodies" } dd data-live={ (queue) "/bytes" } { (bytes) } }
+            div.drawn { dt { "Visible, 5 minutes" } dd { (spark::drawn(&spark::of_queue(visit.console, queue), queue)) } }
+        }
+        @if let Some(dead) = read::given(shown, "dead_letters_to") {
+            p.quiet {
+                "After " (text::counted(read::whole(shown, "max_attempts"), "lease"))
+                " a message goes to " a href=(queue_path(dead)) { (text::isolated(dead)) } "."
+            }
+        }
+    }
+}
+
+/// `POST /queues/{q}/pause` and `/resume`.
+pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) -> PageReply {
+    Form::read(visit)?;
+    let (below, done) = if is_paused { ("/pause", "paused") } else { ("/resume", "resumed") };
+    visit.change(Method::POST, &of_queue(queue, below), &json!({})).await?;
+    Ok(see(&format!("{}?done={done}", queue_path(queue))))
+}
+
+/// `POST /queues/{q}/purge`.
+pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> PageReply {
+    let form = Form::read(visit)?;
+    let body = json!({ "confirm": form.text("confirm").trim() });
+    visit.change(Method::POST, &of_queue(queue, "/purge"), &body).await?;
+    Ok(see(&format!("{}?done=purged", queue_path(queue))))
+}
+
+/// `POST /queues/{q}/delete`.
+pub(super) async fn delete(visit: &Visit<'_>, queue: &str) -> PageReply {
+    let form = Form::read(visit)?;
+    let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let name = read::text(&shown, "name");
+    if form.text("confirm").trim() != name {
+        let message = format!("to delete the queue, type its name, {name}");
+        return Err(Trouble::new(StatusCode::CONFLICT, "not_confirmed", message));
+    }
+    visit.change(Method::DELETE, &of_queue(queue, ""), &json!({})).await?;
+    Ok(see("/?done=removed"))
+}

@@ -1,0 +1,189 @@
+//! The table of queues, page by page, and the form that makes one.
+
+use kew_http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::forms::Form;
+use super::layout::{Head, see};
+use super::spark::{self, Spark};
+use super::{PageReply, Visit, query_of, queue, queue_path, read, settings, text};
+
+/// Queues of a page.
+pub(super) const LIMIT: &str = "50";
+/// Columns of figures: what live figures call them, their heading, and what that means.
+const FIGURES: [(&str, &str, &str); 7] = [
+    ("visible", "Visible", "Messages that may be leased"),
+    ("in_flight", "In flight", "Messages that are leased"),
+    ("delayed", "Delayed", "Messages hidden by a delay"),
+    ("oldest", "Oldest", "Since the oldest message was sent"),
+    ("sent", "Sent/s", "Messages sent or moved in each second, lately"),
+    ("leased", "Leased/s", "Leases taken each second, lately"),
+    ("acked", "Done/s", "Messages deleted by their receivers each second, lately"),
+];
+
+/// `GET /`.
+pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
+    let prefix = visit.asked("prefix").unwrap_or_default();
+    let cursor = visit.asked("cursor").unwrap_or_default();
+    let found = page_of(visit, prefix, cursor).await?;
+    let rows = read::list(&found, "queues");
+    let next = read::given(&found, "next");
+    let content = html! {
+        div.head {
+            h1 { "Queues" }
+            @if visit.frame.may_act() { a.button.main href="/new-queue" { "New queue" } }
+        }
+        (queue::done(visit))
+        form.filter role="search" aria-label="Queues" {
+            label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200"; }
+            button { "Search" }
+            @if !prefix.is_empty() { a href="/" { "All queues" } }
+        }
+        p.note hidden data-stale="" { "The list has changed. " a href=(visit.frame.here) { "Load it again" } }
+        @if rows.is_empty() {
+            (nothing(prefix, cursor, visit.frame.may_act()))
+        } @else {
+            (table(visit, rows))
+        }
+        (pager(prefix, cursor, next))
+    };
+    let stream = format!("/live/queues{}", query_of(&[("prefix", prefix), ("cursor", cursor)]));
+    Ok(visit.frame.page(StatusCode::OK, &Head::of("Queues").at("/").live(stream), &content))
+}
+
+/// One page of queues as the API shows it.
+pub(super) async fn page_of(
+    visit: &Visit<'_>,
+    prefix: &str,
+    cursor: &str,
+) -> Result<Value, super::trouble::Trouble> {
+    visit.read("/queues", &[("prefix", prefix), ("cursor", cursor), ("limit", LIMIT)]).await
+}
+
+fn nothing(prefix: &str, cursor: &str, may_act: bool) -> Markup {
+    html! {
+        p.empty {
+            @if !prefix.is_empty() {
+                "No queue's name begins with " strong { (text::isolated(prefix)) } "."
+            } @else if !cursor.is_empty() {
+                "No more queues follow. " a href="/" { "First page" }
+            } @else {
+                "There are no queues yet. "
+                @if may_act { a href="/new-queue" { "Make one" } ", or send to one with an SDK." }
+            }
+        }
+    }
+}
+
+fn table(visit: &Visit<'_>, rows: &[Value]) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label="Table of queues" {
+            table.figures {
+                thead {
+                    tr {
+                        th scope="col" { "Queue" }
+                        @for (_, title, help) in FIGURES { th.number scope="col" title=(help) { (title) } }
+                        th scope="col" title="Visible messages" { "5 minutes" }
+                        th scope="col" { "Dead letters to" }
+                    }
+                }
+                tbody { @for row in rows { (line(row, &spark::of_queue(visit.console, read::text(row, "queue")))) } }
+            }
+        }
+    }
+}
+
+fn line(row: &Value, spark: &Spark) -> Markup {
+    let queue = read::text(row, "queue");
+    let dead = read::given(row, "dead_letters_to");
+    html! {
+        tr {
+            th scope="row" {
+                a href=(queue_path(queue)) { (text::isolated(queue)) }
+                (badges(row))
+            }
+            @for (figure, value) in figures(row) {
+                td.number data-live={ (queue) "/" (figure) } { (value) }
+            }
+            td { (spark::drawn(spark, queue)) }
+            td {
+                @if let Some(dead) = dead { a href=(queue_path(dead)) { (text::isolated(dead)) } }
+                @else { span.quiet { "–" } }
+            }
+        }
+    }
+}
+
+/// What is special about a queue.
+pub(super) fn badges(row: &Value) -> Markup {
+    html! {
+        @if read::text(row, "kind") == "fifo" { " " span.badge { "FIFO" } }
+        @if read::is_set(row, "paused") { " " span.badge.warn { "paused" } }
+    }
+}
+
+/// The figures of a queue as they are shown, each under the name that live figures call it.
+pub(super) fn figures(row: &Value) -> [(&'static str, String); 7] {
+    let count = |name: &str| text::count(read::whole(row, name));
+    let rate = |name: &str| text::rate(read::number(row, name).unwrap_or_default());
+    [
+        ("visible", count("visible")),
+        ("in_flight", count("in_flight")),
+        ("delayed", count("delayed")),
+        ("oldest", text::age(read::number(row, "oldest_age_seconds"))),
+        ("sent", rate("sent_per_second")),
+        ("leased", rate("leased_per_second")),
+        ("acked", rate("acked_per_second")),
+    ]
+}
+
+fn pager(prefix: &str, cursor: &str, next: Option<&str>) -> Markup {
+    let first = query_of(&[("prefix", prefix)]);
+    html! {
+        @if next.is_some() || !cursor.is_empty() {
+            nav.pager aria-label="Pages" {
+                @if !cursor.is_empty() { a href={ "/" (first) } { "First page" } }
+                @if let Some(next) = next {
+                    a rel="next" href={ "/" (query_of(&[("prefix", prefix), ("cursor", next)])) } { "Next page" }
+                }
+            }
+        }
+    }
+}
+
+/// `GET /new-queue`.
+pub(super) fn form(visit: &Visit<'_>) -> PageReply {
+    let content = html! {
+        div.head { h1 { "New queue" } }
+        @if visit.frame.may_act() {
+            form.stack method="post" action="/new-queue" {
+                (visit.frame.proof())
+                label {
+                    "Name"
+                    input name="name" maxlength="200" required aria-describedby="name-help";
+                }
+                p.help #name-help {
+                    "1 to 80 letters, digits, hyphens and underscores. A name that ends in " code { ".fifo" }
+                    " makes a FIFO queue. Azure clients see names in lower case with hyphens only, of 3 to 63 characters."
+                }
+                details {
+                    summary { "Settings other than the defaults" }
+                    (settings::fields(&Map::new(), None))
+                }
+                button.main { "Make the queue" }
+            }
+        } @else { p { "Your role is read-only: it makes no queues." } }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of("New queue").at("/"), &content))
+}
+
+/// `POST /new-queue`.
+pub(super) async fn create(visit: &Visit<'_>) -> PageReply {
+    let form = Form::read(visit)?;
+    let name = form.text("name").trim();
+    let body = json!({ "name": name, "settings": settings::changed(&form)? });
+    let made = visit.change(Method::POST, "/queues", &body).await?;
+    let queue = read::text(&made, "queue");
+    Ok(see(&format!("{}?done=made", queue_path(queue))))
+}

@@ -1,0 +1,254 @@
+//! The workbench for dead letters: what is there and why, one message corrected and sent again, all of them moved back
+//! as a task that can be watched and cancelled.
+
+use std::collections::BTreeMap;
+
+use kew_http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::ask::{of_message, of_queue};
+use super::forms::Form;
+use super::layout::{Head, see};
+use super::messages::preview;
+use super::queue::{self, Tab};
+use super::send::{self, Draft};
+use super::trouble::Trouble;
+use super::{PageReply, Visit, message_path, query_of, queue_path, read, text};
+
+/// Messages that one page groups.
+const LOOK_MAX: &str = "200";
+/// Messages that are shown of each group.
+const SHOWN_MAX: usize = 5;
+
+/// `GET /queues/{q}/dead-letters`.
+pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
+    let shown = visit.read(&of_queue(queue, ""), &[]).await?;
+    let cursor = visit.asked("cursor").unwrap_or_default();
+    let query = [("state", "visible"), ("limit", LOOK_MAX), ("cursor", cursor)];
+    let found = visit.read(&of_queue(queue, "/messages"), &query).await?;
+    let next = read::given(&found, "next");
+    let now = visit.console.now().0;
+    let content = html! {
+        (queue::top(visit, queue, &shown, Tab::DeadLetters))
+        section aria-labelledby="all-title" {
+            h2 #all-title { "Move all visible messages" }
+            @if visit.frame.may_act() { (form(visit, queue, read::whole(&shown, "visible"))) }
+            @else { p { "Your role is read-only: it moves nothing." } }
+        }
+        section aria-labelledby="groups-title" {
+            h2 #groups-title { "By origin and reason" }
+            @if next.is_some() || !cursor.is_empty() {
+                p.quiet { "Of up to " (LOOK_MAX) " visible messages on each page, oldest first." }
+            }
+            (groups(visit, queue, read::list(&found, "messages"), now))
+            @if let Some(next) = next {
+                nav.pager aria-label="Pages" {
+                    a rel="next" href={ (queue_path(queue)) "/dead-letters" (query_of(&[("cursor", next)])) } { "Next page" }
+                }
+            }
+        }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Dead letters of {queue}")).at("/"), &content))
+}
+
+fn form(visit: &Visit<'_>, queue: &str, visible: u64) -> Markup {
+    html! {
+        form.stack method="post" action={ (queue_path(queue)) "/redrive" } {
+            (visit.frame.proof())
+            p { (text::counted(visible, "message")) " can be moved now." }
+            div.row {
+                label {
+                    "To" input name="to" maxlength="200" placeholder="where each came from" autocapitalize="off"
+                        spellcheck="false" aria-describedby="to-help";
+                }
+                label {
+                    "At most, messages a second"
+                    input name="per_second" type="number" min="1" max="1000000" placeholder="as fast as possible";
+                }
+            }
+            p.help #to-help { "A queue's name. Empty returns each message to the queue it came from." }
+            div.row {
+                button name="dry_run" value="true" { "Only count" }
+                button.main { "Move them" }
+            }
+        }
+    }
+}
+
+fn groups(visit: &Visit<'_>, queue: &str, rows: &[Value], now: u64) -> Markup {
+    let mut groups: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
+    for row in rows {
+        groups.entry((read::text(row, "origin"), read::text(row, "reason"))).or_default().push(row);
+    }
+    html! {
+        @if groups.is_empty() { p.empty { "No message is visible here." } }
+        @for ((origin, reason), rows) in &groups {
+            h3 {
+                (text::counted(rows.len() as u64, "message")) " "
+                @if origin.is_empty() { "sent here" } @else {
+                    "from " a href=(queue_path(origin)) { (text::isolated(origin)) } ", " (because(reason))
+                }
+            }
+            div.wide tabindex="0" role="region" aria-label={ "Messages from " (if origin.is_empty() { queue } else { origin }) } {
+                table.messages {
+                    thead {
+                        tr {
+                            th scope="col" { "Message" }
+                            th.number scope="col" { "Attempts" }
+                            th.number scope="col" { "Age" }
+                            th scope="col" { "Body" }
+                            @if visit.frame.may_act() { th scope="col" { "Act" } }
+                        }
+                    }
+                    tbody { @for row in rows.iter().take(SHOWN_MAX) { (line(visit, queue, row, now)) } }
+                }
+            }
+            @if rows.len() > SHOWN_MAX { p.quiet { "and " (text::counted((rows.len() - SHOWN_MAX) as u64, "other")) } }
+        }
+    }
+}
+
+fn line(visit: &Visit<'_>, queue: &str, row: &Value, now: u64) -> Markup {
+    let path = message_path(queue, read::text(row, "id"));
+    let age = now.saturating_sub(read::whole(row, "sent_at_ms")) / 1_000;
+    html! {
+        tr {
+            th scope="row" { a.id href=(path) { (read::text(row, "id")) } }
+            td.number { (text::count(read::whole(row, "attempts"))) }
+            td.number { (text::length(age)) }
+            td.body { (preview(row)) }
+            @if visit.frame.may_act() {
+                td { a href={ (path) "/resend" } aria-label={ "Correct and resend " (read::text(row, "id")) } { "Correct and resend" } }
+            }
+        }
+    }
+}
+
+fn because(reason: &str) -> &str {
+    match reason {
+        "attempts_exhausted" => "leased too often",
+        "redriven" => "redriven here",
+        other => other,
+    }
+}
+
+/// `POST /queues/{q}/redrive`.
+pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> PageReply {
+    let form = Form::read(visit)?;
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    if let Some(to) = form.given("to") {
+        put("to", to.trim().into());
+    }
+    if let Some(rate) = form.whole("per_second")? {
+        put("per_second", rate.into());
+    }
+    let is_dry = form.text("dry_run") == "true";
+    put("dry_run", is_dry.into());
+    let started = visit.change(Method::POST, &of_queue(queue, "/redrive"), &Value::Object(body)).await?;
+    if let Some(task) = read::given(&started, "task") {
+        return Ok(see(&format!("/redrives/{task}")));
+    }
+    let matched = read::whole(&started, "matched");
+    let path = format!("{}/dead-letters", queue_path(queue));
+    let content = html! {
+        h1 { "Nothing was moved" }
+        p { (text::counted(matched, "message")) " would be moved from " (text::isolated(queue)) "." }
+        p { a href=(path) { "Back to the dead letters" } }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of("A count").at("/"), &content))
+}
+
+/// `GET /redrives/{task}`.
+pub(super) async fn task(visit: &Visit<'_>, task: &str) -> PageReply {
+    let path = format!("/redrives/{}", kew_http::percent::encode(task.as_bytes()));
+    let shown = visit.read(&path, &[]).await?;
+    let (moved, left) = (read::whole(&shown, "moved"), read::whole(&shown, "left"));
+    let (source, to) = (read::text(&shown, "source"), read::text(&shown, "to"));
+    let is_running = read::text(&shown, "state") == "running";
+    let content = html! {
+        nav.crumbs aria-label="Where this is" {
+            a href="/" { "Queues" } " / " a href=(queue_path(source)) { (text::isolated(source)) }
+        }
+        div.head {
+            h1 { "Messages are moved" }
+            span.badge { (state(read::text(&shown, "state"))) }
+            @if is_running && visit.frame.may_act() {
+                form method="post" action={ (path) "/cancel" } { (visit.frame.proof()) button.harm { "Cancel" } }
+            }
+        }
+        div data-refresh=[is_running.then_some("2")] {
+            p {
+                "From " a href=(queue_path(source)) { (text::isolated(source)) } " to "
+                @if to == "origin" { "where each came from" } @else { a href=(queue_path(to)) { (text::isolated(to)) } }
+                ": " strong { (text::count(moved)) } " moved, " strong { (text::count(left)) } " left."
+            }
+            progress max=(moved.saturating_add(left).max(1)) value=(if is_running { moved } else { moved.max(1) }) aria-label="Messages moved" {}
+            @if let Some(why) = read::given(&shown, "reason") { p.trouble role="alert" { (text::sentence(why)) } }
+        }
+        @if is_running { p { a href=(path) { "Load again" } } }
+        @else { p { a href={ (queue_path(source)) "/dead-letters" } { "Back to the dead letters" } } }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of("Messages are moved").at("/"), &content))
+}
+
+fn state(word: &str) -> &str {
+    match word {
+        "running" => "running",
+        "done" => "done",
+        "cancelled" => "cancelled",
+        "failed" => "failed",
+        other => other,
+    }
+}
+
+/// `POST /redrives/{task}/cancel`.
+pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> PageReply {
+    Form::read(visit)?;
+    let path = format!("/redrives/{}", kew_http::percent::encode(task.as_bytes()));
+    visit.change(Method::POST, &format!("{path}/cancel"), &json!({})).await?;
+    Ok(see(&path))
+}
+
+/// `GET /queues/{q}/messages/{id}/resend`.
+pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
+    let found = visit.read(&of_message(queue, id, ""), &[]).await?;
+    let origin = read::given(&found, "origin").unwrap_or(queue);
+    let target = visit.read(&of_queue(origin, ""), &[]).await?;
+    let body = read::given(&found, "body").unwrap_or_else(|| read::text(&found, "body_base64"));
+    let draft = Draft {
+        body: body.to_owned(),
+        content_type: read::text(&found, "content_type").to_owned(),
+        group: read::text(&found, "group").to_owned(),
+        attributes: send::attributes_of(&found),
+        original: Some((queue.to_owned(), read::text(&found, "id").to_owned())),
+        ..Draft::default()
+    };
+    let content = html! {
+        nav.crumbs aria-label="Where this is" {
+            a href="/" { "Queues" } " / " a href=(queue_path(queue)) { (text::isolated(queue)) }
+        }
+        h1 { "Correct and resend" }
+        p { "A new message goes to " a href=(queue_path(origin)) { (text::isolated(origin)) } "." }
+        @if body.chars().any(|one| one.is_control() && !matches!(one, '\n' | '\t')) {
+            p.note {
+                "The body has control characters, which a form does not keep as they are. The commands on the "
+                a href=(message_path(queue, id)) { "page of the message" } " keep them."
+            }
+        }
+        @if visit.frame.may_act() { (send::fields(visit, origin, &target, &draft)) }
+        @else { p { "Your role is read-only: it sends nothing." } }
+    };
+    Ok(visit.frame.page(StatusCode::OK, &Head::of("Correct and resend").at("/"), &content))
+}
+
+/// Deletes the message that a new one stands for, once that is sent: a failure in between leaves both.
+pub(super) async fn delete_original(visit: &Visit<'_>, form: &Form) -> Result<(), Trouble> {
+    let (Some(queue), Some(id), "yes") =
+        (form.given("original_queue"), form.given("original"), form.text("delete_original"))
+    else {
+        return Ok(());
+    };
+    visit.change(Method::POST, &of_message(queue, id, "/delete"), &json!({})).await.map(drop)
+}

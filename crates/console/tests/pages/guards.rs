@@ -1,0 +1,218 @@
+//! What keeps pages to themselves: headers, proofs of forms, roles, and text that stays text.
+
+use super::browser::{Browser, FORM, form};
+
+/// Paths of forms, with what each needs.
+const FORMS: &[(&str, &[(&str, &str)])] = &[
+    ("/new-queue", &[("name", "made")]),
+    ("/queues/orders/send", &[("body", "x")]),
+    ("/queues/orders/settings", &[("visibility_seconds", "9")]),
+    ("/queues/orders/pause", &[]),
+    ("/queues/orders/resume", &[]),
+    ("/queues/orders/purge", &[("confirm", "orders")]),
+    ("/queues/orders/delete", &[("confirm", "orders")]),
+];
+const ACTS: [&str; 4] = ["delete", "release", "extend", "promote"];
+
+#[tokio::test]
+async fn every_page_has_the_headers_that_keep_it_to_itself() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"x"}"#).await;
+    let message = format!("/queues/orders/messages/{id}");
+    let paths = [
+        "/",
+        "/new-queue",
+        "/sign-in",
+        "/queues/orders",
+        "/queues/orders/send",
+        "/queues/orders/settings",
+        &message,
+        &format!("{message}/body"),
+        "/nothing",
+        "/queues/missing",
+        "/assets/console.css",
+        "/assets/nothing",
+    ];
+    for path in paths {
+        let page = browser.get(path).await;
+        let policy = page.header("content-security-policy");
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        ] {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(page.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(page.header("referrer-policy"), "same-origin", "{path}");
+        assert_eq!(page.header("cache-control"), "no-store", "{path}");
+        assert!(!page.has("style=\"") && !page.has("<style") && !page.has("onclick"), "{path}");
+    }
+    let style = browser.get("/").await.between("rel=\"stylesheet\" href=\"", "\"");
+    assert!(browser.get(&style).await.header("cache-control").contains("immutable"), "{style}");
+}
+
+#[tokio::test]
+async fn a_form_without_its_proof_is_refused_and_changes_nothing() {
+    for browser in [Browser::open().await, Browser::signed_in("anna").await] {
+        browser.queue(r#"{"name":"orders"}"#).await;
+        let id = browser.message("orders", r#"{"body":"stays"}"#).await;
+        for csrf in ["", "0", "00000000000000000000000000000000"] {
+            for (path, fields) in FORMS {
+                let fields = [&[("csrf", csrf)], *fields].concat();
+                let page = browser.ask("POST", path, &[FORM], &form(&fields)).await;
+                assert_eq!((page.status, page.has("csrf")), (403, true), "{path}: {}", page.text);
+            }
+            for act in ACTS {
+                let path = format!("/queues/orders/messages/{id}/{act}");
+                let fields = form(&[("csrf", csrf), ("seconds", "1")]);
+                assert_eq!(browser.ask("POST", &path, &[FORM], &fields).await.status, 403, "{path}");
+            }
+        }
+        let page = browser.get("/queues/orders").await;
+        assert!(page.has("stays") && page.has("Pause deliveries"), "{}", page.text);
+        assert!(!browser.get("/").await.has("/queues/made"));
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_cannot_send_forms_even_with_the_proof() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let csrf = browser.get("/").await.between("name=\"csrf\" value=\"", "\"");
+    for (name, value) in
+        [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")]
+    {
+        for (path, fields) in FORMS {
+            let fields = [&[("csrf", csrf.as_str())], *fields].concat();
+            let page = browser.ask("POST", path, &[FORM, (name, value)], &form(&fields)).await;
+            assert_eq!((page.status, page.has("cross_site")), (403, true), "{path} {name} {value}");
+        }
+    }
+    let page = browser.ask("GET", "/queues/orders", &[("sec-fetch-site", "cross-site")], "").await;
+    assert!(page.status == 403 && page.has("href=\"/queues/orders\">open this page itself"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn only_forms_are_taken_and_only_of_a_bounded_size() {
+    let browser = Browser::open().await;
+    let csrf = browser.get("/").await.between("name=\"csrf\" value=\"", "\"");
+    let body = form(&[("csrf", &csrf), ("name", "made")]);
+    for content_type in ["application/json", "text/plain", "multipart/form-data; boundary=x", ""] {
+        let page = browser.ask("POST", "/new-queue", &[("content-type", content_type)], &body).await;
+        assert_eq!(page.status, 415, "{content_type}");
+    }
+    let long = format!("{body}&more={}", "x".repeat(64 << 10));
+    assert_eq!(browser.ask("POST", "/new-queue", &[FORM], &long).await.status, 413);
+    let many = format!("{body}{}", "&a=b".repeat(100));
+    assert_eq!(browser.ask("POST", "/new-queue", &[FORM], &many).await.status, 400);
+    assert_eq!(browser.ask("POST", "/new-queue", &[FORM], &format!("{body}&x=%zz")).await.status, 400);
+    assert_eq!(browser.get(&format!("/?{}", "a=b&".repeat(100))).await.status, 400);
+    assert_eq!(browser.get("/queues/%ff").await.status, 400);
+    assert_eq!(browser.ask("PUT", "/", &[], "").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_reader_sees_no_form_that_acts_and_is_refused_when_one_is_sent() {
+    let browser = Browser::signed_in("bert").await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"stays"}"#).await;
+    let message = format!("/queues/orders/messages/{id}");
+    let pages =
+        ["/", "/new-queue", "/queues/orders", "/queues/orders/send", "/queues/orders/settings", &message];
+    for path in pages {
+        let page = browser.get(path).await;
+        let forms: Vec<&str> = page
+            .text
+            .split("method=\"post\" action=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        assert_eq!((page.status, forms), (200, vec!["/sign-out", "/theme"]), "{path}");
+    }
+    for (path, fields) in FORMS {
+        let page = browser.post(path, fields).await;
+        assert_eq!((page.status, page.has("read_only")), (403, true), "{path}: {}", page.text);
+    }
+    for act in ACTS {
+        let page = browser.post(&format!("{message}/{act}"), &[("seconds", "1")]).await;
+        assert_eq!((page.status, page.has("read_only")), (403, true), "{act}: {}", page.text);
+    }
+    assert!(browser.get("/queues/orders").await.has("stays"));
+}
+
+#[tokio::test]
+async fn looking_changes_nothing() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"stays"}"#).await;
+    let before = browser.rig.audited();
+    for (path, _) in FORMS.iter().filter(|(path, _)| !path.ends_with("send") && !path.ends_with("settings")) {
+        let page = browser.get(path).await;
+        assert!(page.status == 404 || *path == "/new-queue", "{path} {}", page.status);
+    }
+    for act in ACTS {
+        assert_eq!(browser.get(&format!("/queues/orders/messages/{id}/{act}")).await.status, 404);
+    }
+    for path in ["/sign-out", "/theme"] {
+        assert_eq!(browser.get(path).await.status, 404, "{path}");
+    }
+    browser.get(&format!("/queues/orders/messages/{id}")).await;
+    let page = browser.get("/queues/orders?state=visible").await;
+    assert!(page.has("stays"), "a look consumes nothing");
+    assert_eq!(browser.rig.audited(), before);
+}
+
+#[tokio::test]
+async fn what_others_sent_is_text_and_acts_on_nothing() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders.fifo"}"#).await;
+    let body = "</code><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}gnp\u{0}\u{7}";
+    let sent = serde_json::json!({ "body": body, "group": "<b>\"'&", "deduplication_id": "<i>" });
+    let id = browser.message("orders.fifo", &sent.to_string()).await;
+    let message = format!("/queues/orders.fifo/messages/{id}");
+    for path in
+        ["/queues/orders.fifo", &message, &format!("{message}?view=text"), &format!("{message}?view=hex")]
+    {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}");
+        for bad in ["<script>alert", "<img", "<b>", "<i>", "\u{202e}", "\u{0}", "\u{7}"] {
+            assert!(!page.has(bad), "{path} has {bad:?}");
+        }
+    }
+    let page = browser.get(&message).await;
+    assert!(
+        page.has("&lt;script&gt;alert(1)") && page.has("\\u{202e}") && page.has("\\u{0}\\u{7}"),
+        "{}",
+        page.text
+    );
+    let odd = ["<script>", "\"><script>", "'", "\u{202e}", "\r\nX: y"];
+    for text in odd {
+        let text = kew_http::percent::encode(text.as_bytes()).into_owned();
+        for path in [
+            format!("/?prefix={text}"),
+            format!("/queues/{text}"),
+            format!("/queues/orders.fifo?text={text}&json={text}&state={text}"),
+            format!("/queues/orders.fifo/messages/{text}"),
+            format!("/messages?id={text}"),
+            format!("/sign-in?next={text}"),
+            format!("/{text}?done={text}"),
+        ] {
+            let page = browser.get(&path).await;
+            // What a visitor typed into a field stays as it is there.
+            let shown = page.text.replace("value=\"\u{202e}\"", "");
+            assert!(!shown.contains("<script>") && !shown.contains('\u{202e}'), "{path}: {}", page.text);
+        }
+    }
+    let file = browser.get(&format!("{message}/body")).await;
+    assert_eq!(file.header("content-type"), "application/octet-stream");
+    assert!(file.header("content-disposition").starts_with("attachment"), "{file:?}");
+    assert_eq!(&*file.reply.body, body.as_bytes());
+}

@@ -1,0 +1,13 @@
+//! The console's pages over a store in memory, as a browser without scripts asks for them.
+
+#[allow(dead_code, reason = "the tests of the API use the rest of it")]
+#[path = "../api/rig.rs"]
+mod rig;
+
+mod acts;
+mod browser;
+mod guards;
+mod messages;
+mod queues;
+mod sessions;
+mod workbench;

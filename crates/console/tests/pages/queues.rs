@@ -1,0 +1,111 @@
+//! The table of queues: pages, searches, figures that live, and how large a page is.
+
+use super::browser::Browser;
+
+/// The most that the first page of a table may have.
+const BYTES_MAX: usize = 150_000;
+
+#[tokio::test]
+async fn pages_of_thousands_of_queues_are_small_and_lead_to_each_other() {
+    let browser = Browser::open().await;
+    for number in 0..5_000 {
+        let name = format!("a-queue-of-which-there-are-thousands-and-a-long-name-{number:05}");
+        browser.queue(&serde_json::json!({ "name": name }).to_string()).await;
+    }
+    let mut seen = Vec::new();
+    let mut path = "/".to_owned();
+    for number in 0..3 {
+        let page = browser.get(&path).await;
+        assert!(page.text.len() <= BYTES_MAX, "{path} has {} bytes", page.text.len());
+        let names: Vec<String> = page
+            .text
+            .split("th scope=\"row\"><a href=\"/queues/")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split('"').next()?.to_owned()))
+            .collect();
+        assert_eq!(names.len(), 50, "{path}");
+        assert_eq!(page.has("First page"), number > 0);
+        seen.extend(names);
+        path = page.between("rel=\"next\" href=\"", "\"").replace("&amp;", "&");
+    }
+    assert!(seen.is_sorted_by(|one, next| one < next) && seen.len() == 150, "each once, in order");
+    let page = browser.get("/?prefix=a-queue-of-which-there-are-thousands-and-a-long-name-0499").await;
+    assert!(page.has("-04990") && page.has("-04999") && !page.has("-04989") && !page.has("rel=\"next\""));
+    assert!(browser.get("/?prefix=none").await.has("No queue's name begins with"));
+}
+
+#[tokio::test]
+async fn a_row_shows_the_figures_of_its_queue() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"dead.fifo"}"#).await;
+    browser
+        .queue(r#"{"name":"orders.fifo","settings":{"dead_letters_to":"dead.fifo","max_attempts":3}}"#)
+        .await;
+    browser.queue(r#"{"name":"000000000007:eu-west-3:far"}"#).await;
+    for body in ["a", "b"] {
+        let body = serde_json::json!({ "body": body, "group": "g", "deduplication_id": body });
+        browser.message("orders.fifo", &body.to_string()).await;
+    }
+    browser.done("/queues/orders.fifo/pause", &[]).await;
+    let page = browser.get("/").await;
+    assert!(page.has("data-live=\"orders.fifo/visible\">2<"), "{}", page.text);
+    assert!(page.has("href=\"/queues/000000000007%3Aeu-west-3%3Afar\""), "{}", page.text);
+    let row = page.between("href=\"/queues/orders.fifo\"", "</tr>");
+    assert!(row.contains("FIFO") && row.contains("paused") && row.contains("/queues/dead.fifo"), "{row}");
+}
+
+#[tokio::test]
+async fn live_figures_come_with_the_next_look() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    browser.rig.console.look().await;
+    let page = browser.get("/").await;
+    let stream = page.between("data-stream=\"", "\"");
+    assert_eq!(stream, "/live/queues");
+    browser.message("orders", r#"{"body":"x"}"#).await;
+    let look = async {
+        tokio::task::yield_now().await;
+        *browser.rig.clock.0.lock() += std::time::Duration::from_secs(5);
+        browser.rig.console.look().await;
+    };
+    let (event, ()) = tokio::join!(browser.get(&stream), look);
+    assert_eq!(event.header("content-type"), "text/event-stream; charset=utf-8");
+    for expected in
+        ["id: 2\n", "\"orders/visible\":\"1\"", "\"orders/sent\":\"0.2\"", "\"queues\":[\"orders\"]"]
+    {
+        assert!(event.has(expected), "{expected}: {}", event.text);
+    }
+    let missed = browser.ask("GET", &stream, &[("last-event-id", "1")], "").await;
+    assert!(missed.has("id: 2\n"), "what was missed comes at once: {}", missed.text);
+    let one = browser.ask("GET", "/live/queue?q=orders", &[("last-event-id", "1")], "").await;
+    assert!(one.has("\"orders/bytes\":\"1 B\"") && one.has("\"queues\":null"), "{}", one.text);
+    assert_eq!(browser.ask("GET", "/live/queue?q=none", &[("last-event-id", "1")], "").await.status, 404);
+}
+
+#[tokio::test]
+async fn pages_that_watch_are_bounded() {
+    let browser = Browser::open().await;
+    browser.rig.console.look().await;
+    let watch = || Box::pin(browser.get("/live/queues"));
+    let mut watching: Vec<_> = (0..64).map(|_| watch()).collect();
+    for one in &mut watching {
+        assert!(after_one_turn(one).await.is_none(), "it waits for the next look");
+    }
+    let refused = watch().await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "30".to_owned()));
+    drop(watching);
+    let place = after_one_turn(&mut watch()).await;
+    assert!(place.is_none(), "a page that leaves makes room");
+}
+
+/// What a future has after one turn.
+async fn after_one_turn<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        let polled = std::pin::Pin::new(&mut *future).poll(cx);
+        std::task::Poll::Ready(match polled {
+            std::task::Poll::Ready(done) => Some(done),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}

@@ -1,0 +1,88 @@
+//! Who sees pages: people who sign in with a password or the token, and all visitors of an open server.
+
+use super::browser::Browser;
+use super::rig::{Guarded, PASSWORD, TOKEN, rig};
+
+#[tokio::test]
+async fn a_page_asks_who_has_not_signed_in_and_leads_back() {
+    let browser = Browser::at(rig(Guarded::Strictly).await);
+    let page = browser.get("/queues/orders?state=any").await;
+    assert_eq!(page.status, 401);
+    assert!(page.header("www-authenticate").starts_with("Bearer"));
+    let next = page.between("name=\"next\" value=\"", "\"");
+    assert_eq!(next, "/queues/orders?state=any");
+    let page = browser
+        .post("/sign-in", &[("user", "anna"), ("password", PASSWORD), ("next", "//evil.example")])
+        .await;
+    assert_eq!((page.status, page.header("location")), (303, "/".to_owned()));
+    let page = browser.post("/sign-in", &[("user", "anna"), ("password", PASSWORD), ("next", &next)]).await;
+    assert_eq!((page.status, page.header("location")), (303, next));
+    let cookie = page.header("set-cookie");
+    for part in ["kew_session=", "HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_on_the_page_and_too_many_wait() {
+    let browser = Browser::at(rig(Guarded::Strictly).await);
+    browser.get("/sign-in").await;
+    for _ in 0..10 {
+        let page = browser.post("/sign-in", &[("user", "anna"), ("password", "wrong")]).await;
+        assert_eq!((page.status, page.has("User or password is wrong.")), (401, true), "{}", page.text);
+        assert!(!page.has("value=\"wrong\""));
+    }
+    let page = browser.post("/sign-in", &[("token", TOKEN)]).await;
+    assert_eq!((page.status, page.header("retry-after")), (429, "6".to_owned()));
+}
+
+#[tokio::test]
+async fn the_holder_of_the_token_signs_in_as_an_operator() {
+    let browser = Browser::at(rig(Guarded::Strictly).await);
+    browser.get("/sign-in").await;
+    let page = browser.post("/sign-in", &[("token", "hus")]).await;
+    assert_eq!((page.status, page.has("The token is wrong.")), (401, true));
+    let page = browser.post("/sign-in", &[("token", TOKEN)]).await;
+    assert_eq!(page.status, 303);
+    let cookie = page.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let page = browser.ask("GET", "/", &[("cookie", &cookie)], "").await;
+    assert!(page.has("<bdi>token</bdi>, operator") && page.has("New queue"), "{}", page.text);
+    assert!(!page.has(TOKEN));
+    let lines = browser.rig.audited();
+    assert_eq!(lines, ["unknown beginSession token wrong_token", "unknown beginSession token ok"]);
+}
+
+#[tokio::test]
+async fn signing_out_ends_the_session() {
+    let browser = Browser::signed_in("bert").await;
+    assert!(browser.get("/").await.has("<bdi>bert</bdi>, read-only"));
+    let page = browser.post("/sign-out", &[]).await;
+    assert_eq!((page.status, page.header("location")), (303, "/sign-in".to_owned()));
+    assert!(page.header("set-cookie").contains("Max-Age=0"));
+    assert_eq!(browser.get("/").await.status, 401);
+}
+
+#[tokio::test]
+async fn an_open_server_asks_nobody_and_forms_still_bring_a_proof() {
+    let browser = Browser::open().await;
+    let page = browser.get("/").await;
+    assert!(page.status == 200 && !page.has("Sign out"));
+    assert_eq!(page.between("name=\"csrf\" value=\"", "\"").len(), 32);
+    assert!(browser.get("/sign-in").await.has("No sign-in is needed"));
+}
+
+#[tokio::test]
+async fn the_colours_that_were_chosen_are_remembered() {
+    let browser = Browser::open().await;
+    assert!(!browser.get("/").await.has("<html lang=\"en\" data-theme"));
+    let page = browser.post("/theme", &[("theme", "dark"), ("back", "/queues/a?state=any")]).await;
+    assert_eq!((page.status, page.header("location")), (303, "/queues/a?state=any".to_owned()));
+    let cookie = page.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    assert_eq!(cookie, "kew_theme=dark");
+    let page = browser.ask("GET", "/", &[("cookie", &cookie)], "").await;
+    assert!(page.has("data-theme=\"dark\"") && page.has("value=\"dark\" aria-pressed=\"true\""));
+    let odd = browser.ask("GET", "/", &[("cookie", "kew_theme=\"><script>")], "").await;
+    assert!(!odd.has("<script>") && !odd.has("data-theme"));
+    let away = browser.post("/theme", &[("theme", "dark"), ("back", "https://evil.example")]).await;
+    assert_eq!(away.header("location"), "/");
+}

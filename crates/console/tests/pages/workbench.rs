@@ -1,0 +1,119 @@
+//! The workbench for dead letters, groups and what the server shows of itself.
+
+use super::browser::Browser;
+
+/// A queue whose messages were leased too often, and its dead-letter queue with them.
+async fn dead_letters(browser: &Browser) -> String {
+    browser.queue(r#"{"name":"dead"}"#).await;
+    browser.queue(r#"{"name":"orders","settings":{"dead_letters_to":"dead","max_attempts":1}}"#).await;
+    let id = browser.message("orders", r#"{"body":"wrong"}"#).await;
+    browser.message("orders", r#"{"body":"also wrong"}"#).await;
+    browser.message("dead", r#"{"body":"sent here"}"#).await;
+    for _ in 0..2 {
+        browser.api("/queues/orders/receive", r#"{"max":10,"visibility_seconds":0}"#).await;
+    }
+    id
+}
+
+#[tokio::test]
+async fn dead_letters_stand_by_where_they_came_from_and_are_moved_back() {
+    let browser = Browser::open().await;
+    dead_letters(&browser).await;
+    let page = browser.get("/queues/dead/dead-letters").await;
+    assert!(
+        page.has("2 messages from <a href=\"/queues/orders\">") && page.has("leased too often"),
+        "{}",
+        page.text
+    );
+    assert!(page.has("1 message sent here"), "{}", page.text);
+    let page = browser.post("/queues/dead/redrive", &[("dry_run", "true"), ("to", "orders")]).await;
+    assert_eq!((page.status, page.has("3 messages would be moved")), (200, true), "{}", page.text);
+    assert_eq!(browser.post("/queues/dead/redrive", &[("to", "none")]).await.status, 404);
+    let page = browser.done("/queues/dead/redrive", &[("to", "orders"), ("per_second", "1000")]).await;
+    assert!(page.has("Messages are moved") && page.has("href=\"/queues/orders\""), "{}", page.text);
+    assert_eq!(browser.get("/redrives/99").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_task_is_cancelled_by_a_form() {
+    let browser = Browser::open().await;
+    dead_letters(&browser).await;
+    browser.get("/queues/dead/dead-letters").await;
+    let page = browser.done("/queues/dead/redrive", &[("to", "orders"), ("per_second", "1")]).await;
+    let cancel = page.between("<form method=\"post\" action=\"/redrives", "\"");
+    let page = browser.done(&format!("/redrives{cancel}"), &[]).await;
+    assert!(page.has("cancelled") && !page.has("data-refresh"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn one_dead_letter_is_corrected_and_sent_again() {
+    let browser = Browser::open().await;
+    let id = dead_letters(&browser).await;
+    let page = browser.get(&format!("/queues/dead/messages/{id}/resend")).await;
+    assert!(page.has(">\nwrong</textarea>") && page.has("action=\"/queues/orders/send\""), "{}", page.text);
+    let fields = [
+        ("body", "right"),
+        ("original_queue", "dead"),
+        ("original", id.as_str()),
+        ("delete_original", "yes"),
+    ];
+    let page = browser.done("/queues/orders/send", &fields).await;
+    assert!(page.has("The message was sent.") && page.has("right"), "{}", page.text);
+    let page = browser.get(&format!("/queues/dead/messages/{id}")).await;
+    assert!(page.has("gone"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn groups_show_what_locks_them_and_an_id_is_looked_up() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders.fifo"}"#).await;
+    let first = browser.message("orders.fifo", r#"{"body":"a","group":"g","deduplication_id":"d"}"#).await;
+    browser.message("orders.fifo", r#"{"body":"b","group":"g","deduplication_id":"e"}"#).await;
+    browser.api("/queues/orders.fifo/receive", "{}").await;
+    let page = browser.get("/queues/orders.fifo/groups").await;
+    let row = page.between("<th scope=\"row\"><bdi>g</bdi></th>", "</tr>");
+    assert!(row.contains(&format!("/messages/{first}")) && row.contains(">1<"), "{row}");
+    let page = browser.get("/queues/orders.fifo/groups?id=d").await;
+    assert!(page.has("It was sent first as") && page.has(&first), "{}", page.text);
+    assert!(browser.get("/queues/orders.fifo/groups?id=x").await.has("No window of this id is open"));
+    browser.queue(r#"{"name":"plain"}"#).await;
+    let page = browser.get("/queues/plain/groups").await;
+    assert!(page.has("No group has messages.") && !page.has("Deduplication id"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn charts_show_a_queue_over_time() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    assert!(browser.get("/queues/orders/charts").await.has("There are no samples."));
+    for second in [0, 5, 10] {
+        browser.message("orders", r#"{"body":"x"}"#).await;
+        *browser.rig.clock.0.lock() = std::time::Duration::from_secs(second);
+        browser.rig.console.look().await;
+    }
+    let page = browser.get("/queues/orders/charts?seconds=300").await;
+    assert!(page.has("points=\"0.0,40.0 600.0,0.0\""), "two samples, of 2 and 3 messages: {}", page.text);
+    for expected in
+        ["aria-label=\"Messages, at most 3\"", "aria-label=\"Traffic, at most 0.2/s\"", "in steps of 5 s"]
+    {
+        assert!(page.has(expected), "{expected}: {}", page.text);
+    }
+    assert!(browser.get("/queues/orders/charts?seconds=1").await.has("aria-current=\"page\">15 minutes"));
+}
+
+#[tokio::test]
+async fn the_server_shows_its_store_settings_deliveries_and_changes() {
+    let browser = Browser::signed_in("bert").await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    for (path, expected) in [
+        ("/store", "memory"),
+        ("/config", "********"),
+        ("/audit", "createQueue"),
+        ("/push", "There is nothing to show."),
+        ("/push?outcome=ok", "There is nothing to show."),
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!((page.status, page.has(expected)), (200, true), "{path}: {}", page.text);
+    }
+    assert!(!browser.get("/config").await.has("hush"));
+}

@@ -1,0 +1,120 @@
+// Every screen in both themes: axe finds no flaw, the browser logs no error, nothing is asked of other servers.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { flaws, launch, open, picture } from "./browser.mjs";
+import { fill, start } from "./server.mjs";
+
+const THEMES = ["light", "dark"];
+let [kew, browser, ids] = [];
+
+before(async () => {
+  kew = await start();
+  ids = await fill(kew);
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await kew?.stop();
+});
+
+/** All screens: a name, and where each is. */
+const screens = () => [
+  ["queues", "/"],
+  ["queues-none", "/?prefix=none"],
+  ["new-queue", "/new-queue"],
+  ["queue", "/queues/orders"],
+  ["queue-in-flight", "/queues/orders?state=in_flight"],
+  ["queue-delayed", "/queues/orders?state=delayed"],
+  ["queue-bad-search", "/queues/orders?json=x"],
+  ["queue-fifo", "/queues/payments.fifo"],
+  ["queue-empty", "/queues/emails"],
+  ["send", "/queues/orders/send"],
+  ["send-fifo", "/queues/payments.fifo/send"],
+  ["settings", "/queues/orders/settings"],
+  ["settings-fifo", "/queues/payments.fifo/settings"],
+  ["message-leased", `/queues/orders/messages/${ids.leased}`],
+  ["message-odd", `/queues/orders/messages/${ids.odd}`],
+  ["message-hex", `/queues/orders/messages/${ids.odd}?view=hex`],
+  ["dead-letters", "/queues/orders-dead/dead-letters"],
+  ["resend", `/queues/orders-dead/messages/${ids.dead}/resend`],
+  ["groups", "/queues/payments.fifo/groups?id=anna-open"],
+  ["charts", "/queues/orders/charts?seconds=300"],
+  ["redrive", `/redrives/${ids.task}`],
+  ["push", "/push"],
+  ["store", "/store"],
+  ["config", "/config"],
+  ["audit", "/audit"],
+  ["sign-in", "/sign-in"],
+];
+/** Pages that say what is wrong; a browser logs their status. */
+const troubles = [
+  ["not-found", "/queues/none"],
+  ["nothing", "/nothing"],
+  ["bad-id", "/messages?id=x"],
+];
+
+for (const theme of THEMES) {
+  test(`screens in ${theme} colours`, async (t) => {
+    const { page, context, faults, may } = await open(browser, kew.url, { colorScheme: theme });
+    for (const [name, path] of [...screens(), ...troubles]) {
+      await t.test(name, async () => {
+        faults.length = 0;
+        may.clear();
+        if (troubles.some(([trouble]) => trouble === name)) may.add("Failed to load resource");
+        await page.goto(path, { waitUntil: "load" });
+        const details = page.locator("details");
+        for (let number = 0; number < (await details.count()); number += 1) {
+          await details.nth(number).evaluate((one) => (one.open = true));
+        }
+        await picture(page, `${name}-${theme}`);
+        assert.deepEqual(await flaws(page), []);
+        assert.deepEqual(faults, []);
+        const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(width <= 0, `the page is ${width} pixels wider than its window`);
+      });
+    }
+    await context.close();
+  });
+}
+
+test("screens fit a small window", async (t) => {
+  const { page, context } = await open(browser, kew.url, { viewport: { width: 360, height: 740 } });
+  for (const [name, path] of screens()) {
+    await t.test(name, async () => {
+      await page.goto(path, { waitUntil: "load" });
+      const width = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      if (width > 0) await picture(page, `${name}-small`);
+      assert.ok(width <= 0, `the page is ${width} pixels wider than its window`);
+    });
+  }
+  await context.close();
+});
+
+test("figures live, pause and go on", async () => {
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/?prefix=thumb");
+  const visible = page.locator('[data-live="thumbnails/visible"]');
+  assert.equal(await visible.textContent(), "0");
+  await kew.api("/queues/thumbnails/messages", { body: "x" });
+  await page.waitForFunction(() => document.querySelector('[data-live="thumbnails/visible"]').textContent === "1");
+  await page.getByRole("button", { name: "Pause live figures" }).click();
+  assert.equal(await page.locator("[data-pulse-state]").textContent(), "Live figures are paused.");
+  await kew.api("/queues", { name: "thumb-new" });
+  await page.getByRole("button", { name: "Pause live figures" }).click();
+  await page.getByText("The list has changed.").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a hostile body does nothing, and is copied as it is", async () => {
+  const { page, context, faults } = await open(browser, kew.url, { permissions: ["clipboard-read", "clipboard-write"] });
+  await page.goto(`/queues/orders/messages/${ids.odd}`);
+  await page.getByText("Show it with kew").click();
+  await page.getByRole("button", { name: "Copy" }).first().click();
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(copied.startsWith(`kew message show ${ids.odd}`), copied);
+  assert.deepEqual(faults, []);
+  await context.close();
+});

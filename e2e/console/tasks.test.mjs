@@ -1,0 +1,159 @@
+// What operators do, with the keyboard alone; and without scripts.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { flaws, follow, launch, open, picture, tabTo } from "./browser.mjs";
+import { fill, hash, start, TOKEN } from "./server.mjs";
+
+let [kew, strict, browser] = [];
+
+before(async () => {
+  kew = await start();
+  await fill(kew);
+  strict = await start(["--auth", "strict"], config());
+  await strict.api("/queues", { name: "orders" });
+  browser = await launch();
+});
+after(async () => {
+  await browser?.close();
+  await kew?.stop();
+  await strict?.stop();
+});
+
+const config = () => `
+[admin]
+token = "${TOKEN}"
+[[admin.users]]
+name = "bert"
+password_hash = "${hash("secret")}"
+role = "read-only"
+`;
+
+const heading = (page) => page.locator("h1").innerText();
+const type = async (page, name, text) => {
+  await tabTo(page, name);
+  await page.keyboard.type(text);
+};
+
+for (const javaScriptEnabled of [true, false]) {
+  const how = javaScriptEnabled ? "with the script" : "without the script";
+
+  test(`a queue is made, sent to, looked at, purged and deleted by keyboard, ${how}`, async () => {
+    const { page, context, faults } = await open(browser, kew.url, { javaScriptEnabled });
+    const name = javaScriptEnabled ? "scripted" : "plain";
+    await page.goto("/");
+    await follow(page, "New queue", "a");
+    await type(page, "Name", name);
+    await follow(page, "Make the queue", "button");
+    assert.equal(await heading(page), name);
+    await follow(page, "Send", "a");
+    await type(page, "Body", '{"order":{"id":17}}');
+    await follow(page, "Send", "button");
+    await page.getByText("The message was sent.").waitFor();
+    await follow(page, name, "a");
+    await type(page, "JSON value", "$.order.id=17");
+    await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+    assert.equal(await page.locator("tbody tr").count(), 1);
+    assert.match(page.url(), /json=/);
+    await follow(page, "Pause deliveries", "button");
+    await page.getByText("Deliveries are paused.").waitFor();
+    await follow(page, "Resume deliveries", "button");
+    await follow(page, "Settings", "a");
+    await tabTo(page, "visibility_seconds");
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("45");
+    await follow(page, "Save the settings", "button");
+    assert.equal(await page.locator("#visibility_seconds").inputValue(), "45");
+    await type(page, `Type ${name} to confirm`, name);
+    await follow(page, "Purge", "button");
+    await page.getByText("All messages were deleted.").waitFor();
+    await follow(page, "Settings", "a");
+    await type(page, `Type ${name} to confirm`, "");
+    await type(page, `Type ${name} to confirm`, name);
+    await follow(page, "Delete the queue", "button");
+    await page.getByText("The queue was deleted.").waitFor();
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+}
+
+test("a message is found by its id, extended, released and deleted by keyboard", async () => {
+  await kew.api("/queues/webhooks/messages", { body: "leased once" });
+  const { messages } = await kew.api("/queues/webhooks/receive", { visibility_seconds: 600 });
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/");
+  await type(page, "Id of a message", messages[0].id);
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.match(await heading(page), new RegExp(messages[0].id));
+  await follow(page, "Extend", "button");
+  await page.getByText("The lease has another end.").waitFor();
+  await follow(page, "Release", "button");
+  await page.getByText("The lease was ended.").waitFor();
+  await tabTo(page, "I am sure");
+  await page.keyboard.press("Space");
+  await follow(page, "Delete", "button");
+  await page.getByText("The message was deleted.").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a few letters lead to a screen, to a queue, and to other colours", async () => {
+  const { page, context, faults } = await open(browser, kew.url, { colorScheme: "light" });
+  await page.goto("/queues/orders");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.type("audit");
+  await page.waitForFunction(() => document.querySelectorAll("[role=option]").length === 1);
+  await picture(page, "palette-light");
+  assert.deepEqual(await flaws(page), []);
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await heading(page), "Audit log");
+  await follow(page, "Queues", "a");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.type("pay");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.match(await heading(page), /payments.fifo/);
+  await tabTo(page, "Go to", "button");
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("colours");
+  await page.waitForFunction(() => document.querySelectorAll("[role=option]").length === 3);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("ArrowDown");
+  await picture(page, "palette-dark");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await page.keyboard.press("Control+K");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("people sign in by keyboard, choose colours, see no forms that act, and sign out", async () => {
+  const { page, context, faults, may } = await open(browser, strict.url, { colorScheme: "light" });
+  may.add("401");
+  await page.goto("/queues/orders?state=any");
+  assert.equal(await heading(page), "Sign in");
+  await picture(page, "sign-in-users-light");
+  assert.deepEqual(await flaws(page), []);
+  await type(page, "User", "bert");
+  await type(page, "Password", "wrong");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await page.getByRole("alert").waitFor();
+  await type(page, "User", "bert");
+  await type(page, "Password", "secret");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await heading(page), "orders");
+  assert.equal(await page.getByRole("button", { name: "Pause deliveries" }).count(), 0);
+  await follow(page, "Dark", "button");
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  assert.equal(await heading(page), "orders");
+  await picture(page, "reader-dark");
+  assert.deepEqual(await flaws(page), []);
+  await follow(page, "Sign out", "button");
+  assert.equal(await heading(page), "Sign in");
+  await type(page, "Admin token", TOKEN);
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await page.getByText("token, operator").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
