@@ -180,7 +180,7 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: NO_INSTANT,
             nonce: 0,
             lease_end: NO_INSTANT,
-            origin: sent.origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            origin: sent.origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
         // One that is hidden may have to be dealt out again before it shows.
@@ -320,7 +320,7 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: moved.first_leased_at.unwrap_or(NO_INSTANT),
             nonce: 0,
             lease_end: NO_INSTANT,
-            origin: book.origin(&moved.origin, MoveReason::AttemptsExhausted),
+            origin: Some(book.origin(&moved.origin, MoveReason::AttemptsExhausted)),
             moved_at: at,
         };
         book.enter(item, at);

@@ -1,14 +1,42 @@
 //! A message as the ledger keeps it: where its content lies, and the few facts the laws need.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
 
+use super::groups::GroupSlot;
 use super::shelf::{Address, Place};
 use crate::token::Sealed;
 
 /// "None" in the fields of [`Item`] that may hold no instant.
 pub(crate) const NO_INSTANT: Timestamp = Timestamp::NEVER;
+
+/// A slot in a queue's table of origins. With or without one takes four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OriginSlot(NonZeroU32);
+
+impl OriginSlot {
+    /// The slot with this index, counted from zero.
+    pub(crate) fn at(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// Its index, counted from zero.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+
+    /// As messages are written with it: zero is no origin, and slots count from one.
+    pub(crate) fn number_of(slot: Option<Self>) -> u32 {
+        slot.map_or(0, |slot| slot.0.get())
+    }
+
+    /// The slot that was written as this number.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
 
 /// A message at rest. Small and copied about; its content stays on the shelf.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,8 +57,8 @@ pub struct Item {
     pub visible_at: Timestamp,
     /// How it expires.
     pub expiry: Expiry,
-    /// Its group's slot in the queue's table, plus one; zero is no group.
-    pub group: u32,
+    /// Its group, if it has one.
+    pub group: Option<GroupSlot>,
     /// How often it was leased.
     pub attempts: u32,
     /// When it was first leased, or `NEVER`.
@@ -39,8 +67,8 @@ pub struct Item {
     pub nonce: u64,
     /// When its last lease ended, or `NEVER`.
     pub lease_end: Timestamp,
-    /// Where it came from: a slot in the queue's table of origins, plus one; zero is nowhere.
-    pub origin: u32,
+    /// Where it came from, if it was moved.
+    pub origin: Option<OriginSlot>,
     /// When it came, if it was moved.
     pub moved_at: Timestamp,
 }

@@ -253,7 +253,7 @@ impl<S: Shelf> Ledger<S> {
             first_leased_at: carried.first_leased_at.unwrap_or(NO_INSTANT),
             nonce: carried.nonce,
             lease_end: carried.lease_end.unwrap_or(NO_INSTANT),
-            origin: origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            origin: origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
         book.restore_message(item, hold, carried.rests, now);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use kew_core::{Expiry, Sequence, Timestamp};
 
+use super::groups::GroupSlot;
 use super::item::{Item, NO_INSTANT};
 use super::shelf::Address;
 use super::varint::{self, Reader};
@@ -94,9 +95,9 @@ impl Block {
     }
 
     /// The groups of its messages, as [`Item::group`] has them, where any is of one.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupSlot> {
         let items = self.has_groups.then(|| self.live_items());
-        items.into_iter().flatten().map(|(_, item)| item.group)
+        items.into_iter().flatten().filter_map(|(_, item)| item.group)
     }
 
     /// The lengths of the bodies of all its messages together.
@@ -166,7 +167,7 @@ impl Block {
     fn count_in(&mut self, place: usize, item: &Item) {
         self.live += 1;
         self.body_bytes += u64::from(item.body_bytes);
-        self.has_groups |= item.group != 0;
+        self.has_groups |= item.group.is_some();
         if item.expiry == Expiry::ByQueue {
             self.by_queue[place / 64] |= 1 << (place % 64);
             self.body_bytes_by_queue += u64::from(item.body_bytes);

@@ -3,7 +3,8 @@
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use crate::ledger::codec::{expiry_number, expiry_of};
-use crate::ledger::item::{Item, NO_INSTANT};
+use crate::ledger::groups::GroupSlot;
+use crate::ledger::item::{Item, NO_INSTANT, OriginSlot};
 use crate::ledger::shelf::Address;
 use crate::ledger::varint::{self, Reader};
 
@@ -37,12 +38,12 @@ pub(super) fn before_first() -> Item {
         rank: Timestamp::ZERO,
         visible_at: Timestamp::ZERO,
         expiry: Expiry::ByQueue,
-        group: 0,
+        group: None,
         attempts: 0,
         first_leased_at: NO_INSTANT,
         nonce: 0,
         lease_end: NO_INSTANT,
-        origin: 0,
+        origin: None,
         moved_at: Timestamp::ZERO,
     }
 }
@@ -69,10 +70,10 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         | flag(item.sent_at != last.sent_at, LATER)
         | flag(item.rank != item.sent_at, RANKED)
         | flag(item.expiry != Expiry::ByQueue, OWN_LIFE)
-        | flag(item.group != 0, GROUPED)
+        | flag(item.group.is_some(), GROUPED)
         | flag(touched, TOUCHED)
         | flag((item.record_bytes, item.body_bytes) != (last.record_bytes, last.body_bytes), RESIZED);
-    let more = flag(item.origin != 0, MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
+    let more = flag(item.origin.is_some(), MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
     out.push(flags | flag(more != 0, MORE));
     if more != 0 {
         out.push(more);
@@ -95,7 +96,7 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         varint::put(out, expiry_number(item.expiry));
     }
     if flags & GROUPED != 0 {
-        varint::put(out, u64::from(item.group));
+        varint::put(out, u64::from(GroupSlot::number_of(item.group)));
     }
     if flags & TOUCHED != 0 {
         varint::put(out, u64::from(item.attempts));
@@ -104,7 +105,7 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         varint::put_signed(out, item.lease_end.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
     if more & MOVED != 0 {
-        varint::put(out, u64::from(item.origin));
+        varint::put(out, u64::from(OriginSlot::number_of(item.origin)));
         varint::put_signed(out, item.moved_at.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
     if more & HIDDEN != 0 {
@@ -151,7 +152,7 @@ impl<'a> Unpack<'a> {
             item.expiry = expiry_of(from.number()?)?;
         }
         if flags & GROUPED != 0 {
-            item.group = u32::try_from(from.number()?).ok()?;
+            item.group = GroupSlot::of_number(u32::try_from(from.number()?).ok()?);
         }
         if flags & TOUCHED != 0 {
             item.attempts = u32::try_from(from.number()?).ok()?;
@@ -160,7 +161,7 @@ impl<'a> Unpack<'a> {
             item.lease_end = since(item.sent_at, from.signed()?);
         }
         if more & MOVED != 0 {
-            item.origin = u32::try_from(from.number()?).ok()?;
+            item.origin = OriginSlot::of_number(u32::try_from(from.number()?).ok()?);
             item.moved_at = since(item.sent_at, from.signed()?);
         }
         if more & HIDDEN != 0 {

@@ -1,5 +1,6 @@
 use super::packed::before_first;
 use super::*;
+use crate::ledger::item::OriginSlot;
 
 pub(crate) fn item(sequence: u64) -> Item {
     let sent_at = Timestamp(1_700_000_000_000 + sequence / 3);
@@ -21,12 +22,12 @@ fn odd(sequence: u64) -> Item {
         rank: Timestamp(5),
         visible_at: Timestamp(1_700_000_600_000),
         expiry: Expiry::After { seconds: 7 },
-        group: 3,
+        group: Some(GroupSlot::at(2)),
         attempts: 4,
         first_leased_at: Timestamp(9),
         nonce: u64::MAX,
         lease_end: Timestamp(11),
-        origin: 2,
+        origin: Some(OriginSlot::at(1)),
         moved_at: Timestamp(12),
         ..item(sequence)
     }

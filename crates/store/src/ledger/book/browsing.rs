@@ -11,6 +11,7 @@ use kew_core::{Sequence, State, Timestamp};
 
 use super::Book;
 use crate::ledger::fifo::Stand;
+use crate::ledger::groups::GroupSlot;
 use crate::ledger::item::{Entry, Hold, Item};
 
 /// Where sequences are so dense that a range of them is at most this often as long as there are entries, each is looked
@@ -151,12 +152,12 @@ impl Book {
     ) -> (Vec<LookedGroup<'_>>, Option<u32>) {
         let (mut found, slots) = (Vec::new(), u32::try_from(self.held.groups.slots()).unwrap_or(u32::MAX));
         let end = from.saturating_add(look_max.max(1)).min(slots);
-        for slot in from..end {
+        for slot in (from..end).map(GroupSlot::at) {
             let Some(group) = self.held.groups.get(slot).filter(|group| is_wanted(&group.name)) else {
                 continue;
             };
             if found.len() >= max as usize {
-                return (found, Some(slot));
+                return (found, Some(slot.index()));
             }
             let lock = if group.leased > 0 { self.lock_of(slot) } else { None };
             let over = u64::from(group.messages.saturating_sub(group.leased));
@@ -165,7 +166,7 @@ impl Book {
         (found, (end < slots).then_some(end))
     }
 
-    fn lock_of(&self, slot: u32) -> Option<(Item, Timestamp)> {
+    fn lock_of(&self, slot: GroupSlot) -> Option<(Item, Timestamp)> {
         let fifo = self.held.fifo.as_ref()?;
         let mut members = fifo.members(&self.held.groups, slot).take(LOCK_LOOKS);
         members.find_map(|sequence| {

@@ -9,7 +9,7 @@ use kew_core::{Sequence, Timestamp};
 use super::contents::Contents;
 use super::{BESIDE_MAX, Book, Instant, Moment};
 use crate::ledger::fifo::{End, Fifo, Stand, Taken};
-use crate::ledger::groups::{Group, Groups};
+use crate::ledger::groups::{Group, GroupSlot, Groups};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
 impl Book {
@@ -69,7 +69,7 @@ impl Book {
         let (mut order, mut groups, mut others_bytes) = (Box::<Fifo>::default(), Groups::default(), 0);
         for sequence in &others {
             let entry = held.entries.get_mut(sequence).expect("a message listed from the entries has one");
-            let slot = entry.item.group.checked_sub(1);
+            let slot = entry.item.group;
             let Group { name, left_at, .. } = slot
                 .and_then(|slot| held.groups.get(slot))
                 .expect("the group of a message on a FIFO queue has a slot");
@@ -78,9 +78,9 @@ impl Book {
             group.messages += 1;
             // Most have lost messages; of the others the mark says more than it must.
             group.left_at = mark.max(*left_at);
-            entry.item.group = slot + 1;
+            entry.item.group = Some(slot);
             others_bytes += u64::from(entry.item.body_bytes);
-            groups.count_lease(slot + 1, i32::from(matches!(entry.hold, Hold::Leased(_))));
+            groups.count_lease(Some(slot), i32::from(matches!(entry.hold, Hold::Leased(_))));
             order.push(&mut groups, &entry.item, Stand::Held);
         }
         happened.groups_left = Some(std::mem::replace(&mut held.groups, groups));
@@ -108,7 +108,7 @@ impl Book {
     }
 
     /// Whether a group begins with a message that is over.
-    pub(crate) fn begins_over(&self, group: u32) -> bool {
+    pub(crate) fn begins_over(&self, group: GroupSlot) -> bool {
         let held = &*self.held;
         held.fifo.as_ref().is_some_and(|fifo| fifo.begins_over(&held.groups, group))
     }
@@ -121,7 +121,7 @@ impl Book {
     }
 
     /// The same with those that stand first in one group.
-    pub(crate) fn take_heads(&mut self, group: u32, max: usize, mark: u64) -> Vec<(Item, Timestamp)> {
+    pub(crate) fn take_heads(&mut self, group: GroupSlot, max: usize, mark: u64) -> Vec<(Item, Timestamp)> {
         let Contents { fifo: Some(fifo), groups, .. } = &mut *self.held else { return Vec::new() };
         let taken = fifo.take_heads(groups, group, max);
         self.note_taken(taken, mark)
@@ -131,7 +131,7 @@ impl Book {
     fn note_taken(&mut self, taken: Taken, mark: u64) -> Vec<(Item, Timestamp)> {
         for slot in taken.losers {
             self.regroup(slot, End::Back);
-            self.note_left_at(slot + 1, mark);
+            self.note_left_at(Some(slot), mark);
             self.held.groups.forget_empty(slot);
         }
         if self.held.stored == 0 {

@@ -6,6 +6,7 @@ use kew_core::{Return, Sequence, Text, Timestamp, rules};
 
 use super::{Attempt, Book, HIDDEN_AT_HAND, held_until};
 use crate::ledger::fifo::{End, Stand};
+use crate::ledger::groups::GroupSlot;
 use crate::ledger::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use crate::ledger::shelf::Place;
 
@@ -93,8 +94,8 @@ impl Book {
         let held = &mut *self.held;
         held.in_flight += 1;
         held.groups.count_lease(item.group, 1);
-        if let Some(fifo) = &mut held.fifo {
-            fifo.regroup(&mut held.groups, item.group - 1, End::Back);
+        if let (Some(fifo), Some(group)) = (&mut held.fifo, item.group) {
+            fifo.regroup(&mut held.groups, group, End::Back);
         }
         let alarm = held_until(item.expires_at(retention), through).min(lease.until);
         if lease.shows_at(alarm) {
@@ -125,7 +126,9 @@ impl Book {
         let held = &mut *self.held;
         if let Some(fifo) = &mut held.fifo {
             fifo.set_stand(sequence, stand);
-            fifo.regroup(&mut held.groups, item.group - 1, end);
+            if let Some(group) = item.group {
+                fifo.regroup(&mut held.groups, group, end);
+            }
         } else if stand == Stand::Ready {
             self.put_down(sequence);
             return;
@@ -306,9 +309,9 @@ impl Book {
     // --- What the next message of a group tells ---
 
     /// A message of a FIFO queue left, or expired, under this mark of the shelf.
-    pub(crate) fn note_left_at(&mut self, group: u32, mark: u64) {
+    pub(crate) fn note_left_at(&mut self, group: Option<GroupSlot>, mark: u64) {
         // A group that is empty now is forgotten: what comes to it later is newer than this.
-        if let Some(group) = group.checked_sub(1).and_then(|slot| self.held.groups.get_mut(slot)) {
+        if let Some(group) = group.and_then(|group| self.held.groups.get_mut(group)) {
             group.left_at = mark;
         }
     }
@@ -324,7 +327,7 @@ impl Book {
     pub(crate) fn mark_before(&self, sequence: Sequence) -> u64 {
         let held = &*self.held;
         let group = held.fifo.is_some().then(|| held.entries.get(&sequence)).flatten();
-        let group = group.and_then(|entry| held.groups.get(entry.item.group.checked_sub(1)?));
+        let group = group.and_then(|entry| held.groups.get(entry.item.group?));
         group.map_or(0, |group| group.left_at.max(held.set_at))
     }
 

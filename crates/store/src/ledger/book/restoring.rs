@@ -10,7 +10,7 @@ use super::{Book, HIDDEN_AT_HAND};
 use crate::ledger::block::Block;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::{End, Rebuilt, Stand};
-use crate::ledger::groups::Groups;
+use crate::ledger::groups::{GroupSlot, Groups};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 use crate::ledger::ready::Ready;
 use crate::ledger::shelf::{Address, Place};
@@ -45,7 +45,7 @@ impl Book {
         rest: impl Iterator<Item = Item>,
         delayed_from: Sequence,
         entries: Vec<Entry>,
-        rotation: &[u32],
+        rotation: &[GroupSlot],
         see: &mut dyn FnMut(&Item),
     ) -> Option<()> {
         let mut rest = rest.peekable();
@@ -110,7 +110,7 @@ impl Book {
     /// Every group that offers something and has no turn yet takes one behind the others, the one with the oldest
     /// message first.
     pub(crate) fn restore_other_turns(&mut self) {
-        let mut others: Vec<(Sequence, u32)> =
+        let mut others: Vec<(Sequence, GroupSlot)> =
             self.held.groups.iter().map(|(slot, group)| (group.ends.0, slot)).collect();
         others.sort_unstable();
         for (_, slot) in others {
@@ -134,7 +134,7 @@ impl Book {
     pub(crate) fn restore_count(&mut self, item: &Item) -> Option<()> {
         self.held.stored += 1;
         self.held.body_bytes += u64::from(item.body_bytes);
-        if let Some(slot) = item.group.checked_sub(1) {
+        if let Some(slot) = item.group {
             match &self.held.fifo {
                 Some(_) => self.held.groups.get_mut(slot)?.messages += 1,
                 None => {

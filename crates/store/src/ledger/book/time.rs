@@ -98,7 +98,7 @@ impl Book {
         far.expire(through, retention, expired);
         let added = expired.take_added();
         (*stored, *body_bytes) = (*stored - added.messages, *body_bytes - added.body_bytes);
-        added.groups.iter().for_each(|group| groups.count_message(group - 1, -1));
+        added.groups.iter().for_each(|group| groups.count_message(*group, -1));
         // A lease that ended with its message makes room for another.
         happened.freed |= added.messages > 0 && std::mem::take(&mut self.limited);
     }
@@ -120,7 +120,7 @@ impl Book {
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
             self.rest();
-        } else if let Some(slot) = item.group.checked_sub(1) {
+        } else if let Some(slot) = item.group {
             self.held.groups.forget_empty(slot);
         }
     }
@@ -275,7 +275,7 @@ impl Book {
         for sequence in follows {
             let Some(entry) = self.held.entries.get_mut(&sequence) else { continue };
             entry.item.visible_at = entry.item.sent_at.plus(delay);
-            changed.push((sequence, entry.item.group - 1));
+            changed.extend(entry.item.group.map(|group| (sequence, group)));
         }
         changed.sort_unstable();
         let mut among = SHOWN_AMONG_OTHERS;

@@ -20,6 +20,7 @@ use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
 use super::Ledger;
 use super::block::Block;
 use super::fifo::Fifo;
+use super::groups::GroupSlot;
 use super::item::Item;
 use super::row::Row;
 use super::shelf::Shelf;
@@ -50,8 +51,8 @@ pub(crate) struct Added {
     pub messages: u64,
     /// The lengths of their bodies together.
     pub body_bytes: u64,
-    /// The group of each that is of one, as [`Item::group`] has it.
-    pub groups: Vec<u32>,
+    /// The group of each that is of one.
+    pub groups: Vec<GroupSlot>,
 }
 
 impl Expired {
@@ -64,7 +65,7 @@ impl Expired {
     pub(crate) fn add_block(&mut self, block: Arc<Block>, retention: Duration) {
         if block.live() > 0 {
             self.count(block.live() as u64, block.body_bytes());
-            self.added.groups.extend(block.groups().filter(|group| *group != 0));
+            self.added.groups.extend(block.groups());
             self.blocks.push_back((block, retention));
         }
     }
@@ -109,7 +110,7 @@ impl Expired {
     /// Adds a message that expired under this retention.
     pub(crate) fn add(&mut self, item: Item, retention: Duration) {
         self.count(1, u64::from(item.body_bytes));
-        self.added.groups.extend((item.group != 0).then_some(item.group));
+        self.added.groups.extend(item.group);
         let last = self.blocks.back_mut().filter(|(_, kept)| *kept == retention);
         let last = last.and_then(|(block, _)| Arc::get_mut(block)).filter(|block| !block.is_full());
         if let Some(block) = last {
@@ -167,7 +168,7 @@ impl Expired {
         while let Some(order) = self.orders.front_mut() {
             if let Some(mut items) = order.take_run() {
                 // The group has been put away with the others: its slot may be another one's by now.
-                items.iter_mut().for_each(|(item, _)| item.group = 0);
+                items.iter_mut().for_each(|(item, _)| item.group = None);
                 return Some(items);
             }
             self.orders.pop_front();
@@ -291,7 +292,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The group of a FIFO queue whose turn it is. Messages of it that are over and stand before what it offers are
     /// seen off first; `None` also when that was all this step may do.
-    pub(super) fn first_turn(&mut self, queue: QueueId) -> Option<u32> {
+    pub(super) fn first_turn(&mut self, queue: QueueId) -> Option<GroupSlot> {
         loop {
             let book = self.books.get_mut(&queue)?;
             let turn = book.first_turn();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use kew_core::{Expiry, Sequence, Timestamp};
 
-use super::groups::{Groups, NIL, NO_SEQUENCE};
+use super::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use super::item::{Item, NO_INSTANT};
 use super::leaves::Leaves;
 use super::run::{FAR, Links, NONE, Run, given_for};
@@ -25,6 +25,7 @@ pub(crate) use expiring::Taken;
 use over::Over;
 pub(crate) use over::Sum;
 pub(crate) use rebuilt::Rebuilt;
+use turns::GroupRow;
 pub(crate) use turns::Shown;
 
 /// What a message is doing.
@@ -72,7 +73,7 @@ pub(crate) struct Fifo {
     /// Messages at rest from there on.
     delayed: u64,
     /// First and last group of the rotation.
-    turns: (u32, u32),
+    turns: GroupRow,
     /// Messages whose delays ended together, and whose groups are not all in the rotation yet.
     shown: Vec<Shown>,
     /// Messages at rest whose time is over: they count no more, and are taken out some at a time.
@@ -90,7 +91,7 @@ impl Default for Fifo {
             oldest: None,
             first_delayed: None,
             delayed: 0,
-            turns: (NIL, NIL),
+            turns: GroupRow::default(),
             shown: Vec::new(),
             over: Over::default(),
         }
@@ -123,7 +124,7 @@ impl Fifo {
 
     /// Adds a message that has an entry elsewhere at the end of its group. Sequences rise.
     pub(crate) fn push(&mut self, groups: &mut Groups, item: &Item, stand: Stand) {
-        let Some(group) = groups.get_mut(item.group.wrapping_sub(1)) else { return };
+        let Some(group) = item.group.and_then(|group| groups.get_mut(group)) else { return };
         let sequence = item.sequence;
         let last = std::mem::replace(&mut group.ends.1, sequence);
         if last == NO_SEQUENCE {
@@ -195,10 +196,8 @@ impl Fifo {
 
     /// Takes a message out of its group for good.
     pub(crate) fn remove(&mut self, groups: &mut Groups, item: &Item) {
-        let (group, sequence) = (item.group.wrapping_sub(1), item.sequence);
-        if self.find(sequence).is_none() {
-            return;
-        }
+        let sequence = item.sequence;
+        let Some(group) = item.group.filter(|_| self.find(sequence).is_some()) else { return };
         let waits = self.waits_for_its_turn(sequence);
         self.unrest(item);
         let is_first = groups.get(group).is_some_and(|group| group.ends.0 == sequence);
@@ -430,7 +429,7 @@ impl Fifo {
     pub(crate) fn redraw_delay(
         &mut self,
         shown_through: Option<Timestamp>,
-    ) -> (Vec<(Sequence, u32)>, Option<Shown>) {
+    ) -> (Vec<(Sequence, GroupSlot)>, Option<Shown>) {
         let shown = self.show_delayed(|sent_at| shown_through.is_some_and(|through| sent_at <= through));
         if shown.is_some() {
             return (Vec::new(), shown);
@@ -454,7 +453,7 @@ impl Fifo {
         let (from, to) = (line(old).min(line(first)), line(old).max(line(first)));
         self.hide_from(from);
         let changed = self.rest_from(from).take_while(|item| item.sequence < to);
-        (changed.map(|item| (item.sequence, item.group - 1)).collect(), None)
+        (changed.filter_map(|item| Some((item.sequence, item.group?))).collect(), None)
     }
 
     /// Whether this message may be offered if nothing is before it.
@@ -470,7 +469,7 @@ impl Fifo {
     pub(crate) fn members<'a>(
         &'a self,
         groups: &Groups,
-        group: u32,
+        group: GroupSlot,
     ) -> impl Iterator<Item = Sequence> + use<'a> {
         let first = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
         let is_one = |sequence: &Sequence| *sequence != NO_SEQUENCE;
@@ -483,7 +482,7 @@ impl Fifo {
     pub(crate) fn offered<'a>(
         &'a self,
         groups: &Groups,
-        group: u32,
+        group: GroupSlot,
     ) -> impl Iterator<Item = Sequence> + use<'a> {
         let first = groups.get(group).map_or(NO_SEQUENCE, |group| group.ends.0);
         let (mut next, mut looks) = (first, OVER_LOOKS);
@@ -495,7 +494,7 @@ impl Fifo {
     }
 
     /// The first message of a group, if it may be offered or was, but is over by now.
-    pub(crate) fn head(&self, groups: &Groups, group: u32) -> Option<Sequence> {
+    pub(crate) fn head(&self, groups: &Groups, group: GroupSlot) -> Option<Sequence> {
         let first = groups.get(group)?.ends.0;
         self.is_offerable(first).then_some(first)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kew_core::Sequence;
 
 use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, distance, untouched};
-use crate::ledger::groups::{Groups, NO_SEQUENCE};
+use crate::ledger::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use crate::ledger::item::Item;
 use crate::ledger::leaves::Leaves;
 
@@ -48,7 +48,7 @@ impl Rebuilt {
         if sequence == NO_SEQUENCE || self.last.is_some_and(|last| last >= sequence) {
             return None;
         }
-        let slot = item.group.checked_sub(1)?;
+        let slot = item.group?;
         let group = groups.get_mut(slot)?;
         let before = std::mem::replace(&mut group.ends.1, sequence);
         if before == NO_SEQUENCE {
@@ -64,9 +64,9 @@ impl Rebuilt {
     }
 
     /// A message takes the next place, behind the newest of its group.
-    fn link(&mut self, slot: u32, before: Sequence, sequence: Sequence) -> Option<()> {
+    fn link(&mut self, slot: GroupSlot, before: Sequence, sequence: Sequence) -> Option<()> {
         let place = u32::try_from(self.links.len()).ok()?;
-        let newest = std::mem::replace(self.newest.get_mut(slot as usize)?, place);
+        let newest = std::mem::replace(self.newest.get_mut(slot.index() as usize)?, place);
         let mut links = Links { before: NONE, after: NONE };
         if before != NO_SEQUENCE {
             links.before = distance(before, sequence);

@@ -20,7 +20,7 @@ use super::block::{BLOCK_ITEMS, Block};
 use super::book::{Book, Image};
 use super::codec;
 use super::dedup::PutAwayEntry;
-use super::groups::Groups;
+use super::groups::{GroupSlot, Groups};
 use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
 use super::shelf::Shelf;
 use super::sink::Sink;
@@ -254,9 +254,9 @@ fn write_image(image: &Image, out: &mut Sink<'_>) {
         Some(fifo) => {
             out.number(fifo.first_delayed().map_or(u64::MAX, |(sequence, _)| sequence.0));
             write_items(out, fifo.rest_count(), fifo.rest());
-            let rotation: Vec<u32> = fifo.rotation(&image.groups).collect();
+            let rotation: Vec<GroupSlot> = fifo.rotation(&image.groups).collect();
             out.number(rotation.len() as u64);
-            rotation.into_iter().for_each(|group| out.number(u64::from(group)));
+            rotation.into_iter().for_each(|group| out.number(u64::from(group.index())));
         }
     }
     let entries = image.entries();
@@ -301,7 +301,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -
         let mut rest = Blocks::skip(from)?;
         let mut rotation = Vec::new();
         for _ in 0..from.number()? {
-            rotation.push(u32::try_from(from.number()?).ok()?);
+            rotation.push(GroupSlot::at(u32::try_from(from.number()?).ok()?));
         }
         let entries = read_entries(from)?;
         book.restore_groups(rest.by_ref().flatten(), delayed_from, entries, &rotation, see)?;

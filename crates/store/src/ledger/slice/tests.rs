@@ -76,11 +76,8 @@ impl Busy {
             visible_at,
             expiry: if self.roll(9) == 0 { Expiry::After { seconds: 900 } } else { Expiry::ByQueue },
             group: self.book.group(Some(&group)),
-            origin: if origin {
-                self.book.origin(&QueueKey::new(AccountId(0), "r", "from"), MoveReason::Redriven)
-            } else {
-                0
-            },
+            origin: origin
+                .then(|| self.book.origin(&QueueKey::new(AccountId(0), "r", "from"), MoveReason::Redriven)),
             ..item(self.next)
         };
         self.next += 1 + self.roll(20) / 19;

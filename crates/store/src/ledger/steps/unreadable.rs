@@ -4,6 +4,7 @@ use kew_core::{LeaseToken, QueueId, Sequence};
 
 use crate::StoreError;
 use crate::ledger::Ledger;
+use crate::ledger::groups::GroupSlot;
 use crate::ledger::shelf::Shelf;
 
 impl<S: Shelf> Ledger<S> {
@@ -58,8 +59,8 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The group that a message of a FIFO queue is in.
-    fn group_in_order(&self, queue: QueueId, sequence: Sequence) -> Option<u32> {
+    fn group_in_order(&self, queue: QueueId, sequence: Sequence) -> Option<GroupSlot> {
         let book = self.book(queue).ok().filter(|book| book.queue.policy.kind.is_fifo())?;
-        book.find(sequence).map(|(item, _)| item.group)
+        book.find(sequence)?.0.group
     }
 }
