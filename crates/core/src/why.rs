@@ -68,7 +68,7 @@ fn because(events: &[Event]) -> String {
             }
             EventKind::Failed { why, detail } => return failed(why, detail, delay_after(events)),
             EventKind::Promoted => return "An operator ended its delay.".into(),
-            // The failure that led to a release is told instead.
+            // The failure that led to a release is named instead.
             EventKind::Released { .. } if events.iter().any(is_failure) => {}
             EventKind::Released { visible_at } => {
                 let delay = visible_at.since(event.at);
