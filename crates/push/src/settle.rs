@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kew_core::command::{Ack, Release, Withdraw};
 use kew_core::outcome::Leased;
-use kew_core::rules::redrive;
+use kew_core::rules::dead_letters;
 use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueId, QueueKey, ReceiptRule, RuleError};
 use kew_engine::{Engine, EngineError};
 
@@ -77,10 +77,9 @@ pub(crate) async fn settle<'a>(
         && let Some(to) = way_out(engine, &definition)
     {
         let rule = definition.policy.dead_letters.as_deref();
-        let left = tried
-            .into_iter()
-            .zip(released)
-            .filter(|(leased, released)| *released && redrive::is_exhausted(leased.message.attempts, rule));
+        let left = tried.into_iter().zip(released).filter(|(leased, released)| {
+            *released && dead_letters::is_exhausted(leased.message.attempts, rule)
+        });
         settled.given_up = left.map(|(leased, _)| leased).collect();
         settled.to = to;
     }

@@ -292,7 +292,7 @@ impl Book {
 
     fn forget_one_departure(&mut self, sequence: Sequence) {
         if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
-            self.held.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
+            self.held.departures.remove(&(rules::dead_letters::leaves_at(item.lease_end), sequence));
         }
     }
 

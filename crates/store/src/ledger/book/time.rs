@@ -226,9 +226,9 @@ impl Book {
                 let attempts = entry.item.attempts;
                 happened.lapsed.push((until, sequence));
                 self.release(sequence, until, visible_at, at);
-                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
+                if rules::dead_letters::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
                     happened.exhausted += 1;
-                    self.held.departures.insert((rules::redrive::leaves_at(until), sequence));
+                    self.held.departures.insert((rules::dead_letters::leaves_at(until), sequence));
                 }
             }
         }
