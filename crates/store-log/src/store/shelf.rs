@@ -181,7 +181,7 @@ impl Shelf for LogShelf {
     }
 
     fn record(&mut self, made: Made, change: &Change<'_>) -> Place {
-        if codec::must_sync(change) {
+        if change.must_sync() {
             self.must_sync = true;
             self.arrivals.note(self.batch.number(), change);
         }

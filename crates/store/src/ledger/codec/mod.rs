@@ -31,7 +31,7 @@ use pieces::{put_steps, slice};
 use sent::{SentHead, put_sent, read_sent_names};
 use stamp::read_made;
 
-pub use kind::{kind_of, must_sync};
+pub use kind::kind_of;
 pub(super) use pieces::{
     expiry_number, expiry_of, put_document_key, put_key, put_option, put_sequences, read_document_key,
     read_key, read_option, read_reason, read_return, read_sequences, reason_number, return_number,
