@@ -148,7 +148,7 @@ impl<S: Shelf> Ledger<S> {
             self.see_off_split(queue, order);
         }
         if let Some(remains) = cleared.remains {
-            self.leavings.put(remains);
+            self.emptied.put(remains);
             // All of it, mostly.
             self.give_back_slice();
         }

@@ -13,6 +13,7 @@ pub mod change;
 pub mod codec;
 pub mod dedup;
 mod due;
+mod emptied;
 mod ends;
 mod expired;
 mod far;
@@ -23,11 +24,12 @@ mod item;
 mod keyed;
 mod lane;
 mod lapsing;
-mod leaves;
-mod leavings;
+mod ordered;
 mod pace;
 mod ready;
 mod regions;
+#[cfg(test)]
+mod replayed;
 mod row;
 mod run;
 pub mod shelf;
@@ -37,8 +39,6 @@ mod slab;
 mod slice;
 mod steps;
 mod transfer;
-#[cfg(test)]
-mod twice;
 pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,9 +64,9 @@ use crate::token::TokenKey;
 use book::{Book, Instant, Moment};
 use dedup::Sends;
 use due::Due;
+use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
-use leavings::Leavings;
 use pace::Pace;
 use regions::Regions;
 
@@ -128,7 +128,7 @@ pub struct Ledger<S> {
     documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
     sends: Sends,
     due: Due,
-    leavings: Leavings,
+    emptied: Emptied,
     /// Queues of which messages are shown that are not among those offered yet.
     showing: BTreeSet<QueueId>,
     /// Messages that expired and were not seen off yet, by their queue. They go on when that is emptied or deleted.
@@ -164,7 +164,7 @@ impl<S: Shelf> Ledger<S> {
             documents: BTreeMap::new(),
             sends: Sends::default(),
             due: Due::default(),
-            leavings: Leavings::default(),
+            emptied: Emptied::default(),
             showing: BTreeSet::new(),
             expiring: BTreeMap::new(),
             lapsing: BTreeSet::new(),
@@ -249,7 +249,7 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
-        let has_slices = !(self.leavings.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
+        let has_slices = !(self.emptied.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
         if !has_slices && self.lapsing.is_empty() {
             return due;
         }
@@ -262,8 +262,8 @@ impl<S: Shelf> Ledger<S> {
         // While changes are replayed no caller waits for a step.
         let max = if self.pace.is_replay() { usize::MAX } else { self.bounds.slice.max(1) };
         let shelf = &mut self.shelf;
-        self.leavings.give_back(max, |item| shelf.vacate(item.place()));
-        !self.leavings.is_empty()
+        self.emptied.give_back(max, |item| shelf.vacate(item.place()));
+        !self.emptied.is_empty()
     }
 
     /// The places within `range` that messages of a queue rest on.
@@ -390,7 +390,7 @@ impl<S: Shelf> Ledger<S> {
             happened.expired.iter().for_each(|(_, item)| book.note_left_at(item.group, mark));
         }
         if let Some(groups) = happened.groups_left.take() {
-            self.leavings.put(Box::new(groups.into_pieces().map(|()| None)));
+            self.emptied.put(Box::new(groups.into_pieces().map(|()| None)));
         }
         self.pace.left.departures -= happened.departing.len().min(self.pace.left.departures);
         if !std::mem::replace(&mut book.changed, true) {

@@ -8,19 +8,19 @@ use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
 use crate::ledger::alarms::Alarms;
+use crate::ledger::emptied::Remains;
 use crate::ledger::ends::Ends;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Item};
 use crate::ledger::keyed::Keyed;
-use crate::ledger::leaves::Leaves;
-use crate::ledger::leavings::Remains;
+use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::Ready;
 
 /// Messages that may have been tried too often, by the instant at which they leave.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Departures(pub Leaves<(Timestamp, Sequence), ()>);
+pub(crate) struct Departures(pub Ordered<(Timestamp, Sequence), ()>);
 
 impl Departures {
     pub(crate) fn is_empty(&self) -> bool {

@@ -3,10 +3,10 @@
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::{Book, HIDDEN_AT_HAND};
+use crate::ledger::emptied::Remains;
 use crate::ledger::fifo::{End, Fifo, Stand};
 use crate::ledger::groups::GroupSlot;
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
-use crate::ledger::leavings::Remains;
 
 /// What left a queue that was emptied.
 pub(crate) struct Cleared {

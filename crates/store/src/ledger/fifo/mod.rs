@@ -18,7 +18,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use super::item::{Item, NO_INSTANT};
-use super::leaves::Leaves;
+use super::ordered::Ordered;
 use super::run::{FAR, Links, NONE, Run, given_for};
 use super::shelf::Address;
 pub(crate) use expiring::Taken;
@@ -57,7 +57,7 @@ type Next = Option<(Sequence, Timestamp)>;
 pub(crate) struct Fifo {
     /// All runs but the one being filled, by a sequence at or before their first and behind the run before. None is
     /// empty.
-    full: Leaves<Sequence, Arc<Run>>,
+    full: Ordered<Sequence, Arc<Run>>,
     /// Which of them have messages at rest, and the sum of these; of the one being served it may be an earlier one.
     resting: BTreeMap<Sequence, Sum>,
     /// The one with the oldest message at rest, if it is open: mostly it is the one that messages are leased from.
@@ -83,7 +83,7 @@ pub(crate) struct Fifo {
 impl Default for Fifo {
     fn default() -> Self {
         Self {
-            full: Leaves::default(),
+            full: Ordered::default(),
             resting: BTreeMap::new(),
             served: None,
             filling: Run::default(),

@@ -10,7 +10,7 @@ use kew_core::Sequence;
 use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, distance, untouched};
 use crate::ledger::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use crate::ledger::item::Item;
-use crate::ledger::leaves::Leaves;
+use crate::ledger::ordered::Ordered;
 
 /// The messages so far.
 pub(crate) struct Rebuilt {
@@ -95,7 +95,7 @@ impl Rebuilt {
         self.fifo.filling.set_links(links);
         let resting = self.runs.iter().filter(|(_, run)| run.at_rest() > 0);
         self.fifo.resting = resting.map(|(first, run)| (*first, run.sum())).collect();
-        self.fifo.full = Leaves::of(self.runs);
+        self.fifo.full = Ordered::of(self.runs);
         self.fifo
     }
 }
