@@ -61,7 +61,7 @@ pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered
 
 use crate::StoreError;
 use crate::token::TokenKey;
-use book::{Book, Instant, Moment};
+use book::{Book, Happened, Moment};
 use dedup::Sends;
 use due::Due;
 use emptied::Emptied;
@@ -417,7 +417,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Messages expired and leases ended by themselves: the shelf and the history follow.
-    fn note_happened(&mut self, queue: QueueId, happened: &Instant) {
+    fn note_happened(&mut self, queue: QueueId, happened: &Happened) {
         self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
         self.history.tally.lapsed += (happened.lapsed.len() - happened.exhausted) as u64;
         for (end, sequence) in &happened.lapsed {

@@ -7,7 +7,7 @@
 use kew_core::{Sequence, Timestamp};
 
 use super::contents::Contents;
-use super::{BESIDE_MAX, Book, Instant, Moment};
+use super::{BESIDE_MAX, Book, Happened, Moment};
 use crate::ledger::fifo::{End, Fifo, Stand, Taken};
 use crate::ledger::groups::{Group, GroupSlot, Groups};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
@@ -29,7 +29,7 @@ impl Book {
     }
 
     /// Messages at rest on a FIFO queue whose time is over by `through`.
-    pub(super) fn expire_in_groups(&mut self, through: Timestamp, moment: &Moment, happened: &mut Instant) {
+    pub(super) fn expire_in_groups(&mut self, through: Timestamp, moment: &Moment, happened: &mut Happened) {
         let retention = self.retention();
         let is_over = |sent_at: Timestamp| sent_at.plus(retention) <= through;
         let oldest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest());
@@ -61,7 +61,7 @@ impl Book {
 
     /// Every message at rest on a FIFO queue is over: the order and the groups leave as they are, and new ones are made
     /// of the other messages. No group of theirs has a turn.
-    fn expire_order(&mut self, mark: u64, happened: &mut Instant) {
+    fn expire_order(&mut self, mark: u64, happened: &mut Happened) {
         let retention = self.retention();
         let held = &mut *self.held;
         let mut others: Vec<Sequence> = held.entries.values().map(|entry| entry.item.sequence).collect();

@@ -80,7 +80,7 @@ pub(crate) struct Moment {
 
 /// What happened at one instant.
 #[derive(Default, Debug)]
-pub(crate) struct Instant {
+pub(crate) struct Happened {
     /// Messages with an entry whose time was over, and when it was.
     pub expired: Vec<(Timestamp, Item)>,
     /// The others whose time was over. They have left the queue and its figures, and are to be seen off in slices.

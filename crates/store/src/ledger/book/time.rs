@@ -8,7 +8,7 @@ use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
-use super::{BESIDE_MAX, Book, Instant, Moment, SHOWN_AMONG_OTHERS, held_until};
+use super::{BESIDE_MAX, Book, Happened, Moment, SHOWN_AMONG_OTHERS, held_until};
 use crate::ledger::fifo::{End, Shown};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
@@ -39,9 +39,9 @@ impl Book {
     /// Does what happens here by itself at one instant. Nothing earlier is left to do. If more leases of a standard
     /// queue end than may be seen to, all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for
     /// long, all whose delay is over by now are shown. What they do at that instant does not hang on it.
-    pub(crate) fn pass(&mut self, moment: &Moment) -> Instant {
+    pub(crate) fn pass(&mut self, moment: &Moment) -> Happened {
         let Moment { at, now, .. } = *moment;
-        let mut happened = Instant::default();
+        let mut happened = Happened::default();
         // Groups of a FIFO queue take their turns in the order in which their leases ended.
         let lapses_max = if self.held.fifo.is_some() { usize::MAX } else { moment.lapses_max };
         let undisturbed = self.undisturbed(moment);
@@ -80,7 +80,7 @@ impl Book {
 
     /// Messages of a standard queue without an entry whose time is over by `now`, many at once perhaps. Before it is,
     /// nothing happens to them but that their delay ends, or that they depart.
-    fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Instant) {
+    fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Happened) {
         let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
         let through = now.min(departs).max(at).min(self.expiry_through);
         let retention = self.retention();
@@ -126,7 +126,7 @@ impl Book {
     }
 
     /// Messages with an entry whose time is over by `at`. Those whose lease `ended` now are taken out of that list.
-    fn expire(&mut self, at: Timestamp, ended: &mut Vec<Sequence>, happened: &mut Instant) {
+    fn expire(&mut self, at: Timestamp, ended: &mut Vec<Sequence>, happened: &mut Happened) {
         let retention = self.retention();
         let entries = &self.held.entries;
         let is_over = |sequence: &Sequence| {
@@ -145,13 +145,13 @@ impl Book {
     }
 
     /// Sees to some of the leases that are over.
-    pub(crate) fn lapse_some(&mut self, at: Timestamp, max: usize) -> Instant {
+    pub(crate) fn lapse_some(&mut self, at: Timestamp, max: usize) -> Happened {
         let ended = self.held.ends.some_over(max);
         self.lapse(at, ended)
     }
 
     /// Sees to the lease of this message, if it is over.
-    pub(crate) fn lapse_one(&mut self, sequence: Sequence, at: Timestamp) -> Instant {
+    pub(crate) fn lapse_one(&mut self, sequence: Sequence, at: Timestamp) -> Happened {
         let is_over = match self.held.entries.get(&sequence).map(|entry| &entry.hold) {
             Some(Hold::Leased(lease)) => !self.is_running(lease),
             _ => false,
@@ -161,8 +161,8 @@ impl Book {
 
     /// Leases that were over before `at` are seen to now. Messages whose own time is over by now expire, as they would
     /// have done after their lease; those that were tried too often depart first.
-    fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Instant {
-        let mut happened = Instant { freed: !ended.is_empty(), ..Instant::default() };
+    fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Happened {
+        let mut happened = Happened { freed: !ended.is_empty(), ..Happened::default() };
         let through = at.min(self.expiry_through);
         for sequence in ended {
             let Some(entry) = self.held.entries.get(&sequence) else { continue };
@@ -178,7 +178,7 @@ impl Book {
         happened
     }
 
-    fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Instant) {
+    fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Happened) {
         let mut waking: Vec<Sequence> = self.held.alarms.due_by(at).collect();
         waking.extend_from_slice(ended);
         waking.sort_unstable();
@@ -213,7 +213,7 @@ impl Book {
         }
     }
 
-    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
+    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Happened) {
         let Some(entry) = self.held.entries.get(&sequence) else { return };
         match &entry.hold {
             Hold::Ready => self.set_alarm(sequence),
