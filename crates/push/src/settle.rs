@@ -3,7 +3,7 @@
 //! A message that was given up too often leaves for the dead-letter queue, or for nowhere: the engine decides that by
 //! the queue's rule, in the same step. A message that is gone by now (purged, expired, deleted with its queue) needs no
 //! verdict.
-//! A batch that did not reach its target is given back: its messages are where they were before, and no attempt is
+//! A batch that did not reach its target is withdrawn: its messages are where they were before, and no attempt is
 //! counted.
 
 use std::time::Duration;
@@ -106,8 +106,8 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
     }
 }
 
-/// Gives back a batch that did not reach its target.
-pub(crate) async fn give_back(
+/// Withdraws the leases of a batch that did not reach its target.
+pub(crate) async fn withdraw(
     engine: &Engine,
     batch: &Batch,
     delivered: &Delivered,
@@ -116,7 +116,7 @@ pub(crate) async fn give_back(
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();
     let all: Vec<&Leased> = batch.messages.iter().collect();
     note_failures(engine, queue, &all, delivered).await;
-    let undone = persist(engine, Some(Step::GiveBack(Withdraw { queue, tokens }))).await?;
+    let undone = persist(engine, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
     if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
         return Ok(());
     }
@@ -129,7 +129,7 @@ pub(crate) async fn give_back(
 enum Step {
     Ack(Ack),
     Release(Release),
-    GiveBack(Withdraw),
+    Withdraw(Withdraw),
 }
 
 impl Step {
@@ -140,7 +140,7 @@ impl Step {
             Self::Release(release) => {
                 Ok(engine.release(release.clone()).await?.iter().map(Result::is_ok).collect())
             }
-            Self::GiveBack(withdraw) => Ok(vec![true; engine.give_back(withdraw.clone()).await? as usize]),
+            Self::Withdraw(withdraw) => Ok(vec![true; engine.withdraw(withdraw.clone()).await? as usize]),
         }
     }
 }

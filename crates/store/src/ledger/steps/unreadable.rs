@@ -9,7 +9,7 @@ use crate::ledger::shelf::Shelf;
 
 impl<S: Shelf> Ledger<S> {
     /// Some messages of a lease cannot be read. Their leases are undone and they are set aside; what was leased behind
-    /// one of them in a FIFO group is given back with it. One that has others of its group before it in the answer
+    /// one of them in a FIFO group is withdrawn with it. One that has others of its group before it in the answer
     /// waits for those, and is set aside when its turn comes. Answers which messages the answer must do without.
     pub fn leave_out(
         &mut self,
