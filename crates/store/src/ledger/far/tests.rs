@@ -1,3 +1,5 @@
+//! Messages hidden for long: they show at their instants, beside a plain list.
+
 use super::*;
 use crate::ledger::block::BLOCK_ITEMS;
 use crate::ledger::block::tests::item;

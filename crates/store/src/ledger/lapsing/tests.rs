@@ -1,3 +1,5 @@
+//! Leases that end by themselves, many at once: seen to in slices.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Delays that end, many at once: messages are shown in slices.
+
 use std::sync::Arc;
 use std::time::Duration;
 
