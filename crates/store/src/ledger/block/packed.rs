@@ -20,6 +20,8 @@ const RESIZED: u8 = 1 << 6;
 const MORE: u8 = 1 << 7;
 const MOVED: u8 = 1;
 const HIDDEN: u8 = 1 << 1;
+/// All that the second byte may have: bytes with another bit are damaged.
+const RARE: u8 = MOVED | HIDDEN;
 
 #[cfg(test)]
 thread_local! {
@@ -134,7 +136,7 @@ impl<'a> Unpack<'a> {
         let from = &mut self.reader;
         let last = &self.last;
         let flags = from.byte()?;
-        let more = if flags & MORE != 0 { from.byte()? } else { 0 };
+        let more = if flags & MORE != 0 { from.byte().filter(|more| more & !RARE == 0)? } else { 0 };
         let since = |base: Timestamp, delta: i64| Timestamp(base.0.wrapping_add(delta.cast_unsigned()));
         let mut item = before_first();
         item.address = Address(last.address.0.wrapping_add(from.signed()?.cast_unsigned()));

@@ -1,3 +1,5 @@
+//! Blocks of messages: packed and open they hold the same, and damaged bytes are refused.
+
 use super::packed::before_first;
 use super::*;
 use crate::ledger::item::OriginSlot;
@@ -82,6 +84,15 @@ fn block_survives_its_bytes_with_its_gaps() {
     let again = Block::read(&mut Reader::new(&bytes), &mut |_| {}).expect("just written");
     assert!(again.live_items().eq(block.live_items()));
     assert_eq!(again.live(), 252);
+}
+
+#[test]
+fn bytes_with_a_flag_that_no_program_writes_are_no_block() {
+    let mut bytes = pack(&[odd(1)]).to_vec();
+    let unpacked = |bytes: &[u8]| Unpack::new(bytes, 1).count();
+    assert_eq!((unpacked(&bytes), bytes[1]), (1, 0b11), "the second byte has the rare flags");
+    bytes[1] |= 1 << 2;
+    assert_eq!(unpacked(&bytes), 0);
 }
 
 #[test]

@@ -426,7 +426,7 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
     let lapse_delay = Duration::from_millis(from.number()?);
     let returns: Return = codec::read_return(from)?;
     let owner = OwnerId(from.number()?.wrapping_sub(1));
-    let flags = from.byte()?;
+    let flags = from.byte().filter(|flags| *flags < 4)?;
     let before = if flags & 2 != 0 {
         Some(Before {
             nonce: from.number()?,
