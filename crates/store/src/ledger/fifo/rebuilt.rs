@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kew_core::Sequence;
 
-use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, distance, untouched};
+use super::links::distance;
+use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, untouched};
 use crate::ledger::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use crate::ledger::item::Item;
 use crate::ledger::ordered::Ordered;

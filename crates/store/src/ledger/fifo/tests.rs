@@ -1,6 +1,7 @@
 //! The order of groups and messages, beside a plain list.
 
 use super::super::block::tests::item;
+use super::super::shelf::Address;
 use super::*;
 use kew_core::{GroupId, Text};
 
