@@ -32,6 +32,8 @@ mod regions;
 mod replayed;
 mod row;
 mod run;
+#[cfg(test)]
+mod scene;
 pub mod shelf;
 mod showing;
 mod sink;

@@ -502,6 +502,23 @@ impl Book {
 }
 
 #[cfg(test)]
+impl Book {
+    /// The book of a queue with these settings.
+    pub(crate) fn of(policy: kew_core::Policy) -> Self {
+        let queue = Queue {
+            id: kew_core::QueueId(1),
+            key: QueueKey::new(kew_core::AccountId(0), "r", "q"),
+            policy,
+            documents: Default::default(),
+            version: 1,
+            created_at: Timestamp::ZERO,
+            modified_at: Timestamp::ZERO,
+        };
+        Self::new(Arc::new(queue))
+    }
+}
+
+#[cfg(test)]
 impl Moment {
     /// The only thing that happens, at its instant.
     pub(crate) fn alone(at: Timestamp) -> Self {
