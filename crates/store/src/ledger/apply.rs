@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
-use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskState, Timestamp};
+use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState, Timestamp};
 
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
@@ -105,7 +105,7 @@ impl<S: Shelf> Ledger<S> {
     fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
         let queue = self.regions.share_of(queue);
         let id = queue.id;
-        self.next_queue = self.next_queue.max(id.0 + 1);
+        self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         match self.books.get_mut(&id) {
             Some(book) => {
                 // While changes are replayed another queue may have this name already.
@@ -332,7 +332,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {
-        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.next_task = self.next_task.max(TaskId(task.id.0 + 1));
         self.tasks.insert(task.id, task);
         let finished = |task: &kew_core::MoveTask| task.state != TaskState::Running;
         let mut surplus =

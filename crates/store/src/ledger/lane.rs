@@ -8,6 +8,7 @@ use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
 use super::expired::Expired;
+use super::fifo::Sum;
 use super::item::{Item, NO_INSTANT};
 use super::row::Row;
 use super::sink::Sink;
@@ -258,7 +259,7 @@ impl Lane {
         let first = self.first_block;
         self.by_age.retain(|(_, number)| *number >= first);
         self.by_own.retain(|(_, number)| *number >= first);
-        expired.add_blocks(taken, retention, (live, body_bytes));
+        expired.add_blocks(taken, retention, Sum { messages: live as u64, body_bytes });
     }
 
     /// All messages, in order.

@@ -123,8 +123,8 @@ pub struct Ledger<S> {
     books: HashMap<QueueId, Box<Book>>,
     names: HashSet<ByName>,
     regions: Regions,
-    next_queue: u64,
-    next_task: u64,
+    next_queue: QueueId,
+    next_task: TaskId,
     /// Running tasks, and the newest finished ones.
     tasks: BTreeMap<TaskId, Arc<MoveTask>>,
     documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
@@ -160,8 +160,8 @@ impl<S: Shelf> Ledger<S> {
             books: HashMap::new(),
             names: HashSet::new(),
             regions: Regions::default(),
-            next_queue: 1,
-            next_task: 1,
+            next_queue: QueueId(1),
+            next_task: TaskId(1),
             tasks: BTreeMap::new(),
             documents: BTreeMap::new(),
             sends: Sends::default(),
@@ -269,17 +269,16 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The places within `range` that messages of a queue rest on.
-    pub fn places_in(&self, queue: u64, range: &Range<Address>) -> Vec<Address> {
+    pub fn places_in(&self, queue: QueueId, range: &Range<Address>) -> Vec<Address> {
         let mut places = Vec::new();
-        if let Some(book) = self.books.get(&QueueId(queue)) {
+        if let Some(book) = self.books.get(&queue) {
             book.places_in(range, &mut places);
         }
         places
     }
 
     /// Gives messages of a queue their new places, after their contents were copied there.
-    pub fn relocate(&mut self, queue: u64, range: &Range<Address>, to: &HashMap<Address, Address>) {
-        let queue = QueueId(queue);
+    pub fn relocate(&mut self, queue: QueueId, range: &Range<Address>, to: &HashMap<Address, Address>) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let moved = book.relocate(range, to);
         if !moved.is_empty() {

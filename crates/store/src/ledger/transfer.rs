@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kew_core::rules::dedup;
 use kew_core::{
     AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue,
-    QueueId, Return, Sequence, State, Text, Timestamp,
+    QueueId, Return, Sequence, State, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
@@ -192,7 +192,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The numbers the next queue and the next task get.
-    pub fn carried_numbers(&self) -> (u64, u64) {
+    pub fn carried_numbers(&self) -> (QueueId, TaskId) {
         (self.next_queue, self.next_task)
     }
 
@@ -216,7 +216,7 @@ impl<S: Shelf> Ledger<S> {
         book.expire_through(self.expiry_through);
         book.next_sequence = carried.next_sequence.0;
         book.epoch = carried.epoch;
-        self.next_queue = self.next_queue.max(id.0 + 1);
+        self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         self.names.replace(ByName(carried.queue.clone()));
         self.books.insert(id, Box::new(book));
         self.changed(id);
@@ -282,7 +282,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Puts a move task there.
     pub fn restore_task(&mut self, task: MoveTask) {
-        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.next_task = self.next_task.max(TaskId(task.id.0 + 1));
         self.tasks.insert(task.id, Arc::new(task));
     }
 
@@ -300,7 +300,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Counts queues and tasks on from these numbers at least.
-    pub fn restore_numbers(&mut self, next_queue: u64, next_task: u64) {
+    pub fn restore_numbers(&mut self, next_queue: QueueId, next_task: TaskId) {
         self.next_queue = self.next_queue.max(next_queue);
         self.next_task = self.next_task.max(next_task);
     }

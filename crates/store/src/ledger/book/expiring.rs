@@ -8,7 +8,7 @@ use kew_core::{Sequence, Timestamp};
 
 use super::contents::Contents;
 use super::{BESIDE_MAX, Book, Happened, Moment};
-use crate::ledger::fifo::{End, Fifo, Stand, Taken};
+use crate::ledger::fifo::{End, Fifo, Stand, Sum, Taken};
 use crate::ledger::groups::{Group, GroupSlot, Groups};
 use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
 
@@ -84,7 +84,8 @@ impl Book {
             order.push(&mut groups, &entry.item, Stand::Held);
         }
         happened.groups_left = Some(std::mem::replace(&mut held.groups, groups));
-        let gone = (held.stored - others.len() as u64, held.body_bytes - others_bytes);
+        let gone =
+            Sum { messages: held.stored - others.len() as u64, body_bytes: held.body_bytes - others_bytes };
         if let Some(order) = held.fifo.replace(order) {
             happened.expired_at_rest.add_order(order, retention, gone);
         }

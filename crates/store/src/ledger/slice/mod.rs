@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kew_core::time::millis;
 use kew_core::{
-    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, Text, Timestamp,
+    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
@@ -57,8 +57,8 @@ impl QueueImage {
 #[derive(Debug)]
 pub struct MetaImage {
     newest: Timestamp,
-    next_queue: u64,
-    next_task: u64,
+    next_queue: QueueId,
+    next_task: TaskId,
     tasks: Vec<Arc<MoveTask>>,
     documents: Vec<(DocumentPlace, Bytes)>,
 }
@@ -78,8 +78,8 @@ impl MetaImage {
     pub fn write(&self, give: &mut dyn FnMut(&[u8])) {
         let mut out = Sink::new(give);
         out.number(self.newest.0);
-        out.number(self.next_queue);
-        out.number(self.next_task);
+        out.number(self.next_queue.0);
+        out.number(self.next_task.0);
         out.number(self.tasks.len() as u64);
         for task in &self.tasks {
             out.with(|out| codec::put_task(out, task));
@@ -112,9 +112,9 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    /// The keys of all queues there are. Looks at every queue.
-    pub fn queue_keys(&self) -> Vec<u64> {
-        self.books.keys().map(|queue| queue.0).collect()
+    /// All queues there are. Looks at every queue.
+    pub fn queue_ids(&self) -> Vec<QueueId> {
+        self.books.keys().copied().collect()
     }
 
     /// Whether there is a queue under this key.
@@ -205,7 +205,7 @@ impl<S: Shelf> Ledger<S> {
             book.queue = self.regions.share_of(book.queue);
             book.expire_through(self.expiry_through);
             let id = book.queue.id;
-            self.next_queue = self.next_queue.max(id.0 + 1);
+            self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
             self.names.replace(ByName(book.queue.clone()));
             self.books.insert(id, Box::new(book));
             self.register(id);
@@ -215,8 +215,8 @@ impl<S: Shelf> Ledger<S> {
 
     fn read_meta(&mut self, from: &mut Reader<'_>) -> Option<()> {
         self.newest = self.newest.max(Timestamp(from.number()?));
-        self.next_queue = self.next_queue.max(from.number()?);
-        self.next_task = self.next_task.max(from.number()?);
+        self.next_queue = self.next_queue.max(QueueId(from.number()?));
+        self.next_task = self.next_task.max(TaskId(from.number()?));
         for _ in 0..from.number()? {
             let task = codec::read_task(from)?;
             self.tasks.insert(task.id, Arc::new(task));
