@@ -10,7 +10,7 @@ use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::due::Due;
 use super::history::Ring;
-use super::item::{Item, Lease, NO_INSTANT};
+use super::item::{Item, Lease, MaybeInstant};
 use super::shelf::{Made, Place, Shelf};
 use super::steps::expiry::is_own;
 use super::{Ledger, list};
@@ -177,9 +177,9 @@ impl<S: Shelf> Ledger<S> {
             expiry: sent.expiry,
             group: book.group(sent.group),
             attempts: 0,
-            first_leased_at: NO_INSTANT,
+            first_leased_at: MaybeInstant::NONE,
             nonce: 0,
-            lease_end: NO_INSTANT,
+            lease_end: MaybeInstant::NONE,
             origin: sent.origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
@@ -317,9 +317,9 @@ impl<S: Shelf> Ledger<S> {
             expiry: moved.expiry,
             group: book.group(moved.group.as_ref()),
             attempts: moved.attempts,
-            first_leased_at: moved.first_leased_at.unwrap_or(NO_INSTANT),
+            first_leased_at: moved.first_leased_at.into(),
             nonce: 0,
-            lease_end: NO_INSTANT,
+            lease_end: MaybeInstant::NONE,
             origin: Some(book.origin(&moved.origin, MoveReason::AttemptsExhausted)),
             moved_at: at,
         };

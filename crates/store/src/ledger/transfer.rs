@@ -17,7 +17,7 @@ use kew_core::{
 use super::Ledger;
 use super::book::Book;
 use super::dedup::{First, GENERATION, put_away_entry};
-use super::item::{Before, Hold, Item, Lease, NO_INSTANT};
+use super::item::{Before, Hold, Item, Lease};
 use super::shelf::{Place, Shelf};
 use super::steps::expiry::is_own;
 use super::varint::Reader;
@@ -250,9 +250,9 @@ impl<S: Shelf> Ledger<S> {
             expiry: carried.expiry,
             group: book.group(group),
             attempts: carried.attempts,
-            first_leased_at: carried.first_leased_at.unwrap_or(NO_INSTANT),
+            first_leased_at: carried.first_leased_at.into(),
             nonce: carried.nonce,
-            lease_end: carried.lease_end.unwrap_or(NO_INSTANT),
+            lease_end: carried.lease_end.into(),
             origin: origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
@@ -339,7 +339,6 @@ fn counted(book: &Book) -> Counts {
 }
 
 fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried {
-    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
     let hold = book.entry(item.sequence).map(|entry| &entry.hold);
     let lease = match hold {
         Some(Hold::Leased(lease)) => Some(carried_lease(lease)),
@@ -354,9 +353,9 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
         rank: item.rank,
         expiry: item.expiry,
         attempts: item.attempts,
-        first_leased_at: instant(item.first_leased_at),
+        first_leased_at: item.first_leased_at.get(),
         nonce: item.nonce,
-        lease_end: instant(item.lease_end),
+        lease_end: item.lease_end.get(),
         origin: origin.map(|(queue, reason)| Origin {
             queue: queue.clone(),
             reason: *reason,
@@ -370,9 +369,8 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
 }
 
 fn carried_lease(lease: &Lease) -> CarriedLease {
-    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
     let before =
-        lease.before.map(|before| (before.nonce, instant(before.first_leased_at), instant(before.lease_end)));
+        lease.before.map(|before| (before.nonce, before.first_leased_at.get(), before.lease_end.get()));
     CarriedLease {
         received_at: lease.received_at,
         cap: lease.cap,
@@ -387,8 +385,8 @@ fn carried_lease(lease: &Lease) -> CarriedLease {
 fn lease_of(until: Timestamp, lease: CarriedLease) -> Lease {
     let before = lease.before.map(|(nonce, first_leased_at, lease_end)| Before {
         nonce,
-        first_leased_at: first_leased_at.unwrap_or(NO_INSTANT),
-        lease_end: lease_end.unwrap_or(NO_INSTANT),
+        first_leased_at: first_leased_at.into(),
+        lease_end: lease_end.into(),
     });
     Lease {
         until,

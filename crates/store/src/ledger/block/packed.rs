@@ -4,7 +4,7 @@ use kew_core::{Expiry, Sequence, Timestamp};
 
 use crate::ledger::codec::{expiry_number, expiry_of};
 use crate::ledger::groups::GroupSlot;
-use crate::ledger::item::{Item, NO_INSTANT, OriginSlot};
+use crate::ledger::item::{Item, MaybeInstant, OriginSlot};
 use crate::ledger::shelf::Address;
 use crate::ledger::varint::{self, Reader};
 
@@ -42,9 +42,9 @@ pub(super) fn before_first() -> Item {
         expiry: Expiry::ByQueue,
         group: None,
         attempts: 0,
-        first_leased_at: NO_INSTANT,
+        first_leased_at: MaybeInstant::NONE,
         nonce: 0,
-        lease_end: NO_INSTANT,
+        lease_end: MaybeInstant::NONE,
         origin: None,
         moved_at: Timestamp::ZERO,
     }
@@ -63,10 +63,8 @@ pub(in crate::ledger) fn pack(items: &[Item]) -> Box<[u8]> {
 
 /// Writes what the message before it does not let one expect.
 fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
-    let touched = item.nonce != 0
-        || item.attempts != 0
-        || item.lease_end != NO_INSTANT
-        || item.first_leased_at != NO_INSTANT;
+    let touched =
+        item.nonce != 0 || item.attempts != 0 || item.lease_end.is_some() || item.first_leased_at.is_some();
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let flags = flag(item.sequence.0 != last.sequence.0.wrapping_add(1), SKIPS)
         | flag(item.sent_at != last.sent_at, LATER)
@@ -103,8 +101,8 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
     if flags & TOUCHED != 0 {
         varint::put(out, u64::from(item.attempts));
         varint::put(out, item.nonce);
-        varint::put_signed(out, item.first_leased_at.0.wrapping_sub(item.sent_at.0).cast_signed());
-        varint::put_signed(out, item.lease_end.0.wrapping_sub(item.sent_at.0).cast_signed());
+        varint::put_signed(out, item.first_leased_at.number().wrapping_sub(item.sent_at.0).cast_signed());
+        varint::put_signed(out, item.lease_end.number().wrapping_sub(item.sent_at.0).cast_signed());
     }
     if more & MOVED != 0 {
         varint::put(out, u64::from(OriginSlot::number_of(item.origin)));
@@ -159,8 +157,8 @@ impl<'a> Unpack<'a> {
         if flags & TOUCHED != 0 {
             item.attempts = u32::try_from(from.number()?).ok()?;
             item.nonce = from.number()?;
-            item.first_leased_at = since(item.sent_at, from.signed()?);
-            item.lease_end = since(item.sent_at, from.signed()?);
+            item.first_leased_at = MaybeInstant::of_number(since(item.sent_at, from.signed()?).0);
+            item.lease_end = MaybeInstant::of_number(since(item.sent_at, from.signed()?).0);
         }
         if more & MOVED != 0 {
             item.origin = OriginSlot::of_number(u32::try_from(from.number()?).ok()?);

@@ -2,7 +2,7 @@
 
 use super::packed::before_first;
 use super::*;
-use crate::ledger::item::OriginSlot;
+use crate::ledger::item::{MaybeInstant, OriginSlot};
 
 pub(crate) fn item(sequence: u64) -> Item {
     let sent_at = Timestamp(1_700_000_000_000 + sequence / 3);
@@ -26,9 +26,9 @@ fn odd(sequence: u64) -> Item {
         expiry: Expiry::After { seconds: 7 },
         group: Some(GroupSlot::at(2)),
         attempts: 4,
-        first_leased_at: Timestamp(9),
+        first_leased_at: MaybeInstant::at(Timestamp(9)),
         nonce: u64::MAX,
-        lease_end: Timestamp(11),
+        lease_end: MaybeInstant::at(Timestamp(11)),
         origin: Some(OriginSlot::at(1)),
         moved_at: Timestamp(12),
         ..item(sequence)
@@ -127,7 +127,7 @@ fn those_that_expire_with_the_queue_are_split_off_and_the_rest_stays_as_it_was()
         assert_eq!(block.front(), Some(&own(4)));
         assert_eq!(
             (block.earliest_own, block.oldest_by_queue),
-            (odd_own(2), NO_INSTANT),
+            (odd_own(2), Timestamp::NEVER),
             "one that left counts too"
         );
         let left: Vec<Item> = std::iter::from_fn(|| block.pop_front()).collect();

@@ -6,7 +6,7 @@ use super::{Book, HIDDEN_AT_HAND};
 use crate::ledger::emptied::Remains;
 use crate::ledger::fifo::{End, Fifo, Stand};
 use crate::ledger::groups::GroupSlot;
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item};
 
 /// What left a queue that was emptied.
 pub(crate) struct Cleared {
@@ -65,7 +65,7 @@ impl Book {
     pub(super) fn add_entry(&mut self, item: Item, hidden: bool) {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
         self.held.delayed += u64::from(hidden);
-        let entry = Entry { item, hold, alarm: NO_INSTANT };
+        let entry = Entry { item, hold, alarm: Timestamp::NEVER };
         self.held.entries.insert(item.sequence, entry);
         self.set_alarm(item.sequence);
     }

@@ -10,7 +10,7 @@ use super::contents::Contents;
 use super::{BESIDE_MAX, Book, Happened, Moment};
 use crate::ledger::fifo::{End, Fifo, Stand, Sum, Taken};
 use crate::ledger::groups::{Group, GroupSlot, Groups};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item};
 
 impl Book {
     /// Up to which instant messages at rest on a FIFO queue may expire together: nothing else happens before it, here
@@ -19,11 +19,11 @@ impl Book {
         let Moment { at, now, settled, elsewhere, .. } = *moment;
         let held = &*self.held;
         let Some(fifo) = &held.fifo else { return at };
-        let departs = held.departures.first().map_or(NO_INSTANT, |(due, _)| *due);
-        let rings = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
-        let ends = held.ends.next_at().unwrap_or(NO_INSTANT);
+        let departs = held.departures.first().map_or(Timestamp::NEVER, |(due, _)| *due);
+        let rings = held.alarms.first_at().unwrap_or(Timestamp::NEVER).min(departs);
+        let ends = held.ends.next_at().unwrap_or(Timestamp::NEVER);
         let delay = self.queue.policy.delay;
-        let shows = fifo.first_delayed().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(delay));
+        let shows = fifo.first_delayed().map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(delay));
         let next = rings.min(ends).min(shows).min(elsewhere);
         settled.max(at).max(now.min(next))
     }

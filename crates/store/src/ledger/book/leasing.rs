@@ -7,7 +7,7 @@ use kew_core::{Return, Sequence, Text, Timestamp, rules};
 use super::{Attempt, Book, HIDDEN_AT_HAND, held_until};
 use crate::ledger::fifo::{End, Stand};
 use crate::ledger::groups::GroupSlot;
-use crate::ledger::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use crate::ledger::item::{Before, Entry, Hold, Item, Lease, MaybeInstant};
 use crate::ledger::shelf::Place;
 
 impl Book {
@@ -23,14 +23,14 @@ impl Book {
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
                     self.held.delayed += u64::from(hidden);
                     let visible_at = item.sent_at.plus(delay);
-                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT }
+                    Entry { item: Item { visible_at, ..item }, hold, alarm: Timestamp::NEVER }
                 }
                 None => match self.held.ready.take(sequence) {
-                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT },
+                    Some(item) => Entry { item, hold: Hold::Ready, alarm: Timestamp::NEVER },
                     None => {
                         let item = self.held.far.take(sequence)?;
                         self.held.delayed += 1;
-                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT }
+                        Entry { item, hold: Hold::Delayed, alarm: Timestamp::NEVER }
                     }
                 },
             };
@@ -100,7 +100,7 @@ impl Book {
         let alarm = held_until(item.expires_at(retention), through).min(lease.until);
         if lease.shows_at(alarm) {
             held.ends.insert((alarm, item.sequence));
-        } else if alarm != NO_INSTANT {
+        } else if alarm != Timestamp::NEVER {
             held.alarms.insert((alarm, item.sequence));
         }
         let hold = Hold::Leased(Lease { before, ..lease });
@@ -164,12 +164,12 @@ impl Book {
             }
             return;
         }
-        if old != NO_INSTANT {
+        if old != Timestamp::NEVER {
             held.drop_alarm(&(old, sequence));
         }
         if ends_lease {
             held.ends.insert((alarm, sequence));
-        } else if alarm != NO_INSTANT {
+        } else if alarm != Timestamp::NEVER {
             held.alarms.insert((alarm, sequence));
         }
     }
@@ -198,7 +198,7 @@ impl Book {
         let Hold::Leased(lease) = &entry.hold else { return false };
         let item = &mut entry.item;
         item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
-        item.lease_end = end;
+        item.lease_end = MaybeInstant::at(end);
         item.visible_at = visible_at;
         let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
         self.hold(sequence, hold, End::Back);
@@ -291,8 +291,8 @@ impl Book {
     }
 
     fn forget_one_departure(&mut self, sequence: Sequence) {
-        if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
-            self.held.departures.remove(&(rules::dead_letters::leaves_at(item.lease_end), sequence));
+        if let Some(end) = self.find(sequence).and_then(|(item, _)| item.lease_end.get()) {
+            self.held.departures.remove(&(rules::dead_letters::leaves_at(end), sequence));
         }
     }
 
@@ -377,8 +377,8 @@ fn count_attempt(item: &mut Item, nonce: u64, now: Timestamp) -> Before {
     let before =
         Before { nonce: item.nonce, first_leased_at: item.first_leased_at, lease_end: item.lease_end };
     item.attempts = item.attempts.saturating_add(1);
-    if item.first_leased_at == NO_INSTANT {
-        item.first_leased_at = now;
+    if !item.first_leased_at.is_some() {
+        item.first_leased_at = MaybeInstant::at(now);
     }
     item.nonce = nonce;
     before

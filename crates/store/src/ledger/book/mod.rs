@@ -21,7 +21,7 @@ use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp
 use super::expired::Expired;
 use super::fifo::Fifo;
 use super::groups::{Group, GroupSlot, Groups};
-use super::item::{Entry, Hold, Item, Lease, NO_INSTANT, OriginSlot};
+use super::item::{Entry, Hold, Item, Lease, OriginSlot};
 pub(crate) use browsing::{Look, Looked};
 use contents::{Contents, Held};
 pub(crate) use image::Image;
@@ -127,7 +127,7 @@ pub(crate) struct Book {
 /// When a message expires, if that is not held back; `NEVER` is not for now.
 #[inline]
 fn held_until(expires_at: Timestamp, through: Timestamp) -> Timestamp {
-    if expires_at <= through { expires_at } else { NO_INSTANT }
+    if expires_at <= through { expires_at } else { Timestamp::NEVER }
 }
 
 impl Book {
@@ -137,7 +137,7 @@ impl Book {
             queue,
             next_sequence: 1,
             epoch: 0,
-            registered: NO_INSTANT,
+            registered: Timestamp::NEVER,
             limited: false,
             changed: false,
             leased: 0,

@@ -11,7 +11,7 @@ use crate::ledger::block::Block;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::{End, Rebuilt, Stand};
 use crate::ledger::groups::{GroupSlot, Groups};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item};
 use crate::ledger::ready::Ready;
 use crate::ledger::shelf::{Address, Place};
 
@@ -75,7 +75,7 @@ impl Book {
     pub(crate) fn restore_message(&mut self, item: Item, hold: Hold, rests: bool, now: Timestamp) {
         self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
         let held = &mut *self.held;
-        let entry = |item| Entry { item, hold: hold.clone(), alarm: NO_INSTANT };
+        let entry = |item| Entry { item, hold: hold.clone(), alarm: Timestamp::NEVER };
         let _counted = match (&mut held.fifo, &hold) {
             (Some(fifo), Hold::Ready | Hold::Delayed) if rests => {
                 // An export of a running store may have looked at this one later than at one before it.

@@ -10,22 +10,23 @@ use kew_core::{Queue, Sequence, Timestamp, rules};
 use super::contents::Contents;
 use super::{BESIDE_MAX, Book, Happened, Moment, SHOWN_AMONG_OTHERS, held_until};
 use crate::ledger::fifo::{End, Shown};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item};
 
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
         let held = &*self.held;
-        let departs = held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
-        let next = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
+        let departs = held.departures.first().map_or(Timestamp::NEVER, |(at, _)| *at);
+        let next = held.alarms.first_at().unwrap_or(Timestamp::NEVER).min(departs);
         let next = held.ends.next_at().map_or(next, |ends| ends.min(next));
         match &held.fifo {
             Some(fifo) => {
-                let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
+                let expires =
+                    fifo.oldest().map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(self.retention()));
                 let expires = held_until(expires, self.expiry_through);
                 let shows = fifo
                     .first_delayed()
-                    .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
+                    .map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
                 next.min(expires).min(shows)
             }
             None => {
@@ -81,7 +82,7 @@ impl Book {
     /// Messages of a standard queue without an entry whose time is over by `now`, many at once perhaps. Before it is,
     /// nothing happens to them but that their delay ends, or that they depart.
     fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Happened) {
-        let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let departs = self.held.departures.first().map_or(Timestamp::NEVER, |(at, _)| *at);
         let through = now.min(departs).max(at).min(self.expiry_through);
         let retention = self.retention();
         let is_due = self.held.ready.next_expiry(retention).min(self.held.far.next_expiry()) <= through;

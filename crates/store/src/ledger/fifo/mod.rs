@@ -19,7 +19,7 @@ use std::sync::Arc;
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::groups::{GroupSlot, Groups, NO_SEQUENCE};
-use super::item::{Item, NO_INSTANT};
+use super::item::{Item, MaybeInstant};
 use super::ordered::Ordered;
 use super::run::{FAR, Links, NONE, Run, given_for};
 pub(crate) use expiring::Taken;
@@ -216,9 +216,9 @@ fn untouched(item: &Item) -> Item {
         visible_at: Timestamp::ZERO,
         expiry: Expiry::ByQueue,
         attempts: 0,
-        first_leased_at: NO_INSTANT,
+        first_leased_at: MaybeInstant::NONE,
         nonce: 0,
-        lease_end: NO_INSTANT,
+        lease_end: MaybeInstant::NONE,
         ..*item
     }
 }

@@ -21,7 +21,7 @@ use super::book::{Book, Image};
 use super::codec;
 use super::dedup::PutAwayEntry;
 use super::groups::{GroupSlot, Groups};
-use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use super::item::{Before, Entry, Hold, Item, Lease, MaybeInstant};
 use super::shelf::Shelf;
 use super::sink::Sink;
 use super::varint::{Reader, put, put_bytes, put_signed};
@@ -390,7 +390,10 @@ impl Iterator for Blocks<'_> {
 
 fn read_entries(from: &mut Reader<'_>) -> Option<Vec<Entry>> {
     let items = read_items(from)?;
-    items.into_iter().map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: NO_INSTANT })).collect()
+    items
+        .into_iter()
+        .map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: Timestamp::NEVER }))
+        .collect()
 }
 
 fn write_hold(out: &mut Vec<u8>, hold: &Hold) {
@@ -409,8 +412,8 @@ fn write_hold(out: &mut Vec<u8>, hold: &Hold) {
     out.push(u8::from(lease.owner.is_some()) | (u8::from(lease.before.is_some()) << 1));
     if let Some(before) = lease.before {
         put(out, before.nonce);
-        put_signed(out, before.first_leased_at.0.cast_signed());
-        put_signed(out, before.lease_end.0.cast_signed());
+        put_signed(out, before.first_leased_at.number().cast_signed());
+        put_signed(out, before.lease_end.number().cast_signed());
     }
 }
 
@@ -430,8 +433,8 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
     let before = if flags & 2 != 0 {
         Some(Before {
             nonce: from.number()?,
-            first_leased_at: Timestamp(from.signed()?.cast_unsigned()),
-            lease_end: Timestamp(from.signed()?.cast_unsigned()),
+            first_leased_at: MaybeInstant::of_number(from.signed()?.cast_unsigned()),
+            lease_end: MaybeInstant::of_number(from.signed()?.cast_unsigned()),
         })
     } else {
         None

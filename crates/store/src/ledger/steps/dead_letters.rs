@@ -7,7 +7,7 @@ use kew_core::{DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, S
 
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
-use crate::ledger::item::{Item, NO_INSTANT};
+use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
 /// Room a departure takes on the shelf, names and group included.
@@ -93,7 +93,7 @@ impl<S: Shelf> Ledger<S> {
 
     fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Queue, item: &Item, because: Because) {
         let Some(rule) = &source.policy.dead_letters else { return };
-        let first_leased_at = (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at);
+        let first_leased_at = item.first_leased_at.get();
         let arrival = dead_letters::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
         let delay = if arrival.delayed { target.policy.delay } else { std::time::Duration::ZERO };
         let moved = DeadLettered {
