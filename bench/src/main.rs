@@ -19,6 +19,7 @@ mod raw;
 mod report;
 mod rig;
 mod scenarios;
+mod words;
 
 use std::process::ExitCode;
 

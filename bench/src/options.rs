@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::guard;
 use crate::scenarios::{self, Context};
+use crate::words::number;
 
 const USAGE: &str = "\
 usage: kew-bench [names…] [--scale FACTOR] [--rounds N] [--dir PATH] [--out FILE] [--list]
@@ -43,8 +44,8 @@ impl Options {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
             match word.as_str() {
-                "--scale" => options.scale = number(&value()?)?,
-                "--rounds" => options.rounds = number(&value()?)?,
+                "--scale" => options.scale = number(&value()?, USAGE)?,
+                "--rounds" => options.rounds = number(&value()?, USAGE)?,
                 "--dir" => options.dir = value()?.into(),
                 "--out" => options.out = Some(value()?.into()),
                 "--child" => options.child = Some(value()?),
@@ -68,10 +69,6 @@ impl Options {
     pub fn context(&self) -> Context {
         Context { dir: self.dir.clone(), scale: self.scale, rounds: self.rounds }
     }
-}
-
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
 }
 
 /// `target/kew-bench`: on the file system the program was built on.

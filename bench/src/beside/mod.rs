@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::budget::{Fault, server};
 use crate::machine;
+use crate::words;
 use neighbour::{Neighbour, Times};
 use operations::{ALL, Operation, Setting};
 use plan::Plan;
@@ -26,21 +27,7 @@ const SLOW_RECEIVE_MAX: Duration = Duration::from_millis(5);
 
 /// Measures what the words say and prints the table.
 pub fn run(words: &[String]) -> ExitCode {
-    let plan = match Plan::parse(words) {
-        Ok(plan) => plan,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&plan) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(fault) => {
-            eprintln!("kew-bench: {fault}");
-            ExitCode::FAILURE
-        }
-    }
+    words::run(Plan::parse(words), measure)
 }
 
 fn measure(plan: &Plan) -> Result<bool, Fault> {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::words::{self, number};
+
 use super::operations::ALL;
 
 const USAGE: &str = "\
@@ -49,9 +51,9 @@ impl Plan {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
             match word.as_str() {
-                "--size" => plan.size = number(value()?)?,
-                "--quiet-seconds" => plan.quiet = Duration::from_secs(number(value()?)?),
-                "--threads" => plan.threads = number(value()?)?,
+                "--size" => plan.size = number(value()?, USAGE)?,
+                "--quiet-seconds" => plan.quiet = Duration::from_secs(number(value()?, USAGE)?),
+                "--threads" => plan.threads = number(value()?, USAGE)?,
                 "--kew" => plan.kew = value()?.into(),
                 "--dir" => plan.dir = value()?.into(),
                 "--out" => plan.out = Some(value()?.into()),
@@ -69,10 +71,6 @@ impl Plan {
     }
 
     pub fn wants(&self, operation: &str) -> bool {
-        self.operations.is_empty() || self.operations.iter().any(|name| name == operation)
+        words::wants(&self.operations, operation)
     }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
 }

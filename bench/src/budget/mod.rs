@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::machine;
+use crate::words;
 use load::Loads;
 use page::{Page, Row, Verdict};
 use plan::Plan;
@@ -82,21 +83,7 @@ const PARTS: [(&str, Measure); 16] = [
 
 /// Measures what the words say and writes the page.
 pub fn run(words: &[String]) -> ExitCode {
-    let plan = match Plan::parse(words) {
-        Ok(plan) => plan,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&plan) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(fault) => {
-            eprintln!("kew-bench: {fault}");
-            ExitCode::FAILURE
-        }
-    }
+    words::run(Plan::parse(words), measure)
 }
 
 fn measure(plan: &Plan) -> Result<bool, Fault> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::words::{self, number};
+
 const USAGE: &str = "\
 usage: kew-bench budget [parts…] [--rounds N] [--seconds N] [--backlog N] [--kew FILE] [--dir PATH] [--out FILE]
                         [--no-curves] [--full] [--install] [--quick] [--list]
@@ -63,9 +65,9 @@ impl Plan {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
             match word.as_str() {
-                "--rounds" => plan.rounds = number(value()?)?,
-                "--seconds" => plan.seconds = number(value()?)?,
-                "--backlog" => plan.backlog = number(value()?)?,
+                "--rounds" => plan.rounds = number(value()?, USAGE)?,
+                "--seconds" => plan.seconds = number(value()?, USAGE)?,
+                "--backlog" => plan.backlog = number(value()?, USAGE)?,
                 "--kew" => plan.kew = value()?.into(),
                 "--dir" => plan.dir = value()?.into(),
                 "--out" => plan.out = value()?.into(),
@@ -89,12 +91,8 @@ impl Plan {
 
     /// Whether a part is to be measured.
     pub fn wants(&self, part: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
+        words::wants(&self.parts, part)
     }
-}
-
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
 }
 
 #[cfg(test)]

@@ -20,26 +20,13 @@ use kew_log_pg::server::PgServer;
 use crate::budget::{Fault, server};
 use crate::machine;
 use crate::report::{self, Row, Verdict};
+use crate::words;
 use database::Database;
 use plan::Plan;
 
 /// Measures what the words say and prints the table.
 pub fn run(name: &str, words: &[String]) -> ExitCode {
-    let plan = match Plan::parse(words) {
-        Ok(plan) => plan,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(name, &plan) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(fault) => {
-            eprintln!("kew-bench: {fault}");
-            ExitCode::FAILURE
-        }
-    }
+    words::run(Plan::parse(words), |plan| measure(name, plan))
 }
 
 fn measure(name: &str, plan: &Plan) -> Result<bool, Fault> {

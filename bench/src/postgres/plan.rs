@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::words::{self, number};
+
 const USAGE: &str = "\
 usage: kew-bench postgres      [parts…] [--rounds N] [--seconds N] [--connections N] [--kew FILE] [--dir PATH] [--out FILE]
        kew-bench postgres-open [--size N] [--kew FILE] [--dir PATH] [--out FILE]
@@ -52,10 +54,10 @@ impl Plan {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n\n{USAGE}"));
             match word.as_str() {
-                "--rounds" => plan.rounds = number(value()?)?,
-                "--seconds" => plan.length = Duration::from_secs(number(value()?)?),
-                "--connections" => plan.connections = number(value()?)?,
-                "--size" => plan.size = number(value()?)?,
+                "--rounds" => plan.rounds = number(value()?, USAGE)?,
+                "--seconds" => plan.length = Duration::from_secs(number(value()?, USAGE)?),
+                "--connections" => plan.connections = number(value()?, USAGE)?,
+                "--size" => plan.size = number(value()?, USAGE)?,
                 "--kew" => plan.kew = value()?.into(),
                 "--dir" => plan.dir = value()?.into(),
                 "--out" => plan.out = Some(value()?.into()),
@@ -71,10 +73,6 @@ impl Plan {
     }
 
     pub fn wants(&self, part: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|name| name == part)
+        words::wants(&self.parts, part)
     }
-}
-
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number\n\n{USAGE}"))
 }

@@ -150,6 +150,11 @@ impl QueueKey {
     }
 }
 
+/// Whether a text can be a region: it becomes part of a queue's name for ever.
+pub fn is_region(text: &str) -> bool {
+    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 impl fmt::Display for QueueKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.account, self.region, self.name)
@@ -176,5 +181,14 @@ mod tests {
     fn text_refuses_what_is_not_utf8() {
         assert!(Text::from_utf8(Bytes::from_static(&[0xff])).is_none());
         assert_eq!(Text::from("é").as_str(), "é");
+    }
+
+    #[test]
+    fn regions_are_short_words() {
+        for (text, legal) in
+            [("us-east-1", true), ("local", true), ("", false), ("<b>", false), (&"r".repeat(33), false)]
+        {
+            assert_eq!(is_region(text), legal, "{text}");
+        }
     }
 }

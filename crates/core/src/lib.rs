@@ -28,6 +28,7 @@ pub use error::RuleError;
 pub use event::{Event, EventKind, Failure};
 pub use id::{
     AccountId, DeduplicationId, GroupId, MessageId, OwnerId, QueueId, QueueKey, Sequence, TaskId, Text,
+    is_region,
 };
 pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};

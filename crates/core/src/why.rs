@@ -69,7 +69,7 @@ fn because(events: &[Event]) -> String {
             EventKind::Failed { why, detail } => return failed(why, detail, delay_after(events)),
             EventKind::Promoted => return "An operator ended its delay.".into(),
             EventKind::Imported => return "It had been delivered before it was imported.".into(),
-            // The failure that led to the end of the lease is told instead.
+            // The failure that led to the end of the lease is named instead.
             EventKind::Released { .. } | EventKind::Lapsed if events.iter().any(is_failure) => {}
             EventKind::Released { visible_at } => {
                 let delay = visible_at.since(event.at);

@@ -1,4 +1,4 @@
-//! What an operator looks for among the messages of a queue, in slices that hold nobody up.
+//! What an operator looks for among the messages of a queue, in slices that hold no other request up.
 //!
 //! Each slice is one bounded step of the store. Between two slices other steps are taken, and what is asked of a
 //! message's content is asked here, outside every lock. A message that is in the queue all the while is met once,

@@ -201,7 +201,7 @@ impl Engine {
 
     /// Undoes leases whose messages were never delivered: no attempt is counted, and each is where it was before. Says
     /// how many were undone; a lease that has ended or was changed is left as it is.
-    pub async fn give_back(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
+    pub async fn withdraw(&self, withdraw: Withdraw) -> Result<u32, EngineError> {
         self.answer::<ask::Withdraw>(withdraw).await
     }
 

@@ -56,7 +56,7 @@ impl Drop for Committing<'_> {
         if let Some(submission) = self.submission.take()
             && self.abandon == Abandon::Withdraw
         {
-            self.engine.withdraw(self.queue, submission);
+            self.engine.withdraw_unanswered(self.queue, submission);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Engine {
     }
 
     /// Undoes a lease whose receive went away, if it is not committed, and serves the next in line.
-    pub(crate) fn withdraw(&self, queue: QueueId, submission: Submission) {
+    pub(crate) fn withdraw_unanswered(&self, queue: QueueId, submission: Submission) {
         let tokens = answers::uncommitted(submission);
         if !tokens.is_empty() {
             self.stats.withdrawn_leases.add(tokens.len() as u64);

@@ -80,7 +80,7 @@ impl Drop for Seat<'_> {
         self.calls.close();
         if let Ok(Call::Claimed { submission, late, .. }) = self.calls.try_recv() {
             self.trying = late;
-            self.engine.withdraw(queue, submission);
+            self.engine.withdraw_unanswered(queue, submission);
         }
         if self.trying {
             self.engine.wake(queue);

@@ -15,7 +15,7 @@ use crate::log::{Log, Sink};
 use crate::project::Project;
 use crate::queue::Queues;
 use crate::shared::Shared;
-use crate::stop::Stop;
+use crate::stop::{Stop, Stopped};
 use crate::wakes::Wakes;
 
 /// What a host is made of beside its project.
@@ -60,12 +60,8 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), HostError> {
     let log = Log { sink: options.log, clock: options.clock.clone() };
-    for warning in &project.warnings {
-        log.warn(warning);
-    }
-    for fault in &project.faults {
-        log.error(fault);
-    }
+    project.warnings.iter().for_each(|warning| log.warn(warning));
+    project.faults.iter().for_each(|fault| log.error(fault));
     let project = Arc::new(project);
     let (supervisor, handler) =
         Supervisor::new(Arc::clone(&project), options.launcher, Arc::clone(&options.entropy), log.clone());
@@ -83,13 +79,7 @@ pub async fn run(
     let (listeners_end, listeners_stopped) = Stop::new();
     let (handler_ends, handler_stopped) = Stop::new();
     let mut supervising = tokio::spawn(supervisor.run(handler_stopped));
-    let mut listeners = JoinSet::new();
-    for function in &project.functions {
-        let (name, queue) = (function.name.clone(), function.trigger.queue.clone());
-        let listener = Listener::new(Arc::clone(&shared), Arc::clone(function));
-        let listening = listener.listen(listeners_stopped.clone());
-        listeners.spawn(async move { (name, queue, listening.await) });
-    }
+    let mut listeners = listen(&project, &shared, &listeners_stopped);
     tokio::pin!(stop);
     let ended = tokio::select! {
         () = &mut stop => Ok(()),
@@ -98,14 +88,7 @@ pub async fn run(
         _ = &mut supervising => Err(HostError::Handler),
     };
     listeners_end.tell();
-    let drained = tokio::time::timeout(options.drain_within, async {
-        while let Some(ended) = listeners.join_next().await {
-            if let Ok((name, queue, Err(error))) = ended {
-                log.error(&refused(&name, &queue, &error));
-            }
-        }
-    });
-    let drained = drained.await.is_ok();
+    let drained = tokio::time::timeout(options.drain_within, drain(&mut listeners, &log)).await.is_ok();
     listeners.shutdown().await;
     handler_ends.tell();
     if !supervising.is_finished() {
@@ -118,11 +101,34 @@ pub async fn run(
     }
 }
 
+/// A listener for each function, with the names of the function and its queue.
+type Listeners = JoinSet<(String, String, Listening)>;
+
+fn listen(project: &Project, shared: &Arc<Shared>, stopped: &Stopped) -> Listeners {
+    let mut listeners = JoinSet::new();
+    for function in &project.functions {
+        let (name, queue) = (function.name.clone(), function.trigger.queue.clone());
+        let listener = Listener::new(Arc::clone(shared), Arc::clone(function));
+        let listening = listener.listen(stopped.clone());
+        listeners.spawn(async move { (name, queue, listening.await) });
+    }
+    listeners
+}
+
+/// Waits until all have ended.
+async fn drain(listeners: &mut Listeners, log: &Log) {
+    while let Some(ended) = listeners.join_next().await {
+        if let Ok((name, queue, Err(error))) = ended {
+            log.error(&refused(&name, &queue, &error));
+        }
+    }
+}
+
 /// Returns when there is nothing left to listen for.
 async fn watch(
     shared: &Shared,
     ready: impl FnOnce(),
-    listeners: &mut JoinSet<(String, String, Listening)>,
+    listeners: &mut Listeners,
     log: &Log,
 ) -> Result<(), HostError> {
     if !shared.handler.answers().await {

@@ -5,6 +5,7 @@
 //! server, [`Tls`] encrypts. The rest are the encodings front-ends share.
 
 mod authority;
+pub mod bare;
 mod body;
 pub mod client;
 mod connection;

@@ -1,7 +1,7 @@
 //! What was leased together, from there to its end: brought to its target, settled by the verdict, noted.
 //!
 //! It is one batch, or, where one message may fail the others, several that are brought one after the other. When the
-//! target cannot be reached they are all given back.
+//! target cannot be reached they are all withdrawn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::circuit::Round;
 use crate::consumer::Consumer;
 use crate::delivered::Delivered;
 use crate::notice::Notice;
-use crate::settle::{give_back, settle};
+use crate::settle::{settle, withdraw};
 use crate::shared::Shared;
 use crate::verdict::Ending;
 
@@ -86,7 +86,7 @@ pub(crate) async fn run(
         finished.alone.extend_from_slice(&delivered.alone);
         if delivered.ending() == Ending::Unreached {
             place.take();
-            give_back_all(&shared, &batches[number..], &delivered, &mut finished).await;
+            withdraw_all(&shared, &batches[number..], &delivered, &mut finished).await;
             finished.unreached = delivered.error.clone();
             note(&shared, &consumer, batch, (left_at, begun), (delivered, 0));
             break;
@@ -98,9 +98,9 @@ pub(crate) async fn run(
 }
 
 /// Nothing of these was heard of: they are as if they had never been leased.
-async fn give_back_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
+async fn withdraw_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
     for batch in batches {
-        if let Err(error) = give_back(&shared.engine, batch, delivered).await {
+        if let Err(error) = withdraw(&shared.engine, batch, delivered).await {
             (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
         }
         if let ([only], true) = (batch.messages.as_slice(), batches.len() > 1) {

@@ -3,14 +3,14 @@
 //! A message that was given up too often leaves for the dead-letter queue, or for nowhere: the engine decides that by
 //! the queue's rule, in the same step. A message that is gone by now (purged, expired, deleted with its queue) needs no
 //! verdict.
-//! A batch that did not reach its target is given back: its messages are where they were before, and no attempt is
+//! A batch that did not reach its target is withdrawn: its messages are where they were before, and no attempt is
 //! counted.
 
 use std::time::Duration;
 
 use kew_core::command::{Ack, Release, Withdraw};
 use kew_core::outcome::Leased;
-use kew_core::rules::redrive;
+use kew_core::rules::dead_letters;
 use kew_core::{DeadLetterAction, LeaseToken, Queue, QueueId, QueueKey, ReceiptRule, RuleError};
 use kew_engine::{Engine, EngineError};
 
@@ -77,10 +77,9 @@ pub(crate) async fn settle<'a>(
         && let Some(to) = way_out(engine, &definition)
     {
         let rule = definition.policy.dead_letters.as_deref();
-        let left = tried
-            .into_iter()
-            .zip(released)
-            .filter(|(leased, released)| *released && redrive::is_exhausted(leased.message.attempts, rule));
+        let left = tried.into_iter().zip(released).filter(|(leased, released)| {
+            *released && dead_letters::is_exhausted(leased.message.attempts, rule)
+        });
         settled.given_up = left.map(|(leased, _)| leased).collect();
         settled.to = to;
     }
@@ -107,8 +106,8 @@ fn way_out(engine: &Engine, queue: &Queue) -> Option<Option<QueueKey>> {
     }
 }
 
-/// Gives back a batch that did not reach its target.
-pub(crate) async fn give_back(
+/// Withdraws the leases of a batch that did not reach its target.
+pub(crate) async fn withdraw(
     engine: &Engine,
     batch: &Batch,
     delivered: &Delivered,
@@ -117,7 +116,7 @@ pub(crate) async fn give_back(
     let tokens = batch.messages.iter().map(|leased| leased.token).collect();
     let all: Vec<&Leased> = batch.messages.iter().collect();
     note_failures(engine, queue, &all, delivered).await;
-    let undone = persist(engine, Some(Step::GiveBack(Withdraw { queue, tokens }))).await?;
+    let undone = persist(engine, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
     if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
         return Ok(());
     }
@@ -130,7 +129,7 @@ pub(crate) async fn give_back(
 enum Step {
     Ack(Ack),
     Release(Release),
-    GiveBack(Withdraw),
+    Withdraw(Withdraw),
 }
 
 impl Step {
@@ -141,7 +140,7 @@ impl Step {
             Self::Release(release) => {
                 Ok(engine.release(release.clone()).await?.iter().map(Result::is_ok).collect())
             }
-            Self::GiveBack(withdraw) => Ok(vec![true; engine.give_back(withdraw.clone()).await? as usize]),
+            Self::Withdraw(withdraw) => Ok(vec![true; engine.withdraw(withdraw.clone()).await? as usize]),
         }
     }
 }

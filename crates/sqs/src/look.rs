@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use kew_core::command::{Peek, View};
-use kew_core::{Content, ContentType, Message, Queue, Sequence, State};
+use kew_core::{Content, ContentType, Message, Queue, Sequence, State, is_region};
 use kew_http::{Reply, Request, hex};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::action::Action;
 use crate::annotations::{self, Annotations};
-use crate::auth::{self, Auth, Service, is_region};
+use crate::auth::{self, Auth, Service};
 use crate::decode::query::Form;
 use crate::decode::{Text, read};
 use crate::encode::{self, NAME_VALUE, Shape, Writer};

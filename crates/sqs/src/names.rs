@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use kew_core::{AccountId, Queue, QueueKey};
+use kew_core::{AccountId, Queue, QueueKey, is_region};
 use kew_http::Request;
 
-use crate::auth::is_region;
 use crate::{Settings, UrlStyle};
 
 /// A queue as a URL, a path, a bare name or an ARN means it. Of a URL only the last two parts matter.

@@ -1,7 +1,7 @@
 //! Names of queues as the API writes them: `orders` for a queue of the default account and region, else
 //! `account:region:name`.
 
-use kew_core::{AccountId, QueueKey};
+use kew_core::{AccountId, QueueKey, is_region};
 
 use crate::error::ApiError;
 
@@ -49,11 +49,6 @@ impl Home<'_> {
         }
         full(key)
     }
-}
-
-/// Whether a text can be a region: it becomes part of a queue's name for ever.
-fn is_region(text: &str) -> bool {
-    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// The text that means a queue whatever is the default.

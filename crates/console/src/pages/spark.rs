@@ -69,7 +69,7 @@ mod tests {
 
     fn sample(visible: u32) -> Sample {
         let counts = SmallCounts { visible, ..SmallCounts::default() };
-        Sample { at: Timestamp(1), counts, traffic: Traffic::default(), waited: None }
+        Sample { at: Timestamp(1), counts, traffic: Traffic::default(), waited: Default::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
-use crate::rules::{delay, redrive, retention, retry};
+use crate::rules::{dead_letters, delay, retention, retry};
 use crate::{EventKind, QueueId, Sequence, State, Timestamp};
 
 /// One thing that happens by itself. The order of the fields is the order of things.
@@ -91,8 +91,9 @@ impl Model {
             held.show_at(visible_at, item.at);
             held.before = None;
             let attempts = held.attempts;
-            let exhausted = redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref());
-            queue.held(item.sequence).leaves_at = exhausted.then(|| redrive::leaves_at(item.at));
+            let exhausted =
+                dead_letters::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref());
+            queue.held(item.sequence).leaves_at = exhausted.then(|| dead_letters::leaves_at(item.at));
             queue.forget_attempt_of(item.sequence);
         }
         let group = queue.held(item.sequence).group.clone();

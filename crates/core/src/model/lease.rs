@@ -3,7 +3,7 @@
 use super::Model;
 use super::queue::{Attempt, Before, Join, Terms};
 use crate::command::{Lease, OverLimit, Withdraw};
-use crate::rules::{batching, delivery, fairness, redrive, replay, visibility};
+use crate::rules::{batching, dead_letters, delivery, fairness, replay, visibility};
 use crate::{EventKind, Outcome, RuleError, Sequence, State, Timestamp, outcome};
 
 /// A receive being filled.
@@ -190,7 +190,7 @@ impl Model {
     pub(super) fn depart_if_exhausted(&mut self, index: usize, sequence: Sequence, at: Timestamp) -> bool {
         let queue = &mut self.queues[index];
         let attempts = queue.held(sequence).attempts;
-        redrive::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref())
+        dead_letters::is_exhausted(attempts, queue.definition.policy.dead_letters.as_deref())
             && self.depart(index, sequence, at)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Model;
 use super::send::Entering;
 use crate::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
-use crate::rules::{delay, redrive};
+use crate::rules::{dead_letters, delay};
 use crate::{
     DeadLetterAction, DeduplicationId, EventKind, LeaseToken, MessageId, MoveReason, MoveTask, Origin,
     Outcome, QueueKey, Return, RuleError, Sequence, State, TaskFailure, TaskId, TaskState, Text, Timestamp,
@@ -37,7 +37,8 @@ impl Model {
         };
         let Some(target) = self.index_of_key(&key).filter(usable) else { return false };
         let held = self.remove(index, sequence);
-        let arrival = redrive::arrival(rule.carries, at, held.sent_at, held.attempts, held.first_leased_at);
+        let arrival =
+            dead_letters::arrival(rule.carries, at, held.sent_at, held.attempts, held.first_leased_at);
         let visible_at = if arrival.delayed { at.plus(self.delay_of(target)) } else { at };
         let token = self.enter(
             target,

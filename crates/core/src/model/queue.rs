@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::rules::dedup::{self, Identity};
 use crate::rules::{delay, fairness, fifo, replay, retention};
 use crate::{
-    Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, Origin, OwnerId,
-    Queue, QueueId, Return, Sequence, State, Text, Timestamp,
+    Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, NewMessage, Origin,
+    OwnerId, Queue, QueueId, Return, Sequence, State, Text, Timestamp,
 };
 
 /// One queue.
@@ -263,6 +263,20 @@ impl ModelQueue {
             let group = held.group.clone();
             self.settle_group(group.as_ref(), Join::Back);
         }
+    }
+
+    /// The first send under this identity, if it is remembered.
+    pub fn first_send(
+        &mut self,
+        now: Timestamp,
+        message: &NewMessage,
+        own: Option<&Identity>,
+    ) -> Option<&Remembered> {
+        self.remembered.retain(|remembered| dedup::is_repeat(remembered.first_at, now));
+        let before = own.and_then(|own| dedup::identity_before(&self.definition, message, own, now));
+        let known =
+            |identity: &Identity| self.remembered.iter().find(|remembered| remembered.identity == *identity);
+        own.and_then(known).or_else(|| before.as_ref().and_then(known))
     }
 
     /// Ends of the time ids are remembered.

@@ -26,6 +26,21 @@ pub(super) struct Entering {
     pub fresh: bool,
 }
 
+impl Remembered {
+    /// The answer to a send that repeats this one.
+    fn again(&self, now: Timestamp) -> outcome::Sent {
+        outcome::Sent {
+            id: self.id,
+            sequence: self.token.sequence,
+            sent_at: now,
+            visible_at: now,
+            expires_at: None,
+            token: Some(self.token),
+            duplicate: true,
+        }
+    }
+}
+
 impl Model {
     pub(super) fn send(&mut self, now: Timestamp, send: Send) -> Result<Outcome, RuleError> {
         let index = self.index(send.queue)?;
@@ -52,23 +67,8 @@ impl Model {
         let queue = &mut self.queues[index];
         let policy = queue.definition.policy.clone();
         let identity = dedup::identity(policy.kind, &message)?;
-        queue.remembered.retain(|remembered| dedup::is_repeat(remembered.first_at, now));
-        let own = identity.as_ref();
-        let before = own.and_then(|own| dedup::identity_before(&queue.definition, &message, own, now));
-        let known = |identity: &dedup::Identity| {
-            queue.remembered.iter().find(|remembered| remembered.identity == *identity)
-        };
-        let first = own.and_then(known).or_else(|| before.as_ref().and_then(known));
-        if let Some(first) = first {
-            return Ok(outcome::Sent {
-                id: first.id,
-                sequence: first.token.sequence,
-                sent_at: now,
-                visible_at: now,
-                expires_at: None,
-                token: Some(first.token),
-                duplicate: true,
-            });
+        if let Some(first) = queue.first_send(now, &message, identity.as_ref()) {
+            return Ok(first.again(now));
         }
         let (id, expiry) = (message.id, message.expiry);
         let visible_at = now.plus(delay::of_new_message(message.delay, &policy)?);

@@ -1,4 +1,4 @@
-//! Pauses: a queue that is paused gives no message to anybody, whoever asks and however.
+//! Pauses: a queue that is paused gives no message to any receive or consumer, of any dialect.
 //!
 //! Everything else goes on: sends, looks, acks and releases of messages that were leased before, moves and deaths.
 

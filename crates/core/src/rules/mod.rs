@@ -1,12 +1,12 @@
 //! The laws, one file each. Every function is given `now`; none keeps anything.
 
 pub mod batching;
+pub mod dead_letters;
 pub mod dedup;
 pub mod delay;
 pub mod delivery;
 pub mod fairness;
 pub mod fifo;
-pub mod redrive;
 pub mod replay;
 pub mod retention;
 pub mod retry;

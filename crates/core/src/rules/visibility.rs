@@ -30,7 +30,7 @@ pub fn extend_until(
     }
 }
 
-/// What an extension does to a message that is free: whoever acts out of turn hides nothing.
+/// What an extension does to a message that is free: a caller that acts out of turn hides nothing.
 pub fn when_free(rule: ReceiptRule, asked: WhenFree) -> WhenFree {
     match rule {
         ReceiptRule::OutOfTurn => WhenFree::Ignore,

@@ -36,7 +36,11 @@ async fn leased_message_is_extended_released_and_deleted_by_an_operator() {
     let lease = kew_core::command::Lease::of(queue, 1, bench.engine.now());
     assert_eq!(bench.engine.lease(lease).await.expect("a lease").len(), 1);
     let token = first(&bench, queue).await.token;
-    let until = bench.engine.extend_message(token, seconds(100)).await.expect("it is leased");
+    let until = bench
+        .engine
+        .extend_message(token, seconds(100))
+        .await
+        .expect("the message is leased, so its lease can be extended");
     assert!(until >= bench.engine.now().plus(seconds(99)));
     assert!(bench.engine.release_message(token).await.is_ok());
     assert_eq!(bench.engine.counts(queue).await.map(|counts| counts.visible), Ok(1));
@@ -47,15 +51,25 @@ async fn leased_message_is_extended_released_and_deleted_by_an_operator() {
 async fn paused_queue_serves_whoever_waits_when_it_goes_on() {
     let bench = Bench::new().await;
     let queue = bench.queue("q").await;
-    assert!(bench.engine.set_paused(queue, true).await.expect("it is paused").policy.paused);
+    assert!(
+        bench
+            .engine
+            .set_paused(queue, true)
+            .await
+            .expect("a queue that is there can be paused")
+            .policy
+            .paused
+    );
     bench.send(queue, "a").await;
     let lease = kew_core::command::Lease::of(queue, 1, bench.engine.now());
     let engine = std::sync::Arc::clone(&bench.engine);
     let waiting = tokio::spawn(async move { engine.lease_waiting(lease, Duration::from_secs(20)).await });
     rest().await;
     assert!(!waiting.is_finished(), "nothing is delivered");
-    assert!(!bench.engine.set_paused(queue, false).await.expect("it goes on").policy.paused);
-    assert_eq!(waiting.await.expect("it ends").expect("a lease").len(), 1);
+    assert!(
+        !bench.engine.set_paused(queue, false).await.expect("a queue that is paused can go on").policy.paused
+    );
+    assert_eq!(waiting.await.expect("the task of the receive does not panic").expect("a lease").len(), 1);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kew_azure::client::QueueMessage;
 use tokio::task::JoinSet;
 
 use super::lease::Renewal;
@@ -77,16 +78,7 @@ impl Listener {
             let Some(received) = self.receive(doing, &mut due, stopped).await else { return Ok(()) };
             let pause = match received {
                 Ok(Received { messages, held, .. }) if !messages.is_empty() => {
-                    self.recovered();
-                    self.found = true;
-                    self.shared.clock.catch_up().await;
-                    for message in messages {
-                        let (shared, function) = (Arc::clone(&self.shared), Arc::clone(&self.function));
-                        let renewal = Renewal::begin(&shared.clock);
-                        let is_again = held && message.dequeue_count > 1;
-                        let pause = is_again.then(|| shared.clock.sleep(AGAIN_AFTER));
-                        running.spawn(work::work(shared, function, message, renewal, pause));
-                    }
+                    self.take_up(messages, held, running).await;
                     drop(due.take());
                     while running.len() > self.shared.settings.new_batch_threshold {
                         running.join_next().await;
@@ -108,26 +100,48 @@ impl Listener {
             }
             // Those that have ended are forgotten, so that a quiet queue holds on to nothing.
             while running.try_join_next().is_some() {}
-            let wake = self.shared.wakes.of(&self.function.trigger.account, &self.function.trigger.queue);
-            match pause {
-                Pause::Of(length) => {
-                    let sleep = self.shared.clock.sleep(length);
-                    drop(due.take());
-                    tokio::select! {
-                        woken = sleep => due = Some(woken),
-                        () = wake.notified() => {}
-                        () = stopped.wait() => return Ok(()),
-                    }
+            if self.rest(pause, &mut due, stopped).await.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins to run messages that came.
+    async fn take_up(&mut self, messages: Vec<QueueMessage>, held: bool, running: &mut JoinSet<()>) {
+        self.recovered();
+        self.found = true;
+        self.shared.clock.catch_up().await;
+        for message in messages {
+            let (shared, function) = (Arc::clone(&self.shared), Arc::clone(&self.function));
+            let renewal = Renewal::begin(&shared.clock);
+            let is_again = held && message.dequeue_count > 1;
+            let pause = is_again.then(|| shared.clock.sleep(AGAIN_AFTER));
+            running.spawn(work::work(shared, function, message, renewal, pause));
+        }
+    }
+
+    /// Waits before the next poll; `None` when the host stops meanwhile.
+    async fn rest(&self, pause: Pause, due: &mut Option<Due>, stopped: &Stopped) -> Option<()> {
+        let wake = self.shared.wakes.of(&self.function.trigger.account, &self.function.trigger.queue);
+        match pause {
+            Pause::Of(length) => {
+                let sleep = self.shared.clock.sleep(length);
+                drop(due.take());
+                tokio::select! {
+                    woken = sleep => *due = Some(woken),
+                    () = wake.notified() => {}
+                    () = stopped.wait() => return None,
                 }
-                Pause::Real(length) => {
-                    drop(due.take());
-                    tokio::select! {
-                        () = tokio::time::sleep(length) => {}
-                        () = stopped.wait() => return Ok(()),
-                    }
+            }
+            Pause::Real(length) => {
+                drop(due.take());
+                tokio::select! {
+                    () = tokio::time::sleep(length) => {}
+                    () = stopped.wait() => return None,
                 }
             }
         }
+        Some(())
     }
 
     /// One poll; `None` when a wait was cut short by the end. `doing` is kept in `due` unless the server holds the

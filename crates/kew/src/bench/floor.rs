@@ -1,19 +1,9 @@
-//! The floor: a bare hyper server on one event loop, bodies read, 200 fixed bytes answered.
+//! The floor: the bare server on one event loop of its own.
 
 use std::sync::mpsc;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-
 use super::Fault;
 use super::process::Process;
-
-static ANSWER: [u8; 200] = [b' '; 200];
 
 /// A floor that serves, on a thread whose CPU is measured apart from ours.
 pub(super) struct Floor {
@@ -42,19 +32,5 @@ async fn serve(tell: &mpsc::Sender<(String, i32)>) -> std::io::Result<()> {
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     // The starter of the thread waits for exactly this.
     let _told = tell.send((listener.local_addr()?.to_string(), thread));
-    loop {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        tokio::spawn(
-            hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service_fn(answer)),
-        );
-    }
-}
-
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
-    drop(request.into_body().collect().await?);
-    let mut response = Response::new(Full::new(Bytes::from_static(&ANSWER)));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    kew_http::bare::serve(listener).await
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use kew_http::client::{Client, ClientSettings, Outgoing};
 use kew_http::{HeaderMap, Method, StatusCode, TlsError};
 
+use super::causes::with_causes;
 use crate::config::{Address, address};
 
 /// An answer is short.
@@ -100,20 +101,6 @@ fn ask_over_tls(client: &Client, authority: &str, within: Duration) -> Result<An
     let answer = runtime.block_on(client.exchange(outgoing, within)).map_err(|error| with_causes(&error))?;
     let text = String::from_utf8_lossy(&answer.body).trim().to_owned();
     Ok(Answer { ready: answer.status == StatusCode::OK, text })
-}
-
-/// An error with everything that led to it, since it is logged nowhere else.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let line = error.to_string();
-        if !text.contains(&line) {
-            text.push_str(&format!(": {line}"));
-        }
-        cause = error.source();
-    }
-    text
 }
 
 struct Answer {

@@ -3,6 +3,7 @@
 
 mod about;
 mod admin;
+mod causes;
 mod cert;
 mod functions;
 mod health;

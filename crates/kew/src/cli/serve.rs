@@ -94,16 +94,7 @@ fn serve_once(settings: &Settings, log: Log) -> Ended {
         Ok(None) => return Ended::With(ExitCode::SUCCESS),
         Err(error) => return failed(log, &error.to_string()),
     };
-    if let Some(path) = &settings.server.ports_file
-        && let Err(error) = server.bound.write(path)
-    {
-        let stopped = server.stop();
-        let line = format!("cannot write the ports file {}: {error}", path.display());
-        return failed(log, &stopped.err().map_or(line.clone(), |also| format!("{line}; {also}")));
-    }
-    let beside =
-        settings.server.functions.as_ref().map(|root| Beside::start(root, settings, &server.bound, log));
-    let beside = match beside.transpose() {
+    let beside = match begin_beside(&server, settings, log) {
         Ok(beside) => beside,
         Err(error) => {
             let stopped = server.stop();
@@ -121,17 +112,36 @@ fn serve_once(settings: &Settings, log: Log) -> Ended {
         }
     });
     let starts_again = matches!(why, Why::Lost(_));
-    match why {
-        Why::Lost(why) => {
-            let line = "the store has another owner or must be opened again; this node stops serving it and stands by";
-            log.tell(Level::Warn, line, &[("cause", &why)]);
+    why.tell(log);
+    let result = stop(server, beside, runtime, signals);
+    match result {
+        Ok(()) if starts_again => Ended::ToStartAgain,
+        Ok(()) => Ended::With(ExitCode::SUCCESS),
+        Err(error) if starts_again => {
+            log.tell(Level::Warn, "what could not be stopped in order is left", &[("cause", &error)]);
+            Ended::ToStartAgain
         }
-        Why::Signal(signal) => {
-            log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
-        }
-        // A restart recovers what is durable; stopping says why.
-        Why::LoopEnded => log.tell(Level::Error, "the event loop ended: stopping", &[]),
+        Err(error) => failed(log, &error),
     }
+}
+
+/// Writes the ports file, and starts the functions that run beside the server.
+fn begin_beside(server: &Server, settings: &Settings, log: Log) -> Result<Option<Beside>, String> {
+    if let Some(path) = &settings.server.ports_file {
+        let written = server.bound.write(path);
+        written.map_err(|error| format!("cannot write the ports file {}: {error}", path.display()))?;
+    }
+    let root = settings.server.functions.as_ref();
+    root.map(|root| Beside::start(root, settings, &server.bound, log)).transpose()
+}
+
+/// Stops everything in order; a second signal ends the program at once.
+fn stop(
+    server: Server,
+    beside: Option<Beside>,
+    runtime: tokio::runtime::Runtime,
+    mut signals: Signals,
+) -> Result<(), String> {
     let watch = runtime.handle().clone();
     let stop_at_once = watch.spawn(async move {
         signals.next().await;
@@ -151,15 +161,7 @@ fn serve_once(settings: &Settings, log: Log) -> Ended {
     drop(stopped);
     // It panics only if the runtime does, which has been reported then.
     let _ended = watching.join();
-    match result {
-        Ok(()) if starts_again => Ended::ToStartAgain,
-        Ok(()) => Ended::With(ExitCode::SUCCESS),
-        Err(error) if starts_again => {
-            log.tell(Level::Warn, "what could not be stopped in order is left", &[("cause", &error)]);
-            Ended::ToStartAgain
-        }
-        Err(error) => failed(log, &error),
-    }
+    result
 }
 
 /// Why a server stops.
@@ -167,6 +169,22 @@ enum Why {
     Signal(&'static str),
     LoopEnded,
     Lost(String),
+}
+
+impl Why {
+    fn tell(&self, log: Log) {
+        match self {
+            Self::Lost(why) => {
+                let line = "the store has another owner or must be opened again; this node stops serving it and stands by";
+                log.tell(Level::Warn, line, &[("cause", why)]);
+            }
+            Self::Signal(signal) => {
+                log.tell(Level::Info, "stopping; a second signal stops at once", &[("signal", signal)]);
+            }
+            // A restart recovers what is durable; stopping says why.
+            Self::LoopEnded => log.tell(Level::Error, "the event loop ended: stopping", &[]),
+        }
+    }
 }
 
 /// How often it is looked whether the store has another owner by now.

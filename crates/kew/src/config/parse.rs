@@ -193,9 +193,11 @@ pub fn leap(text: &str) -> Result<Duration, String> {
 
 /// A region's name.
 pub fn region(text: &str) -> Result<String, String> {
-    let is_region = (1..=32).contains(&text.len())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if is_region { Ok(text.to_owned()) } else { Err("1 to 32 letters, digits and hyphens".to_owned()) }
+    if kew_core::is_region(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("1 to 32 letters, digits and hyphens".to_owned())
+    }
 }
 
 /// A host's name, without a port; `*.parent` stands for every name below `parent`.

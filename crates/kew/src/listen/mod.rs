@@ -15,7 +15,7 @@ mod welcome;
 pub use admin::{Admin, AdminLoop};
 pub use also::{KnownAccount, dialect_of};
 pub use certificates::{CertificateWatch, Certificates};
-pub use commit::{Pace, Paced};
+pub use commit::Paced;
 pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, MayAnswer, Serves};
 pub use event_loop::{Entrance, EventLoop, Started};
 pub use token_keys::{TokenKeysError, TokenKeysWatch};

@@ -149,7 +149,9 @@ impl Clients<'_> {
         let json = r#"{"QueueUrl":"orders","AttributeNames":["ApproximateNumberOfMessages"]}"#;
         let counted = ask(self.node.sqs, "GetQueueAttributes", json).expect("the node serves");
         let counted: serde_json::Value = serde_json::from_str(&counted).expect("the reply is JSON");
-        let stored = counted["Attributes"]["ApproximateNumberOfMessages"].as_str().expect("it was asked for");
+        let stored = counted["Attributes"]["ApproximateNumberOfMessages"]
+            .as_str()
+            .expect("the reply holds the count that was asked for");
         let stored: usize = stored.parse().expect("a count is a number");
         // One that is to be tried again may have happened.
         assert!((sent..=sent + refused).contains(&stored), "{what}: {stored} stored");
@@ -258,7 +260,8 @@ fn database_that_stands_still_for_five_seconds_holds_no_client_up() {
     let node = Node::start(&url);
     node.wait_until_ready();
     let text = std::fs::read_to_string(server.data().join("postmaster.pid")).expect("the server runs");
-    let postmaster = text.lines().next().expect("its first line is a process").to_owned();
+    let postmaster =
+        text.lines().next().expect("the first line of postmaster.pid is a process id").to_owned();
     let signal = |name: &str| {
         let sent = Command::new("pkill").args([&format!("-{name}"), "-P", &postmaster]).status();
         assert!(sent.expect("the system has the program pkill").success());

@@ -84,8 +84,8 @@ fn receive_prints_objects_for_scripts_and_more_than_one_request_brings() {
         .collect();
     assert_eq!((bodies.len(), &bodies[104]), (105, &"m104".into()));
     assert_eq!(printed(&kew, &["receive", "orders", "--max", "1000"]).lines().count(), 105);
-    let shown: Value =
-        serde_json::from_str(&printed(&kew, &["queue", "show", "orders", "--json"])).expect("it is JSON");
+    let shown: Value = serde_json::from_str(&printed(&kew, &["queue", "show", "orders", "--json"]))
+        .expect("kew queue show --json prints JSON");
     assert_eq!([&shown["visible"], &shown["in_flight"]], [0, 0]);
 }
 
@@ -129,11 +129,11 @@ fn messages_are_looked_at_from_the_command_line_and_stay_as_they_are() {
     assert!(lines[0].starts_with("ID ") && lines.len() == 3, "{peeked}");
     assert_eq!(lines[1], format!("{id}  visible           0  hello\\nworld"));
     let delayed = printed(&kew, &["peek", "orders", "--filter", "state=delayed,text=ate", "--json"]);
-    let delayed: Value = serde_json::from_str(&delayed).expect("one message is one object");
+    let delayed: Value = serde_json::from_str(&delayed).expect("a peeked message is printed as an object");
     assert_eq!((&delayed["body"], &delayed["state"]), (&"later".into(), &"delayed".into()));
     assert_eq!(printed(&kew, &["peek", "orders", "--max", "1", "--json"]).lines().count(), 1);
-    let shown: Value =
-        serde_json::from_str(&printed(&kew, &["queue", "show", "orders", "--json"])).expect("it is JSON");
+    let shown: Value = serde_json::from_str(&printed(&kew, &["queue", "show", "orders", "--json"]))
+        .expect("kew queue show --json prints JSON");
     assert_eq!([&shown["visible"], &shown["in_flight"], &shown["delayed"]], [1, 0, 1]);
     printed(&kew, &["receive", "orders", "--keep"]);
     printed(&kew, &["receive", "orders", "--keep"]);
@@ -249,7 +249,8 @@ fn version_completions_and_man_pages_come_from_the_program() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(about(&["version"]).starts_with(&format!("kew {} (commit ", env!("CARGO_PKG_VERSION"))));
-    let version: Value = serde_json::from_str(&about(&["version", "--json"])).expect("it is JSON");
+    let version: Value =
+        serde_json::from_str(&about(&["version", "--json"])).expect("kew version --json prints JSON");
     assert!(version["commit"].is_string());
     for shell in ["bash", "zsh", "fish"] {
         assert!(about(&["completions", shell]).contains("redrive"), "{shell}");

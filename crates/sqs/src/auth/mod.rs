@@ -12,7 +12,7 @@ mod verify;
 use std::fmt;
 use std::sync::Arc;
 
-use kew_core::AccountId;
+use kew_core::{AccountId, is_region};
 use kew_http::{Request, Standing};
 
 use crate::Settings;
@@ -21,7 +21,7 @@ use scope::Scope;
 
 pub(crate) use keys::Principal;
 pub use keys::{AccessKey, KeyError, Keys};
-pub(crate) use scope::{Service, is_region};
+pub(crate) use scope::Service;
 
 /// Who may ask.
 #[derive(Clone, Default)]

@@ -53,11 +53,6 @@ fn cut(text: &str) -> Option<(&str, &str)> {
     Some((&text[..slash], &text[slash + 1..]))
 }
 
-/// Whether a text can be a region: it becomes part of a queue's name for ever.
-pub(crate) fn is_region(text: &str) -> bool {
-    (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,15 +79,6 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_within(credential, "r-1"), is_within_it, "{credential}");
-        }
-    }
-
-    #[test]
-    fn regions_are_short_words() {
-        for (text, legal) in
-            [("us-east-1", true), ("local", true), ("", false), ("<b>", false), (&"r".repeat(33), false)]
-        {
-            assert_eq!(is_region(text), legal, "{text}");
         }
     }
 }

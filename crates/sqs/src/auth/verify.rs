@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::Timestamp;
+use kew_core::{Timestamp, is_region};
 use kew_http::date::iso_basic;
 use kew_http::form::Pair;
 use kew_http::{Request, form, hex, secret};
@@ -11,7 +11,7 @@ use kew_http::{Request, form, hex, secret};
 use super::canonical;
 use super::claim::{ALGORITHM, Claim, incomplete};
 use super::keys::{Keys, Principal};
-use super::scope::{Scope, Service, is_region};
+use super::scope::{Scope, Service};
 use super::signing::SigningKey;
 use crate::error::{Code, WireError};
 use crate::{limits, route};

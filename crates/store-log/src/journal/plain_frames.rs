@@ -18,22 +18,12 @@ pub fn scan_frames(
     range: std::ops::Range<Address>,
     mut visit: impl FnMut(Frame) -> Result<(), LogError>,
 ) -> Result<(), LogError> {
-    let mut chunk = Bytes::new();
-    let mut chunk_start = range.start;
-    let mut at = range.start;
-    let end = range.end.min(segment.end());
-    while at < end {
-        let within = (at - chunk_start) as usize;
-        let held = chunk.get(within..).and_then(frame_bytes).is_some_and(|len| within + len <= chunk.len());
-        if !held {
-            chunk = read_chunk(segment, at, end, WINDOW)?;
-            chunk_start = at;
-        }
-        let within = (at - chunk_start) as usize;
-        let frame = sums
-            .verify_shared(&chunk, within, at)
+    let mut walk = FrameWalk::new(segment, sums, range.start..range.end.min(segment.end()));
+    while walk.at < walk.end {
+        let at = walk.at;
+        let frame = walk
+            .next()?
             .ok_or_else(|| LogError::damage(segment.name(), segment.offset_of(at), "a frame's checksum"))?;
-        at += (HEADER_BYTES + frame.payload.len()) as u64;
         if frame.kind < KINDS_OF_CALLER {
             visit(frame)?;
         }
@@ -44,19 +34,43 @@ pub fn scan_frames(
 /// The address behind the last whole frame of a segment that holds plain frames.
 pub(crate) fn frames_end(segment: &Segment, sums: Checksums) -> Result<Address, LogError> {
     let end = segment.base() + segment.capacity();
-    let mut at = segment.base();
-    let (mut chunk, mut chunk_start) = (Bytes::new(), at);
-    while at < end {
-        let within = (at - chunk_start) as usize;
-        let held = chunk.get(within..).and_then(frame_bytes).is_some_and(|len| within + len <= chunk.len());
-        if !held {
-            chunk = read_chunk(segment, at, end, WINDOW)?;
-            chunk_start = at;
-        }
-        let Some(frame) = sums.verify_shared(&chunk, (at - chunk_start) as usize, at) else { break };
-        at += (HEADER_BYTES + frame.payload.len()) as u64;
+    let mut walk = FrameWalk::new(segment, sums, segment.base()..end);
+    while walk.at < walk.end && walk.next()?.is_some() {}
+    Ok(walk.at)
+}
+
+/// Frames one after the other, of which some are read at a time.
+struct FrameWalk<'a> {
+    segment: &'a Segment,
+    sums: Checksums,
+    /// Where the next one is.
+    at: Address,
+    end: Address,
+    chunk: Bytes,
+    chunk_start: Address,
+}
+
+impl<'a> FrameWalk<'a> {
+    fn new(segment: &'a Segment, sums: Checksums, range: std::ops::Range<Address>) -> Self {
+        let (at, end) = (range.start, range.end);
+        Self { segment, sums, at, end, chunk: Bytes::new(), chunk_start: at }
     }
-    Ok(at)
+
+    /// The next frame; `None` where the bytes are none.
+    fn next(&mut self) -> Result<Option<Frame>, LogError> {
+        let within = (self.at - self.chunk_start) as usize;
+        let frame = self.chunk.get(within..).and_then(frame_bytes);
+        if frame.is_none_or(|len| within + len > self.chunk.len()) {
+            self.chunk = read_chunk(self.segment, self.at, self.end, WINDOW)?;
+            self.chunk_start = self.at;
+        }
+        let within = (self.at - self.chunk_start) as usize;
+        let frame = self.sums.verify_shared(&self.chunk, within, self.at);
+        if let Some(frame) = &frame {
+            self.at += (HEADER_BYTES + frame.payload.len()) as u64;
+        }
+        Ok(frame)
+    }
 }
 
 /// Reads from an address on: `want` bytes, or the whole frame there if that is longer, but nothing past `end`.

@@ -21,7 +21,7 @@ use crate::planted::Planted;
 impl Inner {
     pub(crate) fn has_pending(&self) -> bool {
         let ledger = self.writer.lock();
-        ledger.shelf.batch.records() > 0 || (ledger.shelf.owed.is_some() && self.appends.is_none())
+        ledger.shelf.batch.records() > 0 || (ledger.shelf.owed.is_any() && self.appends.is_none())
     }
 
     /// Writes the batch being filled, syncs it if it must be, and opens the gate for it.
@@ -54,7 +54,7 @@ impl Inner {
     fn try_commit(&self) -> Result<(), LogError> {
         let _committing = self.committing.lock();
         self.write_behind_a_roll()?;
-        if self.appends.is_some() || self.writer.lock().shelf.owed.is_none() {
+        if self.appends.is_some() || !self.writer.lock().shelf.owed.is_any() {
             Ok(())
         } else {
             self.sync_written()
@@ -71,7 +71,7 @@ impl Inner {
                 // What waits for an append that is under way is handed over when that ends.
                 return Ok(ledger.shelf.fits());
             }
-            (ledger.shelf.batch.records() == 0, ledger.shelf.owed.is_some())
+            (ledger.shelf.batch.records() == 0, ledger.shelf.owed.is_any())
         };
         if !is_written || (owes && !may_sync) {
             return Ok(false);
@@ -142,12 +142,13 @@ impl Inner {
         let mut open = BatchNumber::BEFORE_FIRST;
         if rolled == Rolled::Yes {
             // Whatever came before it was synced with the segment it left.
-            (shelf.owed, open) = (None, written.batch.previous());
+            shelf.owed.clear();
+            open = written.batch.previous();
         }
         let mut written_through = written.batch;
         if written.must_sync && self.options.durability == Durability::Sync {
-            shelf.owed = Some(written.batch);
-        } else if shelf.owed.is_none() && self.appends.is_none() {
+            shelf.owed.note(written.batch);
+        } else if !shelf.owed.is_any() && self.appends.is_none() {
             open = written.batch;
         }
         if self.appends.is_some() {
@@ -187,11 +188,8 @@ impl Inner {
         expected.map_err(|error| journal.fail(error.to_string()))?;
         journal.synced(&target);
         let written = journal.written_through();
-        let opens_all = shelf.owed <= Some(target.batch()) || Planted::GateOpensTooFar.is_there();
-        let open = if opens_all { written } else { target.batch() };
-        if shelf.owed <= Some(open) {
-            shelf.owed = None;
-        }
+        let durable = if Planted::GateOpensTooFar.is_there() { written } else { target.batch() };
+        let open = shelf.owed.open_through(durable, written);
         shelf.arrivals.forget(open);
         drop(ledger);
         self.gate.open(open.0);
@@ -255,11 +253,7 @@ impl AppendListener for Progress {
         if let Some(journal) = &mut shelf.journal {
             journal.durable_to(durable);
         }
-        let mut open = durable;
-        if shelf.owed <= Some(durable) {
-            shelf.owed = None;
-            open = written;
-        }
+        let open = shelf.owed.open_through(durable, written);
         shelf.arrivals.forget(open);
         drop(ledger);
         inner.gate.reach(Through { written: written.0, open: open.0 });

@@ -15,6 +15,7 @@ mod inner;
 mod live;
 mod log_store;
 mod options;
+mod owed;
 mod reads;
 mod recent;
 pub(crate) mod recover;

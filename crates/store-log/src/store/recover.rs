@@ -14,6 +14,7 @@ use super::gate::LogGate;
 use super::inner::{Inner, NextDue, Signal};
 use super::live::Live;
 use super::options::{Drive, LogOptions};
+use super::owed::Owed;
 use super::reads::Reads;
 use super::reads::damaged::Damaged;
 use super::recent::Recent;
@@ -282,7 +283,7 @@ pub(crate) fn empty_shelf(segments: &Segments, sums: Checksums, options: &LogOpt
         journal: None,
         batch: BatchBuffer::new(sums),
         must_sync: false,
-        owed: None,
+        owed: Owed::default(),
         arrivals: Arrivals::default(),
         recent: Recent::new(options.recent_bytes),
         reads: Arc::new(Reads::new(segments.clone(), sums, damaged)),

@@ -11,6 +11,7 @@ use kew_store::ledger::{self, Change, Made, Place, Shelf, Stored, codec};
 
 use super::arrivals::Arrivals;
 use super::live::Live;
+use super::owed::Owed;
 use super::reads::Reads;
 use super::reads::cold::Cold;
 use super::reads::damaged::DAMAGED_KIND;
@@ -29,8 +30,8 @@ pub(crate) struct LogShelf {
     pub batch: BatchBuffer,
     /// Whether the batch being filled must be synced before its answers leave.
     pub must_sync: bool,
-    /// The newest batch that was written and must be synced, but is not.
-    pub owed: Option<BatchNumber>,
+    /// The sync that answers wait for.
+    pub owed: Owed,
     pub arrivals: Arrivals,
     pub recent: Recent,
     /// Who reads what is not in memory, and what the step at hand found not to be.
@@ -181,7 +182,7 @@ impl Shelf for LogShelf {
     }
 
     fn record(&mut self, made: Made, change: &Change<'_>) -> Place {
-        if codec::must_sync(change) {
+        if change.must_sync() {
             self.must_sync = true;
             self.arrivals.note(self.batch.number(), change);
         }

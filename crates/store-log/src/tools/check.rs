@@ -202,7 +202,7 @@ impl Checking {
         sums: Checksums,
     ) -> Result<(), LogError> {
         let mut reader = Reader::new(segments.clone(), sums);
-        for queue in ledger.queue_keys() {
+        for queue in ledger.queue_ids() {
             self.report.queues += 1;
             let mut places = ledger.places_in(queue, &(Address::START.into()..Address::MAX.into()));
             places.sort_unstable();
@@ -215,7 +215,7 @@ impl Checking {
                     let segment = segments.find(address);
                     let name = segment.as_ref().map_or(SEGMENTS_FOLDER, |segment| segment.name());
                     let offset = segment.as_ref().map_or(0, |segment| segment.offset_of(address));
-                    self.problem(name, offset, &format!("the record holds no message of queue {queue}"));
+                    self.problem(name, offset, &format!("the record holds no message of queue {}", queue.0));
                 }
             }
         }

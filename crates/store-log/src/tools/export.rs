@@ -109,8 +109,8 @@ impl Exporting<'_> {
                 store_id: hex(&identity.store_id),
                 mac_key: hex(&identity.mac_key),
                 newest_ms: ledger.newest_instant().0,
-                next_queue,
-                next_task,
+                next_queue: next_queue.0,
+                next_task: next_task.0,
             };
             let documents = ledger.carried_documents();
             // That this store was imported says nothing of the one that is made of the lines.

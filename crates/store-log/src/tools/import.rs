@@ -7,7 +7,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use kew_core::{Entropy, QueueId, Return, Sequence, Timestamp, own};
+use kew_core::{Entropy, QueueId, Return, Sequence, TaskId, Timestamp, own};
 use kew_store::ledger::change::{Extended, Rewritten};
 use kew_store::ledger::{Carried, CarriedOrder, Change, Ledger, Made, Place, Remembered, Shelf, Stored};
 
@@ -90,7 +90,7 @@ impl Importing<'_> {
         head: &StoreLine,
         now: Timestamp,
     ) -> Result<ImportReport, LogError> {
-        self.store.inner.writer.lock().restore_numbers(head.next_queue, head.next_task);
+        self.store.inner.writer.lock().restore_numbers(QueueId(head.next_queue), TaskId(head.next_task));
         loop {
             match lines.next()?.ok_or_else(|| lines.bad("the export ends before its last line"))? {
                 Line::End(end) if end.lines == lines.number => break,

@@ -50,7 +50,7 @@ fn mixed(stage: &mut Stage<'_>, count: u64) -> QueueId {
     }
     for (number, leased) in stage.lease(queue, (count / 5) as u32).into_iter().enumerate() {
         if number % 4 == 0 {
-            stage.release(leased.token, seconds(0)).expect("it is leased");
+            stage.release(leased.token, seconds(0)).expect("the message was leased just now");
         }
     }
     queue

@@ -67,7 +67,7 @@ topics!(
     delay,
     retention,
     expiry_hold,
-    redrive,
+    dead_letters,
     retry,
     purge,
     move_tasks,
@@ -269,7 +269,7 @@ macro_rules! contract_tests {
             hold_survives_restarts,
             hold_is_no_document_of_anybody,
         }
-        $crate::contract_tests! { @topic $factory, redrive:
+        $crate::contract_tests! { @topic $factory, dead_letters:
             last_allowed_lease_is_followed_by_the_move,
             ack_in_the_last_millisecond_precedes_the_move,
             exhausted_message_is_not_offered_at_the_instant_its_lease_ends,

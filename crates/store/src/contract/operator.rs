@@ -13,7 +13,7 @@ use super::{Ending, Factory};
 
 fn promote(stage: &Stage<'_>, token: LeaseToken) -> Result<(), RuleError> {
     match stage.step(Command::Promote(Promote { queue: token.queue, tokens: vec![token] })) {
-        Outcome::Promoted(mut promoted) => promoted.pop().expect("one receipt was given"),
+        Outcome::Promoted(mut promoted) => promoted.pop().expect("a promotion answers for each receipt"),
         other => panic!("promotions are expected: {other:?}"),
     }
 }
@@ -55,7 +55,7 @@ pub fn promoted_message_shows_at_once_whichever_way_it_was_delayed(factory: &dyn
         assert_eq!(stage.figures(queue), (1, 0, 0));
         let leased = stage.lease_one(queue);
         assert_eq!((leased.message.sequence, leased.message.attempts), (sent.sequence, 1));
-        stage.release(leased.token, seconds(400)).expect("it is leased");
+        stage.release(leased.token, seconds(400)).expect("the message was leased just now");
         assert_eq!(promote(&stage, leased.token), Ok(()));
         assert_eq!(stage.ack(stage.lease_one(queue).token), Ok(()));
     }

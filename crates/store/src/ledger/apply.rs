@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
-use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskState, Timestamp};
+use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState, Timestamp};
 
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
 use super::dedup::First;
 use super::due::Due;
 use super::history::Ring;
-use super::item::{Item, Lease, NO_INSTANT};
+use super::item::{Item, Lease, MaybeInstant};
 use super::shelf::{Made, Place, Shelf};
 use super::steps::expiry::is_own;
 use super::{Ledger, list};
@@ -108,7 +108,7 @@ impl<S: Shelf> Ledger<S> {
     fn apply_queue_set(&mut self, at: Timestamp, queue: std::sync::Arc<Queue>) {
         let queue = self.regions.share_of(queue);
         let id = queue.id;
-        self.next_queue = self.next_queue.max(id.0 + 1);
+        self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         match self.books.get_mut(&id) {
             Some(book) => {
                 // While changes are replayed another queue may have this name already.
@@ -152,7 +152,7 @@ impl<S: Shelf> Ledger<S> {
             self.see_off_split(queue, order);
         }
         if let Some(remains) = cleared.remains {
-            self.leavings.put(remains);
+            self.emptied.put(remains);
             // All of it, mostly.
             self.give_back_slice();
         }
@@ -181,10 +181,10 @@ impl<S: Shelf> Ledger<S> {
             expiry: sent.expiry,
             group: book.group(sent.group),
             attempts: 0,
-            first_leased_at: NO_INSTANT,
+            first_leased_at: MaybeInstant::NONE,
             nonce: 0,
-            lease_end: NO_INSTANT,
-            origin: sent.origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            lease_end: MaybeInstant::NONE,
+            origin: sent.origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: sent.origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
         // One that is hidden may have to be dealt out again before it shows.
@@ -324,10 +324,10 @@ impl<S: Shelf> Ledger<S> {
             expiry: moved.expiry,
             group: book.group(moved.group.as_ref()),
             attempts: moved.attempts,
-            first_leased_at: moved.first_leased_at.unwrap_or(NO_INSTANT),
+            first_leased_at: moved.first_leased_at.into(),
             nonce: 0,
-            lease_end: NO_INSTANT,
-            origin: book.origin(&moved.origin, MoveReason::AttemptsExhausted),
+            lease_end: MaybeInstant::NONE,
+            origin: Some(book.origin(&moved.origin, MoveReason::AttemptsExhausted)),
             moved_at: at,
         };
         book.enter(item, at);
@@ -339,7 +339,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     fn apply_task(&mut self, task: std::sync::Arc<kew_core::MoveTask>) {
-        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.next_task = self.next_task.max(TaskId(task.id.0 + 1));
         self.tasks.insert(task.id, task);
         let finished = |task: &kew_core::MoveTask| task.state != TaskState::Running;
         let mut surplus =

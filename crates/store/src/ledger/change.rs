@@ -92,6 +92,27 @@ pub enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// Whether an answer that rests on this change must wait until it is synced. Leases need only be written: a power
+    /// cut may forget them, and the messages are offered again.
+    pub fn must_sync(&self) -> bool {
+        match self {
+            Self::Leased(_) | Self::Repeated { .. } | Self::Withdrawn { .. } | Self::Released { .. } => false,
+            Self::Extended(extended) => extended.content.is_some(),
+            Self::QueueSet(_)
+            | Self::QueueDeleted(_)
+            | Self::Sent(_)
+            | Self::Acked { .. }
+            | Self::DeadLettered(_)
+            | Self::Dropped { .. }
+            | Self::Redriven { .. }
+            | Self::Purged(_)
+            | Self::TaskSet(_)
+            | Self::DocumentSet { .. } => true,
+        }
+    }
+}
+
 /// A message that entered.
 #[derive(Clone, Debug)]
 pub struct Sent<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 use kew_core::rules::fairness::NOISY_FROM;
@@ -10,13 +11,48 @@ use kew_core::{GroupId, Sequence};
 use super::run::given_for;
 use super::slab::Slab;
 
-/// "No slot" in links between groups.
-pub(crate) const NIL: u32 = u32::MAX;
 /// "No message" at the ends of a group.
 pub(crate) const NO_SEQUENCE: Sequence = Sequence(u64::MAX);
 
 /// Names that room is made for at once when a table is read: beyond that it grows with what is really there.
 const ROOM_AT_ONCE: usize = 1 << 24;
+
+/// A group's slot in the table of its queue. With or without one takes four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupSlot(NonZeroU32);
+
+impl GroupSlot {
+    /// The slot with this index, counted from zero.
+    #[inline]
+    pub(crate) fn at(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// Its index, counted from zero.
+    #[inline]
+    pub(crate) fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+
+    /// As messages are written with it: zero is no group, and slots count from one.
+    pub(crate) fn number_of(slot: Option<Self>) -> u32 {
+        slot.map_or(0, |slot| slot.0.get())
+    }
+
+    /// The slot that was written as this number.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
+
+/// The neighbours of a group in a row of groups.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Turn {
+    /// The one before it.
+    pub before: Option<GroupSlot>,
+    /// The one behind it.
+    pub after: Option<GroupSlot>,
+}
 
 /// A group with something in it.
 #[derive(Clone, Debug)]
@@ -32,7 +68,7 @@ pub(crate) struct Group {
     /// FIFO: the shelf's mark when a message last left it.
     pub left_at: u64,
     /// FIFO: its neighbours in the rotation.
-    pub turn: Option<(u32, u32)>,
+    pub turn: Option<Turn>,
 }
 
 impl Group {
@@ -46,63 +82,62 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     slots: Slab<Option<Group>>,
-    by_name: HashTable<u32>,
+    by_name: HashTable<GroupSlot>,
     /// The groups with enough leases that they may be noisy, by how many.
-    busy: BTreeSet<(u32, u32)>,
+    busy: BTreeSet<(u32, GroupSlot)>,
     /// Standard queues: the groups with enough messages that they may be noisy, by how many bits that number has. So a
     /// group moves here seldom.
-    crowded: BTreeSet<(u32, u32)>,
+    crowded: BTreeSet<(u32, GroupSlot)>,
     hasher: RandomState,
 }
 
 impl Groups {
     /// The slot of the group of this name, made when there is none.
-    pub(crate) fn slot(&mut self, group: &GroupId) -> u32 {
+    pub(crate) fn slot(&mut self, group: &GroupId) -> GroupSlot {
         self.slot_of(group.0.as_str())
     }
 
     /// The same by name.
-    pub(crate) fn slot_of(&mut self, name: &str) -> u32 {
+    pub(crate) fn slot_of(&mut self, name: &str) -> GroupSlot {
         if let Some(slot) = self.find_by(name) {
             return slot;
         }
         let hash = self.hasher.hash_one(name);
-        let slot = self.slots.insert(Some(Group::named(name)));
+        let slot = GroupSlot::at(self.slots.insert(Some(Group::named(name))));
         self.index(hash, slot);
         slot
     }
 
     /// The slot of the group of this name, if there is one.
-    pub(crate) fn find(&self, group: &GroupId) -> Option<u32> {
+    pub(crate) fn find(&self, group: &GroupId) -> Option<GroupSlot> {
         self.find_by(group.0.as_str())
     }
 
-    fn find_by(&self, name: &str) -> Option<u32> {
-        let named =
-            |slot: &u32| self.slots.get(*slot).and_then(Option::as_ref).is_some_and(|g| *g.name == *name);
+    fn find_by(&self, name: &str) -> Option<GroupSlot> {
+        let named = |slot: &GroupSlot| self.get(*slot).is_some_and(|group| *group.name == *name);
         self.by_name.find(self.hasher.hash_one(name), named).copied()
     }
 
     /// The group in this slot.
-    pub(crate) fn get(&self, slot: u32) -> Option<&Group> {
-        self.slots.get(slot)?.as_ref()
+    pub(crate) fn get(&self, slot: GroupSlot) -> Option<&Group> {
+        self.slots.get(slot.index())?.as_ref()
     }
 
     /// The group in this slot, to change.
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Group> {
-        self.slots.get_mut(slot)?.as_mut()
+    pub(crate) fn get_mut(&mut self, slot: GroupSlot) -> Option<&mut Group> {
+        self.slots.get_mut(slot.index())?.as_mut()
     }
 
-    /// A lease in the group of [`super::item::Item::group`] began (+1) or ended (-1).
+    /// A lease of a message in this group, if it has one, began (+1) or ended (-1).
     #[inline]
-    pub(crate) fn count_lease(&mut self, group: u32, change: i32) {
-        if let Some(slot) = group.checked_sub(1) {
+    pub(crate) fn count_lease(&mut self, slot: Option<GroupSlot>, change: i32) {
+        if let Some(slot) = slot {
             self.count_lease_in(slot, change);
         }
     }
 
-    fn count_lease_in(&mut self, slot: u32, change: i32) {
-        let Some(group) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+    fn count_lease_in(&mut self, slot: GroupSlot, change: i32) {
+        let Some(group) = self.slots.get_mut(slot.index()).and_then(Option::as_mut) else { return };
         let before = group.leased;
         group.leased = before.saturating_add_signed(change);
         if before >= NOISY_FROM {
@@ -120,8 +155,8 @@ impl Groups {
 
     /// A message of the group in this slot of a standard queue came (+1) or left (-1).
     #[inline]
-    pub(crate) fn count_message(&mut self, slot: u32, change: i32) {
-        let Some(group) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+    pub(crate) fn count_message(&mut self, slot: GroupSlot, change: i32) {
+        let Some(group) = self.get_mut(slot) else { return };
         let before = group.messages;
         group.messages = before.saturating_add_signed(change);
         let (from, to) = (bits(before), bits(group.messages));
@@ -130,7 +165,7 @@ impl Groups {
         }
     }
 
-    fn crowd(&mut self, slot: u32, from: u32, to: u32) {
+    fn crowd(&mut self, slot: GroupSlot, from: u32, to: u32) {
         self.crowded.remove(&(from, slot));
         if to >= bits(NOISY_FROM) {
             self.crowded.insert((to, slot));
@@ -146,19 +181,19 @@ impl Groups {
     }
 
     /// Forgets the group in this slot if nothing is in it.
-    pub(crate) fn forget_empty(&mut self, slot: u32) {
+    pub(crate) fn forget_empty(&mut self, slot: GroupSlot) {
         let Some(group) = self.get(slot).filter(|group| group.messages == 0) else { return };
         let hash = self.hasher.hash_one(&*group.name);
         if let Ok(found) = self.by_name.find_entry(hash, |other| *other == slot) {
             found.remove();
         }
-        self.slots[slot] = None;
-        self.slots.give_back(slot);
+        self.slots[slot.index()] = None;
+        self.slots.give_back(slot.index());
     }
 
     /// Forgets every group in which nothing is.
     pub(crate) fn forget_all_empty(&mut self) {
-        let empty: Vec<u32> =
+        let empty: Vec<GroupSlot> =
             self.iter().filter(|(_, group)| group.messages == 0).map(|(slot, _)| slot).collect();
         empty.into_iter().for_each(|slot| self.forget_empty(slot));
     }
@@ -181,13 +216,13 @@ impl Groups {
         groups.by_name.reserve(room, |_| unreachable!("an empty table has nothing to move"));
         for _ in 0..slots {
             let name = name()?;
-            let slot = groups.slots.insert(name.map(Group::named));
+            let slot = GroupSlot::at(groups.slots.insert(name.map(Group::named)));
             match name {
                 Some(name) => groups.index(groups.hasher.hash_one(name), slot),
                 None => free.push(slot),
             }
         }
-        free.into_iter().for_each(|slot| groups.slots.give_back(slot));
+        free.into_iter().for_each(|slot| groups.slots.give_back(slot.index()));
         Some(groups)
     }
 
@@ -201,16 +236,19 @@ impl Groups {
         self.slots.pieces()
     }
 
-    fn index(&mut self, hash: u64, slot: u32) {
+    fn index(&mut self, hash: u64, slot: GroupSlot) {
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_name.insert_unique(hash, slot, |slot| {
-            hasher.hash_one(slots.get(*slot).and_then(Option::as_ref).map_or("", |group| &group.name))
+            hasher.hash_one(slots.get(slot.index()).and_then(Option::as_ref).map_or("", |group| &group.name))
         });
     }
 
     /// All slots in use.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
-        (0..).zip(self.slots.iter()).filter_map(|(slot, group)| Some((slot, group.as_ref()?)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupSlot, &Group)> {
+        (0..)
+            .map(GroupSlot::at)
+            .zip(self.slots.iter())
+            .filter_map(|(slot, group)| Some((slot, group.as_ref()?)))
     }
 
     /// Everything that takes long to give back, piece by piece.
@@ -262,7 +300,7 @@ mod tests {
     fn group_keeps_its_slot_until_it_is_empty_and_forgotten() {
         let mut groups = Groups::default();
         let name = |n: u32| GroupId(Text::from(format!("g{n}")));
-        let slots: Vec<u32> = (0..1_000).map(|n| groups.slot(&name(n))).collect();
+        let slots: Vec<GroupSlot> = (0..1_000).map(|n| groups.slot(&name(n))).collect();
         assert_eq!(groups.slot(&name(500)), slots[500]);
         groups.get_mut(slots[1]).expect("the slot of a group that was named has it").messages = 1;
         groups.forget_empty(slots[1]);

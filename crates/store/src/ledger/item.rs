@@ -1,14 +1,82 @@
 //! A message as the ledger keeps it: where its content lies, and the few facts the laws need.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use kew_core::{Expiry, OwnerId, Return, Sequence, Text, Timestamp, rules};
 
+use super::groups::GroupSlot;
 use super::shelf::{Address, Place};
 use crate::token::Sealed;
 
-/// "None" in the fields of [`Item`] that may hold no instant.
-pub(crate) const NO_INSTANT: Timestamp = Timestamp::NEVER;
+/// An instant, or none, in eight bytes: messages are held by the million.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MaybeInstant(Timestamp);
+
+impl MaybeInstant {
+    /// No instant.
+    pub const NONE: Self = Self(Timestamp::NEVER);
+
+    /// This instant.
+    #[inline]
+    pub fn at(instant: Timestamp) -> Self {
+        Self(instant)
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// The instant, if there is one.
+    #[inline]
+    pub fn get(self) -> Option<Timestamp> {
+        self.is_some().then_some(self.0)
+    }
+
+    /// As it is written: the greatest number is none.
+    pub(crate) fn number(self) -> u64 {
+        self.0.0
+    }
+
+    /// What was written as this number.
+    pub(crate) fn of_number(number: u64) -> Self {
+        Self(Timestamp(number))
+    }
+}
+
+impl From<Option<Timestamp>> for MaybeInstant {
+    fn from(instant: Option<Timestamp>) -> Self {
+        instant.map_or(Self::NONE, Self)
+    }
+}
+
+/// A slot in a queue's table of origins. With or without one takes four bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OriginSlot(NonZeroU32);
+
+impl OriginSlot {
+    /// The slot with this index, counted from zero.
+    pub(crate) fn at(index: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    /// Its index, counted from zero.
+    pub(crate) fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+
+    /// As messages are written with it: zero is no origin, and slots count from one.
+    pub(crate) fn number_of(slot: Option<Self>) -> u32 {
+        slot.map_or(0, |slot| slot.0.get())
+    }
+
+    /// The slot that was written as this number.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
 
 /// A message at rest. Small and copied about; its content stays on the shelf.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,18 +97,18 @@ pub struct Item {
     pub visible_at: Timestamp,
     /// How it expires.
     pub expiry: Expiry,
-    /// Its group's slot in the queue's table, plus one; zero is no group.
-    pub group: u32,
+    /// Its group, if it has one.
+    pub group: Option<GroupSlot>,
     /// How often it was leased.
     pub attempts: u32,
-    /// When it was first leased, or `NEVER`.
-    pub first_leased_at: Timestamp,
+    /// When it was first leased.
+    pub first_leased_at: MaybeInstant,
     /// Its newest receipt's nonce; zero is its send's own receipt.
     pub nonce: u64,
-    /// When its last lease ended, or `NEVER`.
-    pub lease_end: Timestamp,
-    /// Where it came from: a slot in the queue's table of origins, plus one; zero is nowhere.
-    pub origin: u32,
+    /// When its last lease ended.
+    pub lease_end: MaybeInstant,
+    /// Where it came from, if it was moved.
+    pub origin: Option<OriginSlot>,
     /// When it came, if it was moved.
     pub moved_at: Timestamp,
 }
@@ -106,7 +174,7 @@ impl Lease {
     /// Whether its message shows again at this alarm of it, because the lease ends.
     #[inline]
     pub fn shows_at(&self, alarm: Timestamp) -> bool {
-        alarm == self.until && self.lapse_delay.is_zero() && alarm != NO_INSTANT
+        alarm == self.until && self.lapse_delay.is_zero() && alarm != Timestamp::NEVER
     }
 }
 
@@ -116,9 +184,9 @@ pub struct Before {
     /// The newest nonce before.
     pub nonce: u64,
     /// The first lease before.
-    pub first_leased_at: Timestamp,
+    pub first_leased_at: MaybeInstant,
     /// The last lease's end before.
-    pub lease_end: Timestamp,
+    pub lease_end: MaybeInstant,
 }
 
 /// A message that is leased, hidden for a short while, or back from either.
@@ -154,7 +222,7 @@ impl Entry {
     pub fn lease_end(&self) -> Option<Timestamp> {
         match &self.hold {
             Hold::Leased(lease) => Some(lease.until),
-            Hold::Ready | Hold::Delayed => (self.item.lease_end != NO_INSTANT).then_some(self.item.lease_end),
+            Hold::Ready | Hold::Delayed => self.item.lease_end.get(),
         }
     }
 }

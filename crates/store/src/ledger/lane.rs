@@ -8,7 +8,8 @@ use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
 use super::expired::Expired;
-use super::item::{Item, NO_INSTANT};
+use super::fifo::Sum;
+use super::item::Item;
 use super::row::Row;
 use super::sink::Sink;
 use super::varint::Reader;
@@ -163,8 +164,8 @@ impl Lane {
             && (self.blocks.len() > 1 || block.is_full())
         {
             let (age, own) = (block.oldest_by_queue, block.earliest_own);
-            reindex(&mut self.by_age, self.first_block, age, NO_INSTANT);
-            reindex(&mut self.by_own, self.first_block, own, NO_INSTANT);
+            reindex(&mut self.by_age, self.first_block, age, Timestamp::NEVER);
+            reindex(&mut self.by_own, self.first_block, own, Timestamp::NEVER);
             self.blocks.pop_front();
             self.first_block += 1;
         }
@@ -172,8 +173,8 @@ impl Lane {
 
     /// The next instant at which a message here may expire, or an earlier one.
     pub(crate) fn next_expiry(&self, retention: Duration) -> Timestamp {
-        let by_age = self.by_age.first().map_or(NO_INSTANT, |(sent_at, _)| sent_at.plus(retention));
-        let by_own = self.by_own.first().map_or(NO_INSTANT, |(at, _)| *at);
+        let by_age = self.by_age.first().map_or(Timestamp::NEVER, |(sent_at, _)| sent_at.plus(retention));
+        let by_own = self.by_own.first().map_or(Timestamp::NEVER, |(at, _)| *at);
         by_age.min(by_own)
     }
 
@@ -211,8 +212,8 @@ impl Lane {
             && self.blocks.front().is_some_and(|block| block.is_over(now, retention))
             && let Some(block) = self.blocks.pop_front_shared()
         {
-            reindex(&mut self.by_age, self.first_block, block.oldest_by_queue, NO_INSTANT);
-            reindex(&mut self.by_own, self.first_block, block.earliest_own, NO_INSTANT);
+            reindex(&mut self.by_age, self.first_block, block.oldest_by_queue, Timestamp::NEVER);
+            reindex(&mut self.by_own, self.first_block, block.earliest_own, Timestamp::NEVER);
             self.first_block += 1;
             self.live -= block.live();
             expired.add_block(block, retention);
@@ -258,7 +259,7 @@ impl Lane {
         let first = self.first_block;
         self.by_age.retain(|(_, number)| *number >= first);
         self.by_own.retain(|(_, number)| *number >= first);
-        expired.add_blocks(taken, retention, (live, body_bytes));
+        expired.add_blocks(taken, retention, Sum { messages: live as u64, body_bytes });
     }
 
     /// All messages, in order.
@@ -312,8 +313,8 @@ impl Lane {
         for _ in 0..from.number()? {
             let block = Block::read(from, see)?;
             let number = lane.blocks.len() as u64;
-            reindex(&mut lane.by_age, number, NO_INSTANT, block.oldest_by_queue);
-            reindex(&mut lane.by_own, number, NO_INSTANT, block.earliest_own);
+            reindex(&mut lane.by_age, number, Timestamp::NEVER, block.oldest_by_queue);
+            reindex(&mut lane.by_own, number, Timestamp::NEVER, block.earliest_own);
             lane.live += block.live();
             lane.plain = lane.blocks.back().map_or(lane.plain, |before| lane.plain.and(before));
             lane.blocks.push_back(block);
@@ -341,10 +342,10 @@ fn reindex(index: &mut BTreeSet<(Timestamp, u64)>, number: u64, old: Timestamp, 
 }
 
 fn reindex_anew(index: &mut BTreeSet<(Timestamp, u64)>, number: u64, old: Timestamp, new: Timestamp) {
-    if old != NO_INSTANT {
+    if old != Timestamp::NEVER {
         index.remove(&(old, number));
     }
-    if new != NO_INSTANT {
+    if new != Timestamp::NEVER {
         index.insert((new, number));
     }
 }

@@ -13,6 +13,7 @@ pub mod change;
 pub mod codec;
 pub mod dedup;
 mod due;
+mod emptied;
 mod ends;
 mod expired;
 mod far;
@@ -23,13 +24,16 @@ mod item;
 mod keyed;
 mod lane;
 mod lapsing;
-mod leaves;
-mod leavings;
+mod ordered;
 mod pace;
 mod ready;
 mod regions;
+#[cfg(test)]
+mod replayed;
 mod row;
 mod run;
+#[cfg(test)]
+mod scene;
 pub mod shelf;
 mod showing;
 mod sink;
@@ -37,8 +41,6 @@ mod slab;
 mod slice;
 mod steps;
 mod transfer;
-#[cfg(test)]
-mod twice;
 pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,12 +63,12 @@ pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered
 
 use crate::StoreError;
 use crate::token::TokenKey;
-use book::{Book, Instant, Moment};
+use book::{Book, Happened, Moment};
 use dedup::Sends;
 use due::Due;
+use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
-use leavings::Leavings;
 use pace::Pace;
 use regions::Regions;
 
@@ -121,14 +123,14 @@ pub struct Ledger<S> {
     books: HashMap<QueueId, Box<Book>>,
     names: HashSet<ByName>,
     regions: Regions,
-    next_queue: u64,
-    next_task: u64,
+    next_queue: QueueId,
+    next_task: TaskId,
     /// Running tasks, and the newest finished ones.
     tasks: BTreeMap<TaskId, Arc<MoveTask>>,
     documents: BTreeMap<(AccountId, DocumentKey), Bytes>,
     sends: Sends,
     due: Due,
-    leavings: Leavings,
+    emptied: Emptied,
     /// Queues of which messages are shown that are not among those offered yet.
     showing: BTreeSet<QueueId>,
     /// Messages that expired and were not seen off yet, by their queue. They go on when that is emptied or deleted.
@@ -158,13 +160,13 @@ impl<S: Shelf> Ledger<S> {
             books: HashMap::new(),
             names: HashSet::new(),
             regions: Regions::default(),
-            next_queue: 1,
-            next_task: 1,
+            next_queue: QueueId(1),
+            next_task: TaskId(1),
             tasks: BTreeMap::new(),
             documents: BTreeMap::new(),
             sends: Sends::default(),
             due: Due::default(),
-            leavings: Leavings::default(),
+            emptied: Emptied::default(),
             showing: BTreeSet::new(),
             expiring: BTreeMap::new(),
             lapsing: BTreeSet::new(),
@@ -249,7 +251,7 @@ impl<S: Shelf> Ledger<S> {
     #[inline]
     pub fn next_due(&self) -> Option<Timestamp> {
         let due = self.due.first().map(|(at, _)| at);
-        let has_slices = !(self.leavings.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
+        let has_slices = !(self.emptied.is_empty() && self.showing.is_empty() && self.expiring.is_empty());
         if !has_slices && self.lapsing.is_empty() {
             return due;
         }
@@ -262,22 +264,21 @@ impl<S: Shelf> Ledger<S> {
         // While changes are replayed no caller waits for a step.
         let max = if self.pace.is_replay() { usize::MAX } else { self.bounds.slice.max(1) };
         let shelf = &mut self.shelf;
-        self.leavings.give_back(max, |item| shelf.vacate(item.place()));
-        !self.leavings.is_empty()
+        self.emptied.give_back(max, |item| shelf.vacate(item.place()));
+        !self.emptied.is_empty()
     }
 
     /// The places within `range` that messages of a queue rest on.
-    pub fn places_in(&self, queue: u64, range: &Range<Address>) -> Vec<Address> {
+    pub fn places_in(&self, queue: QueueId, range: &Range<Address>) -> Vec<Address> {
         let mut places = Vec::new();
-        if let Some(book) = self.books.get(&QueueId(queue)) {
+        if let Some(book) = self.books.get(&queue) {
             book.places_in(range, &mut places);
         }
         places
     }
 
     /// Gives messages of a queue their new places, after their contents were copied there.
-    pub fn relocate(&mut self, queue: u64, range: &Range<Address>, to: &HashMap<Address, Address>) {
-        let queue = QueueId(queue);
+    pub fn relocate(&mut self, queue: QueueId, range: &Range<Address>, to: &HashMap<Address, Address>) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let moved = book.relocate(range, to);
         if !moved.is_empty() {
@@ -410,7 +411,7 @@ impl<S: Shelf> Ledger<S> {
             happened.expired.iter().for_each(|(_, item)| book.note_left_at(item.group, mark));
         }
         if let Some(groups) = happened.groups_left.take() {
-            self.leavings.put(Box::new(groups.into_pieces().map(|()| None)));
+            self.emptied.put(Box::new(groups.into_pieces().map(|()| None)));
         }
         self.pace.left.departures -= happened.departing.len().min(self.pace.left.departures);
         if !std::mem::replace(&mut book.changed, true) {
@@ -437,7 +438,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Messages expired and leases ended by themselves: the shelf and the history follow.
-    fn note_happened(&mut self, queue: QueueId, happened: &Instant) {
+    fn note_happened(&mut self, queue: QueueId, happened: &Happened) {
         self.pace.left.lapses -= happened.lapsed.len().min(self.pace.left.lapses);
         self.history.count_lapsed(queue, (happened.lapsed.len() - happened.exhausted) as u64);
         for (end, sequence) in &happened.lapsed {

@@ -10,7 +10,7 @@ use kew_core::{Sequence, Timestamp};
 
 use super::block::{BLOCK_ITEMS, Block};
 use super::expired::Expired;
-use super::item::{Item, NO_INSTANT};
+use super::item::Item;
 use super::lane::{self, Lane};
 use super::row::Row;
 use super::sink::Sink;
@@ -50,7 +50,7 @@ impl Default for Ready {
             aside_keys: BTreeMap::new(),
             folded: BTreeMap::new(),
             folded_live: 0,
-            side_expiry: NO_INSTANT,
+            side_expiry: Timestamp::NEVER,
         }
     }
 }
@@ -232,8 +232,10 @@ impl Ready {
 
     /// Finds the earliest expiry beside the main lane anew, for this retention.
     pub(crate) fn review_expiry(&mut self, retention: Duration) {
-        let aside = self.aside.values().map(|item| item.expires_at(retention)).min().unwrap_or(NO_INSTANT);
-        let folded = self.folded.values().map(|lane| lane.next_expiry(retention)).min().unwrap_or(NO_INSTANT);
+        let aside =
+            self.aside.values().map(|item| item.expires_at(retention)).min().unwrap_or(Timestamp::NEVER);
+        let folded =
+            self.folded.values().map(|lane| lane.next_expiry(retention)).min().unwrap_or(Timestamp::NEVER);
         self.side_expiry = aside.min(folded);
     }
 

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use kew_core::rules::dedup;
 use kew_core::{
     AccountId, ByName, Counts, DocumentKey, Expiry, GroupId, MessageId, MoveTask, Origin, OwnerId, Queue,
-    QueueId, Return, Sequence, State, Text, Timestamp,
+    QueueId, Return, Sequence, State, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
 use super::book::Book;
 use super::dedup::{First, GENERATION, put_away_entry};
-use super::item::{Before, Hold, Item, Lease, NO_INSTANT};
+use super::item::{Before, Hold, Item, Lease};
 use super::shelf::{Place, Shelf};
 use super::steps::expiry::is_own;
 use super::varint::Reader;
@@ -192,7 +192,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The numbers the next queue and the next task get.
-    pub fn carried_numbers(&self) -> (u64, u64) {
+    pub fn carried_numbers(&self) -> (QueueId, TaskId) {
         (self.next_queue, self.next_task)
     }
 
@@ -216,7 +216,7 @@ impl<S: Shelf> Ledger<S> {
         book.expire_through(self.expiry_through);
         book.next_sequence = carried.next_sequence.0;
         book.epoch = carried.epoch;
-        self.next_queue = self.next_queue.max(id.0 + 1);
+        self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         self.names.replace(ByName(carried.queue.clone()));
         self.books.insert(id, Box::new(book));
         self.changed(id);
@@ -250,10 +250,10 @@ impl<S: Shelf> Ledger<S> {
             expiry: carried.expiry,
             group: book.group(group),
             attempts: carried.attempts,
-            first_leased_at: carried.first_leased_at.unwrap_or(NO_INSTANT),
+            first_leased_at: carried.first_leased_at.into(),
             nonce: carried.nonce,
-            lease_end: carried.lease_end.unwrap_or(NO_INSTANT),
-            origin: origin.map_or(0, |origin| book.origin(&origin.queue, origin.reason)),
+            lease_end: carried.lease_end.into(),
+            origin: origin.map(|origin| book.origin(&origin.queue, origin.reason)),
             moved_at: origin.map_or(Timestamp::ZERO, |origin| origin.at),
         };
         book.restore_message(item, hold, carried.rests, now);
@@ -282,7 +282,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// Puts a move task there.
     pub fn restore_task(&mut self, task: MoveTask) {
-        self.next_task = self.next_task.max(task.id.0 + 1);
+        self.next_task = self.next_task.max(TaskId(task.id.0 + 1));
         self.tasks.insert(task.id, Arc::new(task));
     }
 
@@ -300,7 +300,7 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// Counts queues and tasks on from these numbers at least.
-    pub fn restore_numbers(&mut self, next_queue: u64, next_task: u64) {
+    pub fn restore_numbers(&mut self, next_queue: QueueId, next_task: TaskId) {
         self.next_queue = self.next_queue.max(next_queue);
         self.next_task = self.next_task.max(next_task);
     }
@@ -339,7 +339,6 @@ fn counted(book: &Book) -> Counts {
 }
 
 fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried {
-    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
     let hold = book.entry(item.sequence).map(|entry| &entry.hold);
     let lease = match hold {
         Some(Hold::Leased(lease)) => Some(carried_lease(lease)),
@@ -354,9 +353,9 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
         rank: item.rank,
         expiry: item.expiry,
         attempts: item.attempts,
-        first_leased_at: instant(item.first_leased_at),
+        first_leased_at: item.first_leased_at.get(),
         nonce: item.nonce,
-        lease_end: instant(item.lease_end),
+        lease_end: item.lease_end.get(),
         origin: origin.map(|(queue, reason)| Origin {
             queue: queue.clone(),
             reason: *reason,
@@ -370,9 +369,8 @@ fn carried(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> Carried
 }
 
 fn carried_lease(lease: &Lease) -> CarriedLease {
-    let instant = |at: Timestamp| (at != NO_INSTANT).then_some(at);
     let before =
-        lease.before.map(|before| (before.nonce, instant(before.first_leased_at), instant(before.lease_end)));
+        lease.before.map(|before| (before.nonce, before.first_leased_at.get(), before.lease_end.get()));
     CarriedLease {
         received_at: lease.received_at,
         cap: lease.cap,
@@ -387,8 +385,8 @@ fn carried_lease(lease: &Lease) -> CarriedLease {
 fn lease_of(until: Timestamp, lease: CarriedLease) -> Lease {
     let before = lease.before.map(|(nonce, first_leased_at, lease_end)| Before {
         nonce,
-        first_leased_at: first_leased_at.unwrap_or(NO_INSTANT),
-        lease_end: lease_end.unwrap_or(NO_INSTANT),
+        first_leased_at: first_leased_at.into(),
+        lease_end: lease_end.into(),
     });
     Lease {
         until,

@@ -10,6 +10,7 @@ use kew_http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, perc
 use serde_json::Value;
 
 use super::Failure;
+use crate::cli::causes::with_causes;
 
 const AUTHORIZATION: HeaderName = HeaderName::from_static("authorization");
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
@@ -118,20 +119,6 @@ fn refusal(status: StatusCode, error: &Value) -> Failure {
     };
     let line = format!("{message}{hint}");
     if status == StatusCode::BAD_REQUEST { Failure::Usage(line) } else { Failure::Failed(line) }
-}
-
-/// An error with everything that led to it.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let line = error.to_string();
-        if !text.contains(&line) {
-            text.push_str(&format!(": {line}"));
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Where the API is, from what a person wrote.

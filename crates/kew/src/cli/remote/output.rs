@@ -159,7 +159,7 @@ mod tests {
         let value = serde_json::json!({ "body": "a\u{9b}2J\u{202e}\u{7f}é" });
         let shown = harmless_json(&value.to_string());
         assert!(shown.chars().all(|character| !character.is_control() && !turns(character)), "{shown}");
-        assert_eq!(serde_json::from_str::<Value>(&shown).expect("it is JSON"), value);
+        assert_eq!(serde_json::from_str::<Value>(&shown).expect("harmless JSON is JSON"), value);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::chance::{Chance, Found, Portion};
 use super::pages::Pages;
+use super::unsynced::Unsynced;
 
 pub(super) const SECTOR: u64 = 512;
 
@@ -14,9 +15,8 @@ pub(super) const SECTOR: u64 = 512;
 pub(super) struct Contents {
     pub(super) durable: Pages,
     pub(super) now: Pages,
-    /// What was done since, numbered in order.
-    pending: Vec<(u64, Change)>,
-    changes: u64,
+    /// What was done since.
+    unsynced: Unsynced<Change>,
     errors: WriteErrors,
 }
 
@@ -39,13 +39,13 @@ enum Change {
 impl Contents {
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         self.now.write(offset, bytes);
-        self.push(Change::Write(offset, bytes.into()));
+        self.unsynced.push(Change::Write(offset, bytes.into()));
     }
 
     /// The disk says it wrote this, and did not: it is read from memory until that is gone.
     pub(super) fn lose_write(&mut self, offset: u64, bytes: &[u8]) {
         self.now.write(offset, bytes);
-        self.push(Change::Grow(offset + bytes.len() as u64));
+        self.unsynced.push(Change::Grow(offset + bytes.len() as u64));
     }
 
     /// The disk wrote here what was meant for another place, and memory does not show it.
@@ -57,23 +57,17 @@ impl Contents {
 
     pub(super) fn grow(&mut self, len: u64) {
         self.now.grow(len);
-        self.push(Change::Grow(len));
+        self.unsynced.push(Change::Grow(len));
     }
 
-    fn push(&mut self, change: Change) {
-        self.changes += 1;
-        self.pending.push((self.changes, change));
-    }
-
-    /// How far a sync that begins now reaches: what is done later is not in it.
+    /// How far a sync that begins now reaches.
     pub(super) fn reach(&self) -> u64 {
-        self.changes
+        self.unsynced.reach()
     }
 
     /// A sync ends that reached so far.
     pub(super) fn sync_to(&mut self, reach: u64) {
-        let covered = self.pending.partition_point(|(number, _)| *number <= reach);
-        for (_, change) in self.pending.drain(..covered) {
+        for change in self.unsynced.take_to(reach) {
             match change {
                 Change::Write(offset, bytes) => self.durable.write(offset, &bytes),
                 Change::Grow(len) => self.durable.grow(len),
@@ -113,8 +107,8 @@ impl Contents {
     /// Makes durable what is found of the pending changes, and forgets the rest.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
         match chance.portion(found) {
-            Portion::All => self.sync_to(self.changes),
-            Portion::Nothing => self.pending.clear(),
+            Portion::All => self.sync_to(self.reach()),
+            Portion::Nothing => drop(self.unsynced.take_all()),
             Portion::Some => self.tear(found, chance),
         }
         self.now = self.durable.clone();
@@ -123,7 +117,7 @@ impl Contents {
     /// Each sector shows the state after any number of the writes that touched it; the length lies anywhere
     /// between the durable one and the last.
     fn tear(&mut self, found: Found, chance: &mut Chance) {
-        let pending: Vec<Change> = self.pending.drain(..).map(|(_, change)| change).collect();
+        let pending = self.unsynced.take_all();
         let len = self.torn_length(&pending, chance);
         let mut seen: HashMap<u64, (usize, bool)> = HashMap::new();
         for (index, change) in pending.iter().enumerate() {

@@ -20,6 +20,7 @@ mod pages;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unsynced;
 
 use std::collections::HashMap;
 use std::io;

@@ -3,15 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chance::{Chance, Found};
+use super::unsynced::Unsynced;
 
 /// One folder's names: durable ones, and what was done since its last sync.
 #[derive(Clone, Default)]
 pub(super) struct Folder {
     durable: BTreeMap<String, u64>,
     pub(super) now: BTreeMap<String, u64>,
-    /// Numbered in order.
-    pending: Vec<(u64, NameChange)>,
-    changes: u64,
+    unsynced: Unsynced<NameChange>,
     /// Folders made in it whose own names are durable.
     pub(super) durable_folders: BTreeSet<String>,
 }
@@ -28,20 +27,17 @@ pub(super) enum NameChange {
 impl Folder {
     pub(super) fn change(&mut self, change: NameChange) {
         change.apply(&mut self.now);
-        self.changes += 1;
-        self.pending.push((self.changes, change));
+        self.unsynced.push(change);
     }
 
     /// How far a sync that begins now reaches.
     pub(super) fn reach(&self) -> u64 {
-        self.changes
+        self.unsynced.reach()
     }
 
     /// A sync ends that reached so far.
     pub(super) fn sync_to(&mut self, reach: u64) {
-        let covered = self.pending.partition_point(|(number, _)| *number <= reach);
-        let covered: Vec<_> = self.pending.drain(..covered).collect();
-        covered.iter().for_each(|(_, change)| self.keep(change));
+        self.unsynced.take_to(reach).iter().for_each(|change| self.keep(change));
     }
 
     fn keep(&mut self, change: &NameChange) {
@@ -54,7 +50,7 @@ impl Folder {
     /// Makes durable what is found of the pending changes. Each change is found whole or not at all.
     pub(super) fn settle(&mut self, found: Found, chance: &mut Chance) {
         let portion = chance.portion(found);
-        for (_, change) in std::mem::take(&mut self.pending) {
+        for change in self.unsynced.take_all() {
             if chance.keeps(portion) {
                 self.keep(&change);
             }

@@ -83,7 +83,7 @@ impl Inner {
         }
         let bytes = wanted.iter().map(|wanted| wanted.place.bytes as usize).sum();
         let Some(whole) = self.reads.begin(wanted) else {
-            return self.give_back(now, command, &result, freed);
+            return self.withdraw(now, command, &result, freed);
         };
         let mut rest = OnTheirWay { inner: Arc::downgrade(self), whole, bytes };
         if rest.poll_rest(&mut result, &mut Context::from_waker(Waker::noop())).is_ready() {
@@ -116,9 +116,9 @@ impl Inner {
         again
     }
 
-    /// Too much waits to be read: what was taken is given back, and the step refused. A receive with an attempt's name
+    /// Too much waits to be read: what was leased is withdrawn, and the step refused. A receive with an attempt's name
     /// keeps it: its repetition gets the same messages.
-    fn give_back(
+    fn withdraw(
         self: &Arc<Self>,
         now: Timestamp,
         command: &Command,

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use kew_core::QueueId;
 use kew_store::ledger;
 
 use crate::error::LogError;
@@ -123,8 +124,8 @@ impl Forwarding {
 
     fn copy_from(&mut self, inner: &Inner, victim: &Segment, keep_spares: usize) -> Result<(), LogError> {
         let range = ledger::Address::from(victim.base())..victim.end().into();
-        let queues = inner.writer.lock().queue_keys();
-        let mut found: Vec<(u64, Vec<ledger::Address>)> = Vec::new();
+        let queues = inner.writer.lock().queue_ids();
+        let mut found: Vec<(QueueId, Vec<ledger::Address>)> = Vec::new();
         for queue in queues {
             let mut places = inner.writer.lock().places_in(queue, &range);
             if !places.is_empty() {
@@ -192,7 +193,7 @@ impl Forwarding {
     fn change_places(
         &self,
         inner: &Inner,
-        found: &[(u64, Vec<ledger::Address>)],
+        found: &[(QueueId, Vec<ledger::Address>)],
         range: &Range<ledger::Address>,
         moved: &HashMap<ledger::Address, ledger::Address>,
     ) {

@@ -208,7 +208,7 @@ impl Scrub {
     /// Where messages rest in a range, in order.
     fn places(&self, range: &Range<Address>) -> Vec<Address> {
         let range = ledger::Address::from(range.start)..range.end.into();
-        let queues = self.inner.writer.lock().queue_keys();
+        let queues = self.inner.writer.lock().queue_ids();
         let mut places = Vec::new();
         for queue in queues {
             let found = self.inner.writer.lock().places_in(queue, &range);

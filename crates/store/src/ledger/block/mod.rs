@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use kew_core::{Expiry, Sequence, Timestamp};
 
-use super::item::{Item, NO_INSTANT};
+use super::groups::GroupSlot;
+use super::item::Item;
 use super::shelf::Address;
 use super::varint::{self, Reader};
 #[cfg(test)]
@@ -70,8 +71,8 @@ impl Block {
             by_queue: [0; 4],
             has_groups: false,
             sequences: (Sequence(u64::MAX), Sequence(0)),
-            oldest_by_queue: NO_INSTANT,
-            earliest_own: NO_INSTANT,
+            oldest_by_queue: Timestamp::NEVER,
+            earliest_own: Timestamp::NEVER,
             newest_by_queue: Timestamp::ZERO,
             latest_own: Timestamp::ZERO,
             body_bytes: 0,
@@ -94,9 +95,9 @@ impl Block {
     }
 
     /// The groups of its messages, as [`Item::group`] has them, where any is of one.
-    pub(crate) fn groups(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupSlot> {
         let items = self.has_groups.then(|| self.live_items());
-        items.into_iter().flatten().map(|(_, item)| item.group)
+        items.into_iter().flatten().filter_map(|(_, item)| item.group)
     }
 
     /// The lengths of the bodies of all its messages together.
@@ -107,25 +108,25 @@ impl Block {
     /// The latest send of its messages, or later, if all expire with the queue's retention and none is of a group.
     pub(crate) fn newest_of_plain(&self) -> Option<Timestamp> {
         let is_plain =
-            !self.has_groups && self.earliest_own == NO_INSTANT && self.latest_own == Timestamp::ZERO;
-        (is_plain && self.oldest_by_queue != NO_INSTANT).then_some(self.newest_by_queue)
+            !self.has_groups && self.earliest_own == Timestamp::NEVER && self.latest_own == Timestamp::ZERO;
+        (is_plain && self.oldest_by_queue != Timestamp::NEVER).then_some(self.newest_by_queue)
     }
 
     /// Whether the time of all its messages is over, as far as can be said without looking at each.
     pub(crate) fn is_over(&self, now: Timestamp, retention: Duration) -> bool {
-        let none_by_queue = self.oldest_by_queue == NO_INSTANT;
+        let none_by_queue = self.oldest_by_queue == Timestamp::NEVER;
         (none_by_queue || self.is_over_by_queue(now, retention)) && self.latest_own <= now
     }
 
     /// Whether there are any that expire with the queue's retention, and the time of all of those is over.
     pub(crate) fn is_over_by_queue(&self, now: Timestamp, retention: Duration) -> bool {
-        self.oldest_by_queue != NO_INSTANT && self.newest_by_queue.plus(retention) <= now
+        self.oldest_by_queue != Timestamp::NEVER && self.newest_by_queue.plus(retention) <= now
     }
 
     /// Takes out all that expire with the queue's retention, as a block of their own.
     pub(crate) fn split_by_queue(&mut self) -> Self {
         let mut split = self.clone();
-        (split.earliest_own, split.latest_own) = (NO_INSTANT, Timestamp::ZERO);
+        (split.earliest_own, split.latest_own) = (Timestamp::NEVER, Timestamp::ZERO);
         split.body_bytes = split.body_bytes_by_queue;
         for (word, by_queue) in self.by_queue.into_iter().enumerate() {
             // Places that nothing was put into yet are for the next messages.
@@ -134,7 +135,7 @@ impl Block {
             self.gone[word] |= by_queue;
             split.gone[word] |= !by_queue & places;
         }
-        (self.oldest_by_queue, self.newest_by_queue) = (NO_INSTANT, Timestamp::ZERO);
+        (self.oldest_by_queue, self.newest_by_queue) = (Timestamp::NEVER, Timestamp::ZERO);
         self.body_bytes -= std::mem::take(&mut self.body_bytes_by_queue);
         self.recount();
         split.recount();
@@ -166,7 +167,7 @@ impl Block {
     fn count_in(&mut self, place: usize, item: &Item) {
         self.live += 1;
         self.body_bytes += u64::from(item.body_bytes);
-        self.has_groups |= item.group != 0;
+        self.has_groups |= item.group.is_some();
         if item.expiry == Expiry::ByQueue {
             self.by_queue[place / 64] |= 1 << (place % 64);
             self.body_bytes_by_queue += u64::from(item.body_bytes);
@@ -187,7 +188,7 @@ impl Block {
                 self.earliest_own = self.earliest_own.min(own);
                 self.latest_own = self.latest_own.max(own);
             }
-            Expiry::Never => self.latest_own = NO_INSTANT,
+            Expiry::Never => self.latest_own = Timestamp::NEVER,
         }
     }
 
@@ -259,7 +260,7 @@ impl Block {
     /// Takes out every message for which `leaves` says so, and finds the earliest expiries of the rest anew.
     pub(crate) fn sweep(&mut self, mut leaves: impl FnMut(&Item) -> bool) {
         let items: Vec<(usize, Item)> = self.live_items().collect();
-        (self.oldest_by_queue, self.earliest_own) = (NO_INSTANT, NO_INSTANT);
+        (self.oldest_by_queue, self.earliest_own) = (Timestamp::NEVER, Timestamp::NEVER);
         (self.newest_by_queue, self.latest_own) = (Timestamp::ZERO, Timestamp::ZERO);
         for (place, item) in items {
             if leaves(&item) {

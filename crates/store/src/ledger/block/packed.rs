@@ -3,7 +3,8 @@
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use crate::ledger::codec::{expiry_number, expiry_of};
-use crate::ledger::item::{Item, NO_INSTANT};
+use crate::ledger::groups::GroupSlot;
+use crate::ledger::item::{Item, MaybeInstant, OriginSlot};
 use crate::ledger::shelf::Address;
 use crate::ledger::varint::{self, Reader};
 
@@ -19,6 +20,8 @@ const RESIZED: u8 = 1 << 6;
 const MORE: u8 = 1 << 7;
 const MOVED: u8 = 1;
 const HIDDEN: u8 = 1 << 1;
+/// All that the second byte may have: bytes with another bit are damaged.
+const RARE: u8 = MOVED | HIDDEN;
 
 #[cfg(test)]
 thread_local! {
@@ -37,12 +40,12 @@ pub(super) fn before_first() -> Item {
         rank: Timestamp::ZERO,
         visible_at: Timestamp::ZERO,
         expiry: Expiry::ByQueue,
-        group: 0,
+        group: None,
         attempts: 0,
-        first_leased_at: NO_INSTANT,
+        first_leased_at: MaybeInstant::NONE,
         nonce: 0,
-        lease_end: NO_INSTANT,
-        origin: 0,
+        lease_end: MaybeInstant::NONE,
+        origin: None,
         moved_at: Timestamp::ZERO,
     }
 }
@@ -60,19 +63,17 @@ pub(in crate::ledger) fn pack(items: &[Item]) -> Box<[u8]> {
 
 /// Writes what the message before it does not let one expect.
 fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
-    let touched = item.nonce != 0
-        || item.attempts != 0
-        || item.lease_end != NO_INSTANT
-        || item.first_leased_at != NO_INSTANT;
+    let touched =
+        item.nonce != 0 || item.attempts != 0 || item.lease_end.is_some() || item.first_leased_at.is_some();
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let flags = flag(item.sequence.0 != last.sequence.0.wrapping_add(1), SKIPS)
         | flag(item.sent_at != last.sent_at, LATER)
         | flag(item.rank != item.sent_at, RANKED)
         | flag(item.expiry != Expiry::ByQueue, OWN_LIFE)
-        | flag(item.group != 0, GROUPED)
+        | flag(item.group.is_some(), GROUPED)
         | flag(touched, TOUCHED)
         | flag((item.record_bytes, item.body_bytes) != (last.record_bytes, last.body_bytes), RESIZED);
-    let more = flag(item.origin != 0, MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
+    let more = flag(item.origin.is_some(), MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
     out.push(flags | flag(more != 0, MORE));
     if more != 0 {
         out.push(more);
@@ -95,16 +96,16 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         varint::put(out, expiry_number(item.expiry));
     }
     if flags & GROUPED != 0 {
-        varint::put(out, u64::from(item.group));
+        varint::put(out, u64::from(GroupSlot::number_of(item.group)));
     }
     if flags & TOUCHED != 0 {
         varint::put(out, u64::from(item.attempts));
         varint::put(out, item.nonce);
-        varint::put_signed(out, item.first_leased_at.0.wrapping_sub(item.sent_at.0).cast_signed());
-        varint::put_signed(out, item.lease_end.0.wrapping_sub(item.sent_at.0).cast_signed());
+        varint::put_signed(out, item.first_leased_at.number().wrapping_sub(item.sent_at.0).cast_signed());
+        varint::put_signed(out, item.lease_end.number().wrapping_sub(item.sent_at.0).cast_signed());
     }
     if more & MOVED != 0 {
-        varint::put(out, u64::from(item.origin));
+        varint::put(out, u64::from(OriginSlot::number_of(item.origin)));
         varint::put_signed(out, item.moved_at.0.wrapping_sub(item.sent_at.0).cast_signed());
     }
     if more & HIDDEN != 0 {
@@ -133,7 +134,7 @@ impl<'a> Unpack<'a> {
         let from = &mut self.reader;
         let last = &self.last;
         let flags = from.byte()?;
-        let more = if flags & MORE != 0 { from.byte()? } else { 0 };
+        let more = if flags & MORE != 0 { from.byte().filter(|more| more & !RARE == 0)? } else { 0 };
         let since = |base: Timestamp, delta: i64| Timestamp(base.0.wrapping_add(delta.cast_unsigned()));
         let mut item = before_first();
         item.address = Address(last.address.0.wrapping_add(from.signed()?.cast_unsigned()));
@@ -151,16 +152,16 @@ impl<'a> Unpack<'a> {
             item.expiry = expiry_of(from.number()?)?;
         }
         if flags & GROUPED != 0 {
-            item.group = u32::try_from(from.number()?).ok()?;
+            item.group = GroupSlot::of_number(u32::try_from(from.number()?).ok()?);
         }
         if flags & TOUCHED != 0 {
             item.attempts = u32::try_from(from.number()?).ok()?;
             item.nonce = from.number()?;
-            item.first_leased_at = since(item.sent_at, from.signed()?);
-            item.lease_end = since(item.sent_at, from.signed()?);
+            item.first_leased_at = MaybeInstant::of_number(since(item.sent_at, from.signed()?).0);
+            item.lease_end = MaybeInstant::of_number(since(item.sent_at, from.signed()?).0);
         }
         if more & MOVED != 0 {
-            item.origin = u32::try_from(from.number()?).ok()?;
+            item.origin = OriginSlot::of_number(u32::try_from(from.number()?).ok()?);
             item.moved_at = since(item.sent_at, from.signed()?);
         }
         if more & HIDDEN != 0 {

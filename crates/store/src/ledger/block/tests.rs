@@ -1,5 +1,8 @@
+//! Blocks of messages: packed and open they hold the same, and damaged bytes are refused.
+
 use super::packed::before_first;
 use super::*;
+use crate::ledger::item::{MaybeInstant, OriginSlot};
 
 pub(crate) fn item(sequence: u64) -> Item {
     let sent_at = Timestamp(1_700_000_000_000 + sequence / 3);
@@ -21,12 +24,12 @@ fn odd(sequence: u64) -> Item {
         rank: Timestamp(5),
         visible_at: Timestamp(1_700_000_600_000),
         expiry: Expiry::After { seconds: 7 },
-        group: 3,
+        group: Some(GroupSlot::at(2)),
         attempts: 4,
-        first_leased_at: Timestamp(9),
+        first_leased_at: MaybeInstant::at(Timestamp(9)),
         nonce: u64::MAX,
-        lease_end: Timestamp(11),
-        origin: 2,
+        lease_end: MaybeInstant::at(Timestamp(11)),
+        origin: Some(OriginSlot::at(1)),
         moved_at: Timestamp(12),
         ..item(sequence)
     }
@@ -84,6 +87,15 @@ fn block_survives_its_bytes_with_its_gaps() {
 }
 
 #[test]
+fn bytes_with_a_flag_that_no_program_writes_are_no_block() {
+    let mut bytes = pack(&[odd(1)]).to_vec();
+    let unpacked = |bytes: &[u8]| Unpack::new(bytes, 1).count();
+    assert_eq!((unpacked(&bytes), bytes[1]), (1, 0b11), "the second byte has the rare flags");
+    bytes[1] |= 1 << 2;
+    assert_eq!(unpacked(&bytes), 0);
+}
+
+#[test]
 fn cut_bytes_are_no_block() {
     let mut bytes = Vec::new();
     block(&[item(1), odd(2)]).write(&mut bytes);
@@ -115,7 +127,7 @@ fn those_that_expire_with_the_queue_are_split_off_and_the_rest_stays_as_it_was()
         assert_eq!(block.front(), Some(&own(4)));
         assert_eq!(
             (block.earliest_own, block.oldest_by_queue),
-            (odd_own(2), NO_INSTANT),
+            (odd_own(2), Timestamp::NEVER),
             "one that left counts too"
         );
         let left: Vec<Item> = std::iter::from_fn(|| block.pop_front()).collect();

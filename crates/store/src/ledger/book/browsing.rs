@@ -6,11 +6,12 @@
 
 use std::ops::Range;
 
-use kew_core::command::StateKind;
+use kew_core::command::{self, StateKind};
 use kew_core::{Sequence, State, Timestamp};
 
 use super::Book;
 use crate::ledger::fifo::Stand;
+use crate::ledger::groups::{Group, GroupSlot};
 use crate::ledger::item::{Entry, Hold, Item};
 
 /// Where sequences are so dense that a range of them is at most this often as long as there are entries, each is looked
@@ -141,22 +142,15 @@ impl Book {
         }
     }
 
-    /// At most `max` groups for which `is_wanted` says so, among `look_max` from a slot on; and where the rest begins.
-    pub(crate) fn groups_from(
-        &self,
-        from: u32,
-        look_max: u32,
-        max: u32,
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> (Vec<LookedGroup<'_>>, Option<u32>) {
+    /// The groups that are looked for, among those looked at; and where the rest begins.
+    pub(crate) fn look_at_groups(&self, look: &command::Groups) -> (Vec<LookedGroup<'_>>, Option<u32>) {
         let (mut found, slots) = (Vec::new(), u32::try_from(self.held.groups.slots()).unwrap_or(u32::MAX));
-        let end = from.saturating_add(look_max.max(1)).min(slots);
-        for slot in from..end {
-            let Some(group) = self.held.groups.get(slot).filter(|group| is_wanted(&group.name)) else {
-                continue;
-            };
-            if found.len() >= max as usize {
-                return (found, Some(slot));
+        let end = look.from.saturating_add(look.look_max.max(1)).min(slots);
+        let is_wanted = |group: &&Group| group.name.starts_with(look.prefix.as_str());
+        for slot in (look.from..end).map(GroupSlot::at) {
+            let Some(group) = self.held.groups.get(slot).filter(is_wanted) else { continue };
+            if found.len() >= look.max as usize {
+                return (found, Some(slot.index()));
             }
             let lock = if group.leased > 0 { self.lock_of(slot) } else { None };
             let over = u64::from(group.messages.saturating_sub(group.leased));
@@ -165,7 +159,7 @@ impl Book {
         (found, (end < slots).then_some(end))
     }
 
-    fn lock_of(&self, slot: u32) -> Option<(Item, Timestamp)> {
+    fn lock_of(&self, slot: GroupSlot) -> Option<(Item, Timestamp)> {
         let fifo = self.held.fifo.as_ref()?;
         let mut members = fifo.members(&self.held.groups, slot).take(LOCK_LOOKS);
         members.find_map(|sequence| {

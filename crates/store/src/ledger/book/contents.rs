@@ -8,19 +8,19 @@ use kew_core::{MoveReason, QueueKey, QueueKind, Sequence, Text, Timestamp};
 
 use super::Attempt;
 use crate::ledger::alarms::Alarms;
+use crate::ledger::emptied::Remains;
 use crate::ledger::ends::Ends;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
 use crate::ledger::item::{Entry, Item};
 use crate::ledger::keyed::Keyed;
-use crate::ledger::leaves::Leaves;
-use crate::ledger::leavings::Remains;
+use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::Ready;
 
 /// Messages that may have been tried too often, by the instant at which they leave.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Departures(pub Leaves<(Timestamp, Sequence), ()>);
+pub(crate) struct Departures(pub Ordered<(Timestamp, Sequence), ()>);
 
 impl Departures {
     pub(crate) fn is_empty(&self) -> bool {
@@ -164,26 +164,11 @@ impl DerefMut for Held {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use kew_core::{AccountId, Policy, Queue, QueueId};
+    use kew_core::Policy;
 
     use super::super::Book;
     use super::*;
     use crate::ledger::block::tests::item;
-
-    fn book(policy: Policy) -> Book {
-        let queue = Queue {
-            id: QueueId(1),
-            key: QueueKey::new(AccountId(0), "r", "q"),
-            policy,
-            documents: Default::default(),
-            version: 1,
-            created_at: Timestamp::ZERO,
-            modified_at: Timestamp::ZERO,
-        };
-        Book::new(Arc::new(queue))
-    }
 
     fn is_idle(book: &Book) -> bool {
         book.held.contents.is_none()
@@ -194,7 +179,7 @@ mod tests {
         // A cache line; eight of its bytes count what comes and goes, for rates.
         assert!(size_of::<Book>() <= 64, "{}", size_of::<Book>());
         for policy in [Policy::standard(), Policy::fifo()] {
-            let mut book = book(policy);
+            let mut book = Book::of(policy);
             assert_eq!(book.counts(Timestamp(1)).stored(), 0);
             assert!(book.front().is_none() && book.first_turn().is_none());
             assert_eq!(book.next_instant(), Timestamp::NEVER);
@@ -204,7 +189,7 @@ mod tests {
 
     #[test]
     fn contents_are_made_by_a_message_and_let_go_when_none_is_left() {
-        let mut book = book(Policy::standard());
+        let mut book = Book::of(Policy::standard());
         book.enter(item(1), Timestamp(1));
         book.rest();
         assert!(!is_idle(&book), "a message is there");

@@ -3,9 +3,10 @@
 use kew_core::{Expiry, Sequence, Timestamp};
 
 use super::{Book, HIDDEN_AT_HAND};
+use crate::ledger::emptied::Remains;
 use crate::ledger::fifo::{End, Fifo, Stand};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
-use crate::ledger::leavings::Remains;
+use crate::ledger::groups::GroupSlot;
+use crate::ledger::item::{Entry, Hold, Item};
 
 /// What left a queue that was emptied.
 pub(crate) struct Cleared {
@@ -23,12 +24,14 @@ impl Book {
         let held = &mut *self.held;
         held.stored += 1;
         held.body_bytes += u64::from(item.body_bytes);
-        if held.fifo.is_none() && item.group != 0 {
-            held.groups.count_message(item.group - 1, 1);
+        if held.fifo.is_none()
+            && let Some(group) = item.group
+        {
+            held.groups.count_message(group, 1);
         }
         match &mut held.fifo {
             Some(fifo) => {
-                if let Some(group) = held.groups.get_mut(item.group.wrapping_sub(1)) {
+                if let Some(group) = item.group.and_then(|group| held.groups.get_mut(group)) {
                     group.messages += 1;
                 }
                 let rests = item.expiry == Expiry::ByQueue
@@ -41,7 +44,7 @@ impl Book {
                     fifo.push(&mut held.groups, &item, stand);
                     self.add_entry(item, hidden);
                 }
-                self.regroup(item.group - 1, End::Back);
+                self.regroup_of(&item, End::Back);
             }
             None if hidden => {
                 let put = if held.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
@@ -62,7 +65,7 @@ impl Book {
     pub(super) fn add_entry(&mut self, item: Item, hidden: bool) {
         let hold = if hidden { Hold::Delayed } else { Hold::Ready };
         self.held.delayed += u64::from(hidden);
-        let entry = Entry { item, hold, alarm: NO_INSTANT };
+        let entry = Entry { item, hold, alarm: Timestamp::NEVER };
         self.held.entries.insert(item.sequence, entry);
         self.set_alarm(item.sequence);
     }
@@ -90,12 +93,12 @@ impl Book {
     pub(super) fn note_left(&mut self, item: &Item) {
         self.held.stored -= 1;
         self.held.body_bytes -= u64::from(item.body_bytes);
-        if let Some(slot) = item.group.checked_sub(1) {
+        if let Some(slot) = item.group {
             self.note_left_group(slot);
         }
     }
 
-    fn note_left_group(&mut self, slot: u32) {
+    fn note_left_group(&mut self, slot: GroupSlot) {
         if self.held.fifo.is_none() {
             self.held.groups.count_message(slot, -1);
         } else {
@@ -122,7 +125,14 @@ impl Book {
         }
     }
 
-    pub(super) fn regroup(&mut self, group: u32, end: End) -> bool {
+    /// The group of a message enters the rotation or leaves it.
+    fn regroup_of(&mut self, item: &Item, end: End) {
+        if let Some(group) = item.group {
+            self.regroup(group, end);
+        }
+    }
+
+    pub(super) fn regroup(&mut self, group: GroupSlot, end: End) -> bool {
         let held = &mut *self.held;
         held.fifo.as_mut().is_some_and(|fifo| fifo.regroup(&mut held.groups, group, end))
     }

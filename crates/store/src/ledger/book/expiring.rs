@@ -7,10 +7,10 @@
 use kew_core::{Sequence, Timestamp};
 
 use super::contents::Contents;
-use super::{BESIDE_MAX, Book, Instant, Moment};
-use crate::ledger::fifo::{End, Fifo, Stand, Taken};
-use crate::ledger::groups::{Group, Groups};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use super::{BESIDE_MAX, Book, Happened, Moment};
+use crate::ledger::fifo::{End, Fifo, Stand, Sum, Taken};
+use crate::ledger::groups::{Group, GroupSlot, Groups};
+use crate::ledger::item::{Entry, Hold, Item};
 
 impl Book {
     /// Up to which instant messages at rest on a FIFO queue may expire together: nothing else happens before it, here
@@ -19,17 +19,17 @@ impl Book {
         let Moment { at, now, settled, elsewhere, .. } = *moment;
         let held = &*self.held;
         let Some(fifo) = &held.fifo else { return at };
-        let departs = held.departures.first().map_or(NO_INSTANT, |(due, _)| *due);
-        let rings = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
-        let ends = held.ends.next_at().unwrap_or(NO_INSTANT);
+        let departs = held.departures.first().map_or(Timestamp::NEVER, |(due, _)| *due);
+        let rings = held.alarms.first_at().unwrap_or(Timestamp::NEVER).min(departs);
+        let ends = held.ends.next_at().unwrap_or(Timestamp::NEVER);
         let delay = self.queue.policy.delay;
-        let shows = fifo.first_delayed().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(delay));
+        let shows = fifo.first_delayed().map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(delay));
         let next = rings.min(ends).min(shows).min(elsewhere);
         settled.max(at).max(now.min(next))
     }
 
     /// Messages at rest on a FIFO queue whose time is over by `through`.
-    pub(super) fn expire_in_groups(&mut self, through: Timestamp, moment: &Moment, happened: &mut Instant) {
+    pub(super) fn expire_in_groups(&mut self, through: Timestamp, moment: &Moment, happened: &mut Happened) {
         let retention = self.retention();
         let is_over = |sent_at: Timestamp| sent_at.plus(retention) <= through;
         let oldest = self.held.fifo.as_ref().and_then(|fifo| fifo.oldest());
@@ -61,7 +61,7 @@ impl Book {
 
     /// Every message at rest on a FIFO queue is over: the order and the groups leave as they are, and new ones are made
     /// of the other messages. No group of theirs has a turn.
-    fn expire_order(&mut self, mark: u64, happened: &mut Instant) {
+    fn expire_order(&mut self, mark: u64, happened: &mut Happened) {
         let retention = self.retention();
         let held = &mut *self.held;
         let mut others: Vec<Sequence> = held.entries.values().map(|entry| entry.item.sequence).collect();
@@ -69,7 +69,7 @@ impl Book {
         let (mut order, mut groups, mut others_bytes) = (Box::<Fifo>::default(), Groups::default(), 0);
         for sequence in &others {
             let entry = held.entries.get_mut(sequence).expect("a message listed from the entries has one");
-            let slot = entry.item.group.checked_sub(1);
+            let slot = entry.item.group;
             let Group { name, left_at, .. } = slot
                 .and_then(|slot| held.groups.get(slot))
                 .expect("the group of a message on a FIFO queue has a slot");
@@ -78,13 +78,14 @@ impl Book {
             group.messages += 1;
             // Most have lost messages; of the others the mark says more than it must.
             group.left_at = mark.max(*left_at);
-            entry.item.group = slot + 1;
+            entry.item.group = Some(slot);
             others_bytes += u64::from(entry.item.body_bytes);
-            groups.count_lease(slot + 1, i32::from(matches!(entry.hold, Hold::Leased(_))));
+            groups.count_lease(Some(slot), i32::from(matches!(entry.hold, Hold::Leased(_))));
             order.push(&mut groups, &entry.item, Stand::Held);
         }
         happened.groups_left = Some(std::mem::replace(&mut held.groups, groups));
-        let gone = (held.stored - others.len() as u64, held.body_bytes - others_bytes);
+        let gone =
+            Sum { messages: held.stored - others.len() as u64, body_bytes: held.body_bytes - others_bytes };
         if let Some(order) = held.fifo.replace(order) {
             happened.expired_at_rest.add_order(order, retention, gone);
         }
@@ -108,7 +109,7 @@ impl Book {
     }
 
     /// Whether a group begins with a message that is over.
-    pub(crate) fn begins_over(&self, group: u32) -> bool {
+    pub(crate) fn begins_over(&self, group: GroupSlot) -> bool {
         let held = &*self.held;
         held.fifo.as_ref().is_some_and(|fifo| fifo.begins_over(&held.groups, group))
     }
@@ -121,7 +122,7 @@ impl Book {
     }
 
     /// The same with those that stand first in one group.
-    pub(crate) fn take_heads(&mut self, group: u32, max: usize, mark: u64) -> Vec<(Item, Timestamp)> {
+    pub(crate) fn take_heads(&mut self, group: GroupSlot, max: usize, mark: u64) -> Vec<(Item, Timestamp)> {
         let Contents { fifo: Some(fifo), groups, .. } = &mut *self.held else { return Vec::new() };
         let taken = fifo.take_heads(groups, group, max);
         self.note_taken(taken, mark)
@@ -131,7 +132,7 @@ impl Book {
     fn note_taken(&mut self, taken: Taken, mark: u64) -> Vec<(Item, Timestamp)> {
         for slot in taken.losers {
             self.regroup(slot, End::Back);
-            self.note_left_at(slot + 1, mark);
+            self.note_left_at(Some(slot), mark);
             self.held.groups.forget_empty(slot);
         }
         if self.held.stored == 0 {

@@ -13,7 +13,7 @@ use crate::ledger::fifo::Fifo;
 use crate::ledger::groups::Groups;
 use crate::ledger::item::Entry;
 use crate::ledger::keyed::KeyedImage;
-use crate::ledger::leaves::Leaves;
+use crate::ledger::ordered::Ordered;
 use crate::ledger::ready::ReadyImage;
 use crate::ledger::transfer::CarriedOrder;
 
@@ -29,7 +29,7 @@ pub(crate) struct Image {
     pub far: Far,
     pub fifo: Option<Fifo>,
     pub entries: KeyedImage<Sequence, Entry>,
-    pub departures: Leaves<(Timestamp, Sequence), ()>,
+    pub departures: Ordered<(Timestamp, Sequence), ()>,
     pub attempts: KeyedImage<Text, Attempt>,
 }
 

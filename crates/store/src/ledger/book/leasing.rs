@@ -6,7 +6,8 @@ use kew_core::{Return, Sequence, Text, Timestamp, rules};
 
 use super::{Attempt, Book, HIDDEN_AT_HAND, held_until};
 use crate::ledger::fifo::{End, Stand};
-use crate::ledger::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use crate::ledger::groups::GroupSlot;
+use crate::ledger::item::{Before, Entry, Hold, Item, Lease, MaybeInstant};
 use crate::ledger::shelf::Place;
 
 impl Book {
@@ -22,14 +23,14 @@ impl Book {
                     let hold = if hidden { Hold::Delayed } else { Hold::Ready };
                     self.held.delayed += u64::from(hidden);
                     let visible_at = item.sent_at.plus(delay);
-                    Entry { item: Item { visible_at, ..item }, hold, alarm: NO_INSTANT }
+                    Entry { item: Item { visible_at, ..item }, hold, alarm: Timestamp::NEVER }
                 }
                 None => match self.held.ready.take(sequence) {
-                    Some(item) => Entry { item, hold: Hold::Ready, alarm: NO_INSTANT },
+                    Some(item) => Entry { item, hold: Hold::Ready, alarm: Timestamp::NEVER },
                     None => {
                         let item = self.held.far.take(sequence)?;
                         self.held.delayed += 1;
-                        Entry { item, hold: Hold::Delayed, alarm: NO_INSTANT }
+                        Entry { item, hold: Hold::Delayed, alarm: Timestamp::NEVER }
                     }
                 },
             };
@@ -93,13 +94,13 @@ impl Book {
         let held = &mut *self.held;
         held.in_flight += 1;
         held.groups.count_lease(item.group, 1);
-        if let Some(fifo) = &mut held.fifo {
-            fifo.regroup(&mut held.groups, item.group - 1, End::Back);
+        if let (Some(fifo), Some(group)) = (&mut held.fifo, item.group) {
+            fifo.regroup(&mut held.groups, group, End::Back);
         }
         let alarm = held_until(item.expires_at(retention), through).min(lease.until);
         if lease.shows_at(alarm) {
             held.ends.insert((alarm, item.sequence));
-        } else if alarm != NO_INSTANT {
+        } else if alarm != Timestamp::NEVER {
             held.alarms.insert((alarm, item.sequence));
         }
         let hold = Hold::Leased(Lease { before, ..lease });
@@ -125,7 +126,9 @@ impl Book {
         let held = &mut *self.held;
         if let Some(fifo) = &mut held.fifo {
             fifo.set_stand(sequence, stand);
-            fifo.regroup(&mut held.groups, item.group - 1, end);
+            if let Some(group) = item.group {
+                fifo.regroup(&mut held.groups, group, end);
+            }
         } else if stand == Stand::Ready {
             self.put_down(sequence);
             return;
@@ -161,12 +164,12 @@ impl Book {
             }
             return;
         }
-        if old != NO_INSTANT {
+        if old != Timestamp::NEVER {
             held.drop_alarm(&(old, sequence));
         }
         if ends_lease {
             held.ends.insert((alarm, sequence));
-        } else if alarm != NO_INSTANT {
+        } else if alarm != Timestamp::NEVER {
             held.alarms.insert((alarm, sequence));
         }
     }
@@ -195,7 +198,7 @@ impl Book {
         let Hold::Leased(lease) = &entry.hold else { return false };
         let item = &mut entry.item;
         item.rank = rules::delay::rank(lease.returns, item.rank, visible_at);
-        item.lease_end = end;
+        item.lease_end = MaybeInstant::at(end);
         item.visible_at = visible_at;
         let hold = if rules::visibility::is_visible(visible_at, now) { Hold::Ready } else { Hold::Delayed };
         self.hold(sequence, hold, End::Back);
@@ -288,8 +291,8 @@ impl Book {
     }
 
     fn forget_one_departure(&mut self, sequence: Sequence) {
-        if let Some((item, _)) = self.find(sequence).filter(|(item, _)| item.lease_end != NO_INSTANT) {
-            self.held.departures.remove(&(rules::redrive::leaves_at(item.lease_end), sequence));
+        if let Some(end) = self.find(sequence).and_then(|(item, _)| item.lease_end.get()) {
+            self.held.departures.remove(&(rules::dead_letters::leaves_at(end), sequence));
         }
     }
 
@@ -306,9 +309,9 @@ impl Book {
     // --- What the next message of a group tells ---
 
     /// A message of a FIFO queue left, or expired, under this mark of the shelf.
-    pub(crate) fn note_left_at(&mut self, group: u32, mark: u64) {
+    pub(crate) fn note_left_at(&mut self, group: Option<GroupSlot>, mark: u64) {
         // A group that is empty now is forgotten: what comes to it later is newer than this.
-        if let Some(group) = group.checked_sub(1).and_then(|slot| self.held.groups.get_mut(slot)) {
+        if let Some(group) = group.and_then(|group| self.held.groups.get_mut(group)) {
             group.left_at = mark;
         }
     }
@@ -324,7 +327,7 @@ impl Book {
     pub(crate) fn mark_before(&self, sequence: Sequence) -> u64 {
         let held = &*self.held;
         let group = held.fifo.is_some().then(|| held.entries.get(&sequence)).flatten();
-        let group = group.and_then(|entry| held.groups.get(entry.item.group.checked_sub(1)?));
+        let group = group.and_then(|entry| held.groups.get(entry.item.group?));
         group.map_or(0, |group| group.left_at.max(held.set_at))
     }
 
@@ -374,8 +377,8 @@ fn count_attempt(item: &mut Item, nonce: u64, now: Timestamp) -> Before {
     let before =
         Before { nonce: item.nonce, first_leased_at: item.first_leased_at, lease_end: item.lease_end };
     item.attempts = item.attempts.saturating_add(1);
-    if item.first_leased_at == NO_INSTANT {
-        item.first_leased_at = now;
+    if !item.first_leased_at.is_some() {
+        item.first_leased_at = MaybeInstant::at(now);
     }
     item.nonce = nonce;
     before

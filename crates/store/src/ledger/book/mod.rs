@@ -20,8 +20,8 @@ use kew_core::{Counts, GroupId, MoveReason, Queue, QueueKey, Sequence, Timestamp
 
 use super::expired::Expired;
 use super::fifo::Fifo;
-use super::groups::{Group, Groups};
-use super::item::{Entry, Hold, Item, Lease, NO_INSTANT};
+use super::groups::{Group, GroupSlot, Groups};
+use super::item::{Entry, Hold, Item, Lease, OriginSlot};
 pub(crate) use browsing::{Look, Looked};
 use contents::{Contents, Held};
 pub(crate) use image::Image;
@@ -80,7 +80,7 @@ pub(crate) struct Moment {
 
 /// What happened at one instant.
 #[derive(Default, Debug)]
-pub(crate) struct Instant {
+pub(crate) struct Happened {
     /// Messages with an entry whose time was over, and when it was.
     pub expired: Vec<(Timestamp, Item)>,
     /// The others whose time was over. They have left the queue and its figures, and are to be seen off in slices.
@@ -127,7 +127,7 @@ pub(crate) struct Book {
 /// When a message expires, if that is not held back; `NEVER` is not for now.
 #[inline]
 fn held_until(expires_at: Timestamp, through: Timestamp) -> Timestamp {
-    if expires_at <= through { expires_at } else { NO_INSTANT }
+    if expires_at <= through { expires_at } else { Timestamp::NEVER }
 }
 
 impl Book {
@@ -137,7 +137,7 @@ impl Book {
             queue,
             next_sequence: 1,
             epoch: 0,
-            registered: NO_INSTANT,
+            registered: Timestamp::NEVER,
             limited: false,
             changed: false,
             leased: 0,
@@ -254,40 +254,40 @@ impl Book {
             .min()
     }
 
-    /// The slot of a group, plus one, as [`Item::group`] has it.
-    pub(crate) fn group(&mut self, group: Option<&GroupId>) -> u32 {
-        group.map_or(0, |group| self.held.groups.slot(group) + 1)
+    /// The slot of a group, made when it is new, as [`Item::group`] has it.
+    pub(crate) fn group(&mut self, group: Option<&GroupId>) -> Option<GroupSlot> {
+        group.map(|group| self.held.groups.slot(group))
     }
 
     /// The slot of a group that has messages.
-    pub(crate) fn group_slot(&self, group: &GroupId) -> Option<u32> {
+    pub(crate) fn group_slot(&self, group: &GroupId) -> Option<GroupSlot> {
         self.held.groups.find(group)
     }
 
-    /// The slot of an origin, plus one, as [`Item::origin`] has it.
-    pub(crate) fn origin(&mut self, queue: &QueueKey, reason: MoveReason) -> u32 {
+    /// The slot of an origin, made when it is new.
+    pub(crate) fn origin(&mut self, queue: &QueueKey, reason: MoveReason) -> OriginSlot {
         let known = self.held.origins.iter().position(|(key, why)| key == queue && *why == reason);
         let slot = known.unwrap_or_else(|| {
             self.held.origins.push((queue.clone(), reason));
             self.held.origins.len() - 1
         });
-        slot as u32 + 1
+        OriginSlot::at(slot as u32)
     }
 
     /// The origin in a slot.
     pub(crate) fn origin_of(&self, item: &Item) -> Option<&(QueueKey, MoveReason)> {
-        self.held.origins.get((item.origin as usize).checked_sub(1)?)
+        self.held.origins.get(item.origin?.index())
     }
 
-    /// Whether the group of this slot plus one holds too many of the leases.
-    pub(crate) fn has_noisy_leases(&self, group: u32) -> bool {
-        let group = self.held.groups.get(group.wrapping_sub(1));
+    /// Whether a group holds too many of the leases.
+    pub(crate) fn has_noisy_leases(&self, group: GroupSlot) -> bool {
+        let group = self.held.groups.get(group);
         group.is_some_and(|group| self.are_leases_noisy(group))
     }
 
     /// Whether it holds too many of the stored messages.
-    pub(crate) fn has_noisy_backlog(&self, group: u32) -> bool {
-        let group = self.held.groups.get(group.wrapping_sub(1));
+    pub(crate) fn has_noisy_backlog(&self, group: GroupSlot) -> bool {
+        let group = self.held.groups.get(group);
         group.is_some_and(|group| self.is_backlog_noisy(group))
     }
 
@@ -367,7 +367,7 @@ impl Book {
 
     /// The name of a message's group.
     pub(crate) fn group_name(&self, item: &Item) -> Option<&str> {
-        self.held.groups.get(item.group.checked_sub(1)?).map(|group| &*group.name)
+        self.held.groups.get(item.group?).map(|group| &*group.name)
     }
 
     /// Whether a message may be leased, apart from what stands before it in its group.
@@ -408,7 +408,7 @@ impl Book {
     }
 
     /// The group whose turn it is. Of messages that were shown just now, some are looked at to find one.
-    pub(crate) fn first_turn(&mut self) -> Option<u32> {
+    pub(crate) fn first_turn(&mut self) -> Option<GroupSlot> {
         let fifo = self.held.fifo.as_ref()?;
         if fifo.first_turn().is_some() || !fifo.shows_left() {
             return fifo.first_turn();
@@ -419,7 +419,7 @@ impl Book {
     }
 
     /// The first message a group offers.
-    pub(crate) fn head_of(&self, group: u32) -> Option<Item> {
+    pub(crate) fn head_of(&self, group: GroupSlot) -> Option<Item> {
         let fifo = self.held.fifo.as_ref()?;
         self.item_of(fifo, fifo.head(&self.held.groups, group)?)
     }
@@ -429,7 +429,12 @@ impl Book {
     }
 
     /// The messages a group offers, in order, until there are `max` beside those for which `leaves` says so.
-    pub(crate) fn offered_by(&self, group: u32, max: usize, leaves: impl Fn(&Item) -> bool) -> Vec<Item> {
+    pub(crate) fn offered_by(
+        &self,
+        group: GroupSlot,
+        max: usize,
+        leaves: impl Fn(&Item) -> bool,
+    ) -> Vec<Item> {
         let (mut items, mut staying) = (Vec::new(), 0);
         let Some(fifo) = &self.held.fifo else { return items };
         // One that is not wanted any more is not looked at: it may have to be unpacked.
@@ -449,7 +454,7 @@ impl Book {
         let groups = &self.held.groups;
         self.held.fifo.iter().flat_map(move |fifo| {
             let mut looks = OVER_LOOKS;
-            let reached = move |group: &u32| fifo.reaches(groups, *group, &mut looks);
+            let reached = move |group: &GroupSlot| fifo.reaches(groups, *group, &mut looks);
             let groups_max = if fifo.has_over() { OVER_LOOKS } else { usize::MAX };
             let offering = fifo.standing(groups).take(groups_max).filter(reached);
             offering
@@ -498,6 +503,23 @@ impl Book {
             .collect();
         owned.sort_unstable_by_key(|(sequence, _)| *sequence);
         owned
+    }
+}
+
+#[cfg(test)]
+impl Book {
+    /// The book of a queue with these settings.
+    pub(crate) fn of(policy: kew_core::Policy) -> Self {
+        let queue = Queue {
+            id: kew_core::QueueId(1),
+            key: QueueKey::new(kew_core::AccountId(0), "r", "q"),
+            policy,
+            documents: Default::default(),
+            version: 1,
+            created_at: Timestamp::ZERO,
+            modified_at: Timestamp::ZERO,
+        };
+        Self::new(Arc::new(queue))
     }
 }
 

@@ -10,8 +10,8 @@ use super::{Book, HIDDEN_AT_HAND};
 use crate::ledger::block::Block;
 use crate::ledger::far::Far;
 use crate::ledger::fifo::{End, Rebuilt, Stand};
-use crate::ledger::groups::Groups;
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::groups::{GroupSlot, Groups};
+use crate::ledger::item::{Entry, Hold, Item};
 use crate::ledger::ready::Ready;
 use crate::ledger::shelf::{Address, Place};
 
@@ -45,7 +45,7 @@ impl Book {
         rest: impl Iterator<Item = Item>,
         delayed_from: Sequence,
         entries: Vec<Entry>,
-        rotation: &[u32],
+        rotation: &[GroupSlot],
         see: &mut dyn FnMut(&Item),
     ) -> Option<()> {
         let mut rest = rest.peekable();
@@ -75,7 +75,7 @@ impl Book {
     pub(crate) fn restore_message(&mut self, item: Item, hold: Hold, rests: bool, now: Timestamp) {
         self.next_sequence = self.next_sequence.max(item.sequence.0 + 1);
         let held = &mut *self.held;
-        let entry = |item| Entry { item, hold: hold.clone(), alarm: NO_INSTANT };
+        let entry = |item| Entry { item, hold: hold.clone(), alarm: Timestamp::NEVER };
         let _counted = match (&mut held.fifo, &hold) {
             (Some(fifo), Hold::Ready | Hold::Delayed) if rests => {
                 // An export of a running store may have looked at this one later than at one before it.
@@ -110,7 +110,7 @@ impl Book {
     /// Every group that offers something and has no turn yet takes one behind the others, the one with the oldest
     /// message first.
     pub(crate) fn restore_other_turns(&mut self) {
-        let mut others: Vec<(Sequence, u32)> =
+        let mut others: Vec<(Sequence, GroupSlot)> =
             self.held.groups.iter().map(|(slot, group)| (group.ends.0, slot)).collect();
         others.sort_unstable();
         for (_, slot) in others {
@@ -134,7 +134,7 @@ impl Book {
     pub(crate) fn restore_count(&mut self, item: &Item) -> Option<()> {
         self.held.stored += 1;
         self.held.body_bytes += u64::from(item.body_bytes);
-        if let Some(slot) = item.group.checked_sub(1) {
+        if let Some(slot) = item.group {
             match &self.held.fifo {
                 Some(_) => self.held.groups.get_mut(slot)?.messages += 1,
                 None => {

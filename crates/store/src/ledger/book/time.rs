@@ -8,24 +8,25 @@ use kew_core::time::millis;
 use kew_core::{Queue, Sequence, Timestamp, rules};
 
 use super::contents::Contents;
-use super::{BESIDE_MAX, Book, Instant, Moment, SHOWN_AMONG_OTHERS, held_until};
+use super::{BESIDE_MAX, Book, Happened, Moment, SHOWN_AMONG_OTHERS, held_until};
 use crate::ledger::fifo::{End, Shown};
-use crate::ledger::item::{Entry, Hold, Item, NO_INSTANT};
+use crate::ledger::item::{Entry, Hold, Item};
 
 impl Book {
     /// The next instant something happens here by itself, or an earlier one.
     pub(crate) fn next_instant(&self) -> Timestamp {
         let held = &*self.held;
-        let departs = held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
-        let next = held.alarms.first_at().unwrap_or(NO_INSTANT).min(departs);
+        let departs = held.departures.first().map_or(Timestamp::NEVER, |(at, _)| *at);
+        let next = held.alarms.first_at().unwrap_or(Timestamp::NEVER).min(departs);
         let next = held.ends.next_at().map_or(next, |ends| ends.min(next));
         match &held.fifo {
             Some(fifo) => {
-                let expires = fifo.oldest().map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.retention()));
+                let expires =
+                    fifo.oldest().map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(self.retention()));
                 let expires = held_until(expires, self.expiry_through);
                 let shows = fifo
                     .first_delayed()
-                    .map_or(NO_INSTANT, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
+                    .map_or(Timestamp::NEVER, |(_, sent_at)| sent_at.plus(self.queue.policy.delay));
                 next.min(expires).min(shows)
             }
             None => {
@@ -39,9 +40,9 @@ impl Book {
     /// Does what happens here by itself at one instant. Nothing earlier is left to do. If more leases of a standard
     /// queue end than may be seen to, all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for
     /// long, all whose delay is over by now are shown. What they do at that instant does not hang on it.
-    pub(crate) fn pass(&mut self, moment: &Moment) -> Instant {
+    pub(crate) fn pass(&mut self, moment: &Moment) -> Happened {
         let Moment { at, now, .. } = *moment;
-        let mut happened = Instant::default();
+        let mut happened = Happened::default();
         // Groups of a FIFO queue take their turns in the order in which their leases ended.
         let lapses_max = if self.held.fifo.is_some() { usize::MAX } else { moment.lapses_max };
         let undisturbed = self.undisturbed(moment);
@@ -80,8 +81,8 @@ impl Book {
 
     /// Messages of a standard queue without an entry whose time is over by `now`, many at once perhaps. Before it is,
     /// nothing happens to them but that their delay ends, or that they depart.
-    fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Instant) {
-        let departs = self.held.departures.first().map_or(NO_INSTANT, |(at, _)| *at);
+    fn expire_at_rest(&mut self, at: Timestamp, now: Timestamp, happened: &mut Happened) {
+        let departs = self.held.departures.first().map_or(Timestamp::NEVER, |(at, _)| *at);
         let through = now.min(departs).max(at).min(self.expiry_through);
         let retention = self.retention();
         let is_due = self.held.ready.next_expiry(retention).min(self.held.far.next_expiry()) <= through;
@@ -98,7 +99,7 @@ impl Book {
         far.expire(through, retention, expired);
         let added = expired.take_added();
         (*stored, *body_bytes) = (*stored - added.messages, *body_bytes - added.body_bytes);
-        added.groups.iter().for_each(|group| groups.count_message(group - 1, -1));
+        added.groups.iter().for_each(|group| groups.count_message(*group, -1));
         // A lease that ended with its message makes room for another.
         happened.freed |= added.messages > 0 && std::mem::take(&mut self.limited);
     }
@@ -120,13 +121,13 @@ impl Book {
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
             self.rest();
-        } else if let Some(slot) = item.group.checked_sub(1) {
+        } else if let Some(slot) = item.group {
             self.held.groups.forget_empty(slot);
         }
     }
 
     /// Messages with an entry whose time is over by `at`. Those whose lease `ended` now are taken out of that list.
-    fn expire(&mut self, at: Timestamp, ended: &mut Vec<Sequence>, happened: &mut Instant) {
+    fn expire(&mut self, at: Timestamp, ended: &mut Vec<Sequence>, happened: &mut Happened) {
         let retention = self.retention();
         let entries = &self.held.entries;
         let is_over = |sequence: &Sequence| {
@@ -145,13 +146,13 @@ impl Book {
     }
 
     /// Sees to some of the leases that are over.
-    pub(crate) fn lapse_some(&mut self, at: Timestamp, max: usize) -> Instant {
+    pub(crate) fn lapse_some(&mut self, at: Timestamp, max: usize) -> Happened {
         let ended = self.held.ends.some_over(max);
         self.lapse(at, ended)
     }
 
     /// Sees to the lease of this message, if it is over.
-    pub(crate) fn lapse_one(&mut self, sequence: Sequence, at: Timestamp) -> Instant {
+    pub(crate) fn lapse_one(&mut self, sequence: Sequence, at: Timestamp) -> Happened {
         let is_over = match self.held.entries.get(&sequence).map(|entry| &entry.hold) {
             Some(Hold::Leased(lease)) => !self.is_running(lease),
             _ => false,
@@ -161,8 +162,8 @@ impl Book {
 
     /// Leases that were over before `at` are seen to now. Messages whose own time is over by now expire, as they would
     /// have done after their lease; those that were tried too often depart first.
-    fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Instant {
-        let mut happened = Instant { freed: !ended.is_empty(), ..Instant::default() };
+    fn lapse(&mut self, at: Timestamp, ended: Vec<Sequence>) -> Happened {
+        let mut happened = Happened { freed: !ended.is_empty(), ..Happened::default() };
         let through = at.min(self.expiry_through);
         for sequence in ended {
             let Some(entry) = self.held.entries.get(&sequence) else { continue };
@@ -178,7 +179,7 @@ impl Book {
         happened
     }
 
-    fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Instant) {
+    fn wake(&mut self, at: Timestamp, ended: &[Sequence], happened: &mut Happened) {
         let mut waking: Vec<Sequence> = self.held.alarms.due_by(at).collect();
         waking.extend_from_slice(ended);
         waking.sort_unstable();
@@ -213,7 +214,7 @@ impl Book {
         }
     }
 
-    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Instant) {
+    fn wake_entry(&mut self, sequence: Sequence, at: Timestamp, happened: &mut Happened) {
         let Some(entry) = self.held.entries.get(&sequence) else { return };
         match &entry.hold {
             Hold::Ready => self.set_alarm(sequence),
@@ -226,9 +227,9 @@ impl Book {
                 let attempts = entry.item.attempts;
                 happened.lapsed.push((until, sequence));
                 self.release(sequence, until, visible_at, at);
-                if rules::redrive::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
+                if rules::dead_letters::is_exhausted(attempts, self.queue.policy.dead_letters.as_deref()) {
                     happened.exhausted += 1;
-                    self.held.departures.insert((rules::redrive::leaves_at(until), sequence));
+                    self.held.departures.insert((rules::dead_letters::leaves_at(until), sequence));
                 }
             }
         }
@@ -275,7 +276,7 @@ impl Book {
         for sequence in follows {
             let Some(entry) = self.held.entries.get_mut(&sequence) else { continue };
             entry.item.visible_at = entry.item.sent_at.plus(delay);
-            changed.push((sequence, entry.item.group - 1));
+            changed.extend(entry.item.group.map(|group| (sequence, group)));
         }
         changed.sort_unstable();
         let mut among = SHOWN_AMONG_OTHERS;

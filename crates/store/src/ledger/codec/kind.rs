@@ -1,5 +1,4 @@
-//! The kinds of record, as the byte in a frame's header, and what follows from them: which must be safe before their
-//! answer, and which hold a content.
+//! The kinds of record, as the byte in a frame's header.
 
 use crate::ledger::change::Change;
 
@@ -54,26 +53,5 @@ pub fn kind_of(change: &Change<'_>) -> u8 {
         Change::Purged(_) => PURGED,
         Change::TaskSet(_) => TASK_SET,
         Change::DocumentSet { .. } => DOCUMENT_SET,
-    }
-}
-
-/// Whether an answer that rests on this change must wait until it is synced. Leases need only be written: a power cut
-/// may forget them, and the messages are offered again.
-pub fn must_sync(change: &Change<'_>) -> bool {
-    match change {
-        Change::Leased(_) | Change::Repeated { .. } | Change::Withdrawn { .. } | Change::Released { .. } => {
-            false
-        }
-        Change::Extended(extended) => extended.content.is_some(),
-        Change::QueueSet(_)
-        | Change::QueueDeleted(_)
-        | Change::Sent(_)
-        | Change::Acked { .. }
-        | Change::DeadLettered(_)
-        | Change::Dropped { .. }
-        | Change::Redriven { .. }
-        | Change::Purged(_)
-        | Change::TaskSet(_)
-        | Change::DocumentSet { .. } => true,
     }
 }

@@ -27,11 +27,11 @@ use content::{read_content_head, read_content_parts};
 use dead_lettered::{put_dead_lettered, read_dead_lettered};
 use extended::{ExtendedHead, put_extended};
 use leased::{LeasedParts, put_leased};
-use pieces::{put_steps, slice};
+use pieces::{put_steps, read_flag, slice};
 use sent::{SentHead, put_sent, read_sent_names};
 use stamp::read_made;
 
-pub use kind::{kind_of, must_sync};
+pub use kind::kind_of;
 pub(super) use pieces::{
     expiry_number, expiry_of, put_document_key, put_key, put_option, put_sequences, read_document_key,
     read_key, read_option, read_reason, read_return, read_sequences, reason_number, return_number,
@@ -174,7 +174,7 @@ fn read_plain(kind: u8, from: &mut Reader<'_>, record: &Bytes) -> Option<Change<
         kind::DROPPED => Change::Dropped {
             queue: QueueId(from.number()?),
             sequence: Sequence(from.number()?),
-            due: from.byte()? == 1,
+            due: read_flag(from)?,
         },
         kind::REDRIVEN => Change::Redriven {
             queue: QueueId(from.number()?),
@@ -234,6 +234,48 @@ mod tests {
         write(&mut out, &mut stamp, made, change);
         let read = read(kind_of(change), &Bytes::from(out), |made, change| format!("{made:?} {change:?}"));
         assert_eq!(read, Some(format!("{made:?} {:?}", Some(change))));
+    }
+
+    fn bytes_of(change: &Change<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        write(&mut out, &mut Stamp::default(), Made { at: Timestamp(1), begins_step: true }, change);
+        out
+    }
+
+    fn is_read(kind: u8, bytes: &[u8]) -> bool {
+        read(kind, &Bytes::copy_from_slice(bytes), |_, _| ()).is_some()
+    }
+
+    #[test]
+    fn flags_that_no_program_writes_are_damage() {
+        let content = Content::default();
+        let sent = Sent {
+            queue: QueueId(1),
+            sequence: Sequence(1),
+            id: MessageId([9; 16]),
+            content: &content,
+            group: None,
+            deduplication: None,
+            identity: None,
+            visible_at: Timestamp(1),
+            rank: Timestamp(1),
+            expiry: Expiry::ByQueue,
+            origin: None,
+        };
+        let bytes = bytes_of(&Change::Sent(sent));
+        let flags = 3 + 16;
+        assert_eq!(bytes[flags - 1..=flags], [9, 0], "flags stand behind the id");
+        assert!(is_read(kind::SENT, &bytes) && read_content(kind::SENT, bytes.clone().into()).is_some());
+        for bit in [6, 7] {
+            let mut bytes = bytes.clone();
+            bytes[flags] |= 1 << bit;
+            assert!(!is_read(kind::SENT, &bytes), "bit {bit}");
+            assert!(read_content(kind::SENT, bytes.into()).is_none(), "bit {bit}");
+        }
+        let mut bytes = bytes_of(&Change::Dropped { queue: QueueId(1), sequence: Sequence(1), due: true });
+        assert!(is_read(kind::DROPPED, &bytes));
+        *bytes.last_mut().expect("a record is not empty") = 2;
+        assert!(!is_read(kind::DROPPED, &bytes));
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! What several records are made of: fields that may be missing, runs of sequences, names, keys,
-//! expiries.
+//! What several records are made of: fields that may be missing, flags, runs of sequences, names, keys, expiries.
 
 use std::sync::Arc;
 
@@ -34,6 +33,15 @@ pub(in crate::ledger) fn read_option<'a, T>(
     match from.byte()? {
         0 => Some(None),
         1 => read(from).map(Some),
+        _ => None,
+    }
+}
+
+/// A byte that is 1 or 0.
+pub(super) fn read_flag(from: &mut Reader<'_>) -> Option<bool> {
+    match from.byte()? {
+        0 => Some(false),
+        1 => Some(true),
         _ => None,
     }
 }

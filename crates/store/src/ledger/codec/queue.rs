@@ -11,8 +11,8 @@ use kew_core::{
 };
 
 use super::pieces::{
-    put_document_key, put_key, put_option, put_text, read_document_key, read_key, read_option, read_text,
-    slice,
+    put_document_key, put_key, put_option, put_text, read_document_key, read_flag, read_key, read_option,
+    read_text, slice,
 };
 use crate::ledger::varint::{Reader, put, put_bytes};
 
@@ -92,7 +92,7 @@ fn read_policy(from: &mut Reader<'_>) -> Option<Policy> {
         retention: length(from)?,
         wait: length(from)?,
         body_bytes_max: u32::try_from(from.number()?).ok()?,
-        paused: from.byte()? == 1,
+        paused: read_flag(from)?,
         dead_letters: read_option(from, read_rule)?.map(Box::new),
     })
 }

@@ -20,6 +20,13 @@ const GROUPED: u8 = 1 << 2;
 const DEDUPLICATED: u8 = 1 << 3;
 const REMEMBERED: u8 = 1 << 4;
 const MOVED: u8 = 1 << 5;
+/// All of them: a record with another bit is damaged.
+const KNOWN: u8 = LATER | RANKED | GROUPED | DEDUPLICATED | REMEMBERED | MOVED;
+
+#[inline]
+fn read_flags(from: &mut Reader<'_>) -> Option<u8> {
+    from.byte().filter(|flags| flags & !KNOWN == 0)
+}
 
 pub(super) fn put_sent(out: &mut Vec<u8>, stamp: &Stamp, at: Timestamp, sent: &Sent<'_>) {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
@@ -83,7 +90,7 @@ pub(super) fn read_sent_names(
     from.skip()?;
     from.skip()?;
     let id = read_id(from)?;
-    let flags = from.byte()?;
+    let flags = read_flags(from)?;
     from.skip()?;
     for later in [LATER, RANKED] {
         if flags & later != 0 {
@@ -107,7 +114,7 @@ pub(super) fn read_sent_names(
 impl SentHead {
     pub(super) fn read(from: &mut Reader<'_>, record: &Bytes, at: Timestamp) -> Option<Self> {
         let (queue, sequence, id) = (QueueId(from.number()?), Sequence(from.number()?), read_id(from)?);
-        let flags = from.byte()?;
+        let flags = read_flags(from)?;
         let expiry = expiry_of(from.number()?)?;
         let visible_at = if flags & LATER != 0 { Timestamp(from.number()?) } else { at };
         let rank = if flags & RANKED != 0 { Timestamp(from.number()?) } else { at };

@@ -19,7 +19,8 @@ use kew_core::{Event, EventKind, QueueId, Sequence, Timestamp};
 
 use super::Ledger;
 use super::block::Block;
-use super::fifo::Fifo;
+use super::fifo::{Fifo, Sum};
+use super::groups::GroupSlot;
 use super::item::Item;
 use super::row::Row;
 use super::shelf::Shelf;
@@ -50,8 +51,8 @@ pub(crate) struct Added {
     pub messages: u64,
     /// The lengths of their bodies together.
     pub body_bytes: u64,
-    /// The group of each that is of one, as [`Item::group`] has it.
-    pub groups: Vec<u32>,
+    /// The group of each that is of one.
+    pub groups: Vec<GroupSlot>,
 }
 
 impl Expired {
@@ -63,34 +64,22 @@ impl Expired {
     /// Adds a block of which all messages expired under this retention.
     pub(crate) fn add_block(&mut self, block: Arc<Block>, retention: Duration) {
         if block.live() > 0 {
-            self.count(block.live() as u64, block.body_bytes());
-            self.added.groups.extend(block.groups().filter(|group| *group != 0));
+            self.count(Sum { messages: block.live() as u64, body_bytes: block.body_bytes() });
+            self.added.groups.extend(block.groups());
             self.blocks.push_back((block, retention));
         }
     }
 
-    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group. They hold
-    /// `live` messages, whose bodies have `body_bytes` bytes.
-    pub(crate) fn add_blocks(
-        &mut self,
-        blocks: Row<Block>,
-        retention: Duration,
-        (live, body_bytes): (usize, u64),
-    ) {
-        self.count(live as u64, body_bytes);
+    /// Adds many blocks at once of which all messages expired under this retention, and none is of a group.
+    pub(crate) fn add_blocks(&mut self, blocks: Row<Block>, retention: Duration, live: Sum) {
+        self.count(live);
         self.rows.push_back((blocks, retention));
     }
 
-    /// Adds the order of a FIFO queue of which every message at rest expired under this retention: this number of them,
-    /// whose bodies have this number of bytes.
-    pub(crate) fn add_order(
-        &mut self,
-        mut order: Box<Fifo>,
-        retention: Duration,
-        (messages, bytes): (u64, u64),
-    ) {
-        order.end_all(messages, retention);
-        self.count(messages, bytes);
+    /// Adds the order of a FIFO queue of which every message at rest expired under this retention.
+    pub(crate) fn add_order(&mut self, mut order: Box<Fifo>, retention: Duration, at_rest: Sum) {
+        order.end_all(at_rest.messages, retention);
+        self.count(at_rest);
         self.orders.push_back(order);
     }
 
@@ -100,16 +89,16 @@ impl Expired {
         self.orders.push_back(order);
     }
 
-    fn count(&mut self, messages: u64, body_bytes: u64) {
-        self.len += messages;
-        self.added.messages += messages;
-        self.added.body_bytes += body_bytes;
+    fn count(&mut self, sum: Sum) {
+        self.len += sum.messages;
+        self.added.messages += sum.messages;
+        self.added.body_bytes += sum.body_bytes;
     }
 
     /// Adds a message that expired under this retention.
     pub(crate) fn add(&mut self, item: Item, retention: Duration) {
-        self.count(1, u64::from(item.body_bytes));
-        self.added.groups.extend((item.group != 0).then_some(item.group));
+        self.count(Sum { messages: 1, body_bytes: u64::from(item.body_bytes) });
+        self.added.groups.extend(item.group);
         let last = self.blocks.back_mut().filter(|(_, kept)| *kept == retention);
         let last = last.and_then(|(block, _)| Arc::get_mut(block)).filter(|block| !block.is_full());
         if let Some(block) = last {
@@ -167,7 +156,7 @@ impl Expired {
         while let Some(order) = self.orders.front_mut() {
             if let Some(mut items) = order.take_run() {
                 // The group has been put away with the others: its slot may be another one's by now.
-                items.iter_mut().for_each(|(item, _)| item.group = 0);
+                items.iter_mut().for_each(|(item, _)| item.group = None);
                 return Some(items);
             }
             self.orders.pop_front();
@@ -291,7 +280,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The group of a FIFO queue whose turn it is. Messages of it that are over and stand before what it offers are
     /// seen off first; `None` also when that was all this step may do.
-    pub(super) fn first_turn(&mut self, queue: QueueId) -> Option<u32> {
+    pub(super) fn first_turn(&mut self, queue: QueueId) -> Option<GroupSlot> {
         loop {
             let book = self.books.get_mut(&queue)?;
             let turn = book.first_turn();

@@ -1,3 +1,5 @@
+//! Messages that expire, millions at once: seen off in slices, with the figures right from the first instant.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

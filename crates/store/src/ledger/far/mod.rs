@@ -20,7 +20,7 @@ use kew_core::{Sequence, Timestamp};
 
 use super::block::Block;
 use super::expired::Expired;
-use super::item::{Item, NO_INSTANT};
+use super::item::Item;
 use super::row::Row;
 use super::sink::Sink;
 use super::varint::Reader;
@@ -130,18 +130,18 @@ impl Far {
     /// The next instant something here must be looked at. Nothing expires that is over after `through`.
     pub(crate) fn next_instant(&self, through: Timestamp) -> Timestamp {
         if self.live == 0 {
-            return NO_INSTANT;
+            return Timestamp::NEVER;
         }
         let deals = WIDTHS.iter().filter_map(|width| self.first(*width)).map(|bucket| self.deals_at(bucket));
-        let expiry = if self.expiry <= through { self.expiry } else { NO_INSTANT };
+        let expiry = if self.expiry <= through { self.expiry } else { Timestamp::NEVER };
         let shows = self.buckets_shown(self.shown_through.next(), Timestamp::NEVER).next();
-        deals.fold(expiry, Timestamp::min).min(shows.map_or(NO_INSTANT, |((_, at), _)| *at))
+        deals.fold(expiry, Timestamp::min).min(shows.map_or(Timestamp::NEVER, |((_, at), _)| *at))
     }
 
     /// The earliest expiry, or earlier.
     #[inline]
     pub(crate) fn next_expiry(&self) -> Timestamp {
-        if self.live == 0 { NO_INSTANT } else { self.expiry }
+        if self.live == 0 { Timestamp::NEVER } else { self.expiry }
     }
 
     /// The buckets of one instant, for the instants between these two.
@@ -280,7 +280,7 @@ impl Far {
         self.expiry = blocks
             .map(|block| block.oldest_by_queue.plus(retention).min(block.earliest_own))
             .min()
-            .unwrap_or(NO_INSTANT);
+            .unwrap_or(Timestamp::NEVER);
     }
 
     /// All messages here, in no particular order.

@@ -1,3 +1,5 @@
+//! Messages hidden for long: they show at their instants, beside a plain list.
+
 use super::*;
 use crate::ledger::block::BLOCK_ITEMS;
 use crate::ledger::block::tests::item;
@@ -19,7 +21,7 @@ fn message_is_shown_at_its_very_instant() {
     assert_eq!(far.put(hidden(9, 2_047), Timestamp(0), DAY), Some(hidden(9, 2_047)));
     let mut seen = Vec::new();
     while far.len() > 0 {
-        let now = far.next_instant(NO_INSTANT);
+        let now = far.next_instant(Timestamp::NEVER);
         far.deal(now, DAY);
         far.show(usize::MAX, |item| {
             assert_eq!(item.visible_at, now);
@@ -58,7 +60,7 @@ fn a_large_bucket_is_dealt_out_a_little_at_a_time_and_in_time() {
     }
     let (mut shown, mut instants) = (0, 0);
     while far.len() > 0 {
-        let (now, before) = (far.next_instant(NO_INSTANT), parts_of(&far, INSTANT));
+        let (now, before) = (far.next_instant(Timestamp::NEVER), parts_of(&far, INSTANT));
         far.deal(now, DAY);
         let dealt = parts_of(&far, INSTANT).saturating_sub(before);
         assert!(dealt <= BLOCKS_AT_ONCE * BLOCK_ITEMS, "{dealt} at {now:?}");

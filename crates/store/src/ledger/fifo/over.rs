@@ -11,7 +11,7 @@ use std::time::Duration;
 use kew_core::{Sequence, Timestamp};
 
 use super::{Fifo, Run, Side, Stand};
-use crate::ledger::groups::{Groups, NO_SEQUENCE};
+use crate::ledger::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use crate::ledger::item::Item;
 
 /// Runs that are looked at one after the other to find the line, before it is searched for among all.
@@ -198,29 +198,29 @@ impl Fifo {
 
     /// Whether a group begins with a message that is over.
     #[inline]
-    pub(crate) fn begins_over(&self, groups: &Groups, group: u32) -> bool {
+    pub(crate) fn begins_over(&self, groups: &Groups, group: GroupSlot) -> bool {
         self.has_over() && groups.get(group).is_some_and(|group| self.is_over(group.ends.0))
     }
 
     /// Whether a message of a group that is not over is reached with as many looks as are left.
-    pub(crate) fn reaches(&self, groups: &Groups, group: u32, looks: &mut usize) -> bool {
+    pub(crate) fn reaches(&self, groups: &Groups, group: GroupSlot, looks: &mut usize) -> bool {
         !self.has_over()
             || groups.get(group).is_some_and(|group| self.behind_over(group.ends.0, looks).is_some())
     }
 
     /// Whether a group offers anything, with no look at what is over.
-    pub(super) fn offers(&self, groups: &Groups, group: u32) -> bool {
+    pub(super) fn offers(&self, groups: &Groups, group: GroupSlot) -> bool {
         let mut looks = usize::MAX;
         let first = groups.get(group).and_then(|group| self.behind_over(group.ends.0, &mut looks));
         first.is_some_and(|first| self.is_offerable(first))
     }
 
     /// The groups outside of the rotation that begin with a message that is over, and offer one behind it.
-    pub(super) fn begin_to_offer<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
+    pub(super) fn begin_to_offer<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = GroupSlot> + 'a {
         let runs = self.runs().filter(|run| self.has_over() && run.at_rest() > 0);
         let over = runs.flat_map(Run::rest_items).take_while(|item| item.sequence < self.over.to);
         over.filter_map(move |item| {
-            let slot = item.group - 1;
+            let slot = item.group?;
             let group = groups.get(slot)?;
             let waits = group.turn.is_none() && group.ends.0 == item.sequence;
             (waits && self.offers(groups, slot)).then_some(slot)

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use kew_core::Sequence;
 
-use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, distance, untouched};
-use crate::ledger::groups::{Groups, NO_SEQUENCE};
+use super::links::distance;
+use super::{FAR, Fifo, Links, NONE, Run, Side, Stand, untouched};
+use crate::ledger::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use crate::ledger::item::Item;
-use crate::ledger::leaves::Leaves;
+use crate::ledger::ordered::Ordered;
 
 /// The messages so far.
 pub(crate) struct Rebuilt {
@@ -48,7 +49,7 @@ impl Rebuilt {
         if sequence == NO_SEQUENCE || self.last.is_some_and(|last| last >= sequence) {
             return None;
         }
-        let slot = item.group.checked_sub(1)?;
+        let slot = item.group?;
         let group = groups.get_mut(slot)?;
         let before = std::mem::replace(&mut group.ends.1, sequence);
         if before == NO_SEQUENCE {
@@ -64,9 +65,9 @@ impl Rebuilt {
     }
 
     /// A message takes the next place, behind the newest of its group.
-    fn link(&mut self, slot: u32, before: Sequence, sequence: Sequence) -> Option<()> {
+    fn link(&mut self, slot: GroupSlot, before: Sequence, sequence: Sequence) -> Option<()> {
         let place = u32::try_from(self.links.len()).ok()?;
-        let newest = std::mem::replace(self.newest.get_mut(slot as usize)?, place);
+        let newest = std::mem::replace(self.newest.get_mut(slot.index() as usize)?, place);
         let mut links = Links { before: NONE, after: NONE };
         if before != NO_SEQUENCE {
             links.before = distance(before, sequence);
@@ -95,7 +96,7 @@ impl Rebuilt {
         self.fifo.filling.set_links(links);
         let resting = self.runs.iter().filter(|(_, run)| run.at_rest() > 0);
         self.fifo.resting = resting.map(|(first, run)| (*first, run.sum())).collect();
-        self.fifo.full = Leaves::of(self.runs);
+        self.fifo.full = Ordered::of(self.runs);
         self.fifo
     }
 }

@@ -1,6 +1,7 @@
 //! The order of groups and messages, beside a plain list.
 
 use super::super::block::tests::item;
+use super::super::shelf::Address;
 use super::*;
 use kew_core::{GroupId, Text};
 
@@ -11,13 +12,13 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn slot(&mut self, group: &str) -> u32 {
+    fn slot(&mut self, group: &str) -> GroupSlot {
         self.groups.slot(&GroupId(Text::from(group)))
     }
 
     fn send(&mut self, sequence: u64, group: &str, delayed: bool) -> Sequence {
         let slot = self.slot(group);
-        let item = Item { group: slot + 1, ..item(sequence) };
+        let item = Item { group: Some(slot), ..item(sequence) };
         self.fifo.push_rest(&mut self.groups, &item, delayed);
         self.regroup(group, End::Back);
         Sequence(sequence)
@@ -34,7 +35,7 @@ impl Fixture {
 
     fn remove(&mut self, sequence: u64, group: &str) {
         let slot = self.slot(group);
-        let item = Item { group: slot + 1, ..item(sequence) };
+        let item = Item { group: Some(slot), ..item(sequence) };
         self.fifo.remove(&mut self.groups, &item);
         self.regroup(group, End::Back);
     }
@@ -84,7 +85,7 @@ fn groups_enter_at_the_back_and_leave_when_they_offer_nothing() {
     let shown = it.fifo.show_delayed(|_| true).expect("a delayed message is shown");
     it.fifo.show_later(shown);
     assert_eq!(it.fifo.show(&mut it.groups, usize::MAX), 1);
-    it.fifo.leave(&mut it.groups, 2);
+    it.fifo.leave(&mut it.groups, GroupSlot::at(2));
     it.regroup("c", End::Front);
     assert_eq!(it.rotation(), ["c", "b", "a"]);
     let b = it.slot("b");
@@ -200,7 +201,7 @@ fn order_is_that_of_a_plain_list_whatever_happens() {
                     let group = roll(5) as usize;
                     let stand = if roll(6) == 0 { Stand::Held } else { Stand::Rest };
                     let slot = it.slot(NAMES[group]);
-                    let item = Item { group: slot + 1, ..item(sequence) };
+                    let item = Item { group: Some(slot), ..item(sequence) };
                     match stand {
                         Stand::Rest => it.fifo.push_rest(&mut it.groups, &item, false),
                         _ => it.fifo.push(&mut it.groups, &item, stand),

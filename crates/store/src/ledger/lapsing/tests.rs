@@ -1,48 +1,27 @@
-use std::sync::Arc;
+//! Leases that end by themselves, many at once: seen to in slices.
+
 use std::time::Duration;
 
-use kew_core::command::{Ack, CreateQueue, Extend, Extension, FirstReceipts, Lease, Purge, Release, Send};
+use kew_core::command::{Ack, Extend, Extension, Lease, Purge, Release};
 use kew_core::{
-    AccountId, Carries, Command, DeadLetterAction, DeadLetterRule, LeaseTerms, LeaseToken, MessageId,
-    NewMessage, Outcome, Policy, QueueId, QueueKey, ReceiptRule, Sequence, Timestamp, WhenFree,
+    Carries, Command, DeadLetterAction, DeadLetterRule, LeaseTerms, LeaseToken, Outcome, Policy, QueueId,
+    ReceiptRule, Sequence, Timestamp, WhenFree,
 };
 
-use crate::contract::model::SeededEntropy;
-use crate::ledger::{Bounds, Ledger};
-use crate::memory::MemoryShelf;
-use crate::token::TokenKey;
+use crate::ledger::Bounds;
+use crate::ledger::scene::{NOW, Scene};
 
 const SLICE: usize = 10;
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const LEASE: Duration = Duration::from_secs(30);
 
-struct Scene {
-    ledger: Ledger<MemoryShelf>,
-    sent: u128,
+fn bounds() -> Bounds {
+    Bounds { lapses: SLICE, ..Bounds::default() }
 }
 
 impl Scene {
-    fn new() -> Self {
-        let bounds = Bounds { lapses: SLICE, ..Bounds::default() };
-        let (key, entropy) = (TokenKey([7; 16]), Arc::new(SeededEntropy::new(7)));
-        Self { ledger: Ledger::new(MemoryShelf::default(), key, entropy, bounds), sent: 0 }
-    }
-
-    fn step(&mut self, at: Timestamp, command: &Command) -> Outcome {
-        self.ledger.step(at, command).expect("the step is allowed")
-    }
-
-    fn queue(&mut self, name: &str, policy: Policy) -> QueueId {
-        let key = QueueKey::new(AccountId(0), "r", name);
-        match self.step(NOW, &Command::CreateQueue(CreateQueue { key, policy, documents: Vec::new() })) {
-            Outcome::Queue(queue) => queue.id,
-            other => panic!("a queue is expected: {other:?}"),
-        }
-    }
-
     /// A queue with this number of messages, all leased until one instant; and their receipts.
     fn with_leased(messages: usize, policy: Policy) -> (Self, QueueId, Vec<LeaseToken>) {
-        let mut scene = Self::new();
+        let mut scene = Self::new(bounds());
         let queue = scene.queue("q", policy);
         (0..messages).for_each(|_| scene.send(queue));
         let mut tokens = Vec::new();
@@ -50,13 +29,6 @@ impl Scene {
             tokens.extend(scene.lease(NOW, queue, 10).into_iter().map(|(_, token)| token));
         }
         (scene, queue, tokens)
-    }
-
-    fn send(&mut self, queue: QueueId) {
-        self.sent += 1;
-        let message = NewMessage::text(MessageId::from_chance(self.sent << 64), "body".to_owned());
-        let receipts = FirstReceipts::Told;
-        self.step(NOW, &Command::Send(Send { queue, messages: vec![message], receipts }));
     }
 
     /// Each message with how often it was leased by now.
@@ -68,17 +40,6 @@ impl Scene {
             }
             other => panic!("leases are expected: {other:?}"),
         }
-    }
-
-    /// Visible, in flight, delayed.
-    fn figures(&self, queue: QueueId) -> (u64, u64, u64) {
-        let counts = self.ledger.book(queue).expect("the queue is there").numbers();
-        (counts.visible, counts.in_flight, counts.delayed)
-    }
-
-    /// Messages among those that are offered.
-    fn offered(&self, queue: QueueId) -> usize {
-        self.ledger.book(queue).expect("the queue is there").ready_items().count()
     }
 }
 

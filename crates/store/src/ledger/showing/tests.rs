@@ -1,52 +1,26 @@
-use std::sync::Arc;
+//! Delays that end, many at once: messages are shown in slices.
+
 use std::time::Duration;
 
-use kew_core::command::{
-    CreateQueue, DeleteQueue, FirstReceipts, Lease, Peek, Purge, Send, UpdateQueue, View,
-};
-use kew_core::{
-    AccountId, Command, DeduplicationId, GroupId, LeaseTerms, MessageId, NewMessage, Outcome, Policy,
-    QueueId, QueueKey, Sequence, Text, Timestamp,
-};
+use kew_core::command::{DeleteQueue, Lease, Peek, Purge, UpdateQueue, View};
+use kew_core::{Command, LeaseTerms, Outcome, Policy, QueueId, Sequence, Timestamp};
 
-use crate::contract::model::SeededEntropy;
-use crate::ledger::{Bounds, Ledger};
-use crate::memory::MemoryShelf;
-use crate::token::TokenKey;
+use crate::ledger::Bounds;
+use crate::ledger::scene::{NOW, Scene};
 
 const SLICE: usize = 10;
 /// Hidden messages that a queue keeps at hand.
 const AT_HAND: usize = 1_024;
-const NOW: Timestamp = Timestamp(1_700_000_000_000);
 const DELAY: Duration = Duration::from_secs(600);
 
-struct Scene {
-    ledger: Ledger<MemoryShelf>,
-    sent: u128,
+fn bounds() -> Bounds {
+    Bounds { slice: SLICE, ..Bounds::default() }
 }
 
 impl Scene {
-    fn new() -> Self {
-        let bounds = Bounds { slice: SLICE, ..Bounds::default() };
-        let (key, entropy) = (TokenKey([7; 16]), Arc::new(SeededEntropy::new(7)));
-        Self { ledger: Ledger::new(MemoryShelf::default(), key, entropy, bounds), sent: 0 }
-    }
-
-    fn step(&mut self, at: Timestamp, command: &Command) -> Outcome {
-        self.ledger.step(at, command).expect("the step is allowed")
-    }
-
-    fn queue(&mut self, name: &str, policy: Policy) -> QueueId {
-        let key = QueueKey::new(AccountId(0), "r", name);
-        match self.step(NOW, &Command::CreateQueue(CreateQueue { key, policy, documents: Vec::new() })) {
-            Outcome::Queue(queue) => queue.id,
-            other => panic!("a queue is expected: {other:?}"),
-        }
-    }
-
     /// A queue with this number of messages beside those at hand, all of which show at one instant.
     fn with_hidden(beside: usize) -> (Self, QueueId) {
-        let mut scene = Self::new();
+        let mut scene = Self::new(bounds());
         let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::standard() });
         (0..AT_HAND + beside).for_each(|_| scene.send(queue));
         // What comes near is dealt out ahead, a little each millisecond.
@@ -58,27 +32,13 @@ impl Scene {
 
     /// A FIFO queue with this number of messages, each in a group of its own, all of which show at one instant.
     fn with_groups(messages: usize) -> (Self, QueueId) {
-        let mut scene = Self::new();
+        let mut scene = Self::new(bounds());
         let queue = scene.queue("q", Policy { delay: DELAY, ..Policy::fifo() });
         (0..messages).for_each(|number| scene.send_to(queue, Some(&format!("g{number}"))));
         (scene, queue)
     }
 
-    fn send(&mut self, queue: QueueId) {
-        self.send_to(queue, None);
-    }
-
-    fn send_to(&mut self, queue: QueueId, group: Option<&str>) {
-        self.sent += 1;
-        let message = NewMessage::text(MessageId::from_chance(self.sent << 64), "body".to_owned());
-        let group = group.map(|group| GroupId(Text::from(group)));
-        let deduplication = group.is_some().then(|| DeduplicationId(Text::from(format!("n{}", self.sent))));
-        let message = NewMessage { group, deduplication, ..message };
-        let receipts = FirstReceipts::Told;
-        self.step(NOW, &Command::Send(Send { queue, messages: vec![message], receipts }));
-    }
-
-    fn lease(&mut self, at: Timestamp, queue: QueueId, max: u32) -> usize {
+    fn lease_some(&mut self, at: Timestamp, queue: QueueId, max: u32) -> usize {
         let terms = LeaseTerms { length: Some(Duration::from_secs(900)), ..LeaseTerms::default() };
         match self.step(at, &Command::Lease(Lease { terms, ..Lease::of(queue, max, at) })) {
             Outcome::Leased(leased) => leased.len(),
@@ -105,17 +65,6 @@ impl Scene {
             slices += 1;
         }
         slices
-    }
-
-    /// Visible, in flight, delayed.
-    fn figures(&self, queue: QueueId) -> (u64, u64, u64) {
-        let counts = self.ledger.book(queue).expect("the queue is there").numbers();
-        (counts.visible, counts.in_flight, counts.delayed)
-    }
-
-    /// Messages among those that are offered.
-    fn offered(&self, queue: QueueId) -> usize {
-        self.ledger.book(queue).expect("the queue is there").ready_items().count()
     }
 }
 
@@ -151,12 +100,12 @@ fn a_receive_finds_messages_while_any_is_counted_as_visible() {
     let (at, all) = (NOW.plus(DELAY), AT_HAND + 700);
     let mut leased = 0;
     while leased < all {
-        let taken = scene.lease(at, queue, 10);
+        let taken = scene.lease_some(at, queue, 10);
         assert!(taken > 0, "{leased} of {all}");
         leased += taken;
         assert_eq!(scene.figures(queue), ((all - leased) as u64, leased as u64, 0));
     }
-    assert_eq!(scene.lease(at, queue, 10), 0);
+    assert_eq!(scene.lease_some(at, queue, 10), 0);
 }
 
 #[test]
@@ -165,7 +114,7 @@ fn a_neighbour_is_served_between_slices() {
     let other = scene.queue("other", Policy::standard());
     scene.send(other);
     let at = NOW.plus(DELAY);
-    assert_eq!((scene.lease(at, other, 10), scene.offered(queue)), (1, AT_HAND + SLICE));
+    assert_eq!((scene.lease_some(at, other, 10), scene.offered(queue)), (1, AT_HAND + SLICE));
     assert_eq!(scene.figures(queue), (AT_HAND as u64 + 300, 0, 0));
 }
 
@@ -210,9 +159,9 @@ fn a_receive_between_slices_takes_the_groups_of_a_fifo_queue_in_their_turns() {
     for turn in 0..70 {
         let order = scene.peeked(at, queue);
         assert!(order.into_iter().eq(10 * turn + 1..=700));
-        assert_eq!(scene.lease(at, queue, 10), 10);
+        assert_eq!(scene.lease_some(at, queue, 10), 10);
     }
-    assert_eq!((scene.lease(at, queue, 10), scene.figures(queue)), (0, (0, 700, 0)));
+    assert_eq!((scene.lease_some(at, queue, 10), scene.figures(queue)), (0, (0, 700, 0)));
 }
 
 #[test]
@@ -231,12 +180,12 @@ fn a_checkpoint_between_slices_has_every_group_in_its_turn() {
     let (mut scene, queue) = Scene::with_groups(300);
     let at = NOW.plus(DELAY);
     scene.step(at, &Command::Queues);
-    scene.lease(at, queue, 10);
+    scene.lease_some(at, queue, 10);
     assert!(!scene.ledger.showing.is_empty(), "it is in the middle of them");
     let mut bytes = Vec::new();
     let image = scene.ledger.image(queue.0).expect("the queue is there");
     image.write(&mut |piece| bytes.extend_from_slice(piece));
-    let mut again = Scene::new();
+    let mut again = Scene::new(bounds());
     again.ledger.load_slice(queue.0, &bytes.into()).expect("just written");
     assert!(again.ledger.showing.is_empty());
     let order = |scene: &Scene| -> Vec<Sequence> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kew_core::time::millis;
 use kew_core::{
-    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, Text, Timestamp,
+    AccountId, ByName, DocumentKey, MoveTask, OwnerId, QueueId, Return, Sequence, TaskId, Text, Timestamp,
 };
 
 use super::Ledger;
@@ -20,8 +20,8 @@ use super::block::{BLOCK_ITEMS, Block};
 use super::book::{Book, Image};
 use super::codec;
 use super::dedup::PutAwayEntry;
-use super::groups::Groups;
-use super::item::{Before, Entry, Hold, Item, Lease, NO_INSTANT};
+use super::groups::{GroupSlot, Groups};
+use super::item::{Before, Entry, Hold, Item, Lease, MaybeInstant};
 use super::shelf::Shelf;
 use super::sink::Sink;
 use super::varint::{Reader, put, put_bytes, put_signed};
@@ -57,8 +57,8 @@ impl QueueImage {
 #[derive(Debug)]
 pub struct MetaImage {
     newest: Timestamp,
-    next_queue: u64,
-    next_task: u64,
+    next_queue: QueueId,
+    next_task: TaskId,
     tasks: Vec<Arc<MoveTask>>,
     documents: Vec<(DocumentPlace, Bytes)>,
 }
@@ -78,8 +78,8 @@ impl MetaImage {
     pub fn write(&self, give: &mut dyn FnMut(&[u8])) {
         let mut out = Sink::new(give);
         out.number(self.newest.0);
-        out.number(self.next_queue);
-        out.number(self.next_task);
+        out.number(self.next_queue.0);
+        out.number(self.next_task.0);
         out.number(self.tasks.len() as u64);
         for task in &self.tasks {
             out.with(|out| codec::put_task(out, task));
@@ -112,9 +112,9 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    /// The keys of all queues there are. Looks at every queue.
-    pub fn queue_keys(&self) -> Vec<u64> {
-        self.books.keys().map(|queue| queue.0).collect()
+    /// All queues there are. Looks at every queue.
+    pub fn queue_ids(&self) -> Vec<QueueId> {
+        self.books.keys().copied().collect()
     }
 
     /// Whether there is a queue under this key.
@@ -205,7 +205,7 @@ impl<S: Shelf> Ledger<S> {
             book.queue = self.regions.share_of(book.queue);
             book.expire_through(self.expiry_through);
             let id = book.queue.id;
-            self.next_queue = self.next_queue.max(id.0 + 1);
+            self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
             self.names.replace(ByName(book.queue.clone()));
             self.books.insert(id, Box::new(book));
             self.register(id);
@@ -215,8 +215,8 @@ impl<S: Shelf> Ledger<S> {
 
     fn read_meta(&mut self, from: &mut Reader<'_>) -> Option<()> {
         self.newest = self.newest.max(Timestamp(from.number()?));
-        self.next_queue = self.next_queue.max(from.number()?);
-        self.next_task = self.next_task.max(from.number()?);
+        self.next_queue = self.next_queue.max(QueueId(from.number()?));
+        self.next_task = self.next_task.max(TaskId(from.number()?));
         for _ in 0..from.number()? {
             let task = codec::read_task(from)?;
             self.tasks.insert(task.id, Arc::new(task));
@@ -254,9 +254,9 @@ fn write_image(image: &Image, out: &mut Sink<'_>) {
         Some(fifo) => {
             out.number(fifo.first_delayed().map_or(u64::MAX, |(sequence, _)| sequence.0));
             write_items(out, fifo.rest_count(), fifo.rest());
-            let rotation: Vec<u32> = fifo.rotation(&image.groups).collect();
+            let rotation: Vec<GroupSlot> = fifo.rotation(&image.groups).collect();
             out.number(rotation.len() as u64);
-            rotation.into_iter().for_each(|group| out.number(u64::from(group)));
+            rotation.into_iter().for_each(|group| out.number(u64::from(group.index())));
         }
     }
     let entries = image.entries();
@@ -301,7 +301,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -
         let mut rest = Blocks::skip(from)?;
         let mut rotation = Vec::new();
         for _ in 0..from.number()? {
-            rotation.push(u32::try_from(from.number()?).ok()?);
+            rotation.push(GroupSlot::at(u32::try_from(from.number()?).ok()?));
         }
         let entries = read_entries(from)?;
         book.restore_groups(rest.by_ref().flatten(), delayed_from, entries, &rotation, see)?;
@@ -390,7 +390,10 @@ impl Iterator for Blocks<'_> {
 
 fn read_entries(from: &mut Reader<'_>) -> Option<Vec<Entry>> {
     let items = read_items(from)?;
-    items.into_iter().map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: NO_INSTANT })).collect()
+    items
+        .into_iter()
+        .map(|item| Some(Entry { item, hold: read_hold(from)?, alarm: Timestamp::NEVER }))
+        .collect()
 }
 
 fn write_hold(out: &mut Vec<u8>, hold: &Hold) {
@@ -409,8 +412,8 @@ fn write_hold(out: &mut Vec<u8>, hold: &Hold) {
     out.push(u8::from(lease.owner.is_some()) | (u8::from(lease.before.is_some()) << 1));
     if let Some(before) = lease.before {
         put(out, before.nonce);
-        put_signed(out, before.first_leased_at.0.cast_signed());
-        put_signed(out, before.lease_end.0.cast_signed());
+        put_signed(out, before.first_leased_at.number().cast_signed());
+        put_signed(out, before.lease_end.number().cast_signed());
     }
 }
 
@@ -426,12 +429,12 @@ fn read_hold(from: &mut Reader<'_>) -> Option<Hold> {
     let lapse_delay = Duration::from_millis(from.number()?);
     let returns: Return = codec::read_return(from)?;
     let owner = OwnerId(from.number()?.wrapping_sub(1));
-    let flags = from.byte()?;
+    let flags = from.byte().filter(|flags| *flags < 4)?;
     let before = if flags & 2 != 0 {
         Some(Before {
             nonce: from.number()?,
-            first_leased_at: Timestamp(from.signed()?.cast_unsigned()),
-            lease_end: Timestamp(from.signed()?.cast_unsigned()),
+            first_leased_at: MaybeInstant::of_number(from.signed()?.cast_unsigned()),
+            lease_end: MaybeInstant::of_number(from.signed()?.cast_unsigned()),
         })
     } else {
         None

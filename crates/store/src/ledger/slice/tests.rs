@@ -2,27 +2,12 @@
 
 use std::time::Duration;
 
-use kew_core::{
-    AccountId, Expiry, GroupId, MoveReason, Policy, Queue, QueueKey, Return, Sequence, Text, Timestamp,
-};
+use kew_core::{AccountId, Expiry, GroupId, MoveReason, Policy, QueueKey, Return, Sequence, Text, Timestamp};
 
 use super::super::block::UNPACKED;
 use super::super::block::tests::item;
 use super::super::book::Moment;
 use super::*;
-
-fn book(policy: Policy) -> Book {
-    let queue = Queue {
-        id: QueueId(1),
-        key: QueueKey::new(AccountId(0), "r", "q"),
-        policy,
-        documents: Default::default(),
-        version: 1,
-        created_at: Timestamp::ZERO,
-        modified_at: Timestamp::ZERO,
-    };
-    Book::new(Arc::new(queue))
-}
 
 fn bytes_of(image: &QueueImage) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -76,11 +61,8 @@ impl Busy {
             visible_at,
             expiry: if self.roll(9) == 0 { Expiry::After { seconds: 900 } } else { Expiry::ByQueue },
             group: self.book.group(Some(&group)),
-            origin: if origin {
-                self.book.origin(&QueueKey::new(AccountId(0), "r", "from"), MoveReason::Redriven)
-            } else {
-                0
-            },
+            origin: origin
+                .then(|| self.book.origin(&QueueKey::new(AccountId(0), "r", "from"), MoveReason::Redriven)),
             ..item(self.next)
         };
         self.next += 1 + self.roll(20) / 19;
@@ -119,7 +101,7 @@ impl Busy {
 }
 
 fn images_stay(policy: &Policy, seed: u64) {
-    let book = book(policy.clone());
+    let book = Book::of(policy.clone());
     let mut busy = Busy { book, now: 1_700_000_000_000, next: 1, chance: seed | 1 };
     (0..4_000).for_each(|_| busy.send());
     for _ in 0..6 {
@@ -158,7 +140,7 @@ fn read_again(book: &mut Book) -> (Book, u64, u64) {
 #[test]
 fn each_message_is_unpacked_once_when_a_queue_is_read() {
     for policy in [Policy::standard(), Policy::fifo()] {
-        let mut busy = Busy { book: book(policy), now: 1_700_000_000_000, next: 1, chance: 5 };
+        let mut busy = Busy { book: Book::of(policy), now: 1_700_000_000_000, next: 1, chance: 5 };
         (0..20_000).for_each(|_| busy.send());
         let stored = busy.book.numbers().stored();
         let (_, unpacked, shown) = read_again(&mut busy.book);
@@ -173,7 +155,7 @@ fn each_message_is_unpacked_once_when_a_queue_is_read() {
 fn groups_offer_after_a_restart_what_they_offered_before_whatever_leaves() {
     let sequences = |book: &Book| book.offered().map(|item| item.sequence.0).collect::<Vec<_>>();
     for seed in [3, 11, 0x9e37_79b9] {
-        let mut busy = Busy { book: book(Policy::fifo()), now: 1_700_000_000_000, next: 1, chance: seed };
+        let mut busy = Busy { book: Book::of(Policy::fifo()), now: 1_700_000_000_000, next: 1, chance: seed };
         (0..3_000).for_each(|_| busy.send());
         (0..3_000).for_each(|_| busy.happen());
         let (mut again, ..) = read_again(&mut busy.book);

@@ -1,6 +1,6 @@
 //! Browsing: a page of a queue's messages, whatever they are doing, without touching one.
 //!
-//! A page is one bounded slice: it looks at so many messages at most, and brings so many bytes. What is asked of
+//! A page is one bounded slice: the messages it looks at and the bytes it brings are bounded. What is asked of
 //! contents is asked outside, of the page; what the ledger itself knows is asked here.
 
 use kew_core::command::Browse;
@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::ledger::book::{Look, Looked};
 use crate::ledger::shelf::{Shelf, Stored};
 
-/// Bytes of records that one page reads, all told; the first record always fits.
+/// Bytes of records that one page reads together; the first record always fits.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
 
 impl<S: Shelf> Ledger<S> {
@@ -22,12 +22,11 @@ impl<S: Shelf> Ledger<S> {
         let book = self.book(command.queue)?;
         let max = usize::try_from(command.look_max).unwrap_or(usize::MAX).max(1);
         let (looked, behind) = book.look(Look { from: command.from, state: command.state, max });
-        // No message is of the last slot.
-        let slot_of = |group| book.group_slot(group).map_or(u32::MAX, |slot| slot + 1);
-        let group = command.group.as_ref().map(slot_of);
+        // No message is of a group that is not known.
+        let group = command.group.as_ref().map(|group| book.group_slot(group));
         let is_wanted = |looked: &&Looked| {
             let item = &looked.item;
-            group.is_none_or(|group| item.group == group)
+            group.is_none_or(|group| group.is_some() && item.group == group)
                 && item.attempts >= command.attempts_min
                 && item.sent_at <= command.sent_through
         };

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kew_core::rules::redrive;
+use kew_core::rules::dead_letters;
 use kew_core::{DeadLetterAction, GroupId, Queue, QueueId, QueueKey, RuleError, Sequence, Text, Timestamp};
 
 use crate::ledger::Ledger;
 use crate::ledger::change::{Change, DeadLettered};
-use crate::ledger::item::{Item, NO_INSTANT};
+use crate::ledger::item::Item;
 use crate::ledger::shelf::Shelf;
 
 /// Room a departure takes on the shelf, names and group included.
@@ -49,7 +49,7 @@ impl<S: Shelf> Ledger<S> {
             DeadLetterAction::MoveTo(key) => self.target(&source, key).is_some(),
         });
         Ok(move |item: &Item| {
-            has_way_out && redrive::is_exhausted(item.attempts, source.policy.dead_letters.as_deref())
+            has_way_out && dead_letters::is_exhausted(item.attempts, source.policy.dead_letters.as_deref())
         })
     }
 
@@ -61,7 +61,7 @@ impl<S: Shelf> Ledger<S> {
         let source = book.queue.clone();
         let Some(rule) = &source.policy.dead_letters else { return false };
         let Some((item, _)) = book.find(sequence) else { return false };
-        if !redrive::is_exhausted(item.attempts, Some(rule)) {
+        if !dead_letters::is_exhausted(item.attempts, Some(rule)) {
             return false;
         }
         // No request asked for this: without room it stays, and its next lease decides again.
@@ -93,8 +93,8 @@ impl<S: Shelf> Ledger<S> {
 
     fn dead_letter(&mut self, at: Timestamp, source: &Queue, target: &Queue, item: &Item, because: Because) {
         let Some(rule) = &source.policy.dead_letters else { return };
-        let first_leased_at = (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at);
-        let arrival = redrive::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
+        let first_leased_at = item.first_leased_at.get();
+        let arrival = dead_letters::arrival(rule.carries, at, item.sent_at, item.attempts, first_leased_at);
         let delay = if arrival.delayed { target.policy.delay } else { std::time::Duration::ZERO };
         let moved = DeadLettered {
             from: source.id,

@@ -13,9 +13,7 @@ use crate::ledger::shelf::{Shelf, Stored};
 impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn groups(&mut self, command: &Groups) -> Result<Outcome, StoreError> {
         let book = self.books.get(&command.queue).ok_or(RuleError::QueueNotFound)?;
-        let (found, next) = book.groups_from(command.from, command.look_max, command.max, |name| {
-            name.starts_with(command.prefix.as_str())
-        });
+        let (found, next) = book.look_at_groups(command);
         let mut groups = Vec::with_capacity(found.len());
         for group in found {
             let lock = match group.lock {

@@ -14,6 +14,7 @@ use crate::ledger::Ledger;
 use crate::ledger::apply::lease_one;
 use crate::ledger::book::Book;
 use crate::ledger::change::{Change, Leased};
+use crate::ledger::groups::GroupSlot;
 use crate::ledger::item::{self, Item};
 use crate::ledger::shelf::Shelf;
 
@@ -109,7 +110,7 @@ impl<S: Shelf> Ledger<S> {
         &mut self,
         now: Timestamp,
         taking: &mut Taking<'_>,
-        group: u32,
+        group: GroupSlot,
     ) -> Result<Next, StoreError> {
         let leaves = self.leaving(taking.command.queue)?;
         let room = taking.room - taking.leased.len();
@@ -276,15 +277,15 @@ fn begin<'a>(
 /// The message a standard queue gives next: the first, unless its group is noisy and another waits.
 fn choose(book: &mut Book, now: Timestamp) -> Option<Item> {
     let first = book.front()?;
-    let stands_back = first.group != 0
-        && (book.has_noisy_leases(first.group)
-            || (book.has_noisy_backlog(first.group)
-                && !fairness::is_turn_of_the_front(now, book.in_flight())));
+    let stands_back = first.group.is_some_and(|group| {
+        book.has_noisy_leases(group)
+            || (book.has_noisy_backlog(group) && !fairness::is_turn_of_the_front(now, book.in_flight()))
+    });
     if !stands_back || book.is_all_noise() || book.has_looked_in_vain() {
         return Some(first);
     }
     let is_quiet = |item: &Item| {
-        item.group == 0 || !(book.has_noisy_leases(item.group) || book.has_noisy_backlog(item.group))
+        item.group.is_none_or(|group| !(book.has_noisy_leases(group) || book.has_noisy_backlog(group)))
     };
     let mut looked = 0;
     let quiet = book.ready_items().take(fairness::LOOK_AHEAD).inspect(|_| looked += 1).find(is_quiet);

@@ -17,7 +17,7 @@ use kew_core::{Message, Origin, QueueId, State, Timestamp};
 use super::Ledger;
 use super::book::Book;
 use super::change::Change;
-use super::item::{Item, NO_INSTANT};
+use super::item::Item;
 use super::shelf::{Made, Place, Shelf, Stored, deduplicated_by};
 
 impl<S: Shelf> Ledger<S> {
@@ -65,7 +65,7 @@ fn shown(book: &Book, item: &Item, stored: Stored, state: State) -> Message {
         sent_at: item.sent_at,
         expires_at: (expires_at != Timestamp::NEVER).then_some(expires_at),
         attempts: item.attempts,
-        first_leased_at: (item.first_leased_at != NO_INSTANT).then_some(item.first_leased_at),
+        first_leased_at: item.first_leased_at.get(),
         origin,
         state,
     }

@@ -61,7 +61,7 @@ impl<S: Shelf> Ledger<S> {
         }
         let lease_end = match entry {
             Some(entry) => entry.lease_end(),
-            None => (item.lease_end != Timestamp::NEVER).then_some(item.lease_end),
+            None => item.lease_end.get(),
         };
         let known = Receipts { newest: self.newest_nonce(queue, item), lease_end };
         visibility::check_receipt(rule, token.nonce, known, now)?;

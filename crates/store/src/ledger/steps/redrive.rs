@@ -44,7 +44,7 @@ impl<S: Shelf> Ledger<S> {
             return Err(RuleError::TooManyTasks.into());
         }
         let task = MoveTask {
-            id: TaskId(self.next_task),
+            id: self.next_task,
             source: command.source,
             source_key,
             destination: command.destination.clone(),

@@ -4,11 +4,12 @@ use kew_core::{LeaseToken, QueueId, Sequence};
 
 use crate::StoreError;
 use crate::ledger::Ledger;
+use crate::ledger::groups::GroupSlot;
 use crate::ledger::shelf::Shelf;
 
 impl<S: Shelf> Ledger<S> {
     /// Some messages of a lease cannot be read. Their leases are undone and they are set aside; what was leased behind
-    /// one of them in a FIFO group is given back with it. One that has others of its group before it in the answer
+    /// one of them in a FIFO group is withdrawn with it. One that has others of its group before it in the answer
     /// waits for those, and is set aside when its turn comes. Answers which messages the answer must do without.
     pub fn leave_out(
         &mut self,
@@ -58,8 +59,8 @@ impl<S: Shelf> Ledger<S> {
     }
 
     /// The group that a message of a FIFO queue is in.
-    fn group_in_order(&self, queue: QueueId, sequence: Sequence) -> Option<u32> {
+    fn group_in_order(&self, queue: QueueId, sequence: Sequence) -> Option<GroupSlot> {
         let book = self.book(queue).ok().filter(|book| book.queue.policy.kind.is_fifo())?;
-        book.find(sequence).map(|(item, _)| item.group)
+        book.find(sequence)?.0.group
     }
 }

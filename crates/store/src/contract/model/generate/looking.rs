@@ -26,14 +26,16 @@ impl Generator {
         let is_old = self.random.chance(15);
         Some(Command::Browse(Browse {
             queue: self.queue(run)?,
-            from: Sequence(*self.random.pick(&[0, 0, 1, 5, 20, 80]).expect("there are six")),
-            state: *self.random.pick(&states).expect("there are four"),
+            from: Sequence(
+                *self.random.pick(&[0, 0, 1, 5, 20, 80]).expect("the list of first places is not empty"),
+            ),
+            state: *self.random.pick(&states).expect("the list of states is not empty"),
             group,
-            attempts_min: *self.random.pick(&[0, 0, 0, 1, 2]).expect("there are five"),
+            attempts_min: *self.random.pick(&[0, 0, 0, 1, 2]).expect("the list of attempts is not empty"),
             sent_through: if is_old { self.now.minus(ago) } else { Timestamp::NEVER },
-            max: *self.random.pick(&[1, 3, 32, 1_000]).expect("there are four"),
+            max: *self.random.pick(&[1, 3, 32, 1_000]).expect("the list of page lengths is not empty"),
             body_bytes_max: if self.random.chance(80) { 8 << 20 } else { self.random.below(100) },
-            // A store may end a page earlier than the model when it has looked at so many.
+            // A store may end a page earlier than the model after a number of messages it looked at.
             look_max: u32::MAX,
         }))
     }

@@ -1,21 +1,25 @@
 //! Move tasks, and messages that are moved by hand.
 
 use kew_core::command::{ContinueMove, ListMoves, MoveChosen, StartMove};
-use kew_core::{Command, TaskId, TaskState};
+use kew_core::{Command, QueueKey, TaskId, TaskState};
 
 use super::Generator;
 use super::things::is_ready;
 use crate::contract::model::run::Run;
 
 impl Generator {
-    pub(super) fn start_move(&mut self, run: &Run<'_>) -> Option<Command> {
-        let source = self.queue_with(run, is_ready)?;
-        let fifo = Self::is_fifo(run, source);
-        let destination = match self.random.below(100) {
+    /// Where messages of a queue go: mostly home, or to a queue of the same kind.
+    fn destination(&mut self, fifo: bool) -> Option<QueueKey> {
+        match self.random.below(100) {
             0..30 => None,
             30..92 => Some(self.key_of_kind(fifo)),
             _ => Some(self.any_key()),
-        };
+        }
+    }
+
+    pub(super) fn start_move(&mut self, run: &Run<'_>) -> Option<Command> {
+        let source = self.queue_with(run, is_ready)?;
+        let destination = self.destination(Self::is_fifo(run, source));
         let (rate_max, running_max) = match self.random.below(100) {
             0..30 => (Some(5), 100),
             30..50 => (None, 1),
@@ -48,12 +52,7 @@ impl Generator {
 
     pub(super) fn move_chosen(&mut self, run: &Run<'_>) -> Option<Command> {
         let source = self.queue_with(run, is_ready)?;
-        let fifo = Self::is_fifo(run, source);
-        let destination = match self.random.below(100) {
-            0..30 => None,
-            30..92 => Some(self.key_of_kind(fifo)),
-            _ => Some(self.any_key()),
-        };
+        let destination = self.destination(Self::is_fifo(run, source));
         let tokens = self.tokens(run, source, is_ready)?;
         Some(Command::MoveChosen(MoveChosen { source, destination, tokens }))
     }

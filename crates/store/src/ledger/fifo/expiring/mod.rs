@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kew_core::{Sequence, Timestamp};
 
-use super::super::groups::{Groups, NO_SEQUENCE};
+use super::super::groups::{GroupSlot, Groups, NO_SEQUENCE};
 use super::super::item::Item;
 use super::{End, Fifo, Over, Side};
 
@@ -22,13 +22,13 @@ const FAR_PER_RUN: usize = 128;
 /// The slots of groups that lost messages, each once, in the order in which they lost the first.
 #[derive(Default)]
 struct Losers {
-    slots: Vec<u32>,
+    slots: Vec<GroupSlot>,
     known: Vec<u64>,
 }
 
 impl Losers {
-    fn note(&mut self, slot: u32) {
-        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+    fn note(&mut self, slot: GroupSlot) {
+        let (word, bit) = (slot.index() as usize / 64, 1 << (slot.index() % 64));
         if self.known.len() <= word {
             self.known.resize(word + 1, 0);
         }
@@ -45,7 +45,7 @@ pub(crate) struct Taken {
     /// Each with the instant at which its time was over.
     pub items: Vec<(Item, Timestamp)>,
     /// Their groups. What these offer now is not looked up.
-    pub losers: Vec<u32>,
+    pub losers: Vec<GroupSlot>,
 }
 
 impl Fifo {
@@ -96,7 +96,7 @@ impl Fifo {
             }
             let leaving = &items[..over.min(left)];
             for item in leaving {
-                losers.note(item.group - 1);
+                item.group.into_iter().for_each(|group| losers.note(group));
                 taken.push(self.take_off(groups, item));
             }
             match key {
@@ -111,7 +111,7 @@ impl Fifo {
     }
 
     /// Takes out the messages that are over and stand first in a group, at most `max`.
-    pub(crate) fn take_heads(&mut self, groups: &mut Groups, group: u32, max: usize) -> Taken {
+    pub(crate) fn take_heads(&mut self, groups: &mut Groups, group: GroupSlot, max: usize) -> Taken {
         let mut taken = Vec::new();
         while taken.len() < max
             && self.begins_over(groups, group)
@@ -126,7 +126,7 @@ impl Fifo {
 
     /// Counts a message that is over off its group and the others that are over.
     fn take_off(&mut self, groups: &mut Groups, item: &Item) -> (Item, Timestamp) {
-        if let Some(group) = groups.get_mut(item.group - 1) {
+        if let Some(group) = item.group.and_then(|group| groups.get_mut(group)) {
             group.messages -= 1;
         }
         self.over.messages -= 1;
@@ -144,7 +144,9 @@ impl Fifo {
     fn take_each(&mut self, groups: &mut Groups, items: &[Item]) {
         for item in items {
             self.remove(groups, item);
-            self.regroup(groups, item.group - 1, End::Back);
+            if let Some(group) = item.group {
+                self.regroup(groups, group, End::Back);
+            }
         }
     }
 
@@ -168,9 +170,8 @@ impl Fifo {
     /// If this message is the first of its group, the group begins behind it. The next one may go on naming it as the
     /// one before: that is never asked of the first of a group.
     fn begin_behind(&mut self, groups: &mut Groups, item: &Item) -> bool {
-        let Some(group) = groups.get_mut(item.group - 1).filter(|group| group.ends.0 == item.sequence) else {
-            return false;
-        };
+        let group = item.group.and_then(|group| groups.get_mut(group));
+        let Some(group) = group.filter(|group| group.ends.0 == item.sequence) else { return false };
         let next = self.neighbour(item.sequence, Side::After);
         group.ends.0 = next;
         if next == NO_SEQUENCE {

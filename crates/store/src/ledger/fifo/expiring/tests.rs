@@ -14,22 +14,22 @@ struct Queue {
     fifo: Fifo,
     groups: Groups,
     /// Those that are there, each with the slot of its group.
-    there: Vec<(Sequence, u32)>,
+    there: Vec<(Sequence, GroupSlot)>,
 }
 
 /// What a queue shows of itself.
-type Seen = (Vec<Item>, Vec<u32>, Vec<Vec<Sequence>>, (Option<Sequence>, Option<Sequence>, u64));
+type Seen = (Vec<Item>, Vec<GroupSlot>, Vec<Vec<Sequence>>, (Option<Sequence>, Option<Sequence>, u64));
 
 impl Queue {
     fn send(&mut self, sequence: u64, group: u64, delayed: bool) {
         let slot = self.groups.slot(&GroupId(Text::from(format!("g{group}"))));
-        self.fifo.push_rest(&mut self.groups, &Item { group: slot + 1, ..item(sequence) }, delayed);
+        self.fifo.push_rest(&mut self.groups, &Item { group: Some(slot), ..item(sequence) }, delayed);
         self.groups.get_mut(slot).expect("the slot of a group that was named has it").messages += 1;
         self.there.push((Sequence(sequence), slot));
         self.regroup(slot);
     }
 
-    fn regroup(&mut self, slot: u32) {
+    fn regroup(&mut self, slot: GroupSlot) {
         self.fifo.regroup(&mut self.groups, slot, End::Back);
     }
 
@@ -46,7 +46,7 @@ impl Queue {
 
     fn remove(&mut self, place: usize) {
         let (sequence, slot) = self.there.remove(place);
-        self.fifo.remove(&mut self.groups, &Item { group: slot + 1, ..item(sequence.0) });
+        self.fifo.remove(&mut self.groups, &Item { group: Some(slot), ..item(sequence.0) });
         self.groups.get_mut(slot).expect("a group with a message has a slot").messages -= 1;
         self.regroup(slot);
     }
@@ -179,7 +179,7 @@ fn messages_before_the_line_are_gone_at_once_and_taken_out_some_at_a_time() {
         let (mut taken, mut next) = (Vec::new(), 1 << 45);
         while queue.fifo.has_over() {
             assert!(queue.is_as_if_taken(&other), "round {round}, {} taken", taken.len());
-            let group = chance.below(queue.groups.slots()) as u32;
+            let group = GroupSlot::at(chance.below(queue.groups.slots()) as u32);
             match chance.below(5) {
                 0 => taken.extend(queue.take(1 + chance.below(100))),
                 1 if queue.fifo.begins_over(&queue.groups, group) => {

@@ -8,13 +8,20 @@
 use kew_core::{Sequence, Timestamp};
 
 use super::{End, Fifo, Run, Stand};
-use crate::ledger::groups::{Group, Groups, NIL, NO_SEQUENCE};
+use crate::ledger::groups::{Group, GroupSlot, Groups, NO_SEQUENCE, Turn};
 
 #[cfg(test)]
 mod tests;
 
 /// How many instants at which delays ended are kept apart. Those of further ones are put to the last.
 const SHOWN_MAX: usize = 16;
+
+/// First and last of groups that stand in a row, each of which knows its neighbours.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct GroupRow {
+    first: Option<GroupSlot>,
+    last: Option<GroupSlot>,
+}
 
 /// Messages at rest whose delays ended together, and whose groups are not all in the rotation yet.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +30,8 @@ pub(crate) struct Shown {
     from: Sequence,
     /// And before this one.
     to: Sequence,
-    /// First and last of the groups that came after their delays had ended.
-    behind: (u32, u32),
+    /// The groups that came after their delays had ended.
+    behind: GroupRow,
 }
 
 impl Fifo {
@@ -35,14 +42,14 @@ impl Fifo {
         let to = self.line_from(from, is_over);
         self.delayed -= self.sum_at_rest(from, to).messages;
         self.first_delayed = self.first_at_rest_from(to);
-        Some(Shown { from, to, behind: (NIL, NIL) })
+        Some(Shown { from, to, behind: GroupRow::default() })
     }
 
     /// The groups of these messages enter the rotation by [`Fifo::show`], behind all that are in it now.
     pub(crate) fn show_later(&mut self, shown: Shown) {
         let is_full = self.shown.len() == SHOWN_MAX;
         match self.shown.last_mut() {
-            Some(last) if last.behind.0 == NIL || is_full => last.to = shown.to,
+            Some(last) if last.behind.first.is_none() || is_full => last.to = shown.to,
             _ => self.shown.push(shown),
         }
     }
@@ -121,14 +128,14 @@ impl Fifo {
         max: usize,
     ) -> (usize, Option<Sequence>) {
         let mut items = self.rest_from(from).take_while(|item| item.sequence < to);
-        let looked: Vec<(Sequence, u32)> =
-            items.by_ref().take(max).map(|item| (item.sequence, item.group - 1)).collect();
+        let looked: Vec<(Sequence, Option<GroupSlot>)> =
+            items.by_ref().take(max).map(|item| (item.sequence, item.group)).collect();
         let next = items.next().map(|item| item.sequence);
         drop(items);
         for (sequence, group) in &looked {
             let enters = |group: &Group| group.turn.is_none() && group.ends.0 == *sequence;
-            if groups.get(*group).is_some_and(enters) {
-                self.enter_row(groups, *group, row);
+            if let Some(group) = group.filter(|group| groups.get(*group).is_some_and(enters)) {
+                self.enter_row(groups, group, row);
             }
         }
         (looked.len(), next)
@@ -136,23 +143,23 @@ impl Fifo {
 
     /// All that were shown first are in the rotation: what came later follows.
     fn join(&mut self, groups: &mut Groups) {
-        let (first, last) = self.shown.remove(0).behind;
-        if first == NIL {
+        let joining = self.shown.remove(0).behind;
+        if joining.first.is_none() {
             return;
         }
-        let (begin, end) = self.turns;
-        self.turns = (if begin == NIL { first } else { begin }, last);
-        if let Some(turn) = groups.get_mut(end).and_then(|entry| entry.turn.as_mut()) {
-            turn.1 = first;
+        let GroupRow { first, last } = self.turns;
+        self.turns = GroupRow { first: first.or(joining.first), last: joining.last };
+        if let Some(turn) = turn_mut(groups, last) {
+            turn.after = joining.first;
         }
-        if let Some(turn) = groups.get_mut(first).and_then(|entry| entry.turn.as_mut()) {
-            turn.0 = end;
+        if let Some(turn) = turn_mut(groups, joining.first) {
+            turn.before = last;
         }
     }
 
     /// First and last group of one row: the first of all is the rotation, and each other one stands behind those that
     /// were shown together.
-    fn row_mut(&mut self, row: usize) -> &mut (u32, u32) {
+    fn row_mut(&mut self, row: usize) -> &mut GroupRow {
         match row.checked_sub(1) {
             Some(place) => &mut self.shown[place].behind,
             None => &mut self.turns,
@@ -160,7 +167,7 @@ impl Fifo {
     }
 
     /// Puts a group into the rotation or out of it, by whether it offers anything. True when it entered.
-    pub(crate) fn regroup(&mut self, groups: &mut Groups, group: u32, end: End) -> bool {
+    pub(crate) fn regroup(&mut self, groups: &mut Groups, group: GroupSlot, end: End) -> bool {
         let head = self.head(groups, group);
         let stands = groups.get(group).is_some_and(|group| group.turn.is_some());
         match (head, stands) {
@@ -183,103 +190,104 @@ impl Fifo {
 
     /// Puts a group behind all others, as a checkpoint says; `None` when it has no message or has its turn already.
     /// What it offers is not looked up: that took longer than all else when a queue of very many groups was opened.
-    pub(crate) fn restore_turn(&mut self, groups: &mut Groups, group: u32) -> Option<()> {
+    pub(crate) fn restore_turn(&mut self, groups: &mut Groups, group: GroupSlot) -> Option<()> {
         groups.get(group).filter(|group| group.turn.is_none() && group.ends.0 != NO_SEQUENCE)?;
         self.enter_now(groups, group);
         Some(())
     }
 
     /// Puts a group behind all others.
-    pub(super) fn enter_now(&mut self, groups: &mut Groups, group: u32) {
+    pub(super) fn enter_now(&mut self, groups: &mut Groups, group: GroupSlot) {
         self.enter_row(groups, group, self.shown.len());
     }
 
     /// Puts a group at the end of a row.
-    fn enter_row(&mut self, groups: &mut Groups, group: u32, row: usize) {
+    fn enter_row(&mut self, groups: &mut Groups, group: GroupSlot, row: usize) {
         let row = self.row_mut(row);
-        let before = std::mem::replace(&mut row.1, group);
-        if row.0 == NIL {
-            row.0 = group;
-        }
-        if let Some(turn) = groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
-            turn.1 = group;
+        let before = row.last.replace(group);
+        row.first = row.first.or(Some(group));
+        if let Some(turn) = turn_mut(groups, before) {
+            turn.after = Some(group);
         }
         if let Some(entry) = groups.get_mut(group) {
-            entry.turn = Some((before, NIL));
+            entry.turn = Some(Turn { before, after: None });
         }
     }
 
     /// Puts a group before all others.
-    fn enter_first(&mut self, groups: &mut Groups, group: u32) {
-        let after = std::mem::replace(&mut self.turns.0, group);
-        if self.turns.1 == NIL {
-            self.turns.1 = group;
-        }
-        if let Some(turn) = groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
-            turn.0 = group;
+    fn enter_first(&mut self, groups: &mut Groups, group: GroupSlot) {
+        let after = self.turns.first.replace(group);
+        self.turns.last = self.turns.last.or(Some(group));
+        if let Some(turn) = turn_mut(groups, after) {
+            turn.before = Some(group);
         }
         if let Some(entry) = groups.get_mut(group) {
-            entry.turn = Some((NIL, after));
+            entry.turn = Some(Turn { before: None, after });
         }
     }
 
     /// Takes a group out of the rotation.
-    pub(crate) fn leave(&mut self, groups: &mut Groups, group: u32) {
-        let Some((before, after)) = groups.get_mut(group).and_then(|entry| entry.turn.take()) else { return };
-        match groups.get_mut(before).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.1 = after,
-            None => self.rows_mut().filter(|row| row.0 == group).for_each(|row| row.0 = after),
+    pub(crate) fn leave(&mut self, groups: &mut Groups, group: GroupSlot) {
+        let turn = groups.get_mut(group).and_then(|entry| entry.turn.take());
+        let Some(Turn { before, after }) = turn else { return };
+        match turn_mut(groups, before) {
+            Some(turn) => turn.after = after,
+            None => {
+                self.rows_mut().filter(|row| row.first == Some(group)).for_each(|row| row.first = after);
+            }
         }
-        match groups.get_mut(after).and_then(|entry| entry.turn.as_mut()) {
-            Some(turn) => turn.0 = before,
-            None => self.rows_mut().filter(|row| row.1 == group).for_each(|row| row.1 = before),
+        match turn_mut(groups, after) {
+            Some(turn) => turn.before = before,
+            None => {
+                self.rows_mut().filter(|row| row.last == Some(group)).for_each(|row| row.last = before);
+            }
         }
     }
 
-    fn rows_mut(&mut self) -> impl Iterator<Item = &mut (u32, u32)> {
+    fn rows_mut(&mut self) -> impl Iterator<Item = &mut GroupRow> {
         std::iter::once(&mut self.turns).chain(self.shown.iter_mut().map(|shown| &mut shown.behind))
     }
 
     /// The group whose turn it is, among those that are in the rotation.
-    pub(crate) fn first_turn(&self) -> Option<u32> {
-        (self.turns.0 != NIL).then_some(self.turns.0)
+    pub(crate) fn first_turn(&self) -> Option<GroupSlot> {
+        self.turns.first
     }
 
     /// The groups in the rotation, in order, with those that are about to enter it in their places. Where messages are
     /// over, looks at all that are: groups that offer nothing behind them are left out.
-    pub(crate) fn rotation<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
+    pub(crate) fn rotation<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = GroupSlot> + 'a {
         let standing = self.standing(groups);
         let offering = standing.filter(|group| !self.has_over() || self.offers(groups, *group));
         offering.chain(self.begin_to_offer(groups))
     }
 
     /// The same, with groups that offer nothing behind messages that are over, and without those that begin to.
-    pub(crate) fn standing<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = u32> + 'a {
+    pub(crate) fn standing<'a>(&'a self, groups: &'a Groups) -> impl Iterator<Item = GroupSlot> + 'a {
         let waiting = self
             .shown
             .iter()
-            .flat_map(move |shown| self.entering(groups, shown).chain(row(groups, shown.behind.0)));
-        row(groups, self.turns.0).chain(waiting)
+            .flat_map(move |shown| self.entering(groups, shown).chain(row(groups, shown.behind.first)));
+        row(groups, self.turns.first).chain(waiting)
     }
 
     /// The groups that enter the rotation because of these messages.
-    fn entering<'a>(&'a self, groups: &'a Groups, shown: &Shown) -> impl Iterator<Item = u32> + 'a {
+    fn entering<'a>(&'a self, groups: &'a Groups, shown: &Shown) -> impl Iterator<Item = GroupSlot> + 'a {
         let Shown { from, to, .. } = *shown;
         let runs = self.runs().filter(move |run| run.last() >= from && run.first() < to);
         let items = runs.flat_map(Run::rest_items).filter(move |item| (from..to).contains(&item.sequence));
         items.filter_map(move |item| {
-            let group = groups.get(item.group - 1)?;
-            (group.turn.is_none() && group.ends.0 == item.sequence).then_some(item.group - 1)
+            let group = groups.get(item.group?)?;
+            item.group.filter(|_| group.turn.is_none() && group.ends.0 == item.sequence)
         })
     }
 }
 
 /// The groups of a row from this one on.
-fn row(groups: &Groups, first: u32) -> impl Iterator<Item = u32> + '_ {
-    let mut next = first;
-    std::iter::from_fn(move || {
-        let group = (next != NIL).then_some(next)?;
-        next = groups.get(group).and_then(|entry| entry.turn).map_or(NIL, |turn| turn.1);
-        Some(group)
-    })
+fn row(groups: &Groups, first: Option<GroupSlot>) -> impl Iterator<Item = GroupSlot> + '_ {
+    std::iter::successors(first, |group| groups.get(*group)?.turn?.after)
+}
+
+/// The place of a group in its row.
+fn turn_mut(groups: &mut Groups, group: Option<GroupSlot>) -> Option<&mut Turn> {
+    groups.get_mut(group?)?.turn.as_mut()
 }

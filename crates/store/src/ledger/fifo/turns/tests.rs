@@ -11,7 +11,7 @@ struct Queue {
     fifo: Fifo,
     groups: Groups,
     /// Those that are there, each with the slot of its group.
-    there: Vec<(Sequence, u32)>,
+    there: Vec<(Sequence, GroupSlot)>,
     /// Whether messages are shown some at a time.
     in_slices: bool,
 }
@@ -19,7 +19,7 @@ struct Queue {
 impl Queue {
     fn send(&mut self, sequence: u64, group: u64, delayed: bool) {
         let slot = self.groups.slot(&GroupId(Text::from(format!("g{group}"))));
-        self.fifo.push_rest(&mut self.groups, &Item { group: slot + 1, ..item(sequence) }, delayed);
+        self.fifo.push_rest(&mut self.groups, &Item { group: Some(slot), ..item(sequence) }, delayed);
         self.there.push((Sequence(sequence), slot));
         self.fifo.regroup(&mut self.groups, slot, End::Back);
     }
@@ -42,7 +42,7 @@ impl Queue {
 
     fn remove(&mut self, place: usize) {
         let (sequence, slot) = self.there.remove(place);
-        self.fifo.remove(&mut self.groups, &Item { group: slot + 1, ..item(sequence.0) });
+        self.fifo.remove(&mut self.groups, &Item { group: Some(slot), ..item(sequence.0) });
         self.fifo.regroup(&mut self.groups, slot, End::Back);
     }
 
@@ -70,8 +70,8 @@ impl Queue {
     }
 
     /// The turns, what each group offers, and the figure.
-    fn seen(&self) -> (Vec<u32>, Vec<Vec<Sequence>>, u64) {
-        let turns: Vec<u32> = self.fifo.rotation(&self.groups).collect();
+    fn seen(&self) -> (Vec<GroupSlot>, Vec<Vec<Sequence>>, u64) {
+        let turns: Vec<GroupSlot> = self.fifo.rotation(&self.groups).collect();
         let mut once = turns.clone();
         once.sort_unstable();
         once.dedup();

@@ -11,19 +11,19 @@ const LEAF: usize = 128;
 
 /// Values in order.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaves<K, V> {
+pub(crate) struct Ordered<K, V> {
     /// None is empty. The keys of a leaf lie between its own key and that of the next.
     leaves: BTreeMap<K, Arc<Vec<(K, V)>>>,
     len: usize,
 }
 
-impl<K, V> Default for Leaves<K, V> {
+impl<K, V> Default for Ordered<K, V> {
     fn default() -> Self {
         Self { leaves: BTreeMap::new(), len: 0 }
     }
 }
 
-impl<K: Ord + Copy, V> Leaves<K, V> {
+impl<K: Ord + Copy, V> Ordered<K, V> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -112,7 +112,7 @@ impl<K: Ord + Copy, V> Leaves<K, V> {
     }
 }
 
-impl<K: Ord + Copy, V: Clone> Leaves<K, V> {
+impl<K: Ord + Copy, V: Clone> Ordered<K, V> {
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.at_or_before_mut(key).filter(|(found, _)| found == key).map(|(_, value)| value)
     }
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn leaves_are_what_an_ordered_map_would_be_and_an_image_stays_as_it_was() {
-        let (mut leaves, mut plain) = (Leaves::default(), BTreeMap::new());
-        let mut image: Option<(Leaves<u64, u64>, BTreeMap<u64, u64>)> = None;
+        let (mut leaves, mut plain) = (Ordered::default(), BTreeMap::new());
+        let mut image: Option<(Ordered<u64, u64>, BTreeMap<u64, u64>)> = None;
         let mut chance = 0x9e37_79b9_u64;
         for step in 0..40_000_u64 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -281,9 +281,9 @@ mod tests {
 
     #[test]
     fn rising_keys_fill_their_leaves() {
-        let mut leaves = Leaves::default();
+        let mut leaves = Ordered::default();
         (0..10_000_u64).for_each(|n| leaves.insert(n, ()));
-        let at_once = Leaves::of((0..10_000_u64).map(|n| (n, ())).collect());
+        let at_once = Ordered::of((0..10_000_u64).map(|n| (n, ())).collect());
         assert!(at_once.iter().eq(leaves.iter()) && at_once.len() == leaves.len());
         assert_eq!(at_once.leaves(), leaves.leaves());
         assert_eq!(leaves.leaves(), 10_000_usize.div_ceil(LEAF));

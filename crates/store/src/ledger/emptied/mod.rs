@@ -16,11 +16,11 @@ pub(super) type Remains = Box<dyn Iterator<Item = Option<Item>> + Send>;
 
 /// The contents of queues that were emptied, oldest first.
 #[derive(Default)]
-pub(super) struct Leavings {
+pub(super) struct Emptied {
     waiting: VecDeque<Remains>,
 }
 
-impl Leavings {
+impl Emptied {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

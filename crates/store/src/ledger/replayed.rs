@@ -5,7 +5,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kew_core::{Command, Counts, GroupId, QueueId, QueueKey, Sequence, Text, Timestamp};
+use kew_core::{Command, Counts, GroupId, QueueId, QueueKey, Sequence, TaskId, Text, Timestamp};
 
 use super::book::Book;
 use super::change::{Change, Extended};
@@ -142,7 +142,7 @@ struct Seen {
     tasks: Vec<Arc<kew_core::MoveTask>>,
     documents: Vec<String>,
     sends: BTreeMap<u128, Remembered>,
-    numbers: (u64, u64),
+    numbers: (QueueId, TaskId),
     resting: BTreeMap<Address, u32>,
 }
 

@@ -1,3 +1,5 @@
+//! Purged and deleted queues: what they held is given back in slices.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,0 +1,132 @@
+//! The admin API: what its console is set to, and what it shows of a server that serves.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use kew_console::{
+    Console, DiskSpace, InFlightLimits, News, NewsSink, Running, StoreDisk, StorePlace, UpkeepReport,
+};
+use kew_core::{AccountId, Timestamp};
+use kew_http::Tls;
+
+use super::{Kept, Parts};
+use crate::backups::StoreBackups;
+use crate::config::{Settings, StoreChoice};
+use crate::listen::{AdminLoop, Started};
+use crate::log::{Area, Log};
+use crate::machine::{self, SystemTimeSource};
+use crate::push::Pushes;
+use crate::{message_notes, notices, push};
+
+const ADMIN_CONNECTIONS_MAX: usize = 128;
+
+impl Parts<'_> {
+    pub(super) fn admin(&self, socket: TcpListener, tls: Option<Tls>) -> AdminLoop {
+        let log = self.log;
+        let settings = kew_console::Settings {
+            token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
+            users: self.settings.admin_users.as_slice().into(),
+            metrics_token: self.settings.metrics_token.as_ref().map(|token| token.0.as_str().into()),
+            guard: self.guard(),
+            metrics_queues: self.settings.limits.metrics_queues,
+            in_flight_limits: self.in_flight_limits(),
+            durations: Arc::clone(&self.durations),
+            store_syncs: Arc::clone(&self.syncs),
+            upkeep: Arc::clone(&self.upkeep),
+            replies: self.replies.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            account: AccountId(0),
+            region: self.settings.sqs.region.as_str().into(),
+            time: Arc::new(SystemTimeSource),
+            entropy: Arc::clone(&self.entropy),
+            audit: Arc::new(move |entry| notices::tell_audit(log.of(Area::Admin), entry)),
+            shown: self.settings.shown.as_slice().into(),
+            alarms: self.settings.alarms.as_slice().into(),
+            news: self.news(),
+            notes: Arc::new(message_notes::SqsNotes),
+        };
+        AdminLoop {
+            console: Console::new(Arc::clone(&self.board), settings),
+            socket,
+            entropy: Arc::clone(&self.entropy),
+            limits: self.limits(ADMIN_CONNECTIONS_MAX),
+            replies: self.replies.clone(),
+            tls,
+        }
+    }
+
+    /// Logs the news of the console, and posts changes of alarms.
+    fn news(&self) -> Arc<NewsSink> {
+        let (log, posts) = (self.log, Arc::clone(&self.alarm_posts));
+        Arc::new(move |news| {
+            notices::tell_news(log, news);
+            if let News::Alarm(change) = news {
+                posts.post(change);
+            }
+        })
+    }
+
+    /// The first limit that some dialect meets: SQS has its own, the others share the server's.
+    fn in_flight_limits(&self) -> InFlightLimits {
+        let sqs = &self.settings.sqs;
+        InFlightLimits {
+            standard: sqs.standard_in_flight_limit.min(self.settings.limits.in_flight_max),
+            fifo: sqs.fifo_in_flight_limit,
+        }
+    }
+}
+
+/// Collects how the work beside requests goes, and logs it.
+pub(super) fn upkeep_report(log: Log) -> Arc<UpkeepReport> {
+    let source = Arc::new(SystemTimeSource);
+    Arc::new(UpkeepReport::new(source, move |news| notices::tell_upkeep(log, &news)))
+}
+
+/// What the console shows of a server that serves.
+pub(super) fn on_board(
+    running: &Started,
+    pushes: &Pushes,
+    (kept, backups): (&Kept, &Option<Arc<StoreBackups>>),
+    (place, disk): (StorePlace, Option<Box<StoreDisk>>),
+) -> Running {
+    let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
+    let circuits = Arc::clone(&pushes.circuits);
+    let store = kept.as_ref().map(|kept| Arc::clone(&kept.store));
+    Running {
+        engine: Arc::clone(&running.engine),
+        home: running.handle.clone(),
+        push_attempts: Box::new(move || push::counted(&counted)),
+        latest_pushes: Box::new(move || push::latest(&latest)),
+        open_circuits: Box::new(move || push::open(&circuits)),
+        store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
+        disk,
+        backups: backups.as_ref().map(|backups| Arc::clone(backups) as Arc<_>),
+        place,
+    }
+}
+
+/// The disk that the store lies on.
+pub(super) fn store_disk(store: &StoreChoice) -> Option<Box<StoreDisk>> {
+    let StoreChoice::Directory(path) = store else { return None };
+    let path = path.clone();
+    Some(Box::new(move || {
+        let (free, all) = machine::disk_bytes(&path)?;
+        Some(DiskSpace { free, all })
+    }))
+}
+
+/// What and where the store is, and whose.
+pub(super) fn store_place(settings: &Settings, kept: &Kept, now: Timestamp) -> StorePlace {
+    let owned = kept.as_ref().and_then(|kept| kept.owned.as_ref());
+    StorePlace {
+        kind: match settings.server.store {
+            StoreChoice::Memory => "memory",
+            StoreChoice::Directory(_) => "directory",
+            StoreChoice::Postgres(_) => "postgres",
+        },
+        text: settings.server.store.to_string(),
+        owner: machine::host_name(),
+        epoch: owned.and_then(|disk| u64::try_from(disk.tenure().epoch()).ok()).unwrap_or_default(),
+        since: now,
+    }
+}

@@ -1,0 +1,263 @@
+//! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
+
+mod admin;
+mod front_ends;
+mod store;
+
+use std::sync::{Arc, OnceLock};
+
+use kew_azure::KeySet;
+use kew_console::{Board, UpkeepReport};
+use kew_core::Entropy;
+use kew_http::{Drain, Durations, Histogram, Replies, TlsFiles};
+use kew_push::workers::Workers;
+use kew_store::Store as _;
+
+use crate::alarms::AlarmPosts;
+use crate::backups::StoreBackups;
+use crate::bind::{self, Bound, Sockets};
+use crate::config::{Auth, Bearer, Settings};
+use crate::kept::KeptStore;
+use crate::listen::{
+    Admin, AdminPlace, CertificateWatch, Certificates, Dialect, Serves, Started, TokenKeysError,
+    TokenKeysWatch,
+};
+use crate::log::{Area, Level, Log};
+use crate::machine::{self, SystemEntropy};
+use crate::push::Pushes;
+use crate::refused::Failures;
+use crate::start_error::StartError;
+use admin::{on_board, store_disk, store_place, upkeep_report};
+
+/// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
+const OTHER_FILES: u64 = 512;
+const CONNECTIONS_MAX: u64 = 100_000;
+
+/// A server that runs.
+pub struct Server {
+    /// Where it is served.
+    pub bound: Bound,
+    /// How many connections may be open.
+    pub connections_max: usize,
+    kept: Kept,
+    backups: Option<Arc<StoreBackups>>,
+    drain: Drain,
+    pushes: Pushes,
+    others_ended: Drain,
+    running: Started,
+    board: Arc<Board>,
+    admin: Option<Admin>,
+    alarm_posts: Arc<AlarmPosts>,
+    certificates: Option<CertificateWatch>,
+    token_keys: Option<TokenKeysWatch>,
+    log: Log,
+}
+
+impl Server {
+    /// Starts everything; when it returns, requests are served.
+    pub fn start(settings: &Settings, log: Log) -> Result<Self, StartError> {
+        let connections_max = connections_max(settings);
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().map_err(|error| {
+            StartError::Machine { doing: "asking for random numbers", cause: std::io::Error::other(error) }
+        })?);
+        let mut certificates = Certificates::default();
+        let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
+        let (keys, token_keys) = token_keys(settings, log.of(Area::Tls))?;
+        let (sockets, mut bound) = bind::bind(&settings.server)?;
+        let parts = Parts::new(settings, entropy, connections_max, keys, &bound, log)?;
+        let Sockets { mut entrances, admin } = sockets;
+        // It answers while the store is being opened.
+        let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
+        let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
+        let owned = parts.own_store(&mut entrances, &mut bound)?;
+        let mut doors = Vec::new();
+        for (serves, socket) in entrances {
+            let tls = certificates.load(tls_files(settings, serves))?;
+            doors.push(parts.entrance(serves, socket, tls));
+        }
+        let (kept, running) = parts.open_and_run(owned, doors)?;
+        let pushes = parts.consumers(&bound, &running)?;
+        let backups = parts.backups(&kept)?;
+        let place = store_place(settings, &kept, running.engine.now());
+        let disk = store_disk(&settings.server.store);
+        parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk)));
+        let certificates = certificates.watch(log.of(Area::Tls));
+        let certificates = certificates
+            .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;
+        let Parts { drain, others_ended, board, alarm_posts, .. } = parts;
+        Ok(Self {
+            bound,
+            connections_max,
+            kept,
+            backups,
+            drain,
+            pushes,
+            others_ended,
+            running,
+            board,
+            admin,
+            alarm_posts,
+            certificates,
+            token_keys,
+            log,
+        })
+    }
+
+    /// Where messages are kept, for people.
+    pub fn store_line(&self) -> String {
+        match &self.kept {
+            Some(kept) => kept.place.clone(),
+            None => "memory".to_owned(),
+        }
+    }
+
+    /// Why everything is to be started again: another node owns the store in PostgreSQL by now, or the store stopped.
+    pub fn lost(&self) -> Option<String> {
+        let kept = self.kept.as_ref()?;
+        let over = kept.owned.as_ref()?.tenure().over().map(ToOwned::to_owned);
+        over.or_else(|| kept.store.health().err().map(|error| error.to_string()))
+    }
+
+    /// Why requests are refused for now, if they are.
+    pub fn refusal(&self) -> Option<String> {
+        self.kept.as_ref()?.owned.as_ref()?.tenure().refusal()
+    }
+
+    /// What resolves when nothing is served any more without an order to stop; it can be had once.
+    pub fn ended(&mut self) -> impl Future<Output = ()> + use<> {
+        self.running.ended()
+    }
+
+    /// Stops accepting, ends long polls, lets requests finish, and closes the store. Health checks are answered to the
+    /// end.
+    pub fn stop(self) -> Result<(), String> {
+        self.board.stopping();
+        self.pushes.begin_to_stop();
+        self.drain.close();
+        self.running.engine.shutdown();
+        let pushed = self.pushes.join();
+        self.others_ended.close();
+        self.running.join().map_err(|error| error.to_string())?;
+        if let Some(backups) = self.backups {
+            backups.stop();
+        }
+        if let Some(kept) = self.kept {
+            kept.close(self.log.of(Area::Store))?;
+        }
+        self.alarm_posts.stop();
+        if let Some(admin) = self.admin {
+            admin.stop().map_err(|error| error.to_string())?;
+        }
+        if let Some(certificates) = self.certificates {
+            certificates.stop().map_err(|error| error.to_string())?;
+        }
+        if let Some(token_keys) = self.token_keys {
+            token_keys.stop().map_err(|error| error.to_string())?;
+        }
+        pushed.map_err(|error| error.to_string())?;
+        self.log.tell(Level::Info, "stopped", &[]);
+        Ok(())
+    }
+}
+
+/// What everything is made of.
+struct Parts<'a> {
+    settings: &'a Settings,
+    entropy: Arc<dyn Entropy>,
+    connections_max: usize,
+    drain: Drain,
+    others_ended: Drain,
+    durations: Arc<Durations>,
+    replies: Replies,
+    syncs: Arc<Histogram>,
+    board: Arc<Board>,
+    upkeep: Arc<UpkeepReport>,
+    alarm_posts: Arc<AlarmPosts>,
+    token_keys: Arc<KeySet>,
+    admin_place: Option<AdminPlace>,
+    /// What Workers show when they send.
+    inner_token: Arc<str>,
+    /// The Workers, once they run.
+    workers: Arc<OnceLock<Arc<Workers>>>,
+    /// What failed of requests.
+    failures: Arc<Failures>,
+    log: Log,
+}
+
+impl<'a> Parts<'a> {
+    fn new(
+        settings: &'a Settings,
+        entropy: Arc<dyn Entropy>,
+        connections_max: usize,
+        token_keys: Arc<KeySet>,
+        bound: &Bound,
+        log: Log,
+    ) -> Result<Self, StartError> {
+        let encrypted = settings.tls.admin.is_some();
+        let inner_token = format!("{:032x}", entropy.wide_bits()).into();
+        let upkeep = upkeep_report(log.of(Area::Store));
+        let alarm_posts = AlarmPosts::start(&settings.alarms, Arc::clone(&upkeep) as _);
+        let alarm_posts =
+            alarm_posts.map_err(|cause| StartError::Machine { doing: "starting the alarms", cause })?;
+        Ok(Self {
+            settings,
+            entropy,
+            connections_max,
+            drain: Drain::default(),
+            others_ended: Drain::default(),
+            durations: Arc::default(),
+            replies: Replies::new(settings.limits.http.replies_bytes_max),
+            syncs: Arc::default(),
+            board: Arc::default(),
+            upkeep,
+            alarm_posts: Arc::new(alarm_posts),
+            token_keys,
+            admin_place: bound.admin.map(|address| AdminPlace { address, encrypted }),
+            inner_token,
+            workers: Arc::default(),
+            failures: Arc::new(Failures::new(log, settings.server.store.to_string())),
+            log,
+        })
+    }
+}
+
+/// A store that is kept.
+type Kept = Option<KeptStore>;
+
+/// The keys of bearer tokens, and what looks after them. Open mode does not use them.
+fn token_keys(
+    settings: &Settings,
+    log: Log,
+) -> Result<(Arc<KeySet>, Option<TokenKeysWatch>), TokenKeysError> {
+    let keys: Arc<KeySet> = Arc::default();
+    let watch = match (&settings.azure.bearer, settings.server.auth) {
+        (_, Auth::Open) | (Bearer::Off, Auth::Strict) => None,
+        (Bearer::Basic, Auth::Strict) => {
+            let warning =
+                "[azure] bearer = \"basic\" believes tokens whoever wrote them: for development only";
+            log.tell(Level::Warn, warning, &[]);
+            None
+        }
+        (Bearer::Strict(bearer), Auth::Strict) => {
+            Some(TokenKeysWatch::start(bearer.keys.clone(), Arc::clone(&keys), log)?)
+        }
+    };
+    Ok((keys, watch))
+}
+
+/// The certificate of a listener.
+fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
+    match serves {
+        Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
+        Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
+        Serves::Only(Dialect::Cloudflare) => settings.tls.cloudflare.as_ref(),
+        Serves::All => settings.tls.also.as_ref(),
+    }
+}
+
+/// As many as there may be open files, less what else needs some.
+fn connections_max(settings: &Settings) -> usize {
+    let connections = machine::raise_open_files().saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS_MAX);
+    let possible = usize::try_from(connections).unwrap_or(usize::MAX);
+    settings.limits.connections_max.map_or(possible, |wanted| wanted.min(possible))
+}

@@ -1,0 +1,174 @@
+//! The store that was chosen, opened, and what runs over it: the event loop, then the consumers.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use kew_engine::{Options, TimeSource};
+use kew_log_pg::{PgDisk, PgStore};
+use kew_store::ledger::Bounds;
+use kew_store::{MemoryStore, Store};
+use kew_store_log::{Drive, LogOptions, SegmentOptions};
+
+use super::{Kept, Parts};
+use crate::backups::StoreBackups;
+use crate::bind::{self, Bound};
+use crate::config::{PgUrl, StoreChoice};
+use crate::kept::KeptStore;
+use crate::listen::{Entrance, EventLoop, MayAnswer, Serves, Started};
+use crate::log::{Area, Level};
+use crate::machine::{self, DatabaseTime, SystemTimeSource};
+use crate::push::{Pushes, WorkersWanted};
+use crate::start_error::StartError;
+use crate::{notices, opening};
+
+impl Parts<'_> {
+    /// Owns the store in PostgreSQL, if that is where it is. While another node does, nothing listens but the admin
+    /// API: clients are refused at once and go to the other node.
+    pub(super) fn own_store(
+        &self,
+        entrances: &mut Vec<(Serves, TcpListener)>,
+        bound: &mut Bound,
+    ) -> Result<Option<PgDisk>, StartError> {
+        let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
+        let (node, mut waited) = (self.settings.server.node.as_deref(), false);
+        let disk = opening::own_postgres(url, node, &*self.entropy, self.log.of(Area::Store), |why| {
+            entrances.clear();
+            waited = true;
+            self.board.waiting(why);
+        })?;
+        if waited {
+            self.board.starting();
+            *entrances = bind::bind_entrances(&self.settings.server, bound)?;
+        }
+        Ok(Some(disk))
+    }
+
+    /// Opens the store that was chosen, and runs the event loop over it.
+    pub(super) fn open_and_run(
+        &self,
+        owned: Option<PgDisk>,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Started), StartError> {
+        match (&self.settings.server.store, owned) {
+            (StoreChoice::Memory, _) => {
+                let warning = "messages are kept in memory only and are gone when the server stops";
+                self.log.tell(Level::Warn, warning, &[]);
+                let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), self.bounds());
+                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), None, entrances)?))
+            }
+            (StoreChoice::Postgres(url), owned) => {
+                let disk = owned.expect("the store in PostgreSQL was owned before it is opened");
+                self.run_on_postgres(url, disk, entrances)
+            }
+            (StoreChoice::Directory(path), _) => self.run_on_directory(path, entrances),
+        }
+    }
+
+    fn run_on_postgres(
+        &self,
+        url: &PgUrl,
+        disk: PgDisk,
+        entrances: Vec<Entrance>,
+    ) -> Result<(Kept, Started), StartError> {
+        let mut options = self.log_options();
+        // Ids that were put away would be read from the database while steps wait.
+        options.bounds.deduplication_ids_max = self.settings.limits.dedup_ids;
+        let tenure = Arc::clone(disk.tenure());
+        let (entropy, log) = (Arc::clone(&self.entropy), self.log.of(Area::Store));
+        let log = opening::open_postgres(disk.clone(), url, options, entropy, log)?;
+        log.report_to(Arc::clone(&self.upkeep) as _);
+        let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
+        let held = Arc::clone(&tenure);
+        let may_answer: MayAnswer = Arc::new(move || held.is_held());
+        let time = Arc::new(DatabaseTime::new(tenure));
+        let running = self.run(store, time, Some(may_answer), entrances)?;
+        Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
+    }
+
+    fn run_on_directory(&self, path: &Path, entrances: Vec<Entrance>) -> Result<(Kept, Started), StartError> {
+        let store =
+            opening::open(path, self.log_options(), Arc::clone(&self.entropy), self.log.of(Area::Store))?;
+        store.report_to(Arc::clone(&self.upkeep) as _);
+        opening::scrub(&store, path, self.settings.scrub)?;
+        let place = path.display().to_string();
+        let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
+        Ok((kept, self.run(store, Arc::new(SystemTimeSource), None, entrances)?))
+    }
+
+    fn log_options(&self) -> LogOptions {
+        LogOptions {
+            drive: Drive::Loop,
+            durability: self.settings.server.durability,
+            bounds: self.bounds(),
+            segments: segments(),
+            ..LogOptions::default()
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let limits = &self.settings.limits;
+        Bounds { deduplication_ids: limits.dedup_ids, events: limits.history_events, ..Bounds::default() }
+    }
+
+    fn run<S: Store + 'static>(
+        &self,
+        store: Arc<S>,
+        source: Arc<dyn TimeSource>,
+        may_answer: Option<MayAnswer>,
+        entrances: Vec<Entrance>,
+    ) -> Result<Started, StartError> {
+        let (log, limits, upkeep) =
+            (self.log.of(Area::Clock), &self.settings.limits, Arc::clone(&self.upkeep));
+        let options = Options {
+            clock: self.settings.server.clock,
+            clock_leap_max: self.settings.server.clock_leap_max,
+            clock_settle: self.settings.server.clock_settle,
+            waiters_max: limits.waiters_max,
+            waiters_per_queue_max: limits.waiters_per_queue_max,
+            queues_max: limits.queues_max,
+            notices: Arc::new(move |notice| notices::tell(log, &*upkeep, notice)),
+            ..Options::default()
+        };
+        let event_loop = EventLoop {
+            store,
+            source,
+            entropy: Arc::clone(&self.entropy),
+            options,
+            front_ends: self.front_ends(may_answer)?,
+            entrances,
+            syncs: Arc::clone(&self.syncs),
+            limits: self.limits(self.connections_max),
+            replies: self.replies.clone(),
+            drain: self.drain.clone(),
+            others_ended: self.others_ended.clone(),
+        };
+        event_loop.start().map_err(|cause| StartError::Machine { doing: "starting the event loop", cause })
+    }
+
+    pub(super) fn consumers(&self, bound: &Bound, running: &Started) -> Result<Pushes, StartError> {
+        let workers = WorkersWanted { bound, token: Arc::clone(&self.inner_token), place: &self.workers };
+        let engine = Arc::clone(&running.engine);
+        let news = (self.log.of(Area::Push), Arc::clone(&self.upkeep));
+        let pushes = Pushes::start(engine, self.settings, Arc::clone(&self.entropy), workers, news);
+        pushes.map_err(StartError::Consumers)
+    }
+
+    /// Backups of a store in a directory; other stores are backed up by other means.
+    pub(super) fn backups(&self, kept: &Kept) -> Result<Option<Arc<StoreBackups>>, StartError> {
+        let (StoreChoice::Directory(path), Some(kept)) = (&self.settings.server.store, kept) else {
+            return Ok(None);
+        };
+        let log = self.log.of(Area::Store);
+        let backups = StoreBackups::new(Arc::clone(&kept.store), path, Arc::clone(&self.entropy), log);
+        let backups = backups.map_err(|cause| StartError::Directory { path: path.clone(), cause })?;
+        Ok(Some(Arc::new(backups)))
+    }
+}
+
+/// Segments, of whose files a quarter of all open ones may be open where the system allows few.
+fn segments() -> SegmentOptions {
+    let usual = SegmentOptions::default();
+    let quarter = usize::try_from(machine::raise_open_files() / 4).unwrap_or(usize::MAX);
+    SegmentOptions { open_max: usual.open_max.min(quarter), ..usual }
+}

@@ -1,0 +1,254 @@
+//! The end of a pass: when to commit what the pass applied, and on which thread.
+//!
+//! Steps are applied as requests come; their answers wait until their batch is written and synced. A commit costs much
+//! the same for one request as for sixty, so it pays to let a pass's requests share one, and never to wait for requests
+//! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
+//! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
+//! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does
+//! whatever takes longer than one sync: a new segment, or another thread's commit that has to end first.
+
+mod pace;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Command, Departures, Outcome, QueueId, Records, Tally, Timestamp, Traffic};
+use kew_http::Histogram;
+use kew_store::{Store, StoreError, Submission};
+use tokio::sync::Notify;
+
+use pace::Pace;
+
+/// Looks at the sockets in a row that may bring nothing new.
+const EMPTY_PASSES_MAX: u32 = 8;
+
+/// A store whose commits an event loop does.
+pub struct Paced<S> {
+    store: Arc<S>,
+    /// Something may wait for a commit.
+    rung: AtomicBool,
+    bell: Notify,
+    /// How many of the answers below may wait for no more than a write.
+    leases: AtomicU32,
+    lease_bell: Notify,
+    /// Answers that surely wait for the next commit.
+    waiting: AtomicU32,
+    /// Whether one of them waits for a sync.
+    syncs: AtomicBool,
+    /// How long commits with a sync took.
+    took: Arc<Histogram>,
+}
+
+impl<S: Store + 'static> Paced<S> {
+    /// `store`, which must leave its commits to its caller. Commits with a sync are noted in `took`.
+    pub fn new(store: Arc<S>, took: Arc<Histogram>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            rung: AtomicBool::new(false),
+            bell: Notify::new(),
+            leases: AtomicU32::new(0),
+            lease_bell: Notify::new(),
+            waiting: AtomicU32::new(0),
+            syncs: AtomicBool::new(false),
+            took,
+        })
+    }
+
+    /// Commits whatever comes, for as long as it is polled. One task of the event loop that takes the steps.
+    pub async fn commit_as_it_comes(self: Arc<Self>) {
+        let mut pace = Pace::default();
+        loop {
+            self.rings().await;
+            self.gather(pace.target()).await;
+            // Taken down before the commit: a step from another thread that comes too late for it rings again.
+            self.rung.store(false, Ordering::SeqCst);
+            let group = self.waiting.swap(0, Ordering::Relaxed);
+            let syncs = self.syncs.swap(false, Ordering::Relaxed);
+            self.leases.store(0, Ordering::SeqCst);
+            let (begun, synced) = (Instant::now(), self.store.syncs());
+            if (syncs && pace.is_slow()) || !self.store.commit_at_once(!pace.is_slow()) {
+                self.commit_elsewhere().await;
+            }
+            // Not every commit that was expected to sync did, and some that were not did.
+            if self.store.syncs() > synced {
+                let took = begun.elapsed();
+                pace.synced(took);
+                self.took.record(took);
+            }
+            pace.grouped(group);
+        }
+    }
+
+    async fn rings(&self) {
+        while !self.rung.load(Ordering::SeqCst) {
+            self.bell.notified().await;
+        }
+    }
+
+    /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for
+    /// a write only: a client that gets its answer now may come back with an ack that the same sync serves.
+    async fn gather(&self, target: u32) {
+        let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
+        while seen < target && empty_passes < EMPTY_PASSES_MAX {
+            tokio::task::yield_now().await;
+            let wrote = self.syncs.load(Ordering::Relaxed) && self.leases.load(Ordering::SeqCst) > 0;
+            if wrote {
+                self.write_leases();
+            }
+            let now = self.waiting.load(Ordering::Relaxed);
+            empty_passes = if now == seen && !wrote { empty_passes + 1 } else { 0 };
+            seen = now;
+        }
+    }
+
+    /// Commits on another thread. Leases that come meanwhile are written, so that they need not wait for its sync.
+    async fn commit_elsewhere(&self) {
+        let store = Arc::clone(&self.store);
+        let mut committed = tokio::task::spawn_blocking(move || store.commit());
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut committed => return ended.map_or_else(fall, |_waited| ()),
+                () = self.leases() => self.write_leases(),
+            }
+        }
+    }
+
+    /// Waits for leases, and for those of the same pass.
+    async fn leases(&self) {
+        while self.leases.load(Ordering::SeqCst) == 0 {
+            self.lease_bell.notified().await;
+        }
+        tokio::task::yield_now().await;
+    }
+
+    fn write_leases(&self) {
+        let written = self.leases.swap(0, Ordering::SeqCst);
+        self.store.write();
+        // The next commit is not for them.
+        let without = |waiting: u32| Some(waiting.saturating_sub(written));
+        let _waiting = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, without);
+    }
+
+    fn note(&self, answer: Waits) {
+        match answer {
+            Waits::ForSync => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                self.syncs.store(true, Ordering::Relaxed);
+            }
+            Waits::ForWrite => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                if self.leases.fetch_add(1, Ordering::SeqCst) == 0 {
+                    self.lease_bell.notify_one();
+                }
+            }
+            Waits::ForCommit => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            Waits::Perhaps => {}
+        }
+    }
+
+    fn ring(&self) {
+        if !self.rung.swap(true, Ordering::SeqCst) {
+            self.bell.notify_one();
+        }
+    }
+}
+
+/// A commit that panicked may have left anything half done: the panic goes on here, and the loop ends with it.
+fn fall(error: tokio::task::JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        std::panic::resume_unwind(panic);
+    }
+    // Otherwise it was cancelled, which only the end of the runtime does.
+}
+
+impl<S: Store + 'static> Store for Paced<S> {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        let submission = self.store.step(now, command);
+        self.note(submission.peek().map_or(Waits::Perhaps, |outcome| Waits::of(command, outcome)));
+        // Any step may have done due work, which somebody has to write down.
+        self.ring();
+        submission
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.store.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.store.newest_instant()
+    }
+
+    fn commit(&self) -> bool {
+        self.store.commit()
+    }
+
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        self.store.commit_at_once(may_sync)
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
+    fn syncs(&self) -> u64 {
+        self.store.syncs()
+    }
+
+    fn tally(&self) -> Tally {
+        self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<kew_core::Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.store.take_departures()
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.store.traffic(queues)
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.store.health()
+    }
+
+    fn write(&self) {
+        self.store.write();
+    }
+}
+
+/// What an answer waits for.
+enum Waits {
+    ForSync,
+    ForWrite,
+    /// The commit, which syncs only if a body was replaced or something before it must be synced.
+    ForCommit,
+    /// Something it rests on, if anything: nothing to gather for.
+    Perhaps,
+}
+
+impl Waits {
+    fn of(command: &Command, outcome: &Outcome) -> Self {
+        match (command.records(), outcome) {
+            (Records::Synced, _) => Self::ForSync,
+            (Records::Written, Outcome::Leased(leases)) if leases.is_empty() => Self::Perhaps,
+            (Records::Written, Outcome::Leased(_)) => Self::ForWrite,
+            (Records::Written, _) => Self::ForCommit,
+            (Records::Nothing, _) => Self::Perhaps,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
