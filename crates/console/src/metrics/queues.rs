@@ -14,6 +14,8 @@ pub(super) const OTHERS: &str = "*";
 
 /// What a counter counts.
 type Count = fn(&Tally) -> u64;
+/// What a counter counts for each reason.
+type Reasons = [(&'static str, Count); 2];
 
 /// Counters with no label but the queue's.
 const COUNTERS: [(&str, &str, Count); 5] = [
@@ -27,7 +29,7 @@ const COUNTERS: [(&str, &str, Count); 5] = [
 ];
 
 /// Counters with a reason.
-const BY_REASON: [(&str, &str, [(&str, Count); 2]); 2] = [
+const BY_REASON: [(&str, &str, Reasons); 2] = [
     (
         "kew_messages_redelivered_total",
         "Messages offered again: their lease expired, or was released.",
