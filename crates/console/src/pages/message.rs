@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::ask::of_message;
 use super::body::{self, View, Window};
+use super::commands::{self, Places};
 use super::forms::Form;
 use super::layout::{Frame, Head, guarded, see};
 use super::messages::{render, size, state};
 use super::trouble::Trouble;
-use super::{PageReply, Visit, commands, message_path, query_of, queue, queue_path, read, text};
+use super::{PageReply, Visit, message_path, query_of, queue, queue_path, read, text};
 
 const DISPOSITION: HeaderName = HeaderName::from_static("content-disposition");
 
@@ -87,7 +88,7 @@ struct Page {
     view: Option<View>,
     from: usize,
     now: u64,
-    host: String,
+    places: Places,
     cursor: String,
     done: Markup,
 }
@@ -99,7 +100,7 @@ async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageRepl
         view: visit.asked("view").and_then(View::named),
         from: visit.asked("from").and_then(|from| from.parse().ok()).unwrap_or_default(),
         now: visit.console.now().0,
-        host: commands::base(visit.request),
+        places: Places::of(&visit.console.settings, visit.request),
         cursor: visit.asked("cursor").unwrap_or_default().to_owned(),
         done: queue::done(visit),
         found,
@@ -265,7 +266,7 @@ impl Page {
     fn commands(&self) -> Markup {
         let Some(queue) = &self.queue else { return html! {} };
         let (bytes, base64) = bytes_of(&self.found);
-        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.host);
+        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.places);
         html! {
             section aria-labelledby="commands-title" {
                 h2 #commands-title { "As a command" }
