@@ -97,6 +97,30 @@ test("a message is found by its id, extended, released and deleted by keyboard",
   await context.close();
 });
 
+test("dead letters are counted, corrected and moved back by keyboard", async () => {
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/queues/orders-dead/dead-letters");
+  await follow(page, "Only count", "button");
+  await page.getByText("3 messages would be moved").waitFor();
+  await follow(page, "Back to the dead letters", "a");
+  await follow(page, "Correct and resend", "a");
+  await tabTo(page, "Body", "textarea");
+  await page.keyboard.press("Control+A");
+  await page.keyboard.type('{"order":{"id":0,"corrected":true}}');
+  await follow(page, "Send", "button");
+  await page.getByText("The message was sent.").waitFor();
+  await page.goto("/queues/orders-dead/dead-letters");
+  await page.getByText("2 messages can be moved now.").waitFor();
+  await tabTo(page, "At most, messages a second");
+  await page.keyboard.type("1");
+  await follow(page, "Move them", "button");
+  // The page loads itself again until the task has ended.
+  await page.getByText("done", { exact: true }).waitFor();
+  await page.getByText("2 moved, 0 left").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test("a few letters lead to a screen, to a queue, and to other colours", async () => {
   const { page, context, faults } = await open(browser, kew.url, { colorScheme: "light" });
   await page.goto("/queues/orders");

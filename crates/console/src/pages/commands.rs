@@ -4,6 +4,7 @@ use kew_http::{Request, percent};
 use serde_json::{Map, Value, json};
 
 use super::{read, text};
+use crate::{Settings, ShownSetting};
 
 /// Bodies longer than this are sent from a file.
 const BODY_MAX: usize = 8 << 10;
@@ -14,8 +15,30 @@ pub(super) struct Command {
     pub(super) text: String,
 }
 
-/// Where this console is, as its browser sees it.
-pub(super) fn base(request: &Request) -> String {
+/// Where commands find the server.
+pub(super) struct Places {
+    /// This console, as its browser sees it.
+    pub(super) admin: String,
+    /// The SQS listener, as it is set up.
+    pub(super) sqs: String,
+    pub(super) region: String,
+}
+
+impl Places {
+    pub(super) fn of(settings: &Settings, request: &Request) -> Self {
+        let is_listener = |one: &&ShownSetting| (&*one.section, &*one.key) == ("server", "sqs");
+        let set = settings.shown.iter().find(is_listener).and_then(|one| one.value.as_deref());
+        // Neither "off" nor port 0 is an address to ask.
+        let set = set.filter(|address| address.contains(':') && !address.ends_with(":0"));
+        Self {
+            admin: base(request),
+            sqs: format!("http://{}", set.unwrap_or("127.0.0.1:9324")),
+            region: settings.region.to_string(),
+        }
+    }
+}
+
+fn base(request: &Request) -> String {
     let scheme = if request.secure { "https" } else { "http" };
     let host = request.header("host").unwrap_or("127.0.0.1:9325");
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
@@ -28,8 +51,9 @@ pub(super) fn of_message(
     queue: &str,
     found: &Value,
     (bytes, base64): (&[u8], &str),
-    host: &str,
+    places: &Places,
 ) -> Vec<Command> {
+    let host = places.admin.as_str();
     let id = read::text(found, "id");
     let show = format!("kew message show {id} --admin {}", quoted(host));
     let mut all = vec![Command { title: "Show it with kew", text: show }];
@@ -58,7 +82,10 @@ pub(super) fn of_message(
         text: with_curl(queue, found, (plain, base64), host),
     });
     if let Some(plain) = plain {
-        all.push(Command { title: "Send it again with boto3", text: with_boto3(queue, found, plain) });
+        all.push(Command {
+            title: "Send it again with boto3",
+            text: with_boto3(queue, found, plain, places),
+        });
     }
     all
 }
@@ -98,14 +125,16 @@ fn with_curl(queue: &str, found: &Value, (plain, base64): (Option<&str>, &str), 
     )
 }
 
-fn with_boto3(queue: &str, found: &Value, body: &str) -> String {
+fn with_boto3(queue: &str, found: &Value, body: &str, places: &Places) -> String {
     // A text of JSON is one of Python as well.
     let literal = |text: &str| json!(text).to_string();
     let group = read::given(found, "group").map(|group| format!(", MessageGroupId={}", literal(group)));
     format!(
-        "import boto3\n\nsqs = boto3.client(\"sqs\", endpoint_url=\"http://127.0.0.1:9324\", region_name=\"us-east-1\")\n\
+        "import boto3\n\nsqs = boto3.client(\"sqs\", endpoint_url={}, region_name={})\n\
          url = sqs.get_queue_url(QueueName={})[\"QueueUrl\"]\n\
          sqs.send_message(QueueUrl=url, MessageBody={}{})",
+        literal(&places.sqs),
+        literal(&places.region),
         literal(queue.rsplit(':').next().unwrap_or(queue)),
         literal(body),
         group.unwrap_or_default()
@@ -138,10 +167,14 @@ mod tests {
         }
     }
 
+    fn places() -> Places {
+        Places { admin: "http://h:1".to_owned(), sqs: "http://h:2".to_owned(), region: "here".to_owned() }
+    }
+
     #[test]
     fn a_body_that_cannot_be_seen_is_sent_in_base64() {
         let found = json!({ "id": "1", "body": "a\u{202e}b", "content_type": "text" });
-        let all = of_message("q", &found, ("a\u{202e}b".as_bytes(), "YeKArmI="), "http://h:1");
+        let all = of_message("q", &found, ("a\u{202e}b".as_bytes(), "YeKArmI="), &places());
         assert!(all[1].text.contains("printf %s YeKArmI= | base64 -d | kew send q -"), "{}", all[1].text);
         assert!(
             all[2].text.contains(r#"{"body_base64":"YeKArmI=","content_type":"bytes"}"#),
@@ -151,7 +184,7 @@ mod tests {
         assert_eq!(all.len(), 3, "Python gets no characters that cannot be seen");
         let long = "x".repeat(BODY_MAX + 1);
         let found = json!({ "id": "1", "body": long, "content_type": "text" });
-        let all = of_message("q", &found, (long.as_bytes(), ""), "http://h:1");
+        let all = of_message("q", &found, (long.as_bytes(), ""), &places());
         assert!(all.iter().all(|command| command.text.len() < 400));
     }
 }

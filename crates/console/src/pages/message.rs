@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::ask::of_message;
 use super::body::{self, View, Window};
+use super::commands::{self, Places};
 use super::forms::Form;
 use super::layout::{Frame, Head, guarded, see};
 use super::messages::{render, size, state};
 use super::trouble::Trouble;
-use super::{PageReply, Visit, commands, message_path, query_of, queue, queue_path, read, text};
+use super::{PageReply, Visit, message_path, query_of, queue, queue_path, read, story, text};
 
 const DISPOSITION: HeaderName = HeaderName::from_static("content-disposition");
 
@@ -87,7 +88,7 @@ struct Page {
     view: Option<View>,
     from: usize,
     now: u64,
-    host: String,
+    places: Places,
     cursor: String,
     done: Markup,
 }
@@ -99,7 +100,7 @@ async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageRepl
         view: visit.asked("view").and_then(View::named),
         from: visit.asked("from").and_then(|from| from.parse().ok()).unwrap_or_default(),
         now: visit.console.now().0,
-        host: commands::base(visit.request),
+        places: Places::of(&visit.console.settings, visit.request),
         cursor: visit.asked("cursor").unwrap_or_default().to_owned(),
         done: queue::done(visit),
         found,
@@ -121,7 +122,7 @@ impl Page {
             (self.facts())
             @if !is_gone && self.frame.may_act() { (self.acts()) }
             @if !is_gone { (self.content()) }
-            (self.story())
+            (story::of_message(&self.found))
             @if !is_gone { (self.commands()) }
         };
         let head = Head::of(format!("Message {}", id.get(..8).unwrap_or(id))).at("/");
@@ -237,35 +238,10 @@ impl Page {
         }
     }
 
-    fn story(&self) -> Markup {
-        let (why, events) = (read::list(&self.found, "why"), read::list(&self.found, "timeline"));
-        html! {
-            section aria-labelledby="story-title" {
-                h2 #story-title { "What happened" }
-                @if !why.is_empty() {
-                    h3 { "Why was this delivered again?" }
-                    ol.why {
-                        @for one in why {
-                            li {
-                                (text::instant(read::whole(one, "at_ms"))) ", attempt " (read::whole(one, "attempts")) ": "
-                                (text::isolated(read::text(one, "because")))
-                            }
-                        }
-                    }
-                }
-                @if events.is_empty() {
-                    p.empty { "The history has nothing of it. It begins with the start of the server and forgets the oldest events." }
-                } @else {
-                    ol.timeline { @for event in events { (moment(event)) } }
-                }
-            }
-        }
-    }
-
     fn commands(&self) -> Markup {
         let Some(queue) = &self.queue else { return html! {} };
         let (bytes, base64) = bytes_of(&self.found);
-        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.host);
+        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.places);
         html! {
             section aria-labelledby="commands-title" {
                 h2 #commands-title { "As a command" }
@@ -340,57 +316,6 @@ fn cut(window: &Window, at: impl Fn(usize) -> String) -> Markup {
                 @if window.end < window.whole { a rel="next" href=(at(window.end)) { "Next part" } }
             }
         }
-    }
-}
-
-/// One event in words.
-fn moment(event: &Value) -> Markup {
-    let by = read::given(event, "by");
-    let until = read::whole_given(event, "until_ms");
-    html! {
-        li {
-            (text::instant(read::whole(event, "at_ms"))) " "
-            strong { (words(read::text(event, "event"))) }
-            @if let Some(by) = by { " by " (text::isolated(by)) }
-            @if let Some(until) = until { " until " (text::instant(until)) }
-            @if let Some(why) = read::given(event, "reason") { ", because " (because(why)) }
-            @if let Some(detail) = read::given(event, "detail") { ", " (text::isolated(detail)) }
-            @if let Some(queue) = read::given(event, "queue") { span.quiet { " in " (text::isolated(queue)) } }
-        }
-    }
-}
-
-fn words(event: &str) -> &str {
-    match event {
-        "sent" => "sent",
-        "leased" => "leased",
-        "extended" => "lease extended",
-        "lease_ended" => "lease ended",
-        "released" => "released",
-        "retried" => "retried by its consumer",
-        "failed" => "delivery failed",
-        "dead_lettered" => "dead-lettered",
-        "dropped" => "deleted",
-        "moved" => "moved",
-        "acked" => "deleted by its receiver",
-        "expired" => "expired",
-        "purged" => "deleted with all others of the queue",
-        "imported" => "imported",
-        "taken_over" => "consumer's node was lost",
-        "promoted" => "delay ended by an operator",
-        "rewritten" => "content replaced",
-        other => other,
-    }
-}
-
-fn because(reason: &str) -> &str {
-    match reason {
-        "expired" => "its time was over",
-        "attempts_exhausted" => "it was leased as often as the queue allows",
-        "threw" => "the consumer threw",
-        "status" => "the consumer answered with an error",
-        "unreachable" => "the consumer cannot be reached",
-        other => other,
     }
 }
 

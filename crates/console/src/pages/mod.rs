@@ -22,6 +22,7 @@ mod send;
 mod settings;
 mod sign_in;
 mod spark;
+mod story;
 mod system;
 mod text;
 mod theme;

@@ -104,11 +104,12 @@ fn figures(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
             div { dt { "Bodies" } dd data-live={ (queue) "/bytes" } { (bytes) } }
             div.drawn { dt { "Visible, 5 minutes" } dd { (spark::drawn(&spark::of_queue(visit.console, queue), queue)) } }
         }
-        @if let Some(dead) = read::given(shown, "dead_letters_to") {
-            p.quiet {
+        p.quiet {
+            @if let Some(dead) = read::given(shown, "dead_letters_to") {
                 "After " (text::counted(read::whole(shown, "max_attempts"), "lease"))
-                " a message goes to " a href=(queue_path(dead)) { (text::isolated(dead)) } "."
+                " a message goes to " a href=(queue_path(dead)) { (text::isolated(dead)) } ". "
             }
+            a href={ "/push" (query_of(&[("queue", read::text(shown, "name"))])) } { "Deliveries to push consumers" }
         }
     }
 }
