@@ -15,6 +15,9 @@ pub(super) const OTHERS: &str = "*";
 /// What a counter counts.
 type Count = fn(&Tally) -> u64;
 
+/// Counts by reason.
+type Reasons = [(&'static str, Count); 2];
+
 /// Counters with no label but the queue's.
 const COUNTERS: [(&str, &str, Count); 5] = [
     ("kew_messages_sent_total", "Messages sent.", |tally| tally.sent),
@@ -27,7 +30,7 @@ const COUNTERS: [(&str, &str, Count); 5] = [
 ];
 
 /// Counters with a reason.
-const BY_REASON: [(&str, &str, [(&str, Count); 2]); 2] = [
+const BY_REASON: [(&str, &str, Reasons); 2] = [
     (
         "kew_messages_redelivered_total",
         "Messages offered again: their lease expired, or was released.",
