@@ -105,12 +105,18 @@ impl Waits {
     /// The last one counts everything from 12 days on.
     const BOUNDS: usize = 32;
 
-    /// Counts one that waited this number of milliseconds: at place n when it is under 2^n and not under half of that.
+    /// Where one is counted that waited this number of milliseconds: at place n when it is under 2^n and not under half
+    /// of that.
     #[inline]
-    pub fn note(&mut self, millis: u64) {
-        let place = ((u64::BITS - millis.leading_zeros()) as usize).min(Self::BOUNDS - 1);
+    pub fn place(millis: u64) -> usize {
+        ((u64::BITS - millis.leading_zeros()) as usize).min(Self::BOUNDS - 1)
+    }
+
+    /// Counts this number of messages at a place.
+    #[inline]
+    pub fn note(&mut self, place: usize, messages: u32) {
         if let Some(count) = self.0.get_mut(place) {
-            *count = count.wrapping_add(1);
+            *count = count.wrapping_add(messages);
         }
     }
 
@@ -162,22 +168,21 @@ mod tests {
     fn a_quantile_is_known_to_within_its_power_of_two() {
         let mut waits = Waits::default();
         assert_eq!(waits.quantile(0.5), None);
-        (0..90).for_each(|_| waits.note(0));
+        (0..90).for_each(|_| waits.note(Waits::place(0), 1));
         assert_eq!(waits.quantile(0.99), Some(0.0));
-        (0..10).for_each(|_| waits.note(1_000));
+        (0..10).for_each(|_| waits.note(Waits::place(1_000), 1));
         assert_eq!(waits.quantile(0.5), Some(0.0));
         let high = waits.quantile(0.99).expect("something was counted");
         assert!((512.0..=1_024.0).contains(&high), "{high}");
-        waits.note(u64::MAX);
+        waits.note(Waits::place(u64::MAX), 1);
         assert!(waits.quantile(1.0) > Some(1e9));
     }
 
     #[test]
     fn counts_that_begin_anew_go_on_in_differences() {
         let (mut early, mut late) = (Waits([u32::MAX; 32]), Waits([u32::MAX; 32]));
-        early.note(5);
-        late.note(5);
-        late.note(5);
+        early.note(Waits::place(5), 1);
+        late.note(Waits::place(5), 2);
         assert_eq!(late.since(early).and(Waits::default()).quantile(1.0), Some(8.0));
         assert_eq!(early.since(early), Waits::default());
     }

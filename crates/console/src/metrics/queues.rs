@@ -17,6 +17,9 @@ type Count = fn(&Tally) -> u64;
 /// What a counter counts for each reason.
 type Reasons = [(&'static str, Count); 2];
 
+/// Counts by reason.
+type Reasons = [(&'static str, Count); 2];
+
 /// Counters with no label but the queue's.
 const COUNTERS: [(&str, &str, Count); 5] = [
     ("kew_messages_sent_total", "Messages sent.", |tally| tally.sent),

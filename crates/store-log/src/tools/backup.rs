@@ -251,10 +251,10 @@ impl Copying<'_> {
         for segment in segments {
             let is_listed = manifest.fields.segments.iter().any(|listed| listed.number == segment.number());
             let is_after = segment.kind() == SegmentKind::Journal && segment.end() > start;
-            let is_written_to = Some(segment.number()) == upkeep.open_survivor();
+            let is_open = Some(segment.number()) == upkeep.open_survivor();
             if segment.number() == active {
                 wanted.push(segment_until(segment, end));
-            } else if is_written_to || ((is_listed || is_after) && !self.try_share(segment.name())?) {
+            } else if is_open || ((is_listed || is_after) && !self.try_share(segment.name())?) {
                 let end = segment.end();
                 wanted.push(segment_until(segment, end));
             }

@@ -26,6 +26,21 @@ pub(crate) struct Ring {
     departures: Departures,
     /// How long messages waited for their first lease, of queues that had any.
     waits: HashMap<QueueId, Box<Waits>>,
+    /// The latest of them that are not in there yet: all of one queue, and counted at one place. Busy queues have many
+    /// in a row, and looking the queue up for each would cost more than the rest of the count.
+    waited: Waited,
+}
+
+/// Waits of one queue that are counted at one place.
+#[derive(Clone, Copy)]
+struct Waited {
+    queue: QueueId,
+    place: usize,
+    messages: u32,
+}
+
+impl Waited {
+    const NONE: Self = Self { queue: QueueId(0), place: 0, messages: 0 };
 }
 
 /// What happened to messages of one queue that does not happen to all of them.
@@ -47,6 +62,7 @@ impl Ring {
             given_before: HashMap::new(),
             departures: Departures::default(),
             waits: HashMap::new(),
+            waited: Waited::NONE,
         }
     }
 
@@ -135,25 +151,46 @@ impl Ring {
         self.apart = HashMap::new();
         self.given_before = given.filter(|(_, given)| *given > 0).collect();
         self.departures = Departures::default();
-        self.waits = HashMap::new();
+        (self.waits, self.waited) = (HashMap::new(), Waited::NONE);
     }
 
     /// A queue is gone.
     pub(crate) fn forget(&mut self, queue: QueueId) {
         self.apart.remove(&queue);
         self.waits.remove(&queue);
+        if self.waited.queue == queue {
+            self.waited = Waited::NONE;
+        }
         self.given_before.remove(&queue);
     }
 
     /// A message waited this number of milliseconds for its first lease.
     #[inline]
     pub(crate) fn count_wait(&mut self, queue: QueueId, millis: u64) {
-        self.waits.entry(queue).or_default().note(millis);
+        let place = Waits::place(millis);
+        if (self.waited.queue, self.waited.place) == (queue, place) && self.waited.messages < u32::MAX {
+            self.waited.messages += 1;
+        } else {
+            self.put_waited();
+            self.waited = Waited { queue, place, messages: 1 };
+        }
+    }
+
+    #[inline(never)]
+    fn put_waited(&mut self) {
+        let Waited { queue, place, messages } = self.waited;
+        if messages > 0 {
+            self.waits.entry(queue).or_default().note(place, messages);
+        }
     }
 
     /// How long messages of a queue waited for their first lease.
     pub(crate) fn waits_of(&self, queue: QueueId) -> Waits {
-        self.waits.get(&queue).map_or_else(Waits::default, |waits| **waits)
+        let mut waits = self.waits.get(&queue).map_or_else(Waits::default, |waits| **waits);
+        if self.waited.queue == queue {
+            waits.note(self.waited.place, self.waited.messages);
+        }
+        waits
     }
 
     /// Departures since it was last asked.
@@ -231,6 +268,22 @@ fn is_apart(kind: &EventKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_counted_by_queue_in_whatever_order_they_come() {
+        let mut ring = Ring::new(0);
+        let mut expected = [Waits::default(); 2];
+        for (queue, millis) in [(0, 0), (0, 0), (1, 0), (0, 900), (0, 900), (1, 7), (0, 0), (0, 0)] {
+            ring.count_wait(QueueId(queue + 1), millis);
+            expected[usize::try_from(queue).expect("there are two")].note(Waits::place(millis), 1);
+        }
+        for (queue, expected) in (1..).zip(expected) {
+            assert_eq!(ring.waits_of(QueueId(queue)), expected);
+        }
+        ring.forget(QueueId(1));
+        ring.count_wait(QueueId(2), 0);
+        assert_eq!(ring.waits_of(QueueId(1)), Waits::default());
+    }
 
     #[test]
     fn oldest_event_makes_room() {
