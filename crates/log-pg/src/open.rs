@@ -209,3 +209,35 @@ impl PgDisk {
         shared.tenure.close();
     }
 }
+
+#[cfg(all(test, feature = "server"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::server::PgServer;
+
+    #[test]
+    fn owner_that_vanished_within_a_transaction_keeps_no_other_from_taking_over() {
+        let server = PgServer::start(&["fsync=off"]).unwrap();
+        let url = server.database().unwrap();
+        let first = own(&url, "first", &node_id("first", 1)).unwrap();
+        let epoch = first.disk.tenure().epoch();
+        first.disk.give_up();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // A change of files whose client is cut off behind the first of its statements.
+        let vanished = runtime.block_on(async {
+            let connection = Target::of(&url).unwrap().open().await.unwrap();
+            connection.client.batch_execute("BEGIN").await.unwrap();
+            let lock = "SELECT epoch FROM kew_shard WHERE id = 0 FOR SHARE";
+            connection.client.query_one(lock, &[]).await.unwrap();
+            connection
+        });
+        let begun = Instant::now();
+        let second = own(&url, "second", &node_id("second", 2)).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!(second.disk.tenure().epoch(), epoch + 1);
+        drop(vanished);
+    }
+}

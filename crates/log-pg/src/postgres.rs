@@ -27,6 +27,8 @@ const DROP_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 
 /// A server whose client is gone ends a statement of it that waits for a lock.
 const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
+/// A client that vanished in a transaction would hold the shard's row locked, and no other node could take it.
+const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s'";
 
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node
@@ -98,6 +100,7 @@ impl Target {
             let _ended = connection.await;
         });
         let connection = Connection { client, prepared: HashMap::new(), task: task.abort_handle() };
+        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
         // Not every server can: then a statement that was given up stays there until it ends by itself.
         let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
         Ok(connection)

@@ -107,8 +107,10 @@ impl Tenure {
         mut session: Box<dyn Session>,
         database: &dyn Database,
     ) -> Result<(), PgError> {
-        while !self.knows_clock() {
-            let left = LOOKS_AT_CLOCK.saturating_sub(self.begun.elapsed());
+        // Not from when it was sent: taking the shard may have waited for a lock.
+        let begun = Instant::now();
+        while !self.knows_clock(begun.elapsed()) {
+            let left = LOOKS_AT_CLOCK.saturating_sub(begun.elapsed());
             let looked = tokio::time::timeout(left, self.look_at_clock(&mut *session)).await;
             if !matches!(looked, Ok(Ok(()))) {
                 tokio::time::sleep(LOOK_RETRY).await;
@@ -124,9 +126,9 @@ impl Tenure {
         Ok(())
     }
 
-    /// Whether a new owner may begin with what it knows of the database's clock.
-    fn knows_clock(&self) -> bool {
-        let (quickest, since) = (self.quickest(), self.begun.elapsed());
+    /// Whether a new owner may begin with what it knows of the database's clock, having looked for so long.
+    fn knows_clock(&self, since: Duration) -> bool {
+        let quickest = self.quickest();
         let is_enough = if since < HOPES_FOR_QUICK { QUICK_LOOK } else { SLOWEST_LOOK };
         let most = if Planted::SlowLooksDo.is_there() { HOPES_FOR_QUICK } else { LOOKS_AT_CLOCK };
         quickest <= is_enough || since >= most
