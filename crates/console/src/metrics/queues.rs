@@ -14,8 +14,6 @@ pub(super) const OTHERS: &str = "*";
 
 /// What a counter counts.
 type Count = fn(&Tally) -> u64;
-/// What a counter counts for each reason.
-type Reasons = [(&'static str, Count); 2];
 
 /// Counts by reason.
 type Reasons = [(&'static str, Count); 2];
