@@ -43,6 +43,7 @@ const screens = () => [
   ["redrive", `/redrives/${ids.task}`],
   ["push", "/push"],
   ["store", "/store"],
+  ["alarms", "/alarms"],
   ["config", "/config"],
   ["audit", "/audit"],
   ["sign-in", "/sign-in"],

@@ -86,7 +86,7 @@ test("a message is found by its id, extended, released and deleted by keyboard",
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   assert.match(await heading(page), new RegExp(messages[0].id));
   await follow(page, "Extend", "button");
-  await page.getByText("The lease has another end.").waitFor();
+  await page.getByText("The lease ends at another time now.").waitFor();
   await follow(page, "Release", "button");
   await page.getByText("The lease was ended.").waitFor();
   await tabTo(page, "I am sure");

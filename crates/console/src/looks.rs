@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{AccountId, Departure, EventKind, QueueId, QueueKey};
-use kew_engine::{Engine, TimeSource};
+use kew_core::{AccountId, Departure, EventKind, QueueId, QueueKey, RuleError};
+use kew_engine::{Engine, EngineError, TimeSource};
 use tokio::runtime::Handle;
 
 use crate::Settings;
@@ -88,15 +88,24 @@ impl Looks {
         let queues = engine.all_queues();
         let dead: HashSet<QueueKey> = self.alarms.dead_letter_queues(&queues);
         for queue in queues.iter().filter(|queue| self.alarms.are_for(&queue.key)) {
-            // A queue that was deleted a moment ago has nothing to show.
-            let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
+            let counts = match engine.counts_so_far(queue.id).await {
+                Ok(counts) => counts,
+                // It was deleted a moment ago, which ends its alarms.
+                Err(EngineError::Rule(RuleError::QueueNotFound)) => continue,
+                Err(_) => {
+                    seen.extend(self.alarms.unseen(Some(queue.id)));
+                    continue;
+                }
+            };
             let takes_dead_letters = dead.contains(&queue.key);
             let reading =
                 Reading { queue, counts, now: engine.now(), limits: self.limits, takes_dead_letters };
             seen.extend(self.alarms.take(&reading, &self.home().text(&queue.key), &mut news));
         }
-        if let Some(disk) = running.disk.as_ref().and_then(|disk| disk()) {
-            seen.extend(self.alarms.take_disk(disk.share(), engine.now(), &mut news));
+        match running.disk.as_ref().map(|disk| disk()) {
+            Some(Some(disk)) => seen.extend(self.alarms.take_disk(disk.share(), engine.now(), &mut news)),
+            Some(None) => seen.extend(self.alarms.unseen(None)),
+            None => {}
         }
         self.alarms.forget_others(&seen, engine.now(), &mut news);
         news.iter().for_each(|news| (self.news)(news));

@@ -123,7 +123,7 @@ impl Kept {
 impl Named {
     fn note(&mut self, tally: Tally) {
         let seen = self.seen.unwrap_or(tally);
-        if tally.sent < seen.sent {
+        if tally.sent < seen.sent || (tally == Tally::default() && tally != seen) {
             // It was deleted a moment ago.
             return;
         }
@@ -176,6 +176,10 @@ mod tests {
         named.note(Tally { sent: 7, leased: 4, ..Tally::default() });
         named.note(Tally::default());
         assert_eq!((named.all.sent, named.all.leased), (7, 4));
+        // A dead-letter queue: what comes there is not sent.
+        let mut dead = Named { seen: Some(Tally { leased: 4, ..Tally::default() }), ..Named::default() };
+        dead.note(Tally::default());
+        assert_eq!(dead.all.leased, 0);
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Work {
     /// Whether it reports successes too. Work that reports failures alone counts as recovered when it has not failed
     /// for a while.
     pub fn tells_success(self) -> bool {
-        !matches!(self, Self::Due | Self::Moves | Self::Push)
+        !matches!(self, Self::Due | Self::Moves | Self::Push | Self::Alarms)
     }
 }
 

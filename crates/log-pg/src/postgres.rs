@@ -224,12 +224,17 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
             transaction.execute("UPDATE kew_file SET name = '#' || id WHERE id = $1", &[id]).await?;
         }
         Change::Drop { id } => {
+            // One that has a name is needed, whoever asks for this.
+            let text = "DELETE FROM kew_file WHERE id = $1 AND name = '#' || id";
+            if transaction.execute(text, &[id]).await? == 0 {
+                let there = transaction.query_opt("SELECT 1 FROM kew_file WHERE id = $1", &[id]).await?;
+                return Ok(there.is_none());
+            }
             transaction.batch_execute(DROP_WAITS).await?;
             for purpose in [Purpose::Journal, Purpose::Slices] {
                 let drop = format!("DROP TABLE IF EXISTS {}", purpose.table_name(*id));
                 transaction.batch_execute(&drop).await?;
             }
-            transaction.execute("DELETE FROM kew_file WHERE id = $1", &[id]).await?;
         }
         Change::Length { id, length } => {
             let text = "UPDATE kew_file SET length = greatest(length, $2) WHERE id = $1";

@@ -121,6 +121,11 @@ impl Alarms {
         seen
     }
 
+    /// The pairs of a queue, or of the disk, that could not be looked at: they stay as they are.
+    pub(crate) fn unseen(&self, queue: Option<QueueId>) -> Vec<Pair> {
+        (0..self.rules.len()).map(|rule| (rule, queue)).collect()
+    }
+
     /// Takes the share of the disk that is in use.
     pub(crate) fn take_disk(&self, share: f64, now: Timestamp, news: &mut Vec<News>) -> Vec<Pair> {
         let of_disk = self.rules.iter().enumerate().filter(|(_, rule)| !rule.metric.is_of_queues());

@@ -34,10 +34,11 @@ struct Chart {
 enum Unit {
     Messages,
     Seconds,
+    Milliseconds,
     PerSecond,
 }
 
-const CHARTS: [Chart; 3] = [
+const CHARTS: [Chart; 4] = [
     Chart {
         title: "Messages",
         lines: &[("visible", "visible"), ("in_flight", "in flight"), ("delayed", "delayed")],
@@ -52,6 +53,11 @@ const CHARTS: [Chart; 3] = [
         title: "Traffic",
         lines: &[("sent", "sent"), ("leased", "leased"), ("acked", "done")],
         unit: Unit::PerSecond,
+    },
+    Chart {
+        title: "Wait for the first lease",
+        lines: &[("p50_ms", "median"), ("p99_ms", "99th percentile")],
+        unit: Unit::Milliseconds,
     },
 ];
 
@@ -119,6 +125,7 @@ fn written(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Messages => text::count(value as u64),
         Unit::Seconds => text::length(value as u64),
+        Unit::Milliseconds => format!("{} ms", text::count(value as u64)),
         Unit::PerSecond => format!("{}/s", text::rate(value)),
     }
 }
@@ -136,8 +143,19 @@ fn points(samples: &[Value], part: impl Fn(&Value) -> f64) -> String {
 }
 
 fn figures(samples: &[Value], step: u64) -> Markup {
-    let columns = ["Visible", "In flight", "Delayed", "Oldest", "Sent", "Leased", "Done"];
-    let members = ["visible", "in_flight", "delayed", "oldest_age_seconds", "sent", "leased", "acked"];
+    let columns =
+        ["Visible", "In flight", "Delayed", "Oldest", "Sent", "Leased", "Done", "Wait, median", "99th"];
+    let members = [
+        "visible",
+        "in_flight",
+        "delayed",
+        "oldest_age_seconds",
+        "sent",
+        "leased",
+        "acked",
+        "p50_ms",
+        "p99_ms",
+    ];
     html! {
         details {
             summary { "The figures, in steps of " (text::length(step)) }
@@ -153,6 +171,7 @@ fn figures(samples: &[Value], step: u64) -> Markup {
                                 @for member in members {
                                     td.number {
                                         @if member == "oldest_age_seconds" { (text::age(read::number(sample, member))) }
+                                        @else if member.ends_with("_ms") { (waited(read::number(sample, member))) }
                                         @else { (text::count(read::whole(sample, member))) }
                                     }
                                 }
@@ -163,6 +182,11 @@ fn figures(samples: &[Value], step: u64) -> Markup {
             }
         }
     }
+}
+
+/// A wait; nothing was leased for the first time in a step without one.
+fn waited(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "–".to_owned(), |ms| format!("{} ms", text::count(ms as u64)))
 }
 
 #[cfg(test)]

@@ -27,8 +27,9 @@ const GUARDS: [(HeaderName, HeaderValue); 6] = [
 ];
 
 /// Screens that every page leads to.
-const SCREENS: [(&str, &str); 5] = [
+const SCREENS: [(&str, &str); 6] = [
     ("/", "Queues"),
+    ("/alarms", "Alarms"),
     ("/push", "Push"),
     ("/store", "Store"),
     ("/config", "Configuration"),

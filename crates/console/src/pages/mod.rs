@@ -3,8 +3,10 @@
 //! A page asks the API in this process ([`ask`]), so that both show the same, refuse the same and note the same in the
 //! audit log. Everything can be read and every form be sent without the script.
 
+mod alarms;
 mod ask;
 mod assets;
+mod backups;
 mod body;
 mod charts;
 mod commands;
@@ -186,6 +188,8 @@ impl Visit<'_> {
             ["redrives", task] => redrive::task(self, task).await,
             ["push"] => system::push(self).await,
             ["store"] => system::store(self).await,
+            ["store", "backups", task] => backups::show(self, task).await,
+            ["alarms"] => alarms::show(self).await,
             ["config"] => system::config(self).await,
             ["audit"] => system::audit(self).await,
             ["live", "queues"] => live::queues(self).await,
@@ -203,6 +207,7 @@ impl Visit<'_> {
             ["new-queue"] => queues::create(self).await,
             ["queues", queue, "send"] => send::take(self, queue).await,
             ["queues", queue, "settings"] => settings::take(self, queue).await,
+            ["store", "backup"] => backups::begin(self).await,
             ["queues", queue, "pause"] => queue::set_paused(self, queue, true).await,
             ["queues", queue, "resume"] => queue::set_paused(self, queue, false).await,
             ["queues", queue, "purge"] => queue::purge(self, queue).await,

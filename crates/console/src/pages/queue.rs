@@ -41,11 +41,16 @@ const DONE: &[(&str, &str)] = &[
     ("sent", "The message was sent."),
     (
         "repeated",
-        "Nothing new was sent: the deduplication id stands for an earlier message, which is shown here.",
+        "Nothing new was sent: the deduplication id stands for an earlier message, which is shown here. A message \
+         that it was to stand for stays where it is.",
+    ),
+    (
+        "sent_beside",
+        "The message was sent. The one that it stands for could not be deleted and may still be there.",
     ),
     ("deleted", "The message was deleted."),
     ("released", "The lease was ended."),
-    ("extended", "The lease has another end."),
+    ("extended", "The lease ends at another time now."),
     ("promoted", "The delay was ended."),
     ("removed", "The queue was deleted."),
 ];

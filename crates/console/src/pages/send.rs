@@ -131,8 +131,13 @@ pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
         }
         Err(trouble) => return Err(trouble),
     };
-    redrive::delete_original(visit, &form).await?;
-    let done = if read::is_set(&sent, "duplicate") { "repeated" } else { "sent" };
+    let done = match read::is_set(&sent, "duplicate") {
+        // Nothing was sent, so the original is still needed.
+        true => "repeated",
+        // The new message is there: whatever hinders the deletion is no reason to send it once more.
+        false if redrive::delete_original(visit, &form).await.is_err() => "sent_beside",
+        false => "sent",
+    };
     Ok(see(&format!("{}?done={done}", message_path(queue, read::text(&sent, "id")))))
 }
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Head;
-use super::{PageReply, Visit, query_of, queue_path, read, text};
+use super::{PageReply, Visit, backups, query_of, queue_path, read, text};
 
 /// Rows of a page.
 const LIMIT: &str = "100";
@@ -16,6 +16,7 @@ const OUTCOMES: [(&str, &str); 4] =
 pub(super) async fn store(visit: &Visit<'_>) -> PageReply {
     let store = visit.read("/store", &[]).await?;
     let shards = visit.read("/shards", &[]).await?;
+    let nodes = visit.read("/nodes", &[]).await?;
     let counts = [
         ("queues", "Queues"),
         ("sent", "Sent"),
@@ -38,6 +39,9 @@ pub(super) async fn store(visit: &Visit<'_>) -> PageReply {
         p.quiet { "Counts are of the time since the server started." }
         h2 { "Shards" }
         (table("Shards", &["Shard", "Owner", "State", "Epoch", "Append, median", "99th percentile", "Taken over"], &shards_rows(&shards)))
+        h2 { "Nodes" }
+        (table("Nodes", &["Node", "State", "Shards", "Heard of", "Version"], &nodes_rows(&nodes)))
+        (backups::form(visit))
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of("Store").at("/store"), &content))
 }
@@ -62,6 +66,26 @@ fn shards_rows(shards: &Value) -> Vec<Vec<Markup>> {
         ]
     };
     read::list(shards, "shards").iter().map(row).collect()
+}
+
+fn nodes_rows(nodes: &Value) -> Vec<Vec<Markup>> {
+    let row = |node: &Value| {
+        let shards = read::list(node, "shards").iter().map(ToString::to_string).collect::<Vec<_>>();
+        vec![
+            text::isolated(read::text(node, "node")),
+            match read::text(node, "state") {
+                "serving" => html! { span.badge.good { "serving" } },
+                other => html! { span.badge.warn { (text::visible(other)) } },
+            },
+            html! { (shards.join(", ")) },
+            match read::number(node, "heartbeat_age_seconds") {
+                Some(0.0) => html! { "now" },
+                age => html! { (text::age(age)) " ago" },
+            },
+            text::isolated(read::text(node, "version")),
+        ]
+    };
+    read::list(nodes, "nodes").iter().map(row).collect()
 }
 
 /// `GET /config`.
@@ -193,7 +217,7 @@ fn queue_of(one: &Value) -> Markup {
 }
 
 /// A table of rows that are written.
-fn table(name: &str, columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
+pub(super) fn table(name: &str, columns: &[&str], rows: &[Vec<Markup>]) -> Markup {
     html! {
         @if rows.is_empty() { p.empty { "There is nothing to show." } } @else {
             div.wide tabindex="0" role="region" aria-label=(name) {

@@ -98,7 +98,7 @@ async fn one_message_is_released_extended_promoted_and_deleted() {
     assert_eq!((page.status, page.has("lease_ended")), (409, true), "{}", page.text);
     browser.api("/queues/orders/receive", "{}").await;
     let page = browser.done(&format!("{path}/extend"), &[("seconds", "3600")]).await;
-    assert!(page.has("The lease has another end.") && page.has("in 1 h"), "{}", page.text);
+    assert!(page.has("The lease ends at another time now.") && page.has("in 1 h"), "{}", page.text);
     assert_eq!(browser.post(&format!("{path}/extend"), &[("seconds", "soon")]).await.status, 400);
     let page = browser.done(&format!("{path}/release"), &[]).await;
     assert!(page.has("The lease was ended."), "{}", page.text);

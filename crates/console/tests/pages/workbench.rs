@@ -64,6 +64,46 @@ async fn one_dead_letter_is_corrected_and_sent_again() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_stays_where_its_successor_was_not_sent() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"dead.fifo"}"#).await;
+    let settings = r#"{"dead_letters_to":"dead.fifo","max_attempts":1}"#;
+    browser.queue(&format!(r#"{{"name":"orders.fifo","settings":{settings}}}"#)).await;
+    let id = browser.message("orders.fifo", r#"{"body":"wrong","group":"g","deduplication_id":"d"}"#).await;
+    for _ in 0..2 {
+        browser.api("/queues/orders.fifo/receive", r#"{"max":10,"visibility_seconds":0}"#).await;
+    }
+    browser.get("/").await;
+    let again = [
+        ("body", "right"),
+        ("group", "g"),
+        ("deduplication_id", "d"),
+        ("original_queue", "dead.fifo"),
+        ("original", id.as_str()),
+        ("delete_original", "yes"),
+    ];
+    let sent = browser.post("/queues/orders.fifo/send", &again).await;
+    assert!(sent.header("location").ends_with("?done=repeated"), "{sent:?}");
+    let page = browser.get(&format!("/queues/dead.fifo/messages/{id}")).await;
+    assert!(page.has("wrong"), "the only copy: {}", page.text);
+}
+
+#[tokio::test]
+async fn a_message_that_was_sent_is_said_to_be_also_where_the_original_is_gone() {
+    let browser = Browser::open().await;
+    let id = dead_letters(&browser).await;
+    browser.done(&format!("/queues/dead/messages/{id}/delete"), &[("sure", "yes")]).await;
+    let fields = [
+        ("body", "right"),
+        ("original_queue", "dead"),
+        ("original", id.as_str()),
+        ("delete_original", "yes"),
+    ];
+    let page = browser.done("/queues/orders/send", &fields).await;
+    assert!(page.has("could not be deleted") && page.has("right"), "{}", page.text);
+}
+
+#[tokio::test]
 async fn groups_show_what_locks_them_and_an_id_is_looked_up() {
     let browser = Browser::open().await;
     browser.queue(r#"{"name":"orders.fifo"}"#).await;
@@ -109,6 +149,7 @@ async fn the_server_shows_its_store_settings_deliveries_and_changes() {
         ("/store", "memory"),
         ("/config", "********"),
         ("/audit", "createQueue"),
+        ("/alarms", "No rule watches a queue that is there."),
         ("/push", "There is nothing to show."),
         ("/push?outcome=ok", "There is nothing to show."),
     ] {
@@ -116,4 +157,15 @@ async fn the_server_shows_its_store_settings_deliveries_and_changes() {
         assert_eq!((page.status, page.has(expected)), (200, true), "{path}: {}", page.text);
     }
     assert!(!browser.get("/config").await.has("hush"));
+}
+
+#[tokio::test]
+async fn a_store_without_files_says_why_it_is_not_backed_up() {
+    let browser = Browser::signed_in("anna").await;
+    assert!(browser.get("/store").await.has("action=\"/store/backup\""));
+    let page = browser.post("/store/backup", &[("to", "/backup")]).await;
+    assert_eq!((page.status, page.has("The store is in memory")), (409, true), "{}", page.text);
+    let reader = Browser::signed_in("bert").await;
+    assert!(!reader.get("/store").await.has("/store/backup"), "read-only");
+    assert_eq!(browser.get("/store/backups/none").await.status, 404);
 }

@@ -137,24 +137,20 @@ impl Server {
         self.running.engine.shutdown();
         let pushed = self.pushes.join();
         self.others_ended.close();
-        self.running.join().map_err(|error| error.to_string())?;
+        // Whatever fails, the rest ends too: a listener that stays would keep its port from the next start.
+        let ran = self.running.join().map_err(|error| error.to_string());
         if let Some(backups) = self.backups {
             backups.stop();
         }
-        if let Some(kept) = self.kept {
-            kept.close(self.log.of(Area::Store))?;
-        }
+        let log = self.log.of(Area::Store);
+        let closed = self.kept.map_or(Ok(()), |kept| kept.close(log));
         self.alarm_posts.stop();
-        if let Some(admin) = self.admin {
-            admin.stop().map_err(|error| error.to_string())?;
-        }
-        if let Some(certificates) = self.certificates {
-            certificates.stop().map_err(|error| error.to_string())?;
-        }
-        if let Some(token_keys) = self.token_keys {
-            token_keys.stop().map_err(|error| error.to_string())?;
-        }
-        pushed.map_err(|error| error.to_string())?;
+        let text = |error: std::io::Error| error.to_string();
+        let admin = self.admin.map_or(Ok(()), |admin| admin.stop().map_err(text));
+        let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
+        let token_keys = self.token_keys.map_or(Ok(()), |watch| watch.stop().map_err(text));
+        let pushed = pushed.map_err(|error| error.to_string());
+        [ran, closed, admin, certificates, token_keys, pushed].into_iter().collect::<Result<(), _>>()?;
         self.log.tell(Level::Info, "stopped", &[]);
         Ok(())
     }

@@ -113,7 +113,7 @@ impl<S: Store + 'static> EventLoop<S> {
 
     fn run(self, tell: Tell) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
+        let served = runtime.block_on(async {
             let paced = Paced::new(Arc::clone(&self.store), Arc::clone(&self.syncs));
             let mut committer =
                 tokio::spawn(kew_timed::polls("a commit", Arc::clone(&paced).commit_as_it_comes()));
@@ -125,7 +125,10 @@ impl<S: Store + 'static> EventLoop<S> {
             };
             committer.abort();
             served
-        })
+        });
+        // A commit that waits for a database that is away must not hold the end up: closing the store has its own time.
+        runtime.shutdown_background();
+        served
     }
 
     async fn serve(self, paced: Arc<Paced<S>>, tell: Tell) -> io::Result<()> {

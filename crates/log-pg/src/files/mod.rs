@@ -235,8 +235,12 @@ impl Disk for PgDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let found = self.shared.there(from)?;
-        self.remove_other(to, found.id)?;
+        let other = self.shared.find(to)?.filter(|other| other.id != found.id);
         self.shared.change(Change::Rename { id: found.id, to: to.to_owned() })?;
+        // Only now: until the name has gone to the new file, the old one is what it leads to.
+        if let Some(other) = other {
+            self.shared.removed(other.id);
+        }
         self.shared.drop_unneeded();
         Ok(())
     }
@@ -296,15 +300,6 @@ impl Disk for PgDisk {
 
     fn appends(&self) -> Option<Arc<dyn Appends>> {
         Some(Arc::new(Journal(Arc::downgrade(&self.shared))))
-    }
-}
-
-impl PgDisk {
-    /// Removes a file whose name another one takes.
-    fn remove_other(&self, name: &str, by: i64) -> io::Result<()> {
-        let Some(other) = self.shared.find(name)?.filter(|other| other.id != by) else { return Ok(()) };
-        self.shared.removed(other.id);
-        Ok(())
     }
 }
 

@@ -161,7 +161,7 @@ impl Lane {
     pub fn takes_more(&self, bytes: u64) -> bool {
         let state = self.state.lock();
         let under_way = state.rows.not_ended();
-        let is_worth_it = || bytes >= self.large_row || state.rows.newest_waits() >= SLOW_ROW;
+        let is_worth_it = || bytes >= self.large_row || state.rows.longest_statement() >= SLOW_ROW;
         !state.is_broken && (under_way == 0 || (under_way < self.sessions && is_worth_it()))
     }
 
@@ -316,11 +316,14 @@ impl Lane {
             self.broken.notify_one();
         }
         // While nothing else is under way no other commit would cover what is only written.
-        let wants_barrier = state.rows.not_ended() == 0 && state.rows.waits_for_a_sync();
-        self.report(state);
-        if wants_barrier {
-            self.push(Row::barrier());
+        // Before the listener hears of it: a row that it hands over is then not in front of the barrier.
+        if state.rows.not_ended() == 0 && state.rows.waits_for_a_sync() {
+            state.rows.push(Row::barrier());
+            self.ready.notify_one();
         }
+        // Also without progress: what filled while this row was under way may be handed over now.
+        state.reported = None;
+        self.report(state);
     }
 
     /// Reports progress, if there is any.

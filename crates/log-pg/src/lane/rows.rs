@@ -212,12 +212,6 @@ impl Rows {
         self.kept.iter().find(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
     }
 
-    /// How long the newest row has waited, if it is not committed.
-    pub fn newest_waits(&self) -> Duration {
-        let waits = |kept: &&Kept| matches!(kept.fate, Fate::Waits | Fate::Sent(_));
-        self.kept.back().filter(waits).map_or(Duration::ZERO, |kept| kept.since.elapsed())
-    }
-
     /// How long a statement has been under way, at most.
     pub fn longest_statement(&self) -> Duration {
         if self.under_way == 0 {

@@ -82,10 +82,12 @@ impl Tables {
                 self.with(*id, |file| file.name = to.clone());
             }
             Change::Remove { id } => self.with(*id, |file| file.name = format!("#{id}")),
-            Change::Drop { id } => {
+            // One that has a name is needed, whoever asks for this.
+            Change::Drop { id } if self.files.get(id).is_some_and(|file| file.name == format!("#{id}")) => {
                 self.files.remove(id);
                 self.rows.remove(id);
             }
+            Change::Drop { .. } => {}
             Change::Length { id, length } => {
                 self.with(*id, |file| file.length = file.length.max(u64::try_from(*length).unwrap_or(0)));
             }
