@@ -2,7 +2,7 @@
 //!
 //! Events are of one size and kept in a ring: the history is best effort, newest first to stay.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::{MessageId, QueueId, Sequence, Timestamp};
 
@@ -27,12 +27,39 @@ impl Tag {
     /// The address of a client. Of a longer one the end: the beginning names the network, which many share.
     pub fn of_address(address: IpAddr) -> Self {
         const MARK: &str = "…";
-        let text = address.to_canonical().to_string();
+        let text = match address.to_canonical() {
+            IpAddr::V4(address) => return Self::of_ipv4(address),
+            IpAddr::V6(address) => address.to_string(),
+        };
         if text.len() <= 16 {
             return Self::new(&text);
         }
         let from = text.len() - (16 - MARK.len());
         Self::new(&format!("{MARK}{}", text.get(from..).unwrap_or_default()))
+    }
+
+    /// Written by hand: each receive does it, and formatting takes ten times as long.
+    fn of_ipv4(address: Ipv4Addr) -> Self {
+        let mut bytes = [0; 16];
+        let mut slots = bytes.iter_mut();
+        let mut put = |byte: u8| {
+            if let Some(slot) = slots.next() {
+                *slot = byte;
+            }
+        };
+        for (number, octet) in address.octets().into_iter().enumerate() {
+            if number > 0 {
+                put(b'.');
+            }
+            if octet >= 100 {
+                put(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                put(b'0' + octet / 10 % 10);
+            }
+            put(b'0' + octet % 10);
+        }
+        Self(bytes)
     }
 
     /// How many of its bytes the text takes.
@@ -181,6 +208,7 @@ mod tests {
         for (address, expected) in [
             ("127.0.0.1", "127.0.0.1"),
             ("255.255.255.255", "255.255.255.255"),
+            ("0.10.100.9", "0.10.100.9"),
             ("::ffff:10.0.0.7", "10.0.0.7"),
             ("2001:db8::1", "2001:db8::1"),
             ("2001:db8:85a3::8a2e:370:7334", "…8a2e:370:7334"),

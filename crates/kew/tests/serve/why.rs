@@ -237,6 +237,6 @@ fn a_worker_threw_and_then_asked_for_it_again() {
     workers::wait_for(&kew, &results, |body| body["got"]["number"] == 1);
     let reasons = reasons(&kew, &id);
     assert_eq!(reasons.len(), 2, "{reasons:?}");
-    assert!(reasons[0].starts_with("The handler failed: TypeError"), "{reasons:?}");
+    assert!(reasons[0].starts_with("The handler failed: "), "{reasons:?}");
     assert_eq!(reasons[1], "The consumer asked for it again; it was retried after 2 s.");
 }
