@@ -11,7 +11,8 @@ fn main() {
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let given = std::env::var("KEW_BUILD_COMMIT").ok();
     let commit = given.or_else(|| of_git(is_release));
-    println!("cargo::rustc-env=KEW_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
+    // Not `KEW_…`: cargo run hands it to the program too, which refuses variables of ours that it does not know.
+    println!("cargo::rustc-env=BUILT_FROM_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
 }
 
 /// The commit that is checked out, where the sources are in git.

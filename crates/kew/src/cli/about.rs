@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use serde_json::json;
 
 /// The commit it was built from, with a `+` where more may have been changed; `unknown` outside git.
-const COMMIT: &str = env!("KEW_COMMIT");
+const COMMIT: &str = env!("BUILT_FROM_COMMIT");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The arguments of `kew version`.
