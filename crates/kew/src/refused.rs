@@ -10,7 +10,7 @@ use crate::log::{Level, Log};
 
 /// A cause that goes on is logged again after this.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Causes that are told apart at a time.
+/// Maximum number of different causes that are remembered at a time.
 const CAUSES_MAX: usize = 16;
 /// What the rest of them is called.
 const OTHERS: &str = "requests fail for many reasons; this one stands for those that are not told apart";

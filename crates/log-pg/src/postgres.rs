@@ -224,7 +224,7 @@ async fn make(transaction: &Transaction<'_>, shard: i32, change: &Change) -> Res
             transaction.execute("UPDATE kew_file SET name = '#' || id WHERE id = $1", &[id]).await?;
         }
         Change::Drop { id } => {
-            // One that has a name is needed, whoever asks for this.
+            // A file that has a name is in use: it is not dropped.
             let text = "DELETE FROM kew_file WHERE id = $1 AND name = '#' || id";
             if transaction.execute(text, &[id]).await? == 0 {
                 let there = transaction.query_opt("SELECT 1 FROM kew_file WHERE id = $1", &[id]).await?;

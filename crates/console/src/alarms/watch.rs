@@ -58,7 +58,7 @@ pub(crate) struct Reading<'a> {
 impl Reading<'_> {
     #[expect(
         clippy::cast_precision_loss,
-        reason = "no queue has so many messages that a double is not exact"
+        reason = "a double is exact up to 2^53, more messages than a queue can hold"
     )]
     fn value(&self, metric: AlarmMetric) -> Option<f64> {
         let counts = &self.counts;

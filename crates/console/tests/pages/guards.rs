@@ -206,7 +206,7 @@ async fn what_others_sent_is_text_and_acts_on_nothing() {
             format!("/{text}?done={text}"),
         ] {
             let page = browser.get(&path).await;
-            // What a visitor typed into a field stays as it is there.
+            // A field keeps the text that was typed into it.
             let shown = page.text.replace("value=\"\u{202e}\"", "");
             assert!(!shown.contains("<script>") && !shown.contains('\u{202e}'), "{path}: {}", page.text);
         }

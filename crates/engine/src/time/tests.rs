@@ -98,7 +98,7 @@ fn clock_that_was_behind_and_is_put_right_makes_nothing_pass() {
     bench.hands.set(11 * DAY + 900);
     assert_eq!(bench.clock.now(), Timestamp(11 * DAY + 900));
     bench.clock.watch();
-    assert_eq!(bench.told.lock().last(), Some(&Notice::ClockMet), "no leap is told of");
+    assert_eq!(bench.told.lock().last(), Some(&Notice::ClockMet), "no leap is reported");
     bench.hands.set(12 * DAY);
     assert_eq!(bench.clock.now(), Timestamp(12 * DAY), "in step again, a leap counts");
 }

@@ -97,3 +97,13 @@ fn ended(written: io::Result<()>) -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn build_script_sets_no_variable_that_the_program_would_refuse() {
+        // `cargo run` hands it to the program, which refuses variables KEW_… that it does not know.
+        let script = include_str!("../../build.rs");
+        assert!(script.contains("cargo::rustc-env=") && !script.contains("cargo::rustc-env=KEW_"));
+    }
+}

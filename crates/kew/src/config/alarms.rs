@@ -25,9 +25,11 @@ const PATTERN_MAX: usize = 200;
 pub(super) fn read(value: &Value) -> Result<Vec<AlarmRule>, ConfigError> {
     let list = match value {
         Value::Array(list) => list.as_slice(),
-        Value::Table(table) if table.keys().all(|key| key == RULES) => {
-            table.get(RULES).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
-        }
+        Value::Table(table) if table.keys().all(|key| key == RULES) => match table.get(RULES) {
+            None => &[][..],
+            Some(Value::Array(list)) => list.as_slice(),
+            Some(_) => return Err(ConfigError::new(format!("{SECTION}: {RULES} must be a list"))),
+        },
         _ => return Err(ConfigError::new(format!("{SECTION} must be written as [[{SECTION}]]"))),
     };
     if list.len() > RULES_MAX {
@@ -60,7 +62,10 @@ fn rule(entry: &Entry<'_>) -> Result<AlarmRule, ConfigError> {
             pattern,
         )?,
     };
-    let above = entry.number("above", "a number, 0 or more", |number| (number >= 0.0).then_some(number))?;
+    let above = entry.number("above", "a number, 0 or more", |number| {
+        // A bound that is never passed would be an alarm that cannot fire.
+        (number >= 0.0 && number.is_finite()).then_some(number)
+    })?;
     let seconds = if entry.has("for_seconds") {
         let allowed = format!("a whole number of seconds from 0 to {LASTING_MAX}");
         entry.number("for_seconds", &allowed, whole_seconds)?

@@ -75,7 +75,7 @@ pub struct FrontEndSettings {
     pub may_answer: Option<MayAnswer>,
 }
 
-/// Asked for each reply when it is there.
+/// Called for each reply before it is sent.
 pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The front-ends.

@@ -82,7 +82,7 @@ impl Tables {
                 self.with(*id, |file| file.name = to.clone());
             }
             Change::Remove { id } => self.with(*id, |file| file.name = format!("#{id}")),
-            // One that has a name is needed, whoever asks for this.
+            // A file that has a name is in use: it is not dropped.
             Change::Drop { id } if self.files.get(id).is_some_and(|file| file.name == format!("#{id}")) => {
                 self.files.remove(id);
                 self.rows.remove(id);
