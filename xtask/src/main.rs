@@ -13,6 +13,7 @@ mod e2e;
 mod guard;
 mod layers;
 mod lines;
+mod output;
 mod programs;
 mod repeat;
 mod run;

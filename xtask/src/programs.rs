@@ -3,17 +3,19 @@
 //! `cargo test` waits for a program that hangs without end. Here it is killed at its limit, with the programs it has
 //! started, and the others still run.
 
+use crate::output::Output;
 use crate::run::{cargo, shown};
 use crate::{Done, tools};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a running program is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Where the output of each program is kept until its next run.
+const FOLDER: &str = "target/tests";
 
 /// One program with the tests of a library, a binary or a file of `tests/`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,13 +64,14 @@ pub fn run_all(variables: &BTreeMap<String, String>, limit: Duration) -> Done {
     for program in build()? {
         println!("\n-- {}", program.name);
         let begun = Instant::now();
-        failed.extend(program.run(variables, limit, None).err());
+        let output = Output::shown(&Path::new(FOLDER).join(format!("{}.log", program.file_name())));
+        failed.extend(output.and_then(|output| program.run(variables, limit, output)).err());
         took.push((begun.elapsed(), program.name));
     }
     took.sort_by(|one, other| other.cmp(one));
     println!("\n-- the ten programs that took longest, of {}", took.len());
     took.iter().take(10).for_each(|(took, name)| println!("{:>12}  {name}", shown(*took)));
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    if failed.is_empty() { Ok(()) } else { Err(format!("\n  {}", failed.join("\n  "))) }
 }
 
 /// The test program that a line of cargo's messages names, if it names one.
@@ -87,34 +90,59 @@ fn program(line: &str) -> Option<Program> {
 }
 
 impl Program {
-    /// Runs its tests. Killed at its limit, it has failed. With a file the output goes there, else it is shown.
-    pub fn run(&self, variables: &BTreeMap<String, String>, limit: Duration, output: Option<&File>) -> Done {
+    /// Runs its tests. Killed at its limit, it has failed. The error names the tests that failed.
+    pub fn run(&self, variables: &BTreeMap<String, String>, limit: Duration, mut output: Output) -> Done {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).envs(variables).stdin(Stdio::null());
-        if let Some(file) = output {
-            let copy = || file.try_clone().map_err(|error| format!("cannot write the output: {error}"));
-            command.stdout(copy()?).stderr(copy()?);
-        }
-        let status = within(&mut command, limit)?;
-        match status {
-            None => Err(format!("{}: killed after {}, it hangs", self.name, shown(limit))),
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(format!("{}: {status}", self.name)),
-        }
+        output.take(&mut command)?;
+        let status = within(&mut command, limit, || output.show())?;
+        judged(&self.name, status, limit, &output)
+    }
+
+    /// The name as a file's name.
+    pub fn file_name(&self) -> String {
+        self.name.replace([' ', '/'], "-")
     }
 }
 
-/// Runs a command to its end, or kills it and what it has started at the limit: then there is no status.
-fn within(command: &mut Command, limit: Duration) -> Result<Option<ExitStatus>, String> {
+/// What the end of a program says: without a status it was killed.
+fn judged(name: &str, status: Option<ExitStatus>, limit: Duration, output: &Output) -> Done {
+    let failed: String = output.failures().iter().map(|test| format!("\n    {test}")).collect();
+    match status {
+        None => Err(format!("{name}: killed after {}, it hangs{failed}", shown(limit))),
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("{name}: {status}{failed}")),
+    }
+}
+
+/// Runs one command of tests with its output shown. The error names the tests that failed.
+pub fn tests_of(name: &str, command: &mut Command, limit: Duration) -> Done {
+    println!("\n== {name}");
+    let mut output =
+        Output::shown(&Path::new(FOLDER).join(format!("{}.log", name.replace([' ', '/'], "-"))))?;
+    output.take(command)?;
+    let status = within(command, limit, || output.show())?;
+    judged(name, status, limit, &output)
+}
+
+/// Runs a command to its end, or kills it and what it has started at the limit: then there is no status. Calls `look`
+/// every 20 ms and once after the end.
+fn within(
+    command: &mut Command,
+    limit: Duration,
+    mut look: impl FnMut(),
+) -> Result<Option<ExitStatus>, String> {
     let begun = Instant::now();
     let mut child = command.spawn().map_err(|error| format!("cannot start a test program: {error}"))?;
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| format!("cannot wait: {error}"))? {
-            return Ok(Some(status));
-        }
-        if begun.elapsed() >= limit {
+        let ended = child.try_wait().map_err(|error| format!("cannot wait: {error}"))?;
+        let hangs = ended.is_none() && begun.elapsed() >= limit;
+        if hangs {
             kill_family(&mut child);
-            return Ok(None);
+        }
+        look();
+        if ended.is_some() || hangs {
+            return Ok(ended);
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -178,7 +206,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("kew-hangs-{}", std::process::id()));
         let script = format!("sleep 600 & echo $! > {}; wait", file.display());
         let begun = Instant::now();
-        let ended = within(Command::new("sh").args(["-c", &script]), Duration::from_millis(500));
+        let ended = within(Command::new("sh").args(["-c", &script]), Duration::from_millis(500), || ());
         assert_eq!(ended, Ok(None));
         assert!(begun.elapsed() < Duration::from_secs(60));
         let started = std::fs::read_to_string(&file).expect("the script wrote a process number");
@@ -200,7 +228,7 @@ mod tests {
     #[test]
     fn program_that_ends_in_time_is_judged_by_its_status() {
         let ended = |script: &str| {
-            let status = within(Command::new("sh").args(["-c", script]), Duration::from_secs(60));
+            let status = within(Command::new("sh").args(["-c", script]), Duration::from_secs(60), || ());
             status.map(|status| status.and_then(|status| status.code()))
         };
         assert_eq!(ended("exit 0"), Ok(Some(0)));

@@ -4,10 +4,11 @@
 //! by side, so that threads are held up at other places each time.
 
 use crate::Done;
+use crate::output::Output;
 use crate::programs::{self, Program};
 use crate::run::shown;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,7 +34,6 @@ pub fn command(words: &[&str]) -> Done {
 
 /// Runs every program this number of times. A run that fails does not end it.
 fn repeat(all: &[Program], times: usize) -> Done {
-    fs::create_dir_all(FOLDER).map_err(|error| format!("cannot make {FOLDER}: {error}"))?;
     let lanes = std::thread::available_parallelism().map_or(2, |cores| cores.get() * 2);
     println!("\n== {} test programs, {times} times each, {lanes} at once", all.len());
     let (begun, next, failures) = (Instant::now(), AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -63,15 +63,13 @@ fn repeat(all: &[Program], times: usize) -> Done {
 }
 
 fn once(program: &Program, round: usize, seeds_after: u64) -> Done {
-    let name = program.name.replace([' ', '/'], "-");
-    let path = Path::new(FOLDER).join(format!("{name}-{}.log", round + 1));
-    let file = File::create(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let path = Path::new(FOLDER).join(format!("{}-{}.log", program.file_name(), round + 1));
     let variables = BTreeMap::from([("KEW_SEEDS_AFTER".to_owned(), seeds_after.to_string())]);
-    let result = program.run(&variables, LIMIT, Some(&file));
+    let result = program.run(&variables, LIMIT, Output::kept(&path)?);
     match result {
         Ok(()) => {
             fs::remove_file(&path).map_err(|error| format!("cannot remove {}: {error}", path.display()))
         }
-        Err(reason) => Err(format!("{reason} (KEW_SEEDS_AFTER={seeds_after}, {})", path.display())),
+        Err(reason) => Err(format!("{reason}\n    (KEW_SEEDS_AFTER={seeds_after}, {})", path.display())),
     }
 }

@@ -197,7 +197,7 @@ fn tests(run: &mut Run, counts: Counts, browser: bool, limit: Duration) {
 /// the step before has built would be built again.
 fn wire_tests_over_the_log() -> Done {
     let mut command = cargo(&["test", "--workspace", "--test", "wire", "--no-fail-fast"]);
-    step("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"))
+    programs::tests_of("wire tests over the embedded store", command.env("KEW_TEST_STORE", "log"), LONG_LIMIT)
 }
 
 /// Tests that need the runtime's program, which comes with the packages of the vendor's command line. Here none of them
@@ -215,7 +215,8 @@ fn workers_in_the_real_runtime(counts: Counts) -> Done {
         let mut command = cargo(&["test", "--workspace", "--test", test, "--no-fail-fast", "--"]);
         command.args(names).envs(counts.iter().map(|&(name, value)| (name, chosen(name, value))));
         command.env("KEW_WORKERD", &program).env("KEW_WORKERD_NEEDED", "1");
-        step(&format!("Workers of the tests {test} in the real runtime"), &mut command)?;
+        let name = format!("Workers of the tests {test} in the real runtime");
+        programs::tests_of(&name, &mut command, LONG_LIMIT)?;
     }
     Ok(())
 }
