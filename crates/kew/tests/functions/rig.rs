@@ -186,6 +186,22 @@ impl Rig {
         }
     }
 
+    /// Waits until the server holds no poll.
+    #[track_caller]
+    pub fn is_not_polled(&self) {
+        let begun = Instant::now();
+        loop {
+            let (status, text) = self.kew.admin("GET", "/metrics", &[("Authorization", "Bearer token")], "");
+            assert_eq!(status, 200, "{text}");
+            let waiting = text.lines().find_map(|line| line.strip_prefix("kew_waiting_receives "));
+            if waiting.expect("the metric is there") == "0" {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{waiting:?} polls are held");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Moves time ahead and returns where it landed; on the system's clock it passes.
     pub fn advance(&self, seconds: u64) -> u64 {
         if !self.follows {

@@ -17,7 +17,9 @@ fn a_stopping_host_completes_its_running_functions() {
     rig.desk.next().succeed();
     host.signal("TERM");
     host.logs("stopping when runs have ended", 1);
-    rig.put("orders", "nobody polls any more");
+    // What the server had answered to the last poll is run; after that no message is received.
+    rig.is_not_polled();
+    rig.put("orders", "comes too late");
     rig.desk.is_silent();
     call.succeed();
     assert_eq!(host.exit_code(LONG), Some(0), "{}", host.log());
