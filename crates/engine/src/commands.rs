@@ -446,6 +446,25 @@ impl Engine {
         if let Err(error) = self.check_bounds(&pass, queue) {
             return on_its_way.map(claimed).ok_or(error);
         }
+        let seat = self.take_seat(&mut pass, lease, wait, room, on_its_way);
+        if limited {
+            self.stats.limited_receives.add(1);
+            pass.waiters.set_limited(queue, true);
+        }
+        self.rearm(&mut pass);
+        Ok(Begun::Waiting(seat))
+    }
+
+    /// A seat of this pass, which waits for messages, or for those that may be on their way already.
+    fn take_seat(
+        &self,
+        pass: &mut Pass,
+        lease: Lease,
+        wait: Duration,
+        room: Option<Arc<dyn Room>>,
+        on_its_way: Option<Submission>,
+    ) -> Seat<'_> {
+        let queue = lease.queue;
         pass.waiters.sit(queue);
         self.stats.waiting_receives.set(u64::from(pass.waiters.seats()));
         let (answer, calls) = oneshot::channel();
@@ -464,12 +483,7 @@ impl Engine {
                 pass.agenda.set(deadline, ticket, Alarm::WaitEnds(queue));
             }
         }
-        if limited {
-            self.stats.limited_receives.add(1);
-            pass.waiters.set_limited(queue, true);
-        }
-        self.rearm(&mut pass);
-        Ok(Begun::Waiting(seat))
+        seat
     }
 
     fn check_bounds(&self, pass: &Pass, queue: QueueId) -> Result<(), EngineError> {

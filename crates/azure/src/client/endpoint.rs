@@ -76,24 +76,7 @@ impl Endpoint {
 
     /// The request that asks for `call`, signed; `None` when a part of it cannot stand in a request.
     pub fn request(&self, call: &Call, stamp: Stamp<'_>) -> Option<Outgoing> {
-        let mut url = self.base.clone();
-        for part in &call.path {
-            url.push('/');
-            percent::push_encoded(&mut url, part.as_bytes());
-        }
-        let mut separator = '?';
-        for (name, value) in &call.query {
-            url.push(separator);
-            url.push_str(name);
-            url.push('=');
-            percent::push_encoded(&mut url, value.as_bytes());
-            separator = '&';
-        }
-        if let Credential::Signature(signature) = &self.credential {
-            url.push(separator);
-            url.push_str(signature);
-        }
-        let uri: Uri = url.parse().ok()?;
+        let uri = self.uri(call)?;
         let mut headers = HeaderMap::with_capacity(8);
         let own = [
             ("x-ms-client-request-id", stamp.id.to_owned()),
@@ -127,6 +110,28 @@ impl Endpoint {
             Credential::Signature(_) => {}
         }
         Some(Outgoing { method: call.method.clone(), uri, headers, body: call.body.clone() })
+    }
+
+    /// The call's path and query below the account, with the shared access signature where there is one.
+    fn uri(&self, call: &Call) -> Option<Uri> {
+        let mut url = self.base.clone();
+        for part in &call.path {
+            url.push('/');
+            percent::push_encoded(&mut url, part.as_bytes());
+        }
+        let mut separator = '?';
+        for (name, value) in &call.query {
+            url.push(separator);
+            url.push_str(name);
+            url.push('=');
+            percent::push_encoded(&mut url, value.as_bytes());
+            separator = '&';
+        }
+        if let Credential::Signature(signature) = &self.credential {
+            url.push(separator);
+            url.push_str(signature);
+        }
+        url.parse().ok()
     }
 
     /// What is signed: of the headers that may stand before the service's own only length and type are ever there.

@@ -82,22 +82,15 @@ impl Shared {
         let now = self.engine.now();
         let mut changes = Changes::default();
         let id = uuid(&*self.entropy);
-        let version = Version {
-            number: record.next_number(),
-            created_at: now.0,
-            parts: changes.put_code(&name, &id, &script, &waiting),
-            id,
-            remarks: remarks.bounded(),
-        };
+        let parts = changes.put_code(&name, &id, &script, &waiting);
+        let version = record.add_version(id, parts, remarks.bounded(), now);
         let deployed =
             Deployed { version: version.clone(), script: Arc::clone(&script), secrets: secrets.clone() };
-        let log =
-            worker.as_ref().map_or_else(|| Arc::new(WorkerLog::open(now)), |worker| Arc::clone(&worker.log));
-        let live = self.starter(account, &name, &log).start(&deployed).await?;
-        if record.versions.is_empty() {
-            record.created_at = now.0;
-        }
-        record.versions.push(version.clone());
+        let worker = worker.unwrap_or_else(|| {
+            let log = Arc::new(WorkerLog::open(now));
+            Arc::new(Worker { account, name: name.clone(), log, known: Mutex::default() })
+        });
+        let live = self.starter(account, &name, &worker.log).start(&deployed).await?;
         let secrets = match then {
             Then::Deploy => {
                 record.deployed_now(uuid(&*self.entropy), &version.id, version.remarks.clone(), now);
@@ -109,11 +102,7 @@ impl Shared {
         record.forget_old(&mut changes, &name);
         changes.put_record(&name, Some(&record));
         self.write(changes, account, &script, &live).await?;
-        let worker = worker.unwrap_or_else(|| {
-            let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::default() });
-            self.workers.lock().insert((account, name), Arc::clone(&worker));
-            worker
-        });
+        self.workers.lock().entry((account, name)).or_insert_with(|| Arc::clone(&worker));
         {
             let mut known = worker.known.lock();
             (known.record, known.secrets) = (record, secrets);

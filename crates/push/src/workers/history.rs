@@ -68,8 +68,23 @@ impl Remarks {
 }
 
 impl Record {
-    /// The number of the next version.
-    pub(super) fn next_number(&self) -> u64 {
+    /// Adds a version, made now; the Worker is as old as its first.
+    pub(super) fn add_version(
+        &mut self,
+        id: String,
+        parts: usize,
+        remarks: Remarks,
+        now: Timestamp,
+    ) -> Version {
+        if self.versions.is_empty() {
+            self.created_at = now.0;
+        }
+        let version = Version { number: self.next_number(), created_at: now.0, parts, id, remarks };
+        self.versions.push(version.clone());
+        version
+    }
+
+    fn next_number(&self) -> u64 {
         self.versions.last().map_or(1, |last| last.number + 1)
     }
 

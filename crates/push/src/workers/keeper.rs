@@ -80,54 +80,67 @@ pub(super) async fn keep(
     loop {
         let began = Instant::now();
         up.send_replace(live.clone());
-        let order = match &live {
-            Some(running) => tokio::select! {
-                order = orders.recv() => order,
-                () = running.watch() => {
-                    live = None;
-                    rest = rests.after(began.elapsed());
-                    starts.notice(WorkerNotice::Ended);
-                    continue;
-                }
-            },
-            None => tokio::select! {
-                order = orders.recv() => order,
-                started = start(&*starts, &deployed, rest) => {
-                    match started {
-                        Ok(started) => {
-                            let started = Arc::new(started);
-                            starts.began(&started);
-                            live = Some(started);
-                        }
-                        Err(error) => {
-                            rest = rests.after(Duration::ZERO);
-                            starts.notice(WorkerNotice::NotStarted(error.to_string()));
-                        }
-                    }
-                    continue;
-                }
-            },
-        };
-        let old = live.take();
-        match order {
-            Some(Order::Run(next, running)) => {
-                (deployed, live) = (next, Some(running));
+        match next_event(&mut orders, live.as_deref(), start(&*starts, &deployed, rest)).await {
+            Event::Ended => {
+                live = None;
+                rest = rests.after(began.elapsed());
+                starts.notice(WorkerNotice::Ended);
+            }
+            Event::Started(Ok(started)) => {
+                starts.began(&started);
+                live = Some(started);
+            }
+            Event::Started(Err(error)) => {
+                rest = rests.after(Duration::ZERO);
+                starts.notice(WorkerNotice::NotStarted(error.to_string()));
+            }
+            Event::Order(Some(Order::Run(next, running))) => {
+                let old = live.replace(running);
+                deployed = next;
                 rests = Rests::default();
                 if let Some(old) = old {
                     tokio::spawn(async move { old.retire().await });
                 }
             }
-            Some(Order::Stop(stopped)) => {
+            Event::Order(Some(Order::Stop(stopped))) => {
                 up.send_replace(None);
-                if let Some(old) = old {
+                if let Some(old) = live.take() {
                     old.retire().await;
                 }
                 // The receiver may have gone.
                 let _sent = stopped.send(());
                 return;
             }
-            None => return,
+            Event::Order(None) => return,
         }
+    }
+}
+
+/// What happens to a Worker that is kept.
+enum Event {
+    /// An order, or that no more will come.
+    Order(Option<Order>),
+    /// Its process has ended.
+    Ended,
+    /// Its process was started, or could not be.
+    Started(Result<Arc<Live>, super::StartError>),
+}
+
+/// What happens next to a Worker that runs, or to one that is started as this says.
+async fn next_event(
+    orders: &mut mpsc::Receiver<Order>,
+    running: Option<&Live>,
+    start: impl Future<Output = Result<Live, super::StartError>>,
+) -> Event {
+    match running {
+        Some(running) => tokio::select! {
+            order = orders.recv() => Event::Order(order),
+            () = running.watch() => Event::Ended,
+        },
+        None => tokio::select! {
+            order = orders.recv() => Event::Order(order),
+            started = start => Event::Started(started.map(Arc::new)),
+        },
     }
 }
 

@@ -275,7 +275,8 @@ mod tests {
         let mut expected = [Waits::default(); 2];
         for (queue, millis) in [(0, 0), (0, 0), (1, 0), (0, 900), (0, 900), (1, 7), (0, 0), (0, 0)] {
             ring.count_wait(QueueId(queue + 1), millis);
-            expected[usize::try_from(queue).expect("there are two")].note(Waits::place(millis), 1);
+            expected[usize::try_from(queue).expect("the test counts two queues")]
+                .note(Waits::place(millis), 1);
         }
         for (queue, expected) in (1..).zip(expected) {
             assert_eq!(ring.waits_of(QueueId(queue)), expected);
