@@ -15,6 +15,7 @@ mod database;
 mod driver;
 mod error;
 mod files;
+mod hosts;
 mod lane;
 #[cfg(feature = "simulated")]
 mod machine;

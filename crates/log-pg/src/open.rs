@@ -20,6 +20,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
 /// given up then: whether the shard was taken is found out by taking it again.
 const TAKE_MAX: Duration = Duration::from_secs(10);
+/// How long a connection for a renewal may take to be made: the renewal has to fit into the tenure too.
+const CONNECT_MAX: Duration = Duration::from_millis(1_500);
 /// How long making the tables ready may take.
 const MAKE_READY_MAX: Duration = Duration::from_secs(60);
 
@@ -115,11 +117,11 @@ pub fn look(url: &str) -> Result<PgDisk, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
     let reached = target.clone();
-    let looked = driver.wait(async move {
+    let looked = driver.wait(within(TAKE_MAX, async move {
         let mut connection = reached.open().await?;
         schema::verify(&connection.client).await?;
         Tenure::look(&mut connection, SHARD).await
-    });
+    }));
     let tenure = Arc::new(looked.unwrap_or(Err(PgError::Closed))?);
     Ok(PgDisk::new(driver, Arc::new(target), tenure))
 }
@@ -184,7 +186,7 @@ async fn renew_once(
 ) -> Result<(), PgError> {
     let mut session = match slot.take() {
         Some(session) => session,
-        None => database.connect().await?,
+        None => within(CONNECT_MAX, database.connect()).await?,
     };
     tenure.renew(&mut *session).await?;
     tenure.look_closer(&mut *session).await?;

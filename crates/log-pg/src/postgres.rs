@@ -15,10 +15,11 @@ use crate::PgError;
 use crate::database::{
     Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file,
 };
+use crate::hosts::Hosts;
 use crate::tables::{Purpose, Table, overlay};
 use crate::tls::Tls;
 
-/// How long a connection may take to be made, if the URL does not say.
+/// How long a host may take until its session can be used, if the URL does not say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay unacknowledged before the connection counts as broken, if the URL does not say.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -61,8 +62,7 @@ const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
 pub(crate) struct Target {
-    config: Config,
-    tls: Tls,
+    hosts: Hosts,
 }
 
 impl Target {
@@ -89,21 +89,13 @@ impl Target {
         }
         config.ssl_mode(tls.mode);
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { config, tls })
+        let host_max = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        Ok(Self { hosts: Hosts::of(&config, tls, host_max)? })
     }
 
-    /// Connects, to the first host of the URL that takes writes.
+    /// Connects, to a host of the URL that takes writes.
     pub async fn open(&self) -> Result<Connection, PgError> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
-        let task = tokio::spawn(async move {
-            // Its failure shows in the statement that is under way, and in the next.
-            let _ended = connection.await;
-        });
-        let connection = Connection { client, prepared: HashMap::new(), task: task.abort_handle() };
-        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
-        // Not every server can: then a statement that was given up stays there until it ends by itself.
-        let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
-        Ok(connection)
+        self.hosts.connect().await
     }
 }
 
@@ -128,6 +120,20 @@ impl Drop for Connection {
 }
 
 impl Connection {
+    /// Connects to one host, if it takes writes.
+    pub async fn open(config: Config, tls: Tls) -> Result<Self, PgError> {
+        let (client, connection) = config.connect(tls).await?;
+        let task = tokio::spawn(async move {
+            // Its failure shows in the statement that is under way, and in the next.
+            let _ended = connection.await;
+        });
+        let connection = Self { client, prepared: HashMap::new(), task: task.abort_handle() };
+        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
+        // Not every server can: then a statement that was given up stays there until it ends by itself.
+        let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
+        Ok(connection)
+    }
+
     /// The statement of a text, prepared once.
     async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
         if let Some(statement) = self.prepared.get(text) {
