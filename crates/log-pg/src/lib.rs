@@ -31,6 +31,7 @@ mod schema;
 pub mod server;
 #[cfg(feature = "simulated")]
 pub mod simulated;
+mod steady;
 mod store;
 mod tables;
 mod tenure;
@@ -38,7 +39,7 @@ mod tls;
 mod warnings;
 
 pub use error::PgError;
-pub use files::PgDisk;
+pub use files::{PgDisk, Undropped};
 pub use open::{Ready, Waiting, look, node_id, own, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};

@@ -177,6 +177,18 @@ impl Connection {
         Ok(Taking::Taken { epoch, clock })
     }
 
+    /// Also the shard's row says that nobody owns it: a renewal under way would make the node's row anew. The rows are
+    /// locked in the order in which a take-over and a renewal do.
+    async fn give_shard_up(&mut self, own: Own, node: &Node) -> Result<(), PgError> {
+        let transaction = self.client.transaction().await?;
+        let leave = "UPDATE kew_shard SET node = '' WHERE id = $1 AND epoch = $2 AND node = $3";
+        if transaction.execute(leave, &[&own.shard, &own.epoch, &node.id]).await? > 0 {
+            transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
     async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
         let transaction = self.client.transaction().await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
@@ -330,11 +342,8 @@ impl Session for Connection {
         })
     }
 
-    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
-        Box::pin(async move {
-            self.client.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
-            Ok(())
-        })
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
+        Box::pin(self.give_shard_up(own, node))
     }
 
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
@@ -358,5 +367,59 @@ impl Session for Connection {
 
     fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool> {
         Box::pin(self.change_files(own, change))
+    }
+}
+
+#[cfg(all(test, feature = "server"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::schema;
+    use crate::server::{PgServer, name_in};
+
+    const SHARD: i32 = 0;
+    const LENGTH: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
+        let server = PgServer::start(&["fsync=off"]).unwrap();
+        let url = server.database().unwrap();
+        let database = name_in(&url);
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+            AND wait_event_type = 'Lock'";
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let target = Target::of(&url).unwrap();
+            let mut first = target.open().await.unwrap();
+            schema::migrate(&mut first.client).await.unwrap();
+            let node = Node { id: "owner/1".to_owned(), name: "owner".to_owned() };
+            let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
+                panic!("nobody owns it");
+            };
+            let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
+            holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
+            let renewing = node.clone();
+            let renewal =
+                tokio::spawn(async move { first.renew(SHARD, &renewing, LENGTH).await.map(|_| first) });
+            while server.psql(database, waiting).unwrap() == "0" {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let giver = node.clone();
+            let given_up = tokio::spawn(async move {
+                second.give_up(Own { shard: SHARD, epoch }, &giver).await.map(|()| second)
+            });
+            // It waits for the lock too, or is done.
+            while !given_up.is_finished() && server.psql(database, waiting).unwrap() != "2" {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            holder.client.batch_execute("COMMIT").await.unwrap();
+            let _renewed = renewal.await.unwrap().unwrap();
+            let mut second = given_up.await.unwrap().unwrap();
+            assert_eq!(
+                second.owner(SHARD).await.unwrap(),
+                None,
+                "the shard is owned by a node that has given it up"
+            );
+        });
     }
 }
