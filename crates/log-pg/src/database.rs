@@ -141,8 +141,8 @@ pub(crate) trait Session: Send {
     fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
     /// Milliseconds since 1970, by the database's clock.
     fn clock(&mut self) -> Asked<'_, i64>;
-    /// Says that a node lives no more.
-    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()>;
+    /// Gives a shard away that a node owns in this epoch: no renewal that is carried out later brings that back.
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()>;
 
     /// The file of a name.
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>>;

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use tokio::runtime::Handle;
 
 use crate::PgError;
+use crate::steady::Steady;
 
 /// Runs a log's tasks, until it is dropped.
 pub(crate) struct Driver(Runs);
@@ -35,6 +36,15 @@ impl Driver {
             Runs::OnThread(_) => false,
             #[cfg(feature = "simulated")]
             Runs::Simulated(_) => true,
+        }
+    }
+
+    /// The clock by which a node judges how long it may answer.
+    pub fn steady(&self) -> Steady {
+        match &self.0 {
+            Runs::OnThread(_) => Steady::System,
+            #[cfg(feature = "simulated")]
+            Runs::Simulated(machine) => Steady::Simulated(machine.power()),
         }
     }
 

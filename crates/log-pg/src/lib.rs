@@ -15,6 +15,7 @@ mod database;
 mod driver;
 mod error;
 mod files;
+mod hosts;
 mod lane;
 #[cfg(feature = "simulated")]
 mod machine;
@@ -30,6 +31,7 @@ mod schema;
 pub mod server;
 #[cfg(feature = "simulated")]
 pub mod simulated;
+mod steady;
 mod store;
 mod tables;
 mod tenure;
@@ -37,7 +39,7 @@ mod tls;
 mod warnings;
 
 pub use error::PgError;
-pub use files::PgDisk;
+pub use files::{PgDisk, Undropped};
 pub use open::{Ready, Waiting, look, node_id, own, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};

@@ -8,11 +8,13 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// What all machines share.
 pub(super) struct Room {
@@ -43,6 +45,9 @@ pub struct Power(Arc<Mutex<Stopped>>);
 #[derive(Default)]
 struct Stopped {
     is_stopped: bool,
+    /// The first reading of its clock, and how long it was suspended since then.
+    begun: Option<Instant>,
+    suspended: Duration,
     wakers: Vec<Waker>,
 }
 
@@ -60,6 +65,19 @@ impl Power {
             std::mem::take(&mut stopped.wakers)
         };
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The machine was suspended for this long: no clock but its steady one went on.
+    pub fn suspend(&self, time: Duration) {
+        self.0.lock().suspended += time;
+    }
+
+    /// Its steady clock.
+    pub(crate) fn now(&self) -> Duration {
+        let mut stopped = self.0.lock();
+        let now = Instant::now();
+        let begun = *stopped.begun.get_or_insert(now);
+        now.duration_since(begun) + stopped.suspended
     }
 
     fn is_stopped(&self) -> bool {

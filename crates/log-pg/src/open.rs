@@ -20,6 +20,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
 /// given up then: whether the shard was taken is found out by taking it again.
 const TAKE_MAX: Duration = Duration::from_secs(10);
+/// How long a connection for a renewal may take to be made: the renewal has to fit into the tenure too.
+const CONNECT_MAX: Duration = Duration::from_millis(1_500);
 /// How long making the tables ready may take.
 const MAKE_READY_MAX: Duration = Duration::from_secs(60);
 
@@ -64,10 +66,10 @@ pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
 /// Takes the shard in a database that has its tables.
 pub(crate) fn take(driver: Driver, database: Arc<dyn Database>, node: Node) -> Result<PgDisk, PgError> {
     let taken = {
-        let database = Arc::clone(&database);
+        let (database, steady) = (Arc::clone(&database), driver.steady());
         driver.wait(within(TAKE_MAX, async move {
             let mut session = database.connect().await?;
-            let tenure = Tenure::take(&mut *session, SHARD, node).await?;
+            let tenure = Tenure::take(&mut *session, SHARD, node, steady).await?;
             tenure.learn_clock(session, &*database).await?;
             Ok(tenure)
         }))
@@ -76,7 +78,7 @@ pub(crate) fn take(driver: Driver, database: Arc<dyn Database>, node: Node) -> R
     let disk = PgDisk::new(driver, database, tenure);
     let shared = disk.shared();
     shared.driver.spawn(renew(Arc::downgrade(shared), Arc::clone(shared.pool.database())));
-    disk.drop_removed()?;
+    disk.begin_to_drop();
     Ok(disk)
 }
 
@@ -114,12 +116,12 @@ pub fn wait_to_own(
 pub fn look(url: &str) -> Result<PgDisk, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
-    let reached = target.clone();
-    let looked = driver.wait(async move {
+    let (reached, steady) = (target.clone(), driver.steady());
+    let looked = driver.wait(within(TAKE_MAX, async move {
         let mut connection = reached.open().await?;
         schema::verify(&connection.client).await?;
-        Tenure::look(&mut connection, SHARD).await
-    });
+        Tenure::look(&mut connection, SHARD, steady).await
+    }));
     let tenure = Arc::new(looked.unwrap_or(Err(PgError::Closed))?);
     Ok(PgDisk::new(driver, Arc::new(target), tenure))
 }
@@ -184,7 +186,7 @@ async fn renew_once(
 ) -> Result<(), PgError> {
     let mut session = match slot.take() {
         Some(session) => session,
-        None => database.connect().await?,
+        None => within(CONNECT_MAX, database.connect()).await?,
     };
     tenure.renew(&mut *session).await?;
     tenure.look_closer(&mut *session).await?;
@@ -193,9 +195,10 @@ async fn renew_once(
 }
 
 impl PgDisk {
-    /// Gives the shard away, so that the next owner need not wait. Everything must be written.
+    /// Gives the shard away, so that the next owner need not wait. What is not written by now never is.
     pub fn give_up(&self) {
         let shared = Arc::clone(self.shared());
+        shared.tenure.close();
         let database = Arc::clone(shared.pool.database());
         let tenure = Arc::clone(&shared.tenure);
         // If it fails the next owner waits for the end of the tenure.
@@ -206,7 +209,6 @@ impl PgDisk {
             };
             tokio::time::timeout(TENURE, given_up).await
         });
-        shared.tenure.close();
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Planted {
     RenewalUnlocked,
     /// A renewal that was given up and is carried out late undoes a newer one.
     RenewalUndone,
+    /// A shard is given up in the node's row only: a renewal that is carried out later brings that back.
+    GivingUpUndone,
     /// Progress that was made while the tenure had ended is not reported when it is renewed.
     ProgressForgotten,
     /// A row that is synced may wait for ever behind one that is only written.

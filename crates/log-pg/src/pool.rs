@@ -59,6 +59,8 @@ impl Drop for Busy<'_> {
 pub(crate) enum Patience {
     /// This long: it is work beside requests, which can wait.
     For(Duration),
+    /// Once, for this long at most: it is tried again another time.
+    Once(Duration),
     /// While this node may answer, and [`READ_MAX`] at most: a client waits for it.
     WhileHeld,
 }
@@ -66,7 +68,7 @@ pub(crate) enum Patience {
 impl Patience {
     fn most(self) -> Duration {
         match self {
-            Self::For(most) => most,
+            Self::For(most) | Self::Once(most) => most,
             Self::WhileHeld => READ_MAX,
         }
     }
@@ -102,7 +104,7 @@ impl Pool {
             let ends = until.min(Instant::now() + TRY_MAX);
             let tried = tokio::time::timeout_at(ends, self.try_once(&work));
             let tried = match patience {
-                Patience::For(_) => tried.await,
+                Patience::For(_) | Patience::Once(_) => tried.await,
                 Patience::WhileHeld => self.while_held(tried).await,
             };
             let error = match tried {
@@ -111,7 +113,8 @@ impl Pool {
                 Err(_elapsed) => PgError::Unreachable(NO_ANSWER.to_owned()),
             };
             let is_held = patience != Patience::WhileHeld || self.tenure.is_held_or_looks();
-            if !error.may_pass() || Instant::now() >= until || !is_held {
+            let is_over = matches!(patience, Patience::Once(_)) || Instant::now() >= until;
+            if !error.may_pass() || is_over || !is_held {
                 return Err(error);
             }
             tokio::time::sleep(RETRY).await;

@@ -15,10 +15,11 @@ use crate::PgError;
 use crate::database::{
     Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file,
 };
+use crate::hosts::Hosts;
 use crate::tables::{Purpose, Table, overlay};
 use crate::tls::Tls;
 
-/// How long a connection may take to be made, if the URL does not say.
+/// How long a host may take until its session can be used, if the URL does not say.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay unacknowledged before the connection counts as broken, if the URL does not say.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -61,8 +62,7 @@ const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
 pub(crate) struct Target {
-    config: Config,
-    tls: Tls,
+    hosts: Hosts,
 }
 
 impl Target {
@@ -89,21 +89,13 @@ impl Target {
         }
         config.ssl_mode(tls.mode);
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Ok(Self { config, tls })
+        let host_max = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
+        Ok(Self { hosts: Hosts::of(&config, tls, host_max)? })
     }
 
-    /// Connects, to the first host of the URL that takes writes.
+    /// Connects, to a host of the URL that takes writes.
     pub async fn open(&self) -> Result<Connection, PgError> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
-        let task = tokio::spawn(async move {
-            // Its failure shows in the statement that is under way, and in the next.
-            let _ended = connection.await;
-        });
-        let connection = Connection { client, prepared: HashMap::new(), task: task.abort_handle() };
-        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
-        // Not every server can: then a statement that was given up stays there until it ends by itself.
-        let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
-        Ok(connection)
+        self.hosts.connect().await
     }
 }
 
@@ -128,6 +120,20 @@ impl Drop for Connection {
 }
 
 impl Connection {
+    /// Connects to one host, if it takes writes.
+    pub async fn open(config: Config, tls: Tls) -> Result<Self, PgError> {
+        let (client, connection) = config.connect(tls).await?;
+        let task = tokio::spawn(async move {
+            // Its failure shows in the statement that is under way, and in the next.
+            let _ended = connection.await;
+        });
+        let connection = Self { client, prepared: HashMap::new(), task: task.abort_handle() };
+        connection.client.batch_execute(NO_IDLE_TRANSACTION).await?;
+        // Not every server can: then a statement that was given up stays there until it ends by itself.
+        let _can = connection.client.batch_execute(LOOK_FOR_CLIENT).await;
+        Ok(connection)
+    }
+
     /// The statement of a text, prepared once.
     async fn statement(&mut self, text: &Arc<str>) -> Result<Statement, PgError> {
         if let Some(statement) = self.prepared.get(text) {
@@ -169,6 +175,18 @@ impl Connection {
         let clock = renew(transaction.client(), shard, node, length).await?.clock;
         transaction.commit().await?;
         Ok(Taking::Taken { epoch, clock })
+    }
+
+    /// Also the shard's row says that nobody owns it: a renewal under way would make the node's row anew. The rows are
+    /// locked in the order in which a take-over and a renewal do.
+    async fn give_shard_up(&mut self, own: Own, node: &Node) -> Result<(), PgError> {
+        let transaction = self.client.transaction().await?;
+        let leave = "UPDATE kew_shard SET node = '' WHERE id = $1 AND epoch = $2 AND node = $3";
+        if transaction.execute(leave, &[&own.shard, &own.epoch, &node.id]).await? > 0 {
+            transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
+        }
+        transaction.commit().await?;
+        Ok(())
     }
 
     async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
@@ -324,11 +342,8 @@ impl Session for Connection {
         })
     }
 
-    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
-        Box::pin(async move {
-            self.client.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
-            Ok(())
-        })
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
+        Box::pin(self.give_shard_up(own, node))
     }
 
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
@@ -352,5 +367,59 @@ impl Session for Connection {
 
     fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool> {
         Box::pin(self.change_files(own, change))
+    }
+}
+
+#[cfg(all(test, feature = "server"))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::schema;
+    use crate::server::{PgServer, name_in};
+
+    const SHARD: i32 = 0;
+    const LENGTH: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
+        let server = PgServer::start(&["fsync=off"]).unwrap();
+        let url = server.database().unwrap();
+        let database = name_in(&url);
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+            AND wait_event_type = 'Lock'";
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let target = Target::of(&url).unwrap();
+            let mut first = target.open().await.unwrap();
+            schema::migrate(&mut first.client).await.unwrap();
+            let node = Node { id: "owner/1".to_owned(), name: "owner".to_owned() };
+            let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
+                panic!("nobody owns it");
+            };
+            let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
+            holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
+            let renewing = node.clone();
+            let renewal =
+                tokio::spawn(async move { first.renew(SHARD, &renewing, LENGTH).await.map(|_| first) });
+            while server.psql(database, waiting).unwrap() == "0" {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let giver = node.clone();
+            let given_up = tokio::spawn(async move {
+                second.give_up(Own { shard: SHARD, epoch }, &giver).await.map(|()| second)
+            });
+            // It waits for the lock too, or is done.
+            while !given_up.is_finished() && server.psql(database, waiting).unwrap() != "2" {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            holder.client.batch_execute("COMMIT").await.unwrap();
+            let _renewed = renewal.await.unwrap().unwrap();
+            let mut second = given_up.await.unwrap().unwrap();
+            assert_eq!(
+                second.owner(SHARD).await.unwrap(),
+                None,
+                "the shard is owned by a node that has given it up"
+            );
+        });
     }
 }

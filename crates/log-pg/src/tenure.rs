@@ -1,8 +1,8 @@
 //! Who owns a shard: the epoch that fences old owners, and how long this node may answer.
 //!
 //! An owner renews its row in `kew_node` twice a second. It answers only until the end it asked for at the last renewal
-//! that succeeded, counted from before that was sent and by its own monotonic clock; so it stops before another node
-//! may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
+//! that succeeded, counted from before that was sent and by a clock of its own that goes on while the machine is
+//! suspended (`steady.rs`); so it stops before another node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::PgError;
 use crate::database::{Database, Node, Own, Session, Taking};
 use crate::planted::{Planted, wall_clock_behind};
+use crate::steady::Steady;
 
 /// How long an owner that is not heard of stays owner.
 pub const TENURE: Duration = Duration::from_millis(2_500);
@@ -39,7 +40,9 @@ pub struct Tenure {
     pub(crate) shard: i32,
     pub(crate) epoch: i64,
     node: Node,
-    begun: Instant,
+    steady: Steady,
+    /// What `steady` showed when this began.
+    begun: Duration,
     /// Milliseconds after `begun` until which it may answer.
     until: AtomicU64,
     /// Set once: why it is over.
@@ -58,12 +61,13 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    fn new(shard: i32, epoch: i64, node: Node, looks: bool) -> Self {
+    fn new(shard: i32, epoch: i64, node: Node, (steady, begun): (Steady, Duration), looks: bool) -> Self {
         Self {
             shard,
             epoch,
             node,
-            begun: Instant::now(),
+            steady,
+            begun,
             until: AtomicU64::new(0),
             over: OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -76,25 +80,31 @@ impl Tenure {
     }
 
     /// Looks at a shard that no node owns, without owning it.
-    pub(crate) async fn look(session: &mut dyn Session, shard: i32) -> Result<Self, PgError> {
+    pub(crate) async fn look(session: &mut dyn Session, shard: i32, steady: Steady) -> Result<Self, PgError> {
         if let Some(node) = session.owner(shard).await? {
             return Err(PgError::Owned { shard, node });
         }
         let node = Node { id: String::new(), name: String::new() };
-        let tenure = Self::new(shard, 0, node, true);
+        let begun = steady.now();
+        let tenure = Self::new(shard, 0, node, (steady, begun), true);
         tenure.look_at_clock(session).await?;
         Ok(tenure)
     }
 
     /// Takes a shard, if its owner has gone or was silent for too long. What it knows of the database's clock is as
     /// good as the answer was quick: [`Self::learn_clock`] is next.
-    pub(crate) async fn take(session: &mut dyn Session, shard: i32, node: Node) -> Result<Self, PgError> {
-        let sent = Instant::now();
+    pub(crate) async fn take(
+        session: &mut dyn Session,
+        shard: i32,
+        node: Node,
+        steady: Steady,
+    ) -> Result<Self, PgError> {
+        let sent = steady.now();
         let (epoch, clock) = match session.take(shard, &node, TENURE).await? {
             Taking::Taken { epoch, clock } => (epoch, clock),
             Taking::Owned(node) => return Err(PgError::Owned { shard, node }),
         };
-        let tenure = Self { begun: sent, ..Self::new(shard, epoch, node, false) };
+        let tenure = Self::new(shard, epoch, node, (steady, sent), false);
         tenure.extend(sent);
         tenure.set_clock(sent, clock);
         Ok(tenure)
@@ -114,7 +124,8 @@ impl Tenure {
             let looked = tokio::time::timeout(left, self.look_at_clock(&mut *session)).await;
             if !matches!(looked, Ok(Ok(()))) {
                 tokio::time::sleep(LOOK_RETRY).await;
-                if let Ok(another) = database.connect().await {
+                let left = LOOKS_AT_CLOCK.saturating_sub(begun.elapsed());
+                if let Ok(Ok(another)) = tokio::time::timeout(left, database.connect()).await {
                     session = another;
                 }
             }
@@ -144,7 +155,7 @@ impl Tenure {
     }
 
     async fn look_at_clock(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        let asked = Instant::now();
+        let asked = self.steady.now();
         let clock = session.clock().await?;
         self.set_clock(asked, clock);
         Ok(())
@@ -152,44 +163,48 @@ impl Tenure {
 
     /// Renews the tenure. What it says counts from before it was sent.
     pub(crate) async fn renew(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        let sent = Instant::now();
+        let sent = self.steady.now();
         let renewed = session.renew(self.shard, &self.node, TENURE).await?;
         // Also the owner is compared: a fail-over that lost a take-over may have given its epoch away again.
         if renewed.epoch != self.epoch || renewed.owner != self.node.id {
+            if self.closed.load(Ordering::Acquire) {
+                // It was given up meanwhile.
+                return Err(PgError::Closed);
+            }
             self.end(&self.fenced().to_string());
             return Err(self.fenced());
         }
         self.set_clock(sent, renewed.clock);
-        self.extend(if Planted::TenureFromAnswer.is_there() { Instant::now() } else { sent });
+        self.extend(if Planted::TenureFromAnswer.is_there() { self.steady.now() } else { sent });
         Ok(())
     }
 
     /// A renewal that was sent at this instant has succeeded.
-    fn extend(&self, sent: Instant) {
+    fn extend(&self, sent: Duration) {
         let margin = if Planted::NoMargin.is_there() { Duration::ZERO } else { MARGIN };
-        let until = (sent.duration_since(self.begun) + (TENURE - margin)).as_millis();
+        let until = (sent.saturating_sub(self.begun) + (TENURE - margin)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
     /// The database's clock showed this at some moment after `asked`, and before now.
-    fn set_clock(&self, asked: Instant, clock: i64) {
-        let begun = |instant: Instant| {
-            i64::try_from(instant.duration_since(self.begun).as_millis()).unwrap_or(i64::MAX)
+    fn set_clock(&self, asked: Duration, clock: i64) {
+        let begun = |reading: Duration| {
+            i64::try_from(reading.saturating_sub(self.begun).as_millis()).unwrap_or(i64::MAX)
         };
-        let (least, most) = (clock - begun(Instant::now()), clock - begun(asked));
+        let (least, most) = (clock - begun(self.steady.now()), clock - begun(asked));
         self.clock.store(ahead(self.clock.load(Ordering::Acquire), least, most), Ordering::Release);
-        let took = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let took = u64::try_from(self.steady.since(asked).as_micros()).unwrap_or(u64::MAX);
         self.quickest.fetch_min(took, Ordering::AcqRel);
     }
 
     /// Gives the shard away: the next node may take it at once.
     pub(crate) async fn give_up(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        session.give_up(&self.node).await
+        session.give_up(self.own(), &self.node).await
     }
 
     /// Whether this node may answer for the shard.
     pub fn is_held(&self) -> bool {
-        let mut now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut now = u64::try_from(self.steady.since(self.begun).as_millis()).unwrap_or(u64::MAX);
         if Planted::WallClock.is_there() {
             now = now.saturating_sub(wall_clock_behind());
         }
@@ -233,7 +248,7 @@ impl Tenure {
 
     /// Milliseconds since 1970 by the database's clock.
     pub fn now_ms(&self) -> u64 {
-        let passed = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let passed = i64::try_from(self.steady.since(self.begun).as_millis()).unwrap_or(i64::MAX);
         u64::try_from(self.clock.load(Ordering::Acquire).saturating_add(passed)).unwrap_or(0)
     }
 

@@ -19,7 +19,7 @@ use kew_log_pg::{PgError, PgStore, TENURE, Tenure, node_id, own};
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError};
-use kew_store_log::{Drive, LogOptions, LogStore};
+use kew_store_log::{Disk, Drive, LogOptions, LogStore};
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -340,4 +340,43 @@ fn take_over_waits_for_inserts_under_way_and_would_not_with_a_lock_of_the_key() 
     assert!(take_over_waits());
     let _planted = kew_log_pg::planted::Planted::KeyShare.plant();
     assert!(!take_over_waits(), "the planted fault shows nothing");
+}
+
+#[test]
+fn reader_of_a_removed_table_holds_up_neither_its_owner_nor_a_take_over() {
+    let server = kept::server();
+    let url = server.database().unwrap();
+    let name = name_in(&url);
+    let owner = kept::take(&url);
+    let table = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '^kew_journal_[0-9]+$'";
+    drop(owner.disk.create("segments/1").unwrap());
+    std::thread::scope(|scope| {
+        let read = "DO $$ DECLARE t text; BEGIN
+            SELECT relname INTO t FROM pg_class WHERE relkind = 'r' AND relname ~ '^kew_journal_[0-9]+$';
+            EXECUTE format('LOCK TABLE %I IN ACCESS SHARE MODE', t);
+            PERFORM pg_sleep(600); END $$";
+        let reads = scope.spawn(|| server.psql(name, read));
+        let sleeps = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        while server.psql(name, &format!("SELECT count(*) {sleeps}")).unwrap() == "0" {
+            assert!(!reads.is_finished(), "the table is not read");
+        }
+        let begun = Instant::now();
+        owner.disk.remove("segments/1").unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(2), "the removal took {:?}", begun.elapsed());
+        owner.disk.give_up();
+        let begun = Instant::now();
+        let next = kept::take(&url);
+        assert!(begun.elapsed() < Duration::from_secs(3), "the take-over took {:?}", begun.elapsed());
+        while next.disk.undropped().is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the table was not tried");
+        }
+        assert_eq!(server.psql(name, table).unwrap(), "1");
+        server.psql(name, &format!("SELECT count(pg_terminate_backend(pid)) {sleeps}")).unwrap();
+        let _ended = reads.join().unwrap();
+        let begun = Instant::now();
+        while server.psql(name, table).unwrap() != "0" {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the table is not dropped when it is free");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
 }

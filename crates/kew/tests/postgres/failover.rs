@@ -6,6 +6,7 @@ use kew_log_pg::server::{PgServer, name_in};
 
 use super::load::Load;
 use super::nodes::{Node, ask};
+use super::proxy::Proxy;
 use super::takeover::{judge, kills};
 
 /// Served again this long after a promotion.
@@ -112,4 +113,36 @@ fn send_is_acknowledged_once_a_standby_shows_it_where_the_database_asks_for_that
     while !send() {
         assert!(begun.elapsed() < BACK_MAX, "not served again\n{}", node.errors());
     }
+}
+
+#[test]
+fn first_host_that_vanishes_is_left_for_the_second_though_it_closes_nothing_and_still_accepts() {
+    let cluster = Cluster::start(&["fsync=off"]);
+    let proxy = Proxy::to(cluster.primary.port());
+    let url =
+        cluster.url().replace(&format!("127.0.0.1:{}", cluster.primary.port()), &proxy.address.to_string());
+    let nodes = [Node::start(&url), Node::start(&url)];
+    nodes.iter().for_each(Node::wait_until_owned);
+    let serves = |action: &str, json: &str| nodes.iter().find_map(|node| ask(node.sqs, action, json));
+    assert!(serves("CreateQueue", r#"{"QueueName":"orders"}"#).is_some());
+    proxy.cut_off();
+    cluster.standby.promote().expect("the standby can be promoted");
+    let promoted = Instant::now();
+    let mut served = 0;
+    // Again and again: the host that is gone is still the first of the URL.
+    while served < 20 {
+        if serves("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"after"}"#).is_some() {
+            served += 1;
+        }
+        let logged: Vec<_> = nodes.iter().map(Node::errors).collect();
+        assert!(promoted.elapsed() < BACK_MAX, "{served} sends\n{}", logged.join("\n"));
+    }
+    println!("first host vanished: 20 sends after {:?}", promoted.elapsed());
+    let next = Node::start(&url);
+    next.wait_until_owned();
+    drop(nodes);
+    let gone = Instant::now();
+    next.wait_until_ready();
+    println!("taken over beside a vanished host after {:?}", gone.elapsed());
+    assert!(gone.elapsed() < BACK_MAX / 2, "{:?}\n{}", gone.elapsed(), next.errors());
 }

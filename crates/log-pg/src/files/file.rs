@@ -42,7 +42,7 @@ impl Drop for State {
         if self.is_removed.load(Ordering::Acquire)
             && let Some(shared) = self.shared.upgrade()
         {
-            shared.unneeded.lock().push(self.id);
+            shared.unneeded(self.id);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! epoch first, so that an old owner changes nothing; each may be done twice. The bytes of large files go through two
 //! lanes: the journal's batches, and what upkeep writes.
 
+mod dropping;
 mod file;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use kew_store_log::{
     SEGMENTS_FOLDER,
 };
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::PgError;
 use crate::database::{Asked, Change, Database, FoundFile, Session};
@@ -26,7 +28,10 @@ use crate::lane::Lane;
 use crate::pool::{Patience, Pool};
 use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;
+use dropping::Failing;
 use file::{PgFile, Small, State};
+
+pub use dropping::Undropped;
 
 /// How long a file operation is tried while the database cannot be reached. Until then upkeep waits; requests do not.
 const PATIENCE: Patience = Patience::For(Duration::from_secs(60));
@@ -53,6 +58,9 @@ pub(crate) struct Shared {
     unstored: Mutex<HashMap<i64, Arc<State>>>,
     /// Files to drop: they were removed, and no handle has them open.
     unneeded: Mutex<Vec<i64>>,
+    /// Rings when there is one more.
+    unneeded_rings: Arc<Notify>,
+    drops_fail: Mutex<Option<Failing>>,
     next_id: AtomicI64,
     /// Numbers the rows of all files in the order they were written, also those of a file that was closed and opened
     /// again.
@@ -81,6 +89,8 @@ impl PgDisk {
                 open,
                 unstored,
                 unneeded,
+                unneeded_rings: Arc::default(),
+                drops_fail: Mutex::default(),
                 next_id,
                 next_seq,
                 serves,
@@ -116,14 +126,14 @@ impl PgDisk {
         lanes.max(shared.pool.longest_statement())
     }
 
-    /// Drops the tables of files that were removed, also by an earlier owner.
-    pub(crate) fn drop_removed(&self) -> Result<(), PgError> {
-        let files = self.shared.files()?;
-        let removed = files.into_iter().filter(|(_, name)| name.starts_with(REMOVED));
-        let ids: Vec<i64> = removed.map(|(id, _)| id).collect();
-        self.shared.unneeded.lock().extend(ids);
-        self.shared.drop_unneeded();
-        Ok(())
+    /// Begins to drop the tables of files that were removed, also by an earlier owner.
+    pub(crate) fn begin_to_drop(&self) {
+        self.shared.driver.spawn(dropping::drop_removed(Arc::downgrade(&self.shared)));
+    }
+
+    /// Tables of removed files that cannot be dropped just now, since somebody reads them.
+    pub fn undropped(&self) -> Option<Undropped> {
+        self.shared.undropped()
     }
 }
 
@@ -186,18 +196,6 @@ impl Shared {
         open.insert(found.id, Arc::downgrade(&state));
         state
     }
-
-    /// Drops files that are not needed. What cannot be dropped now stays for another time.
-    fn drop_unneeded(self: &Arc<Self>) {
-        let ids = std::mem::take(&mut *self.unneeded.lock());
-        for id in ids {
-            // A row that came after its table would be refused, and the shard lost.
-            let is_quiet = self.journal.forget(id) && self.bulk.forget(id);
-            if !is_quiet || self.change(Change::Drop { id }).is_err() {
-                self.unneeded.lock().push(id);
-            }
-        }
-    }
 }
 
 /// What a file's table is for; `None` for a small file.
@@ -241,7 +239,6 @@ impl Disk for PgDisk {
         if let Some(other) = other {
             self.shared.removed(other.id);
         }
-        self.shared.drop_unneeded();
         Ok(())
     }
 
@@ -249,7 +246,6 @@ impl Disk for PgDisk {
         let id = self.shared.there(name)?.id;
         self.shared.change(Change::Remove { id })?;
         self.shared.removed(id);
-        self.shared.drop_unneeded();
         Ok(())
     }
 
@@ -310,7 +306,7 @@ impl Shared {
         let open = self.open.lock().get(&id).and_then(Weak::upgrade);
         match open {
             Some(state) => state.is_removed.store(true, Ordering::Release),
-            None => self.unneeded.lock().push(id),
+            None => self.unneeded(id),
         }
     }
 }

@@ -60,6 +60,10 @@ pub(super) struct State {
     faults: u64,
     /// Looks at the clock that are to be cut.
     looks_to_cut: u64,
+    /// New connections are never answered.
+    is_silent: bool,
+    /// Somebody reads every table.
+    is_read: bool,
 }
 
 /// What a server held at one moment.
@@ -99,6 +103,8 @@ impl SimDatabase {
             appends: 0,
             faults: 0,
             looks_to_cut: 0,
+            is_silent: false,
+            is_read: false,
         })))
     }
 
@@ -121,6 +127,25 @@ impl SimDatabase {
     /// The next looks at the clock find their connection cut, this many.
     pub fn cut_looks_at_clock(&self, count: u64) {
         self.0.lock().looks_to_cut = count;
+    }
+
+    /// New connections are never answered from now on, or are again.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.0.lock().is_silent = is_silent;
+    }
+
+    /// Somebody reads every table from now on, so that none can be dropped, or does no longer.
+    pub fn set_read(&self, is_read: bool) {
+        self.0.lock().is_read = is_read;
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.0.lock().is_read
+    }
+
+    /// Tables of large files.
+    pub fn tables(&self) -> usize {
+        self.0.lock().visible.tables()
     }
 
     pub(super) fn cuts_this_look(&self) -> bool {
@@ -390,6 +415,10 @@ impl Database for SimDatabase {
     fn connect(&self) -> Asked<'_, Box<dyn Session>> {
         Box::pin(async move {
             sleep(Duration::from_millis(1)).await;
+            let is_silent = self.0.lock().is_silent;
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
             let incarnation = self.0.lock().connect()?;
             Ok(Box::new(SimSession::new(self.clone(), incarnation)) as Box<dyn Session>)
         })

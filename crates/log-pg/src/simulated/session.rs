@@ -16,6 +16,9 @@ use crate::tables::Table;
 /// How long a connection that went silent is waited for.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// How long a drop waits for readers.
+const DROP_WAITS: Duration = Duration::from_millis(500);
+
 /// What a renewal locks of the table of nodes.
 const NODES: (i64, Key) = (-1, (0, 0, 0));
 
@@ -182,9 +185,20 @@ impl Session for SimSession {
         Box::pin(self.look(|_, clock| Ok(clock)))
     }
 
-    fn give_up<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
-        let node = node.id.clone();
-        Box::pin(self.ask(false, synced(RowLock::None), move |_, _| Ok(((), vec![Did::GaveUp { node }]))))
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
+        let Node { id, name } = node.clone();
+        let is_undone = Planted::GivingUpUndone.is_there();
+        let lock = if is_undone { RowLock::None } else { RowLock::Exclusive };
+        Box::pin(self.ask(false, synced(lock), move |tables, _| {
+            let did = if is_undone {
+                Did::Renewed { node: id, name, until: 0 }
+            } else if tables.epoch == own.epoch && tables.owner == id {
+                Did::GaveUp { node: id }
+            } else {
+                Did::Nothing
+            };
+            Ok(((), vec![did]))
+        }))
     }
 
     fn find<'a>(&'a mut self, _shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
@@ -198,6 +212,12 @@ impl Session for SimSession {
 
     fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool> {
         let change = change.clone();
+        if matches!(change, Change::Drop { .. }) && self.server.is_read() {
+            return Box::pin(async {
+                sleep(DROP_WAITS).await;
+                Err(PgError::Unreachable("canceling statement due to lock timeout (55P03)".to_owned()))
+            });
+        }
         Box::pin(self.ask(false, synced(RowLock::Share), move |tables, _| {
             if tables.epoch != own.epoch {
                 return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });

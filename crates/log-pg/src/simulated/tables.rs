@@ -53,10 +53,18 @@ impl Tables {
             Did::Renewed { node, name, until } => {
                 self.nodes.insert(node.clone(), (name.clone(), *until));
             }
-            Did::GaveUp { node } => drop(self.nodes.remove(node)),
+            Did::GaveUp { node } => {
+                self.nodes.remove(node);
+                self.owner.clear();
+            }
             Did::Changed(change) => self.change(change),
             Did::Nothing => {}
         }
+    }
+
+    /// Tables of large files.
+    pub fn tables(&self) -> usize {
+        self.rows.len()
     }
 
     /// Rows that were written in an epoch.

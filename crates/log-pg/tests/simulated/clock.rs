@@ -60,6 +60,40 @@ fn look_at_the_clock_that_fails_costs_a_new_owner_neither_the_shard_nor_time() {
 }
 
 #[test]
+fn database_that_answers_no_connection_holds_a_new_owner_up_no_longer_than_its_looks_at_the_clock_may_take() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    takes_up_to(world.database(), 50);
+    world.database().cut_looks_at_clock(1_000);
+    let database = world.database().clone();
+    tokio::spawn(async move {
+        // The shard is being taken by then.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        database.set_silent(true);
+    });
+    let begun = tokio::time::Instant::now();
+    let _owned = world.own("owner");
+    assert_eq!(world.database().epoch(), 1, "the shard was taken");
+    assert!(begun.elapsed() < TENURE, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn machine_that_was_suspended_for_longer_than_its_tenure_answers_nothing_when_it_wakes_up() {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (disk, power) = world.own("owner").unwrap();
+    world.pass(TENURE);
+    assert!(disk.tenure().is_held());
+    let before = disk.tenure().now_ms();
+    world.database().set_clock_by(3_000);
+    power.suspend(Duration::from_secs(3));
+    assert!(!disk.tenure().is_held(), "another node may own the shard by now");
+    assert!(disk.tenure().now_ms() >= before + 3_000, "the time it was suspended has passed");
+    world.pass(TENURE);
+    assert!(disk.tenure().is_held(), "no other node has taken the shard");
+}
+
+#[test]
 fn node_that_took_the_shard_and_did_not_hear_of_it_takes_it_again_at_once() {
     let world = World::new(1, Rates::default());
     let _inside = world.enter();

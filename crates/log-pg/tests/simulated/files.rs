@@ -125,3 +125,33 @@ fn length_that_could_not_be_stored_is_stored_by_the_next_sync() {
         assert_eq!(next.open(name).unwrap().len().unwrap(), length, "{name}");
     }
 }
+
+#[test]
+fn tables_that_somebody_reads_hold_up_neither_removals_nor_a_take_over_and_are_dropped_later() {
+    const FILES: usize = 20;
+    let world = World::new(1, Rates { latency_ms: 1, ..Rates::default() });
+    let _inside = world.enter();
+    let (disk, _power) = world.own("owner").unwrap();
+    let names: Vec<_> = (0..FILES).map(|number| format!("segments/{number}")).collect();
+    names.iter().for_each(|name| drop(disk.create(name).unwrap()));
+    world.database().set_read(true);
+    let begun = tokio::time::Instant::now();
+    for name in &names {
+        disk.remove(name).unwrap();
+        drop(disk.create("segments/new").unwrap());
+        disk.rename("segments/new", name).unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "removals took {:?}", begun.elapsed());
+    world.pass(Duration::from_secs(60));
+    assert_eq!(disk.undropped().unwrap().tables, FILES);
+    assert!(disk.undropped().unwrap().lasts > Duration::from_secs(50));
+    disk.give_up();
+    let begun = tokio::time::Instant::now();
+    let (next, _power) = world.own("next").unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(500), "the take-over took {:?}", begun.elapsed());
+    assert_eq!(world.database().tables(), 2 * FILES);
+    world.database().set_read(false);
+    world.pass(Duration::from_secs(20));
+    assert_eq!(world.database().tables(), FILES);
+    assert!(next.undropped().is_none());
+}

@@ -216,6 +216,29 @@ fn two_nodes_own_the_shard() -> bool {
     })
 }
 
+/// Whether a shard is owned that was given up while a renewal was under way.
+fn renewal_brings_back_what_was_given_up() -> bool {
+    (1..=40).any(|seed| {
+        let world = World::new(seed, Rates::default());
+        let _inside = world.enter();
+        let (disk, _power) = world.own("owner").unwrap();
+        world.database().set_rates(Rates { latency_ms: 400, ..Rates::default() });
+        // A renewal is on its way.
+        world.pass(Duration::from_millis(510 + seed));
+        disk.give_up();
+        world.database().set_rates(Rates::default());
+        world.pass(Duration::from_secs(2));
+        matches!(world.own("next"), Err(kew_log_pg::PgError::Owned { .. }))
+    })
+}
+
+#[test]
+fn giving_up_that_a_late_renewal_undoes_is_found() {
+    assert!(!renewal_brings_back_what_was_given_up());
+    let _planted = Planted::GivingUpUndone.plant();
+    assert!(renewal_brings_back_what_was_given_up(), "the planted fault shows nothing");
+}
+
 #[test]
 fn take_over_that_does_not_wait_is_found() {
     assert!(!row_lands_behind_a_take_over());
