@@ -30,12 +30,12 @@ impl Driver {
         Self(Runs::Simulated(machine))
     }
 
-    /// Whether rows of any size are sent side by side. A simulation looks for what goes wrong between two of them.
-    pub fn sends_small_rows_side_by_side(&self) -> bool {
+    /// Bytes of a row that is sent beside another: as given, but a simulation has its own.
+    pub fn large_row(&self, usual: u64) -> u64 {
         match &self.0 {
-            Runs::OnThread(_) => false,
+            Runs::OnThread(_) => usual,
             #[cfg(feature = "simulated")]
-            Runs::Simulated(_) => true,
+            Runs::Simulated(machine) => machine.large_row,
         }
     }
 

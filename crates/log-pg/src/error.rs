@@ -78,6 +78,41 @@ impl PgError {
     }
 }
 
+/// Codes of errors that may pass by themselves, or in another session. Of a class that is not listed whole each code
+/// stands alone. One that is missing here ends the owner.
+const PASSING: [&str; 19] = [
+    // The connection failed, or a pooler has none to the server just now: the whole class.
+    "08",
+    // The server takes no writes: it is a standby, and another one is the primary or will be.
+    "25006",
+    // An earlier statement of the transaction failed: a new session has no transaction.
+    "25P02",
+    // The server ended a session because its transaction was idle for too long, as after a stop of this node.
+    "25P03", // The same for a transaction that took too long.
+    "25P04", // The transaction was rolled back.
+    "40000", // It met another one.
+    "40001", // It is not known whether it was committed: that is looked at.
+    "40003", // It waited for another one that waited for it.
+    "40P01",
+    // Memory, connections or another resource of the server are used up: the whole class. A full disk is told apart.
+    "53",    // The database takes no connections while somebody works on it.
+    "55000", // Somebody else uses what was to be changed.
+    "55006", // A lock was not given in time.
+    "55P03", // Somebody ended the statement, or it took longer than the server allows.
+    "57014", // The server is shut down.
+    "57P01", // A process of it crashed, and it starts again.
+    "57P02", // It is starting, stopping or recovering.
+    "57P03", // It closed a session that was idle for too long.
+    "57P05",
+    // Its machine could not read or write. The next try may succeed, and another node would meet the same disk.
+    "58030",
+];
+
+/// Whether an error of this code may pass.
+fn passes(code: &str) -> bool {
+    PASSING.iter().any(|passing| code.starts_with(passing))
+}
+
 impl From<tokio_postgres::Error> for PgError {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(db) = error.as_db_error() else {
@@ -103,15 +138,7 @@ impl From<tokio_postgres::Error> for PgError {
         let code = db.code().code();
         if *db.code() == SqlState::DISK_FULL {
             Self::NoSpace(text)
-        } else if code.starts_with("08")
-            || code.starts_with("57P")
-            || code.starts_with("53")
-            || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION
-            || *db.code() == SqlState::LOCK_NOT_AVAILABLE
-            || *db.code() == SqlState::T_R_DEADLOCK_DETECTED
-            || *db.code() == SqlState::T_R_SERIALIZATION_FAILURE
-            || *db.code() == SqlState::QUERY_CANCELED
-        {
+        } else if passes(code) {
             Self::Unreachable(text)
         } else if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE {
             Self::Denied(text)
@@ -141,5 +168,31 @@ impl From<PgError> for io::Error {
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+
+    #[test]
+    fn errors_that_pass_by_themselves_are_told_from_those_that_do_not() {
+        let pass = [
+            "08000", "08001", "08003", "08004", "08006", "08007", "08P01", "25006", "25P02", "25P03",
+            "25P04", "40000", "40001", "40003", "40P01", "53000", "53200", "53300", "53400", "55000",
+            "55006", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "58030",
+        ];
+        for code in pass {
+            assert!(passes(code), "{code}");
+        }
+        let stay = [
+            // A broken rule of the tables, and a table or database that is gone.
+            "23505", "40002", "42P01", "3D000", "57P04", // No such user, and no right.
+            "28000", "28P01", "42501", // Damage.
+            "58P01", "XX000", "XX001",
+        ];
+        for code in stay {
+            assert!(!passes(code), "{code}");
+        }
     }
 }

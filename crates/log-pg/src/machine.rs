@@ -36,6 +36,8 @@ pub struct Machine {
     power: Power,
     tasks: Mutex<Vec<AbortHandle>>,
     post: Mutex<Option<Arc<Post>>>,
+    /// Bytes of a row that its node sends beside another.
+    pub(crate) large_row: u64,
 }
 
 /// Stops and continues a node, as signals would.
@@ -133,8 +135,8 @@ impl Room {
 }
 
 impl Machine {
-    pub(super) fn new(room: Arc<Room>) -> Self {
-        Self { room, power: Power::default(), tasks: Mutex::default(), post: Mutex::default() }
+    pub(super) fn new(room: Arc<Room>, large_row: u64) -> Self {
+        Self { room, power: Power::default(), tasks: Mutex::default(), post: Mutex::default(), large_row }
     }
 
     pub(super) fn power(&self) -> Power {

@@ -151,7 +151,7 @@ async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
                 }
                 journal.stop_if_it_hangs();
                 shared.bulk.stop_if_it_hangs();
-                let is_slow = shared.pool.longest_statement() > TENURE;
+                let is_slow = shared.pool.longest_on_files() > TENURE;
                 journal.suspend_room(is_slow.then_some(MAKES_NO_FILES));
                 let stuck = (journal.oldest_waits() > TENURE).then(|| journal.why_stuck());
                 tenure.refuse(stuck.as_deref());

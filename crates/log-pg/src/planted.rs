@@ -57,6 +57,12 @@ pub enum Planted {
     SlicesNotLookedAt,
     /// A file's rows are forgotten, and its table dropped, while they are inserted again.
     ForgetsWhileMending,
+    /// Sessions that send nothing are kept when the lane breaks off.
+    IdleSessionsKept,
+    /// The listener does not hear of an append that ended behind another that is under way.
+    NoNewsOfAnEnd,
+    /// It does not hear of a mending behind which there is no progress.
+    NoNewsOfMending,
     /// Answers that became ready while the tenure was held are given out after its end.
     AnswersUnchecked,
 }

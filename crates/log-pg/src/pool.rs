@@ -40,6 +40,8 @@ struct Slot {
     session: Mutex<Option<Box<dyn Session>>>,
     /// Milliseconds after the pool's begin at which its operation began; [`FREE`] without one.
     busy_since: AtomicU64,
+    /// The same for an operation that a client's read does not wait for: one on files.
+    files_since: AtomicU64,
 }
 
 /// No operation.
@@ -51,6 +53,7 @@ struct Busy<'a>(&'a Slot);
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.busy_since.store(FREE, Ordering::Release);
+        self.0.files_since.store(FREE, Ordering::Release);
     }
 }
 
@@ -76,16 +79,29 @@ impl Patience {
 
 impl Pool {
     pub fn new(database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
-        let slot = |_| Slot { session: Mutex::new(None), busy_since: AtomicU64::new(FREE) };
+        let slot = |_| Slot {
+            session: Mutex::new(None),
+            busy_since: AtomicU64::new(FREE),
+            files_since: AtomicU64::new(FREE),
+        };
         let slots = (0..SESSIONS).map(slot).collect();
         Self { database, slots, next: AtomicUsize::new(0), tenure, begun: Instant::now() }
     }
 
     /// How long an operation has been under way, at most.
     pub fn longest_statement(&self) -> Duration {
-        let since = self.slots.iter().map(|slot| slot.busy_since.load(Ordering::Acquire)).min();
-        let since = since.filter(|since| *since != FREE).map(Duration::from_millis);
-        since.map_or(Duration::ZERO, |since| self.begun.elapsed().saturating_sub(since))
+        self.longest_of(|slot| &slot.busy_since)
+    }
+
+    /// The same for operations on files, which steps that wait for a new file wait for. They wait for no read.
+    pub fn longest_on_files(&self) -> Duration {
+        self.longest_of(|slot| &slot.files_since)
+    }
+
+    fn longest_of(&self, since: impl Fn(&Slot) -> &AtomicU64) -> Duration {
+        let oldest = self.slots.iter().map(|slot| since(slot).load(Ordering::Acquire)).min();
+        let oldest = oldest.filter(|oldest| *oldest != FREE).map(Duration::from_millis);
+        oldest.map_or(Duration::ZERO, |oldest| self.begun.elapsed().saturating_sub(oldest))
     }
 
     pub fn database(&self) -> &Arc<dyn Database> {
@@ -102,7 +118,7 @@ impl Pool {
         loop {
             self.tenure.check()?;
             let ends = until.min(Instant::now() + TRY_MAX);
-            let tried = tokio::time::timeout_at(ends, self.try_once(&work));
+            let tried = tokio::time::timeout_at(ends, self.try_once(patience, &work));
             let tried = match patience {
                 Patience::For(_) | Patience::Once(_) => tried.await,
                 Patience::WhileHeld => self.while_held(tried).await,
@@ -140,11 +156,15 @@ impl Pool {
 
     async fn try_once<T>(
         &self,
+        patience: Patience,
         work: &impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
         let (slot, mut kept) = self.slot().await;
         let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(FREE);
         slot.busy_since.store(since, Ordering::Release);
+        if patience != Patience::WhileHeld {
+            slot.files_since.store(since, Ordering::Release);
+        }
         let _busy = Busy(slot);
         let mut session = match kept.take() {
             Some(session) if !session.is_closed() => session,

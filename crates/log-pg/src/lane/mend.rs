@@ -16,11 +16,15 @@ use tokio::time::Instant;
 
 use super::{HANGS_AFTER, LOOK_PAUSE, Lane, RETRY};
 use crate::PgError;
-use crate::database::{Asked, IfThere, NO_ANSWER, Row, Session};
+use crate::database::{Asked, IfThere, Row, Session};
 use crate::planted::Planted;
 
-/// How long a statement of the mending may take before it is made again on another connection.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long a statement of the mending may take before it is made again on another connection, which may be quicker:
+/// the first time. Where it is not, the statement needs longer, as a large row does on a slow network: each time that
+/// one was given up the next may take twice as long, until the lane is mended.
+const ANSWER_FIRST: Duration = Duration::from_secs(10);
+/// The longest that a statement of the mending may take.
+const ANSWER_LAST: Duration = Duration::from_secs(3_600);
 
 /// What a lane that is looked after needs.
 enum ToDo {
@@ -31,14 +35,25 @@ enum ToDo {
     Mend,
 }
 
-/// Waits for a statement that may hang.
-async fn in_time<T>(asked: Asked<'_, T>) -> Result<T, PgError> {
-    let answered = tokio::time::timeout(ANSWER_MAX, asked).await;
-    answered.unwrap_or_else(|_elapsed| Err(PgError::Unreachable(NO_ANSWER.to_owned())))
+/// How long statements of a mending may take.
+struct Pace(Duration);
+
+impl Pace {
+    /// Waits for a statement that may hang. One that is given up gives the next one more time.
+    async fn in_time<T>(&mut self, asked: Asked<'_, T>) -> Result<T, PgError> {
+        if let Ok(answered) = tokio::time::timeout(self.0, asked).await {
+            return answered;
+        }
+        let given = self.0;
+        self.0 = (2 * given).min(ANSWER_LAST);
+        let text = format!("the database did not answer within {given:?}; it has {:?} now", self.0);
+        Err(PgError::Unreachable(text))
+    }
 }
 
 impl Lane {
     pub(super) async fn mend_when_broken(self: Arc<Self>) {
+        let mut pace = Pace(ANSWER_FIRST);
         loop {
             let broken = self.broken.notified();
             if self.tenure.check().is_err() {
@@ -58,10 +73,11 @@ impl Lane {
                 }
             }
             self.state.lock().is_mending = true;
-            let mended = self.mend().await;
+            let mended = self.mend(&mut pace).await;
             self.state.lock().is_mending = false;
             match mended {
                 Ok(()) => {
+                    pace = Pace(ANSWER_FIRST);
                     // Those that are free look for rows.
                     for _ in 0..self.sessions {
                         self.ready.notify_one();
@@ -86,11 +102,11 @@ impl Lane {
         }
     }
 
-    async fn mend(&self) -> Result<(), PgError> {
+    async fn mend(&self, pace: &mut Pace) -> Result<(), PgError> {
         let looks_wanted = self.state.lock().looks_wanted;
         let mut sessions = Vec::with_capacity(self.sessions);
         for _ in 0..self.sessions {
-            sessions.push(in_time(self.database.connect()).await?);
+            sessions.push(pace.in_time(self.database.connect()).await?);
         }
         let Some(session) = sessions.first_mut() else { return Ok(()) };
         let (rows, last_durable) = {
@@ -99,7 +115,7 @@ impl Lane {
         };
         let own = self.tenure.own();
         if let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there())
-            && !in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
+            && !pace.in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
         {
             let text = format!(
                 "the database has lost row {} of {}, which it had reported durable: it was failed over to a \
@@ -109,10 +125,10 @@ impl Lane {
             return Err(PgError::Database(text));
         }
         for row in rows.iter().filter(|row| row.table.is_some()) {
-            self.insert_again(&mut **session, row).await?;
+            self.insert_again(pace, &mut **session, row).await?;
         }
         // What is there may be a commit that no standby has: all of it rests on this one.
-        if !Planted::NoBarrier.is_there() && in_time(session.barrier(own)).await? == 0 {
+        if !Planted::NoBarrier.is_there() && pace.in_time(session.barrier(own)).await? == 0 {
             return Err(self.tenure.fenced());
         }
         let mut state = self.state.lock();
@@ -123,16 +139,23 @@ impl Lane {
         state.failed = None;
         state.sessions = sessions;
         state.generation += 1;
-        state.reported = None;
+        if !Planted::NoNewsOfMending.is_there() {
+            state.reported = None;
+        }
         self.report(state);
         Ok(())
     }
 
-    async fn insert_again(&self, session: &mut dyn Session, row: &Row) -> Result<(), PgError> {
+    async fn insert_again(
+        &self,
+        pace: &mut Pace,
+        session: &mut dyn Session,
+        row: &Row,
+    ) -> Result<(), PgError> {
         let Some(table) = &row.table else { return Ok(()) };
         let own = self.tenure.own();
-        let inserted = in_time(session.insert(own, row, IfThere::Skip)).await?;
-        if inserted == 0 && !in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
+        let inserted = pace.in_time(session.insert(own, row, IfThere::Skip)).await?;
+        if inserted == 0 && !pace.in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
             return Err(self.tenure.fenced());
         }
         Ok(())

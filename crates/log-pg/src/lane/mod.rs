@@ -64,9 +64,10 @@ struct State {
     looks_wanted: u64,
     /// The mender works on a copy of the rows.
     is_mending: bool,
-    /// Sessions that were made after what the database has was looked at, for the tasks that send; and how often that
-    /// was.
+    /// Sessions that send nothing just now. All were made after what the database has was looked at: none is left when
+    /// the lane breaks off, as it may lead to a server that was failed over.
     sessions: Vec<Box<dyn Session>>,
+    /// How often the lane was mended.
     generation: u64,
     /// What was reported last. `None` after a mending: then it is reported in any case, as what filled meanwhile is
     /// to be handed over.
@@ -82,11 +83,12 @@ impl State {
     fn break_off(&mut self) {
         self.is_broken = true;
         self.broken_at.get_or_insert_with(Instant::now);
+        // Their connections are closed, so that the database has room for those of the mending.
+        if !Planted::IdleSessionsKept.is_there() {
+            self.sessions.clear();
+        }
     }
 }
-
-/// A session, with the mending after which it was made.
-type Slot = Option<(u64, Box<dyn Session>)>;
 
 /// A lane of writes.
 pub(crate) struct Lane {
@@ -119,7 +121,7 @@ impl Lane {
         let lane = Arc::new(Self {
             database,
             sessions: sessions.clamp(1, SESSIONS_MAX),
-            large_row: if driver.sends_small_rows_side_by_side() { 0 } else { LARGE_ROW },
+            large_row: driver.large_row(LARGE_ROW),
             state: Mutex::new(State {
                 is_broken,
                 broken_at: is_broken.then(Instant::now),
@@ -232,7 +234,6 @@ impl Lane {
     }
 
     async fn send_rows(self: Arc<Self>) {
-        let mut session: Slot = None;
         loop {
             let ready = self.ready.notified();
             if self.tenure.check().is_err() {
@@ -242,7 +243,7 @@ impl Lane {
                 let _timed_out = tokio::time::timeout(LOOK_PAUSE, ready).await;
                 continue;
             };
-            let sent = self.send(&mut session, &row).await;
+            let sent = self.send(&row).await;
             self.ended(index, sent);
         }
     }
@@ -259,15 +260,15 @@ impl Lane {
         next
     }
 
-    /// Sends a row in a session of the newest generation. An older one may lead to a database that was failed over:
-    /// what that has is looked at before anything is sent.
-    async fn send(&self, slot: &mut Slot, row: &Row) -> Result<u64, PgError> {
+    /// Sends a row in a free session. There is one for each task that sends, unless the lane was broken off meanwhile.
+    async fn send(&self, row: &Row) -> Result<u64, PgError> {
         let (generation, mut session) = {
             let mut state = self.state.lock();
-            let generation = state.generation;
-            let fresh = slot.take().filter(|(of, _)| *of == generation);
-            let fresh = fresh.or_else(|| state.sessions.pop().map(|session| (generation, session)));
-            fresh.ok_or_else(|| PgError::Unreachable("the connection was cut".to_owned()))?
+            let session = state.sessions.pop();
+            (
+                state.generation,
+                session.ok_or_else(|| PgError::Unreachable("the connection was cut".to_owned()))?,
+            )
         };
         let sent = self.unless_it_hangs(session.insert(self.tenure.own(), row, IfThere::Fail));
         let rows = if Planted::AppendTimesOut.is_there() {
@@ -278,7 +279,10 @@ impl Lane {
         } else {
             sent.await?
         };
-        *slot = Some((generation, session));
+        let mut state = self.state.lock();
+        if state.generation == generation && !state.is_broken {
+            state.sessions.push(session);
+        }
         Ok(rows)
     }
 
@@ -322,7 +326,9 @@ impl Lane {
             self.ready.notify_one();
         }
         // Also without progress: what filled while this row was under way may be handed over now.
-        state.reported = None;
+        if !Planted::NoNewsOfAnEnd.is_there() {
+            state.reported = None;
+        }
         self.report(state);
     }
 

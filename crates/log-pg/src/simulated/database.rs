@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::faults::{Chance, Course, Fault, Rates};
+use super::faults::{Chance, Course, Fault, Hanging, Rates};
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{Asked, Database, Session};
@@ -40,7 +40,7 @@ struct Committed {
 
 pub(super) struct State {
     chance: Chance,
-    rates: Rates,
+    pub rates: Rates,
     pub visible: Tables,
     standby: Tables,
     behind: VecDeque<Committed>,
@@ -59,11 +59,16 @@ pub(super) struct State {
     appends: u64,
     faults: u64,
     /// Looks at the clock that are to be cut.
-    looks_to_cut: u64,
     /// New connections are never answered.
     is_silent: bool,
     /// Somebody reads every table.
     is_read: bool,
+    pub looks_to_cut: u64,
+    /// Statements that are never answered.
+    pub hanging: Hanging,
+    /// Connections there are, and may be.
+    pub connections: u64,
+    pub connections_max: u64,
 }
 
 /// What a server held at one moment.
@@ -105,6 +110,9 @@ impl SimDatabase {
             looks_to_cut: 0,
             is_silent: false,
             is_read: false,
+            hanging: Hanging::Nothing,
+            connections: 0,
+            connections_max: u64::MAX,
         })))
     }
 
@@ -124,11 +132,6 @@ impl SimDatabase {
         (state.appends, state.faults)
     }
 
-    /// The next looks at the clock find their connection cut, this many.
-    pub fn cut_looks_at_clock(&self, count: u64) {
-        self.0.lock().looks_to_cut = count;
-    }
-
     /// New connections are never answered from now on, or are again.
     pub fn set_silent(&self, is_silent: bool) {
         self.0.lock().is_silent = is_silent;
@@ -146,13 +149,6 @@ impl SimDatabase {
     /// Tables of large files.
     pub fn tables(&self) -> usize {
         self.0.lock().visible.tables()
-    }
-
-    pub(super) fn cuts_this_look(&self) -> bool {
-        let mut state = self.0.lock();
-        let cuts = state.looks_to_cut > 0;
-        state.looks_to_cut = state.looks_to_cut.saturating_sub(1);
-        cuts
     }
 
     /// What statements see now, to be failed over to: a standby that receives nothing from now on.
@@ -292,9 +288,11 @@ impl State {
         if Instant::now() < self.up_at {
             return Err(PgError::Unreachable("the database system is starting up (57P03)".to_owned()));
         }
-        if self.rates.per_mille > 0 && self.chance.below(40) == 0 {
+        let is_full = self.connections >= self.connections_max;
+        if is_full || (self.rates.per_mille > 0 && self.chance.below(40) == 0) {
             return Err(PgError::Unreachable("sorry, too many clients already (53300)".to_owned()));
         }
+        self.connections += 1;
         Ok(self.incarnation)
     }
 
@@ -392,6 +390,7 @@ impl State {
             commit.did.iter().for_each(|did| self.visible.apply(did));
         }
         self.incarnation += 1;
+        self.connections = 0;
         (self.sharers, self.is_exclusive) = (0, false);
         self.keys.clear();
     }

@@ -50,6 +50,17 @@ impl Fault {
     ];
 }
 
+/// Statements that reach the server and are never answered, beside those that chance picks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hanging {
+    /// None.
+    Nothing,
+    /// Reads of large files.
+    Reads,
+    /// Changes of files.
+    Changes,
+}
+
 /// A fault at certain appends to the journal, counted from 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AtAppends {
@@ -74,6 +85,8 @@ pub struct Rates {
     pub is_slow: bool,
     /// How much faster than the nodes' clocks the database's may go, in thousandths.
     pub drift: u64,
+    /// Milliseconds until a row to insert has come through the network. A client that gives up before has sent nothing.
+    pub row_arrives_ms: u64,
     /// Faults at appends.
     pub at_appends: Option<AtAppends>,
 }

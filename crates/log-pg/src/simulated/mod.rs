@@ -10,6 +10,7 @@
 mod database;
 mod faults;
 mod session;
+mod switches;
 mod tables;
 
 use std::future::Future;
@@ -26,7 +27,7 @@ use crate::{PgDisk, PgError, open};
 
 pub use crate::machine::{Machine, Power};
 pub use database::{Photograph, SimDatabase};
-pub use faults::{AtAppends, Fault, Rates};
+pub use faults::{AtAppends, Fault, Hanging, Rates};
 
 /// A task that waits for another one that is ready goes on within this many turns.
 const TURNS: usize = 8;
@@ -35,6 +36,8 @@ const TURNS: usize = 8;
 pub struct World {
     room: Arc<Room>,
     database: SimDatabase,
+    /// Bytes of a row that is sent beside another.
+    large_row: u64,
 }
 
 impl World {
@@ -49,7 +52,14 @@ impl World {
             let _inside = runtime.enter();
             SimDatabase::new(seed, rates)
         };
-        Self { room: Arc::new(Room::new(runtime)), database }
+        Self { room: Arc::new(Room::new(runtime)), database, large_row: 0 }
+    }
+
+    /// Nodes send a row beside another if it has this many bytes, and else wait for the other. Without this they wait
+    /// for none: what goes wrong between two rows shows most often then.
+    #[must_use]
+    pub fn with_large_rows_from(self, bytes: u64) -> Self {
+        Self { large_row: bytes, ..self }
     }
 
     /// This thread reads the world's clock until the answer is dropped.
@@ -87,7 +97,7 @@ impl World {
 
     /// A node takes the shard, or learns why it cannot. The answer can be stopped and continued.
     pub fn own(&self, name: &str) -> Result<(PgDisk, Power), PgError> {
-        let machine = Machine::new(Arc::clone(&self.room));
+        let machine = Machine::new(Arc::clone(&self.room), self.large_row);
         let power = machine.power();
         let node = Node { id: name.to_owned(), name: name.to_owned() };
         let disk = open::take(Driver::simulated(machine), Arc::new(self.database.clone()), node)?;

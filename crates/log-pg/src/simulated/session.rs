@@ -1,20 +1,17 @@
 //! A session with the simulated server: each call is a transaction, on a connection that may be cut.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::database::{RowLock, SimDatabase, Transaction, cut};
-use super::faults::{Course, Fault};
+use super::faults::{Course, Fault, Hanging};
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
 use crate::database::{Asked, Change, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file};
 use crate::planted::Planted;
 use crate::tables::Table;
-
-/// How long a connection that went silent is waited for.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a drop waits for readers.
 const DROP_WAITS: Duration = Duration::from_millis(500);
@@ -29,6 +26,7 @@ pub(super) struct SimSession {
 }
 
 impl SimSession {
+    /// A session over a connection that the server has counted.
     pub fn new(server: SimDatabase, incarnation: u64) -> Self {
         Self { server, incarnation, is_closed: false }
     }
@@ -55,6 +53,13 @@ impl SimSession {
         done
     }
 
+    /// Never goes on where statements of this kind hang.
+    async fn hang_if(&self, kind: Hanging) {
+        if self.server.lets_hang(kind) {
+            pending::<()>().await;
+        }
+    }
+
     /// Looks at the tables.
     async fn look<T: Send + 'static>(
         &mut self,
@@ -62,6 +67,12 @@ impl SimSession {
     ) -> Result<T, PgError> {
         let nothing = Transaction { lock: RowLock::None, is_synced: false, key: None };
         self.ask(false, nothing, move |tables, clock| Ok((look(tables, clock)?, Vec::new()))).await
+    }
+}
+
+impl Drop for SimSession {
+    fn drop(&mut self) {
+        self.server.disconnected(self.incarnation);
     }
 }
 
@@ -78,10 +89,7 @@ async fn carried_out<T: Send + 'static>(
     let done = work.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
     match course.fault {
         Some(Fault::CutAfter) => Err(cut()),
-        Some(Fault::Hangs) => {
-            sleep(SILENCE_MAX).await;
-            Err(cut())
-        }
+        Some(Fault::Hangs) => pending().await,
         _ => done,
     }
 }
@@ -104,6 +112,7 @@ impl Session for SimSession {
             let bytes = row.bytes.clone();
             let is_fenced = !(Planted::MendsUnfenced.is_there() && if_there == IfThere::Skip);
             let is_append = row.batch > 0 && if_there == IfThere::Fail;
+            sleep(self.server.row_arrives_after()).await;
             self.ask(is_append, transaction, move |tables, _| {
                 let is_there = tables.has(&table, key)?;
                 if is_fenced && tables.epoch != own.epoch {
@@ -133,7 +142,10 @@ impl Session for SimSession {
 
     fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>> {
         let table = table.clone();
-        Box::pin(self.look(move |tables, _| tables.read(&table, offset, len)))
+        Box::pin(async move {
+            self.hang_if(Hanging::Reads).await;
+            self.look(move |tables, _| tables.read(&table, offset, len)).await
+        })
     }
 
     fn owner(&mut self, _shard: i32) -> Asked<'_, Option<String>> {
@@ -218,21 +230,27 @@ impl Session for SimSession {
                 Err(PgError::Unreachable("canceling statement due to lock timeout (55P03)".to_owned()))
             });
         }
-        Box::pin(self.ask(false, synced(RowLock::Share), move |tables, _| {
-            if tables.epoch != own.epoch {
-                return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
-            }
-            if let Change::Rename { id, .. } | Change::Length { id, .. } | Change::Bytes { id, .. } = &change
-                && !tables.has_file(*id)
-            {
-                return Err(no_file(*id));
-            }
-            if let Change::Create { id, name, .. } = &change
-                && tables.is_taken(name, *id)
-            {
-                return Ok((false, Vec::new()));
-            }
-            Ok((true, vec![Did::Changed(change)]))
-        }))
+        Box::pin(async move {
+            self.hang_if(Hanging::Changes).await;
+            self.ask(false, synced(RowLock::Share), move |tables, _| changed(tables, own, change)).await
+        })
     }
+}
+
+/// What a change of files does.
+fn changed(tables: &Tables, own: Own, change: Change) -> Result<(bool, Vec<Did>), PgError> {
+    if tables.epoch != own.epoch {
+        return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
+    }
+    if let Change::Rename { id, .. } | Change::Length { id, .. } | Change::Bytes { id, .. } = &change
+        && !tables.has_file(*id)
+    {
+        return Err(no_file(*id));
+    }
+    if let Change::Create { id, name, .. } = &change
+        && tables.is_taken(name, *id)
+    {
+        return Ok((false, Vec::new()));
+    }
+    Ok((true, vec![Did::Changed(change)]))
 }

@@ -321,4 +321,5 @@ found! {
     take_over_that_is_not_synced_is_found: TenureUnsynced,
     renewal_that_is_undone_by_an_older_one_is_found: RenewalUndone,
     synced_row_that_waits_for_ever_is_found: NoCoveringSync,
+    append_that_waits_for_ever_behind_a_mending_is_found: NoNewsOfMending,
 }

@@ -18,6 +18,7 @@ mod laws;
 mod node;
 mod play;
 mod reference;
+mod small_rows;
 #[allow(dead_code, reason = "the crash tests of the embedded store use the rest")]
 #[path = "../../../store-log/tests/after_crash/things.rs"]
 mod things;
@@ -81,7 +82,8 @@ fn every_append_of_a_long_history_meets_every_fault() {
         for first in firsts {
             let at_appends = Some(AtAppends { first, one_in: APART, fault });
             let rates = Rates { latency_ms: 1, at_appends, ..Rates::default() };
-            let played = play(Plan { seed: 7, commands: LONG, rates, life_max: LONG });
+            let plan = Plan { seed: 7, commands: LONG, rates, life_max: LONG, large_row: 0 };
+            let played = play(plan);
             all.add(played.unwrap_or_else(|complaint| panic!("{fault:?} at append {first}: {complaint}")));
         }
     }

@@ -20,6 +20,8 @@ const OPENINGS_MAX: u32 = 200;
 const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 /// Within this time of a healthy database every answer comes.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// From how many bytes on a row is sent beside another: every one, some, and none of a history.
+const LARGE_ROWS: [u64; 4] = [0, 0, 300, 256 << 10];
 const MILLI: Duration = Duration::from_millis(1);
 
 /// What a history is made of.
@@ -30,6 +32,8 @@ pub struct Plan {
     pub rates: Rates,
     /// Commands of one node, at most.
     pub life_max: u64,
+    /// Bytes of a row that is sent beside another.
+    pub large_row: u64,
 }
 
 impl Plan {
@@ -42,9 +46,11 @@ impl Plan {
             server_fails: random.chance(60),
             is_slow: random.chance(50),
             drift: 20,
-            at_appends: None,
+            ..Rates::default()
         };
-        Self { seed, commands, rates, life_max: 20 + random.below(200) }
+        let life_max = 20 + random.below(200);
+        let large_row = LARGE_ROWS[random.below(LARGE_ROWS.len() as u64) as usize];
+        Self { seed, commands, rates, life_max, large_row }
     }
 }
 
@@ -81,7 +87,7 @@ impl Lived {
 pub fn play(plan: Plan) -> Result<Lived, String> {
     let played = catch_unwind(AssertUnwindSafe(|| {
         planted::set_wall_clock_back(0);
-        let world = World::new(plan.seed, Rates::default());
+        let world = World::new(plan.seed, Rates::default()).with_large_rows_from(plan.large_row);
         let _inside = world.enter();
         let mut play = Play::new(&world, plan)?;
         let played = play.run();
@@ -361,9 +367,14 @@ impl<'a> Play<'a> {
     /// On a database that is well again nothing waits for ever.
     fn answers_all(&mut self, node: &Node) -> Result<(), String> {
         self.world.database().set_rates(Rates::default());
+        let mut is_handed_over = false;
         for _ in 0..ANSWERS_WITHIN.as_secs() {
-            // A batch that waits for a new segment is left to the loop.
-            node.store.commit();
+            // A batch that waits for a new segment is left to the loop. One that waits for an append is sent when that
+            // has ended, though the store is not asked again.
+            is_handed_over = is_handed_over || node.store.commit_at_once(false);
+            if !is_handed_over {
+                node.store.commit();
+            }
             self.world.pass(Duration::from_secs(1));
         }
         let waiting = node.answered.lock().waiting;
