@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kew_core::{Entropy, Timestamp};
-use kew_log_pg::{PgDisk, Waiting};
+use kew_log_pg::{Ending, PgDisk, Waiting};
 use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
 };
 
 use crate::config::PgUrl;
+use crate::lines::Lines;
 use crate::log::{Level, Log};
 use crate::machine;
 use crate::slow_disk;
@@ -44,8 +45,39 @@ pub fn open(
     Ok(Arc::new(store))
 }
 
+/// Within this time a renewal shows that another node has taken the store.
+const VERDICT_MAX: Duration = Duration::from_secs(1);
 /// How often a node that waits for its shard says so.
 const TELLS_AGAIN: Duration = Duration::from_secs(60);
+
+/// What was logged of an opening that has to wait or begins again. The lines are bounded, however often it does.
+#[derive(Default)]
+pub struct Standing {
+    /// What was logged last, and when: whether the database failed.
+    told: Option<(bool, Instant)>,
+    lines: Lines,
+}
+
+impl Standing {
+    /// Whether a reason to wait is to be logged, by whether the database fails.
+    fn is_news(&mut self, now: Instant, fails: bool) -> bool {
+        let is_other =
+            |(failed, at): (bool, Instant)| failed != fails || now.duration_since(at) > TELLS_AGAIN;
+        let is_news = self.told.is_none_or(is_other) && self.lines.take(now);
+        if is_news {
+            self.told = Some((fails, now));
+        }
+        is_news
+    }
+
+    /// The store was lost before it was open.
+    pub fn lost(&mut self, log: Log, url: &PgUrl, cause: &str) {
+        if self.lines.take(Instant::now()) {
+            let line = "the store was lost while it was being opened; this node stands by and opens it again";
+            log.tell(Level::Warn, line, &[("store", &url.to_string()), ("cause", cause)]);
+        }
+    }
+}
 
 /// The log of the store in PostgreSQL, as soon as no other node owns it. `waits` is called with the reason each time
 /// it is found that this node has to wait.
@@ -53,17 +85,15 @@ pub fn own_postgres(
     url: &PgUrl,
     node: Option<&str>,
     entropy: &dyn Entropy,
-    log: Log,
+    (log, standing): (Log, &mut Standing),
+    ending: &Ending,
     mut waits: impl FnMut(&str),
 ) -> Result<PgDisk, StartError> {
     let name = node.map_or_else(machine::host_name, ToOwned::to_owned);
     let id = kew_log_pg::node_id(&name, entropy.wide_bits());
-    // What was logged last, and when: whether the database failed.
-    let mut told: Option<(bool, Instant)> = None;
     let shown = url.to_string();
-    let owned = kew_log_pg::wait_to_own(&url.0, &name, &id, |waiting| {
-        let fails = matches!(waiting, Waiting::Failing(_));
-        let is_news = told.is_none_or(|(failed, at)| failed != fails || at.elapsed() > TELLS_AGAIN);
+    let owned = kew_log_pg::wait_to_own(&url.0, &name, &id, ending, |waiting| {
+        let is_news = standing.is_news(Instant::now(), matches!(waiting, Waiting::Failing(_)));
         match waiting {
             Waiting::For(node) => {
                 waits(&format!("standing by: node {node} owns the store"));
@@ -80,13 +110,8 @@ pub fn own_postgres(
                 }
             }
         }
-        if is_news {
-            told = Some((fails, Instant::now()));
-        }
-        true
     });
-    let owned = owned.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
-    let ready = owned.expect("waiting goes on until the shard is owned");
+    let ready = owned.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
     for warning in &ready.warnings {
         log.tell(Level::Warn, warning, &[("store", &shown)]);
     }
@@ -106,6 +131,27 @@ pub fn open_postgres(
     let (store, report) = opened.map_err(|cause| StartError::PostgresStore { url: url.clone(), cause })?;
     tell_opening(log, &report, options.durability);
     Ok(Arc::new(store))
+}
+
+/// Whether an opening failed since this node lost the store meanwhile, or since its database could not be used. What a
+/// node reads while another one writes may look damaged, and the next renewal says why.
+pub fn was_lost(disk: &PgDisk, failed: &StartError) -> bool {
+    let StartError::PostgresStore { cause, .. } = failed else { return false };
+    let may_pass = matches!(
+        cause,
+        LogError::NoSpace { .. } | LogError::Io { kind: std::io::ErrorKind::NotConnected, .. }
+    );
+    let begun = Instant::now();
+    loop {
+        let tenure = disk.tenure();
+        if may_pass || tenure.over().is_some() || !tenure.is_held() {
+            return true;
+        }
+        if begun.elapsed() > VERDICT_MAX {
+            return false;
+        }
+        std::thread::sleep(VERDICT_MAX / 20);
+    }
 }
 
 /// Begins to look for damage beside requests, if that is wanted; one look at everything takes `pass`.
@@ -167,5 +213,23 @@ fn tell_opening(log: Log, report: &OpenReport, durability: Durability) {
             "--durability os: a power cut may lose messages whose sends were acknowledged, and bring back deleted ones",
             &[],
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn database_that_flaps_while_a_node_stands_by_is_a_bounded_number_of_lines() {
+        let (mut standing, begun) = (Standing::default(), Instant::now());
+        let hour = (0..4 * 3_600).filter(|quarter| {
+            standing.is_news(begun + Duration::from_millis(quarter * 250), quarter % 2 == 0)
+        });
+        assert!(hour.count() <= 6 * 60);
+        let mut standing = Standing::default();
+        let hour = (0..4 * 3_600)
+            .filter(|quarter| standing.is_news(begun + Duration::from_millis(quarter * 250), true));
+        assert_eq!(hour.count(), 60, "one that is away is a line a minute");
     }
 }

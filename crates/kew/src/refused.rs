@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use kew_http::RequestId;
 use parking_lot::Mutex;
 
+use crate::lines::Lines;
 use crate::log::{Level, Log};
 
 /// A cause that goes on is logged again after this.
@@ -74,36 +75,88 @@ impl Causes {
     }
 }
 
-/// Logs when a node on PostgreSQL begins to refuse all requests, why, and when it ends.
+/// Logs when a node on PostgreSQL begins to refuse all requests, why, and when it ends. The lines are bounded, however
+/// often it begins and ends; the last of them says how it is.
 #[derive(Default)]
 pub(crate) struct Refusing {
-    /// Since when, what was logged last, and when.
-    since: Option<(Instant, String, Instant)>,
+    /// Since when they are refused, if they are.
+    since: Option<Instant>,
+    /// What the log says of now, if that is that they are refused.
+    logged: Option<Logged>,
+    /// How often they began to be refused since the last line.
+    times: u64,
+    lines: Lines,
+}
+
+/// Why requests are refused as the log says, since when, and when it said so.
+struct Logged {
+    why: String,
+    since: Instant,
+    at: Instant,
+}
+
+/// A line about requests that are refused, or are no longer.
+#[derive(PartialEq, Eq, Debug)]
+enum Line {
+    Refused { why: String },
+    Still { why: String },
+    Again { after: Duration },
 }
 
 impl Refusing {
     /// Looks at why requests are refused, if they are.
     pub fn look(&mut self, log: Log, why: Option<String>) {
-        let now = Instant::now();
-        match (self.since.take(), why) {
-            (None, None) => {}
-            (None, Some(why)) => {
-                log.tell(Level::Warn, "requests are refused with an error to try again", &[("cause", &why)]);
-                self.since = Some((now, why, now));
+        let Some((line, times)) = self.line(Instant::now(), why) else { return };
+        let times = times.to_string();
+        let mut fields = Vec::new();
+        if !matches!(times.as_str(), "0" | "1") {
+            fields.push(("times", times.as_str()));
+        }
+        match &line {
+            Line::Refused { why } => {
+                fields.insert(0, ("cause", why));
+                log.tell(Level::Warn, "requests are refused with an error to try again", &fields);
             }
-            (Some((since, before, logged)), Some(why)) => {
-                let is_news = why != before && now.duration_since(logged) >= REASON_AFTER;
-                if is_news {
-                    log.tell(Level::Warn, "requests are still refused", &[("cause", &why)]);
-                }
-                let (text, logged) = if is_news { (why, now) } else { (before, logged) };
-                self.since = Some((since, text, logged));
+            Line::Still { why } => {
+                fields.insert(0, ("cause", why));
+                log.tell(Level::Warn, "requests are still refused", &fields);
             }
-            (Some((since, _, _)), None) => {
-                let after = format!("{:.1}", now.duration_since(since).as_secs_f64());
-                log.tell(Level::Info, "requests are answered again", &[("after_seconds", &after)]);
+            Line::Again { after } => {
+                let after = format!("{:.1}", after.as_secs_f64());
+                fields.insert(0, ("after_seconds", &after));
+                log.tell(Level::Info, "requests are answered again", &fields);
             }
         }
+    }
+
+    /// What is to be logged, and how often requests began to be refused since the last line.
+    fn line(&mut self, now: Instant, why: Option<String>) -> Option<(Line, u64)> {
+        if why.is_some() && self.since.is_none() {
+            self.times += 1;
+        }
+        self.since = why.as_ref().map(|_| self.since.unwrap_or(now));
+        let line = match (&self.logged, why) {
+            (None, None) => return None,
+            (None, Some(why)) => Line::Refused { why },
+            (Some(logged), Some(why)) => {
+                if why == logged.why || now.duration_since(logged.at) < REASON_AFTER {
+                    return None;
+                }
+                Line::Still { why }
+            }
+            (Some(logged), None) => Line::Again { after: now.duration_since(logged.since) },
+        };
+        if !self.lines.take(now) {
+            return None;
+        }
+        self.logged = match &line {
+            Line::Again { .. } => None,
+            Line::Refused { why } | Line::Still { why } => {
+                let since = self.logged.as_ref().map_or(self.since, |logged| Some(logged.since));
+                Some(Logged { why: why.clone(), since: since.unwrap_or(now), at: now })
+            }
+        };
+        Some((line, std::mem::take(&mut self.times)))
     }
 }
 
@@ -132,5 +185,40 @@ mod tests {
         assert_eq!(causes.0.len(), CAUSES_MAX + 1);
         let later = begun + AGAIN_AFTER + Duration::from_secs(1);
         assert_eq!(causes.note(later, "late"), Some(("late".to_owned(), 1)), "old causes make room");
+    }
+
+    #[test]
+    fn database_that_flaps_is_a_bounded_number_of_lines_of_which_the_last_says_how_it_is() {
+        let (mut refusing, begun) = (Refusing::default(), Instant::now());
+        let mut at = begun;
+        let mut look = |refusing: &mut Refusing, why: Option<&str>| {
+            at += Duration::from_millis(100);
+            refusing.line(at, why.map(ToOwned::to_owned))
+        };
+        let mut lines = Vec::new();
+        for second in 0..3_600 {
+            for _ in 0..10 {
+                lines.extend(look(&mut refusing, (second % 2 == 0).then_some("away")));
+            }
+        }
+        assert!(lines.len() <= 6 * 60, "{} lines in an hour", lines.len());
+        let times: u64 = lines.iter().map(|(_, times)| times).sum();
+        assert!((1_750..=1_800).contains(&times), "the lines tell of {times} times");
+        let rest = (0..700).filter_map(|_| look(&mut refusing, None)).count();
+        assert!(rest <= 1);
+        assert!(refusing.logged.is_none(), "the last line says that requests are answered");
+    }
+
+    #[test]
+    fn refusal_is_logged_when_it_begins_and_when_it_ends() {
+        let (mut refusing, begun) = (Refusing::default(), Instant::now());
+        let away = || Some("away".to_owned());
+        let first = Line::Refused { why: "away".to_owned() };
+        assert_eq!(refusing.line(begun, away()), Some((first, 1)));
+        let later = begun + Duration::from_secs(60);
+        assert_eq!(refusing.line(later, away()), None);
+        let again = Line::Again { after: Duration::from_secs(60) };
+        assert_eq!(refusing.line(later, None), Some((again, 0)));
+        assert_eq!(refusing.line(later, None), None);
     }
 }

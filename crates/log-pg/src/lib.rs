@@ -13,6 +13,7 @@
 
 mod database;
 mod driver;
+mod ending;
 mod error;
 mod files;
 mod hosts;
@@ -38,6 +39,7 @@ mod tenure;
 mod tls;
 mod warnings;
 
+pub use ending::Ending;
 pub use error::PgError;
 pub use files::{PgDisk, Undropped};
 pub use open::{Ready, Waiting, look, node_id, own, wait_to_own};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::database::{Database, NO_ANSWER, Node, Session};
 use crate::driver::Driver;
+use crate::ending::Ending;
 use crate::files::{PgDisk, Shared};
 use crate::planted::Planted;
 use crate::postgres::Target;
@@ -48,6 +49,11 @@ pub fn node_id(name: &str, random: u128) -> String {
 
 /// Takes the shard now, or says which node owns it. Makes the tables when there are none.
 pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
+    own_unless(url, name, id, &Ending::default())
+}
+
+/// The same, unless the opening is to end.
+fn own_unless(url: &str, name: &str, id: &str, ending: &Ending) -> Result<Ready, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
     let reached = target.clone();
@@ -60,7 +66,12 @@ pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
     }));
     let warnings = made_ready.unwrap_or(Err(PgError::Closed))?;
     let node = Node { id: id.to_owned(), name: name.to_owned() };
-    Ok(Ready { disk: take(driver, Arc::new(target), node)?, warnings })
+    if !ending.begin() {
+        return Err(PgError::Closed);
+    }
+    let taken = take(driver, Arc::new(target), node);
+    ending.tried(taken.as_ref().ok());
+    Ok(Ready { disk: taken?, warnings })
 }
 
 /// Takes the shard in a database that has its tables.
@@ -90,23 +101,24 @@ async fn within<T>(most: Duration, work: impl Future<Output = Result<T, PgError>
     }
 }
 
-/// Takes the shard as soon as no other node owns it, or answers `None` when `goes_on` says no. Errors that may pass are
-/// waited out; `goes_on` gets each.
+/// Takes the shard as soon as no other node owns it; fails with [`PgError::Closed`] when `ending` says that this ends.
+/// Errors that may pass are waited out; `waits` gets each.
 pub fn wait_to_own(
     url: &str,
     name: &str,
     id: &str,
-    mut goes_on: impl FnMut(Waiting<'_>) -> bool,
-) -> Result<Option<Ready>, PgError> {
+    ending: &Ending,
+    mut waits: impl FnMut(Waiting<'_>),
+) -> Result<Ready, PgError> {
     loop {
-        let goes_on = match own(url, name, id) {
-            Ok(ready) => return Ok(Some(ready)),
-            Err(PgError::Owned { node, .. }) => goes_on(Waiting::For(&node)),
-            Err(error) if error.may_pass() => goes_on(Waiting::Failing(&error)),
+        match own_unless(url, name, id, ending) {
+            Ok(ready) => return Ok(ready),
+            Err(PgError::Owned { node, .. }) => waits(Waiting::For(&node)),
+            // Another node has taken it a moment after this one.
+            Err(error) if error.may_pass() || matches!(error, PgError::Fenced { .. }) => {
+                waits(Waiting::Failing(&error));
+            }
             Err(error) => return Err(error),
-        };
-        if !goes_on {
-            return Ok(None);
         }
         std::thread::sleep(LOOK_PAUSE);
     }

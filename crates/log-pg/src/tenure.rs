@@ -2,7 +2,8 @@
 //!
 //! An owner renews its row in `kew_node` twice a second. It answers only until the end it asked for at the last renewal
 //! that succeeded, counted from before that was sent and by a clock of its own that goes on while the machine is
-//! suspended (`steady.rs`); so it stops before another node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
+//! suspended (`steady.rs`); so it stops before another node may take over by the database's clock. Taking over raises
+//! the epoch, and every write names its epoch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

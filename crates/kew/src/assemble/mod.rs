@@ -10,6 +10,7 @@ use kew_azure::KeySet;
 use kew_console::{Board, UpkeepReport};
 use kew_core::Entropy;
 use kew_http::{Drain, Durations, Histogram, Replies, TlsFiles};
+use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
 
@@ -54,8 +55,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts everything; when it returns, requests are served.
-    pub fn start(settings: &Settings, log: Log) -> Result<Self, StartError> {
+    /// Starts everything; when it returns, requests are served. `ending` ends an opening that waits or is under way.
+    pub fn start(settings: &Settings, log: Log, ending: &Ending) -> Result<Self, StartError> {
         let connections_max = connections_max(settings);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy::new().map_err(|error| {
             StartError::Machine { doing: "asking for random numbers", cause: std::io::Error::other(error) }
@@ -69,7 +70,7 @@ impl Server {
         // It answers while the store is being opened.
         let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
-        let owned = parts.own_store(&mut entrances, &mut bound)?;
+        let owned = parts.own_store(&mut entrances, &mut bound, ending)?;
         let mut doors = Vec::new();
         for (serves, socket) in entrances {
             let tls = certificates.load(tls_files(settings, serves))?;
@@ -121,6 +122,11 @@ impl Server {
     /// Why requests are refused for now, if they are.
     pub fn refusal(&self) -> Option<String> {
         self.kept.as_ref()?.owned.as_ref()?.tenure().refusal()
+    }
+
+    /// Tables in PostgreSQL that cannot be dropped just now.
+    pub fn undropped(&self) -> Option<Undropped> {
+        self.kept.as_ref()?.owned.as_ref()?.undropped()
     }
 
     /// What resolves when nothing is served any more without an order to stop; it can be had once.

@@ -3,12 +3,13 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_engine::{Options, TimeSource};
-use kew_log_pg::{PgDisk, PgStore};
+use kew_log_pg::{Ending, PgDisk, PgStore};
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store};
-use kew_store_log::{Drive, LogOptions, SegmentOptions};
+use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
 
 use super::{Kept, Parts};
 use crate::backups::StoreBackups;
@@ -18,36 +19,70 @@ use crate::kept::KeptStore;
 use crate::listen::{Entrance, EventLoop, MayAnswer, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
+use crate::opening::Standing;
 use crate::push::{Pushes, WorkersWanted};
 use crate::start_error::StartError;
 use crate::{notices, opening};
 
+/// The pause before a store that was lost while it was being opened is taken again.
+const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// The store in PostgreSQL that this node owns, and its log.
+pub(super) struct Owned {
+    disk: PgDisk,
+    store: Arc<LogStore>,
+}
+
 impl Parts<'_> {
-    /// Owns the store in PostgreSQL, if that is where it is. While another node does, nothing listens but the admin
-    /// API: clients are refused at once and go to the other node.
+    /// Owns the store in PostgreSQL and opens it, if that is where it is. While another node owns it, nothing listens
+    /// but the admin API: clients are refused at once and go to the other node. A store that is lost while it is being
+    /// opened is waited for again.
     pub(super) fn own_store(
         &self,
         entrances: &mut Vec<(Serves, TcpListener)>,
         bound: &mut Bound,
-    ) -> Result<Option<PgDisk>, StartError> {
+        ending: &Ending,
+    ) -> Result<Option<Owned>, StartError> {
         let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
-        let (node, mut waited) = (self.settings.server.node.as_deref(), false);
-        let disk = opening::own_postgres(url, node, &*self.entropy, self.log.of(Area::Store), |why| {
-            entrances.clear();
-            waited = true;
-            self.board.waiting(why);
-        })?;
-        if waited {
-            self.board.starting();
-            *entrances = bind::bind_entrances(&self.settings.server, bound)?;
+        let node = self.settings.server.node.as_deref();
+        let (log, mut standing) = (self.log.of(Area::Store), Standing::default());
+        loop {
+            let mut waited = false;
+            let disk =
+                opening::own_postgres(url, node, &*self.entropy, (log, &mut standing), ending, |why| {
+                    entrances.clear();
+                    waited = true;
+                    self.board.waiting(why);
+                })?;
+            if waited {
+                self.board.starting();
+                *entrances = bind::bind_entrances(&self.settings.server, bound)?;
+            }
+            match self.open_owned(url, &disk) {
+                Ok(store) => return Ok(Some(Owned { disk, store })),
+                Err(error) if !ending.is_over() && opening::was_lost(&disk, &error) => {
+                    standing.lost(log, url, &error.to_string());
+                    // The next try is another node to the database: it waits for none that was left behind.
+                    disk.give_up();
+                    std::thread::sleep(OPENS_AGAIN_AFTER);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(Some(disk))
+    }
+
+    fn open_owned(&self, url: &PgUrl, disk: &PgDisk) -> Result<Arc<LogStore>, StartError> {
+        let mut options = self.log_options();
+        // Ids that were put away would be read from the database while steps wait.
+        options.bounds.deduplication_ids_max = self.settings.limits.dedup_ids;
+        let (entropy, log) = (Arc::clone(&self.entropy), self.log.of(Area::Store));
+        opening::open_postgres(disk.clone(), url, options, entropy, log)
     }
 
     /// Opens the store that was chosen, and runs the event loop over it.
     pub(super) fn open_and_run(
         &self,
-        owned: Option<PgDisk>,
+        owned: Option<Owned>,
         entrances: Vec<Entrance>,
     ) -> Result<(Kept, Started), StartError> {
         match (&self.settings.server.store, owned) {
@@ -58,8 +93,8 @@ impl Parts<'_> {
                 Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), None, entrances)?))
             }
             (StoreChoice::Postgres(url), owned) => {
-                let disk = owned.expect("the store in PostgreSQL was owned before it is opened");
-                self.run_on_postgres(url, disk, entrances)
+                let owned = owned.expect("the store in PostgreSQL was opened before anything runs over it");
+                self.run_on_postgres(url, owned, entrances)
             }
             (StoreChoice::Directory(path), _) => self.run_on_directory(path, entrances),
         }
@@ -68,15 +103,10 @@ impl Parts<'_> {
     fn run_on_postgres(
         &self,
         url: &PgUrl,
-        disk: PgDisk,
+        Owned { disk, store: log }: Owned,
         entrances: Vec<Entrance>,
     ) -> Result<(Kept, Started), StartError> {
-        let mut options = self.log_options();
-        // Ids that were put away would be read from the database while steps wait.
-        options.bounds.deduplication_ids_max = self.settings.limits.dedup_ids;
         let tenure = Arc::clone(disk.tenure());
-        let (entropy, log) = (Arc::clone(&self.entropy), self.log.of(Area::Store));
-        let log = opening::open_postgres(disk.clone(), url, options, entropy, log)?;
         log.report_to(Arc::clone(&self.upkeep) as _);
         let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
         let held = Arc::clone(&tenure);

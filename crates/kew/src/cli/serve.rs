@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use kew_log_pg::Ending;
+
 use crate::assemble::Server;
 use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice};
 use crate::functions::{self, Beside};
@@ -11,6 +13,7 @@ use crate::log::{Level, Log};
 use crate::refused::Refusing;
 use crate::shutdown::Signals;
 use crate::start_error::StartError;
+use crate::undropped::Leftovers;
 
 /// What a program killed by Ctrl-C leaves behind.
 const EXIT_AT_ONCE: i32 = 130;
@@ -60,12 +63,20 @@ fn serve(settings: &Settings) -> ExitCode {
         let _told = writeln!(io::stderr().lock(), "error: --functions: {error}");
         return ExitCode::from(EXIT_WRONG);
     }
+    let mut looks = Looks::default();
     loop {
-        match serve_once(settings, log) {
+        match serve_once(settings, log, &mut looks) {
             Ended::With(code) => return code,
             Ended::ToStartAgain => {}
         }
     }
+}
+
+/// What was logged of a store in PostgreSQL that cannot be used as it should: it may be started again and again.
+#[derive(Default)]
+struct Looks {
+    refusing: Refusing,
+    leftovers: Leftovers,
 }
 
 /// How one run of a server ended.
@@ -75,7 +86,7 @@ enum Ended {
     ToStartAgain,
 }
 
-fn serve_once(settings: &Settings, log: Log) -> Ended {
+fn serve_once(settings: &Settings, log: Log, looks: &mut Looks) -> Ended {
     let failed = |log, line: &str| Ended::With(failed(log, line));
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -108,7 +119,7 @@ fn serve_once(settings: &Settings, log: Log) -> Ended {
         tokio::select! {
             signal = signals.next() => Why::Signal(signal),
             () = ended => Why::LoopEnded,
-            why = lost(&server, log) => Why::Lost(why),
+            why = lost(&server, log, looks) => Why::Lost(why),
         }
     });
     let starts_again = matches!(why, Why::Lost(_));
@@ -191,10 +202,10 @@ impl Why {
 const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Returns when the store has another owner, and says meanwhile whether requests are refused.
-async fn lost(server: &Server, log: Log) -> String {
-    let mut refusing = Refusing::default();
+async fn lost(server: &Server, log: Log, looks: &mut Looks) -> String {
     loop {
-        refusing.look(log, server.refusal());
+        looks.refusing.look(log, server.refusal());
+        looks.leftovers.look(log, server.undropped());
         if let Some(why) = server.lost() {
             return why;
         }
@@ -209,13 +220,15 @@ fn started(
     runtime: &tokio::runtime::Runtime,
     signals: &mut Signals,
 ) -> Result<Option<Server>, StartError> {
+    let ending = Ending::default();
     if !matches!(settings.server.store, StoreChoice::Postgres(_)) {
-        return Server::start(settings, log).map(Some);
+        return Server::start(settings, log, &ending).map(Some);
     }
+    let ending = &ending;
     std::thread::scope(|scope| {
         let (done, is_done) = tokio::sync::oneshot::channel();
         let starting = scope.spawn(move || {
-            let server = Server::start(settings, log);
+            let server = Server::start(settings, log, ending);
             // The one who waits for it waits below.
             let _told = done.send(());
             server
@@ -227,9 +240,21 @@ fn started(
             }
         });
         if let Some(signal) = signal {
-            // It has opened nothing that must be closed, and waits for what may never come.
-            log.tell(Level::Info, "stopped while standing by", &[("signal", signal)]);
-            std::process::exit(0);
+            // What it has opened need not be closed, and it may wait for what never comes.
+            let (given_up, is_given_up) = tokio::sync::oneshot::channel();
+            scope.spawn(move || {
+                ending.end();
+                // The one who waits for it waits below.
+                let _told = given_up.send(());
+            });
+            let is_at_once = runtime.block_on(async {
+                tokio::select! {
+                    _signal = signals.next() => true,
+                    _given_up = is_given_up => false,
+                }
+            });
+            log.tell(Level::Info, "stopped before the store was open", &[("signal", signal)]);
+            std::process::exit(if is_at_once { EXIT_AT_ONCE } else { 0 });
         }
         starting.join().map_or_else(|panic| std::panic::resume_unwind(panic), |server| server.map(Some))
     })

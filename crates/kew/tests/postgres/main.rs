@@ -12,6 +12,7 @@ mod failover;
 mod hangs;
 mod load;
 mod nodes;
+mod opening;
 mod proxy;
 mod refusals;
 mod standby;

@@ -1,0 +1,80 @@
+//! Nodes that lose their store, or are ended, while they open it.
+
+use std::time::{Duration, Instant};
+
+use kew_log_pg::server::{PgServer, name_in};
+
+use super::nodes::{Node, ask};
+
+/// How long a test waits for a node to be in the middle of its opening.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A store that nobody owns, on a server of its own.
+fn store() -> (PgServer, String) {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut node = Node::start(&url);
+    node.wait_until_ready();
+    assert!(ask(node.sqs, "CreateQueue", r#"{"QueueName":"orders"}"#).is_some());
+    node.signal("TERM");
+    assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+    (server, url)
+}
+
+/// Does something with a node that owns its store and cannot go on opening it: the table of files is locked.
+fn while_opening(server: &PgServer, url: &str, work: impl FnOnce(&mut Node)) -> Node {
+    let database = name_in(url);
+    let psql = |text: &str| server.psql(database, text).expect("the server answers");
+    let lock = "BEGIN; LOCK TABLE kew_file IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(600)";
+    let sleeps = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.psql(database, lock));
+        let begun = Instant::now();
+        let wait_for = |text: &str| {
+            while psql(text) != "t" {
+                assert!(begun.elapsed() < PATIENCE, "not yet: {text}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        wait_for(&format!("SELECT count(*) > 0 {sleeps}"));
+        let mut node = Node::start(url);
+        wait_for("SELECT count(*) > 0 FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node");
+        wait_for(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()
+                AND wait_event_type = 'Lock' AND query LIKE '%kew_file%'",
+        );
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut node)));
+        psql(&format!("SELECT count(pg_terminate_backend(pid)) {sleeps}"));
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+        node
+    })
+}
+
+#[test]
+fn store_that_is_lost_while_it_is_opened_is_waited_for_and_opened_again() {
+    let (server, url) = store();
+    let node = while_opening(&server, &url, |_| {
+        // Another node takes it, serves for a moment and gives it away.
+        let taken = "UPDATE kew_shard SET epoch = epoch + 1, node = ''";
+        server.psql(name_in(&url), taken).expect("the server answers");
+    });
+    node.wait_until_ready();
+    assert!(node.errors().contains("the store was lost while it was being opened"), "{}", node.errors());
+    assert!(ask(node.sqs, "ListQueues", "{}").is_some_and(|queues| queues.contains("orders")));
+}
+
+#[test]
+fn signal_while_a_store_is_opened_gives_it_up_at_once() {
+    let (server, url) = store();
+    while_opening(&server, &url, |node| {
+        let asked = Instant::now();
+        node.signal("TERM");
+        assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+        assert!(asked.elapsed() < Duration::from_secs(2), "it took {:?}", asked.elapsed());
+        let owners = "SELECT count(*) FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node";
+        let owners = server.psql(name_in(&url), owners).expect("the server answers");
+        assert_eq!(owners, "0", "the store has an owner that has ended");
+    });
+}
