@@ -63,6 +63,11 @@ pub(crate) fn error(error: &WireError, request: &Request) -> Reply {
     }
 }
 
+/// The code in an error's reply.
+pub(crate) fn error_code(reply: &Reply) -> Option<&str> {
+    reply.headers.get(&ERROR_CODE)?.text()
+}
+
 /// The headers every reply has.
 pub(crate) fn with_common_headers(mut reply: Reply, request: &Request) -> Reply {
     reply.headers.insert(SERVER, HeaderValue::from_static(concat!("Kew-Queue/", env!("CARGO_PKG_VERSION"))));

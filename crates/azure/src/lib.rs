@@ -18,6 +18,7 @@ mod ops;
 mod params;
 mod receipt;
 mod sign;
+mod subject;
 mod target;
 mod version;
 
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Clock, Entropy, Queue, QueueKey, Timestamp};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing, Subject};
 
 use leaving::Leaving;
 use operation::Operation;
@@ -227,6 +228,10 @@ impl Handler for Azure {
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let reply = encode::error(&WireError::from(refusal), request);
         encode::with_common_headers(reply, request)
+    }
+
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        subject::of(request, reply, &self.settings)
     }
 }
 

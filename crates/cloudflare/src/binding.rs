@@ -37,6 +37,11 @@ pub(crate) fn is_meant(request: &Request) -> bool {
     request.headers.contains(QUEUE)
 }
 
+/// The queue that a binding names.
+pub(crate) fn queue_named(request: &Request) -> Option<&str> {
+    request.header(QUEUE)
+}
+
 /// Answers a producer binding.
 pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
     let (name, answer) = match (&request.method, request.uri.path()) {

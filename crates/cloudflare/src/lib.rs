@@ -20,6 +20,7 @@ mod producers;
 mod receipt;
 pub mod route;
 mod scripts;
+mod subject;
 mod visits;
 
 use std::ops::ControlFlow;
@@ -29,7 +30,7 @@ use bytes::Bytes;
 use kew_core::command::UpdateQueue;
 use kew_core::{AccountId, DocumentKey, Policy, Queue, QueueId, QueueKey, RuleError, Timestamp};
 use kew_engine::{Engine, EngineError, QueueName};
-use kew_http::{Handler, Refusal, Reply, Request, RequestId, Standing};
+use kew_http::{Handler, Refusal, Reply, Request, RequestId, Standing, Subject};
 
 use auth::Caller;
 use consumers::Consumers;
@@ -177,6 +178,10 @@ impl Handler for Cloudflare {
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let error = WireError::from(refusal);
         if binding::is_meant(request) { binding::error(&error) } else { encode::error(&error) }
+    }
+
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        subject::of(self, request, reply)
     }
 }
 

@@ -21,6 +21,7 @@ mod pushes;
 mod route;
 mod samples;
 mod sources;
+mod subject;
 mod totals;
 mod upkeep;
 
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::TimeSource;
-use kew_http::{Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing};
+use kew_http::{Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing, Subject};
 
 pub use access::{Role, User, UserError, hash as hash_password};
 pub use alarms::{AlarmMetric, AlarmRule};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub upkeep: Arc<UpkeepReport>,
     /// Replies that clients have not taken yet.
     pub replies: Replies,
+    /// What was given up.
+    pub dropped: Arc<Dropped>,
     /// Which program this is.
     pub version: &'static str,
     /// The account and the region of queues that are named without.
@@ -146,5 +149,9 @@ impl Handler for Console {
 
     async fn standing(&self, request: &Request) -> Standing {
         self.judge(request)
+    }
+
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        self.subject_of(request, reply)
     }
 }

@@ -17,6 +17,7 @@ use crate::room::Replies;
 use crate::standing::{Standing, Stopped};
 use crate::today::Today;
 use crate::watch::Watch;
+use crate::witness::Subject;
 
 /// Maximum bytes of a body from an unknown sender.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;
@@ -38,6 +39,13 @@ pub trait Handler: Send + Sync + 'static {
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
         let _head = request;
         Reply::text(refusal.status(), &refusal.to_string())
+    }
+
+    /// Tells what a request was about that has ended with this reply; without one its client went away. Asked only
+    /// where requests are noted ([`crate::Witnessed`]), after the reply is made.
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        let _ended = (request, reply);
+        Subject::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Kew, the program: it reads settings, puts the rooms together, listens, and stops cleanly.
 
+pub mod access;
 mod alarms;
 pub mod assemble;
 mod backups;

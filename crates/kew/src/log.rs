@@ -75,10 +75,12 @@ pub enum Area {
     Admin,
     /// Certificates and keys.
     Tls,
+    /// Requests, if `[log] access` asks for them: no level leaves them out.
+    Access,
 }
 
 impl Area {
-    /// All of them.
+    /// All that have a level.
     pub const ALL: [Self; 9] = [
         Self::Server,
         Self::Store,
@@ -103,6 +105,7 @@ impl Area {
             Self::Alarms => "alarms",
             Self::Admin => "admin",
             Self::Tls => "tls",
+            Self::Access => "access",
         }
     }
 
@@ -157,7 +160,7 @@ impl Levels {
 }
 
 /// Fields whose values are numbers; the values of all others are texts, whatever they look like.
-const NUMBERS: [&str; 18] = [
+const NUMBERS: [&str; 20] = [
     "acked",
     "after_seconds",
     "at_ms",
@@ -165,6 +168,8 @@ const NUMBERS: [&str; 18] = [
     "batches",
     "bound",
     "bytes",
+    "bytes_in",
+    "bytes_out",
     "duration_ms",
     "files",
     "messages",

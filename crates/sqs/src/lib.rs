@@ -29,6 +29,7 @@ mod receipts;
 mod route;
 mod shown;
 mod sts;
+mod subject;
 mod system_attributes;
 mod tags;
 mod tasks;
@@ -38,7 +39,7 @@ use std::time::Duration;
 
 use kew_core::{AccountId, Queue, QueueId, QueueKey};
 use kew_engine::{Engine, QueueName};
-use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing};
+use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing, Subject};
 use serde::Deserialize;
 
 use auth::{Caller, Service};
@@ -219,6 +220,10 @@ impl Handler for Sqs {
             reply.status = refusal.status();
         }
         cors::shown(&self.settings, request, reply)
+    }
+
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        subject::of(request, reply)
     }
 }
 

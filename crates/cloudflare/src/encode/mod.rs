@@ -62,6 +62,16 @@ pub(crate) fn error(error: &WireError) -> Reply {
     json(error.status(), body.to_string())
 }
 
+/// The number of the error in a reply.
+pub(crate) fn error_code(reply: &Reply) -> Option<Box<str>> {
+    if reply.status.is_success() {
+        return None;
+    }
+    let body: Value = serde_json::from_slice(&reply.body).ok()?;
+    let code = body.pointer("/errors/0/code").or_else(|| body.pointer("/code"))?;
+    Some(code.to_string().into())
+}
+
 /// An instant as replies show it: to the microsecond.
 pub(crate) fn instant(at: Timestamp) -> String {
     date::rfc3339(at).replace('Z', "000Z")

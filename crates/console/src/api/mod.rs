@@ -35,13 +35,12 @@ use crate::{Console, clock, pushes};
 use acts::Act;
 use changes::Client;
 use fields::Members;
-use path::Found;
 use table::{Needs, Op, Route};
 
 pub(crate) use changes::Changes;
 pub(crate) use fields::{Field, Kind};
 pub(crate) use names::Home;
-pub(crate) use path::BASE;
+pub(crate) use path::{BASE, Found, find};
 pub(crate) use settings::SETTINGS;
 pub(crate) use work::Work;
 
@@ -71,7 +70,7 @@ impl Console {
             return error.reply();
         }
         let caller = access::identify(request, &self.settings, &self.login);
-        let found = match path::find(&request.method, path) {
+        let found = match find(&request.method, path) {
             Ok(Found::Route(route, parts)) => (route, parts),
             // What there is, is shown to those who are known.
             other => {

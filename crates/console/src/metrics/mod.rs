@@ -8,7 +8,7 @@ mod text;
 
 use std::sync::Arc;
 
-use kew_http::{HeaderValue, Reply, StatusCode};
+use kew_http::{Droppable, HeaderValue, Reply, StatusCode};
 use tokio::runtime::Handle;
 
 use crate::Console;
@@ -110,6 +110,15 @@ impl Console {
         let name = "kew_replies_refused_total";
         text.family(name, "counter", "Requests that waited in vain for room for their reply.");
         text.sample(name, &[], self.settings.replies.refused());
+        let name = "kew_dropped_total";
+        text.family(
+            name,
+            "counter",
+            "What was given up because its bounded queue was full or its reader failed.",
+        );
+        for what in Droppable::ALL {
+            text.sample(name, &[("what", what.name())], self.settings.dropped.count(what));
+        }
         let name = "kew_store_sync_seconds";
         text.family(name, "histogram", "How long the store took to write and sync a batch.");
         text.histogram(name, &[], &self.settings.store_syncs.distribution());

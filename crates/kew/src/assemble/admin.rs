@@ -34,6 +34,7 @@ impl Parts<'_> {
             store_syncs: Arc::clone(&self.syncs),
             upkeep: Arc::clone(&self.upkeep),
             replies: self.replies.clone(),
+            dropped: Arc::clone(&self.dropped),
             version: env!("CARGO_PKG_VERSION"),
             account: AccountId(0),
             region: self.settings.sqs.region.as_str().into(),
@@ -51,6 +52,7 @@ impl Parts<'_> {
             entropy: Arc::clone(&self.entropy),
             limits: self.limits(ADMIN_CONNECTIONS_MAX),
             replies: self.replies.clone(),
+            witnesses: self.witnesses(),
             tls,
         }
     }

@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use kew_azure::KeySet;
 use kew_console::{Board, UpkeepReport};
 use kew_core::Entropy;
-use kew_http::{Drain, Durations, Histogram, Replies, TlsFiles};
+use kew_http::{Drain, Dropped, Durations, Histogram, Replies, TlsFiles, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
 
+use crate::access::{AccessLog, AccessWriter};
 use crate::alarms::AlarmPosts;
 use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
@@ -51,6 +52,7 @@ pub struct Server {
     alarm_posts: Arc<AlarmPosts>,
     certificates: Option<CertificateWatch>,
     token_keys: Option<TokenKeysWatch>,
+    access: Option<AccessWriter>,
     log: Log,
 }
 
@@ -65,7 +67,8 @@ impl Server {
         let admin_tls = certificates.load(settings.tls.admin.as_ref())?;
         let (keys, token_keys) = token_keys(settings, log.of(Area::Tls))?;
         let (sockets, mut bound) = bind::bind(&settings.server)?;
-        let parts = Parts::new(settings, entropy, connections_max, keys, &bound, log)?;
+        let mut parts = Parts::new(settings, entropy, connections_max, keys, &bound, log)?;
+        let access = parts.note_requests()?;
         let Sockets { mut entrances, admin } = sockets;
         // It answers while the store is being opened.
         let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
@@ -100,6 +103,7 @@ impl Server {
             alarm_posts,
             certificates,
             token_keys,
+            access,
             log,
         })
     }
@@ -156,6 +160,9 @@ impl Server {
         let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
         let token_keys = self.token_keys.map_or(Ok(()), |watch| watch.stop().map_err(text));
         let pushed = pushed.map_err(|error| error.to_string());
+        if let Some(access) = self.access {
+            access.stop();
+        }
         [ran, closed, admin, certificates, token_keys, pushed].into_iter().collect::<Result<(), _>>()?;
         self.log.tell(Level::Info, "stopped", &[]);
         Ok(())
@@ -181,6 +188,9 @@ struct Parts<'a> {
     inner_token: Arc<str>,
     /// The Workers, once they run.
     workers: Arc<OnceLock<Arc<Workers>>>,
+    dropped: Arc<Dropped>,
+    /// Takes requests that ended, for their lines.
+    access: Option<Arc<AccessLog>>,
     /// What failed of requests.
     failures: Arc<Failures>,
     log: Log,
@@ -217,9 +227,29 @@ impl<'a> Parts<'a> {
             admin_place: bound.admin.map(|address| AdminPlace { address, encrypted }),
             inner_token,
             workers: Arc::default(),
+            dropped: Arc::default(),
+            access: None,
             failures: Arc::new(Failures::new(log, settings.server.store.to_string())),
             log,
         })
+    }
+}
+
+impl Parts<'_> {
+    /// Starts what notes requests that ended, before anything is served.
+    fn note_requests(&mut self) -> Result<Option<AccessWriter>, StartError> {
+        let started = AccessLog::start(self.settings.server.access, self.log, Arc::clone(&self.dropped));
+        let started =
+            started.map_err(|cause| StartError::Machine { doing: "starting the access log", cause })?;
+        let (access, writer) = started.unzip();
+        self.access = access;
+        Ok(writer)
+    }
+
+    /// Who hears of requests that ended.
+    fn witnesses(&self) -> Option<Witnesses> {
+        let witness = Arc::clone(self.access.as_ref()?) as Arc<dyn Witness>;
+        Some(Witnesses { witness, clock: Arc::new(machine::SystemClock) })
     }
 }
 

@@ -170,6 +170,7 @@ impl Parts<'_> {
             syncs: Arc::clone(&self.syncs),
             limits: self.limits(self.connections_max),
             replies: self.replies.clone(),
+            witnesses: self.witnesses(),
             drain: self.drain.clone(),
             others_ended: self.others_ended.clone(),
         };

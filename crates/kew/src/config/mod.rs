@@ -28,6 +28,7 @@ use kew_http::{Limits, TlsFiles};
 use kew_push::workers::Outbound;
 use kew_store_log::Durability;
 
+use crate::access::Access;
 use crate::log::{Format, Levels};
 
 pub use accounts::{
@@ -111,6 +112,8 @@ pub struct ServerSettings {
     pub log: Format,
     /// Which of its lines.
     pub log_levels: Levels,
+    /// Which requests have a line there.
+    pub access: Access,
     /// Further host names that clients may use.
     pub hosts: Vec<String>,
 }
@@ -295,6 +298,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     const AUTH: &[(&str, Auth)] = &[("open", Auth::Open), ("strict", Auth::Strict)];
     const CLOCK: &[(&str, ClockKind)] = &[("system", ClockKind::System), ("virtual", ClockKind::Virtual)];
     const DURABILITY: &[(&str, Durability)] = &[("sync", Durability::Sync), ("os", Durability::Os)];
+    const ACCESS: &[(&str, Access)] = &[("off", Access::Off), ("on", Access::On), ("errors", Access::Errors)];
     const LOG: &[(&str, Format)] = &[("text", Format::Text), ("json", Format::Json)];
     let section = table::SERVER;
     Ok(ServerSettings {
@@ -315,6 +319,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
         functions: values.read_if_set(section, "functions", parse::path)?,
         log: values.read(section, "log", parse::one_of(LOG))?,
         log_levels: values.read(section, "log_level", parse::log_levels)?,
+        access: values.read("log", "access", parse::one_of(ACCESS))?,
         hosts: values.read_list(section, "hosts", parse::host)?,
     })
 }

@@ -108,6 +108,7 @@ pub const SETTINGS: &[Setting] = &[
     server("hosts", Kind::List, None),
     server("clock_leap_max", Kind::Whole, Some("3600")),
     server("clock_settle", Kind::Whole, Some("600")),
+    of("log", "access", Kind::Text, Some("off")),
     of("store", "scrub_days", Kind::Whole, Some("7")),
     of("admin", "token", Kind::Text, None).hidden(),
     of("admin", "metrics_token", Kind::Text, None).hidden(),

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use kew_console::Console;
 use kew_core::Entropy;
-use kew_http::{Drain, Guard, Limits, Listener, Replies, Shared, Tls};
+use kew_http::{Drain, Guard, Limits, Listener, Replies, Shared, Tls, Witnessed, Witnesses};
 
 use crate::machine::SystemClock;
 
@@ -23,6 +23,8 @@ pub struct AdminLoop {
     pub limits: Limits,
     /// Counts the bytes of replies, with those of all other listeners.
     pub replies: Replies,
+    /// Who hears of requests that ended, if anything does.
+    pub witnesses: Option<Witnesses>,
     /// What encrypts it, if anything.
     pub tls: Option<Tls>,
 }
@@ -64,7 +66,8 @@ impl AdminLoop {
             // The console guards what must be guarded: health and metrics are for everyone.
             let looking = tokio::spawn(self.console.keep_looking());
             let changes_end = self.console.changes_end();
-            let listener = Listener::new(self.console, Guard::strict(), &shared);
+            let console = Witnessed::new(self.console, self.witnesses);
+            let listener = Listener::new(console, Guard::strict(), &shared);
             // The starter of the thread waits for exactly this.
             let _told = tell.send(());
             match self.tls {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kew_azure::Azure;
 use kew_cloudflare::Cloudflare;
 use kew_engine::Engine;
-use kew_http::{Durations, Handler, HeaderValue, Refusal, Reply, Request, Standing, StatusCode};
+use kew_http::{Durations, Handler, HeaderValue, Refusal, Reply, Request, Standing, StatusCode, Subject};
 use kew_sqs::Sqs;
 
 use super::also::{self, KnownAccount};
@@ -225,6 +225,16 @@ impl Handler for Door {
         match self.dialect(request) {
             Some(dialect) => self.front_ends.refuse((self.serves, dialect), refusal, request),
             None => Reply::text(refusal.status(), &refusal.to_string()),
+        }
+    }
+
+    fn subject(&self, request: &Request, reply: Option<&Reply>) -> Subject {
+        let front_ends = &self.front_ends;
+        match self.dialect(request) {
+            Some(Dialect::Sqs) => front_ends.sqs.subject(request, reply),
+            Some(Dialect::Azure) => front_ends.azure.subject(request, reply),
+            Some(Dialect::Cloudflare) => front_ends.cloudflare.subject(request, reply),
+            None => Subject::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kew_core::{Clock, Entropy};
 use kew_engine::{Engine, EngineError, Options, TimeSource};
-use kew_http::{Drain, Guard, Histogram, Limits, Listener, Replies, Shared, Tls};
+use kew_http::{Drain, Guard, Histogram, Limits, Listener, Replies, Shared, Tls, Witnessed, Witnesses};
 use kew_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -39,6 +39,8 @@ pub struct EventLoop<S> {
     pub limits: Limits,
     /// Where replies are counted.
     pub replies: Replies,
+    /// Who hears of requests that ended, if anything does.
+    pub witnesses: Option<Witnesses>,
     /// Ends it.
     pub drain: Drain,
     /// Closed once no other thread drives the engine any more: what they did must still be committed.
@@ -155,6 +157,7 @@ impl<S: Store + 'static> EventLoop<S> {
             let socket = tokio::net::TcpListener::from_std(entrance.socket)?;
             let door = Door { front_ends: Arc::clone(&front_ends), serves: entrance.serves };
             let shared = Shared { drain: entrance.drain, ..shared.clone() };
+            let door = Witnessed::new(door, self.witnesses.clone());
             let listener = Listener::new(door, entrance.guard, &shared);
             match entrance.tls {
                 Some(tls) => accepting.spawn(listener.accept_tls(socket, tls)),
@@ -249,6 +252,7 @@ mod tests {
             syncs: Arc::default(),
             limits: Limits::default(),
             replies: Replies::new(1 << 20),
+            witnesses: None,
             drain: Drain::default(),
             others_ended: Drain::default(),
         };

@@ -1,5 +1,6 @@
 //! The program as it is run: started, asked, stopped, killed, started again.
 
+mod access;
 mod admin;
 mod admin_api;
 mod alarms;

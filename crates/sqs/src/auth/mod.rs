@@ -88,6 +88,12 @@ pub(crate) fn standing(settings: &Settings, request: &Request) -> Result<Standin
 }
 
 /// The region in the scope of the request's credentials, if there is one.
+/// The id of the access key that a request shows, proved or not.
+pub(crate) fn key_id(request: &Request) -> Option<String> {
+    let credential = claim::credential(request)?;
+    credential.split('/').next().filter(|id| !id.is_empty()).map(str::to_owned)
+}
+
 fn region(settings: &Settings, request: &Request) -> Arc<str> {
     let credential = claim::credential(request);
     if credential.as_deref().is_some_and(|credential| scope::is_within(credential, &settings.region)) {

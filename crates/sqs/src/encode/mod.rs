@@ -122,6 +122,11 @@ pub(crate) fn error(error: &WireError, protocol: Protocol, request: &Request) ->
     named(reply.with(QUERY_ERROR, query), request)
 }
 
+/// The code in an error's reply, as the Query protocol has it.
+pub(crate) fn error_code(reply: &Reply) -> Option<&str> {
+    reply.headers.get(&QUERY_ERROR)?.text()?.split(';').next()
+}
+
 /// The older protocol has its own words for one of them.
 fn query_message(error: &WireError) -> &str {
     if error.code() == Code::QueueDoesNotExist {

@@ -1,0 +1,94 @@
+//! The access log of a running server.
+
+use serde_json::Value;
+
+use super::program::{self, Kew, data_directory};
+
+/// The lines of the access log, once the server has ended: all are written then.
+fn lines(mut kew: Kew) -> Vec<Value> {
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let errors = kew.errors();
+    let all = errors.lines().map(|line| serde_json::from_str::<Value>(line).expect("each line is JSON"));
+    all.filter(|line| line["area"] == "access").collect()
+}
+
+fn start(directory: &std::path::Path, access: &str) -> Kew {
+    let mut command = program::command();
+    command.env("KEW_LOG_ACCESS", access);
+    // No level leaves out what was asked for.
+    Kew::start_by(command, directory, &["--store", "memory", "--log", "json", "--log-level", "warn"])
+}
+
+fn ask_each_dialect(kew: &Kew) {
+    kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#);
+    kew.ask("SendMessage", r#"{"QueueUrl":"http://x/000000000000/orders","MessageBody":"secret"}"#);
+    kew.ask("GetQueueUrl", r#"{"QueueName":"missing"}"#);
+    let form = "Action=SendMessage&QueueUrl=orders&MessageBody=secret";
+    let typed = [("Content-Type", "application/x-www-form-urlencoded")];
+    program::http(&kew.sqs, "POST", "/", &typed, form);
+    let azure = kew.ports["azure"].as_str().expect("Azure is served");
+    program::http(azure, "GET", "/devstoreaccount1/absent/messages", &[], "");
+    let cloudflare = kew.ports["cloudflare"].as_str().expect("Cloudflare is served");
+    program::http(
+        cloudflare,
+        "GET",
+        "/client/v4/accounts/0/queues",
+        &[("Authorization", "Bearer secret")],
+        "",
+    );
+    kew.admin("GET", "/api/v1/queues/orders", &[], "");
+    kew.admin("GET", "/api/v1/queues/absent", &[], "");
+    // Refused before any front-end is asked.
+    program::http(&kew.sqs, "POST", "/", &[("Host", "evil.example")], "{}");
+}
+
+#[test]
+fn each_request_of_every_dialect_and_the_admin_api_has_one_line_without_secrets() {
+    let directory = data_directory();
+    let kew = start(directory.path(), "on");
+    ask_each_dialect(&kew);
+    let (_, metrics) = kew.admin("GET", "/metrics", &[], "");
+    assert!(metrics.contains("kew_dropped_total{what=\"access_line\"} 0\n"), "{metrics}");
+    let lines = lines(kew);
+    let told: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            let text = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
+            let status = &line["status"];
+            format!("{} {} {} {status} {}", text("dialect"), text("operation"), text("queue"), text("error"))
+        })
+        .collect();
+    // Each dialect has its own loop or thread, so only the order within one is certain.
+    for expected in [
+        "sqs CreateQueue orders 200 -",
+        "sqs SendMessage orders 200 -",
+        "sqs GetQueueUrl missing 400 AWS.SimpleQueueService.NonExistentQueue",
+        "azure GetMessages absent 404 QueueNotFound",
+        "cloudflare ListQueues - 200 -",
+        "admin showQueue orders 200 -",
+        "admin showQueue absent 404 queue_not_found",
+        "admin Metrics - 200 -",
+    ] {
+        assert!(told.iter().any(|line| line == expected), "no {expected} in {told:#?}");
+    }
+    let sends = told.iter().filter(|line| *line == "sqs SendMessage orders 200 -").count();
+    assert_eq!(sends, 2, "one for each protocol");
+    assert!(told.iter().any(|line| line.starts_with("sqs unknown - 421")), "{told:#?}");
+    assert_eq!(lines.len(), 10, "{told:#?}");
+    assert!(lines.iter().all(|line| !line.to_string().contains("secret")), "{lines:#?}");
+    let send = lines.iter().find(|line| line["operation"] == "SendMessage").expect("it was found above");
+    assert!(send["bytes_in"].is_u64() && send["duration_ms"].is_f64() && send["at_ms"].is_u64(), "{send}");
+    assert_eq!((&send["client"], send["request_id"].as_str().map(str::len)), (&"127.0.0.1".into(), Some(36)));
+}
+
+#[test]
+fn errors_alone_have_a_line_where_that_is_asked_for_and_nothing_has_by_default() {
+    let directory = data_directory();
+    let kew = start(directory.path(), "errors");
+    ask_each_dialect(&kew);
+    assert!(lines(kew).iter().all(|line| line["status"].as_u64() >= Some(400)));
+    let kew = start(directory.path(), "off");
+    ask_each_dialect(&kew);
+    assert_eq!(lines(kew), Vec::<Value>::new());
+}
