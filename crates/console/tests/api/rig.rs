@@ -104,18 +104,25 @@ pub struct Parts {
     pub alarms: Vec<AlarmRule>,
     /// Queues with metrics of their own.
     pub metrics_queues: usize,
+    /// An engine that an earlier console was over; a new one otherwise.
+    pub engine: Option<Arc<Engine>>,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10 }
+        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10, engine: None }
     }
 }
 
 pub async fn rig_of(parts: Parts) -> Rig {
-    let Parts { guarded, backups, alarms, metrics_queues } = parts;
-    let engine =
-        start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
+    let Parts { guarded, backups, alarms, metrics_queues, engine } = parts;
+    let engine = match engine {
+        Some(engine) => engine,
+        None => {
+            let entropy = Arc::new(CountingEntropy::default());
+            start_engine(&TestStore::memory(), entropy, Options::default()).await
+        }
+    };
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
     let hash =
         kew_console::hash_password(PASSWORD.as_bytes(), 7).expect("the password has an allowed length");
