@@ -415,6 +415,12 @@ const QUEUE_WHOLE: &[Field] = &[
     QUEUE[13],
     QUEUE[14],
     QUEUE[15],
+    field(
+        "takes_dead_letters",
+        Kind::Flag,
+        "Whether another queue's dead letters go to it, or some of its 50 oldest messages were moved here",
+    )
+    .required(),
     field("settings", Kind::Object(SETTINGS), "All its settings").required(),
     field("created_at_ms", COUNT, "When it was made").required(),
     field("modified_at_ms", COUNT, "When it was last changed").required(),
