@@ -28,7 +28,7 @@ impl Engine {
             let due: Vec<TaskId> =
                 runs.iter().filter(|(_, run)| run.next_at() <= now).map(|(id, _)| *id).collect();
             if due.is_empty() {
-                let next = runs.values().map(|run| run.next_at()).min().unwrap_or(Timestamp::NEVER);
+                let next = runs.values().map(Pace::next_at).min().unwrap_or(Timestamp::NEVER);
                 let next = if resumed { next } else { next.min(now.plus(REST_AFTER_FAILURE)) };
                 either(self.sleep_until(next), self.moves_bell.notified()).await;
                 continue;
