@@ -103,6 +103,7 @@ pub struct Console {
     audit: Arc<audit::Audit>,
     work: Arc<api::Work>,
     changes: api::Changes,
+    filtered: Arc<api::Filtered>,
     looks: Arc<looks::Looks>,
     pages: Arc<pages::Pages>,
 }
@@ -114,24 +115,40 @@ impl Console {
         let audit = Arc::new(audit::Audit::new(Arc::clone(&settings.audit)));
         let looks = Arc::new(looks::Looks::new(&settings));
         let pages = Arc::new(pages::Pages::new(&settings));
+        let filtered = Arc::new(api::Filtered::new(Arc::clone(&settings.entropy)));
         let (scrapes, followers, work, changes) = Default::default();
         let settings = Arc::new(settings);
-        Self { board, settings, scrapes, followers, login, audit, work, changes, looks, pages }
+        Self { board, settings, scrapes, followers, login, audit, work, changes, filtered, looks, pages }
     }
 }
 
 impl Console {
-    /// Looks at the queues every few seconds, for rates, samples, counters and alarms. The server of the console spawns
-    /// it.
+    /// Looks at the queues every few seconds, for rates, samples, counters and alarms, and goes on with redrives by
+    /// filter that an earlier start of the server began. The server of the console spawns it.
     pub fn keep_looking(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.looks).keep_looking(Arc::clone(&self.board))
+        let looking = Arc::clone(&self.looks).keep_looking(Arc::clone(&self.board));
+        let resuming = Arc::clone(&self.filtered).keep_resuming(Arc::clone(&self.board));
+        async move {
+            tokio::join!(looking, resuming);
+        }
     }
 
-    /// Waits until every change that has begun has ended and is in the audit log, also where its client has gone. The
-    /// server of the console awaits it before its event loop ends; a change that takes too long is given up.
+    /// Waits until every change that has begun has ended and is in the audit log, also where its client has gone, and
+    /// ends the redrives by filter, which go on at the next start. The server of the console awaits it before its event
+    /// loop ends; a change that takes too long is given up.
     pub fn changes_end(&self) -> impl Future<Output = ()> + Send + use<> {
-        let changes = self.changes.clone();
-        async move { changes.end().await }
+        let (changes, filtered) = (self.changes.clone(), Arc::clone(&self.filtered));
+        async move {
+            changes.end().await;
+            filtered.end().await;
+        }
+    }
+
+    /// Goes on with redrives by filter once, for tests that move time by hand.
+    pub async fn resume_redrives(&self) {
+        if let board::Phase::Serving(running) = self.board.phase() {
+            self.filtered.resume(&running.engine).await;
+        }
     }
 
     /// One such look, for tests that move time by hand.

@@ -376,7 +376,7 @@ pub struct MoveChosen {
     pub source: QueueId,
     /// Where to; `None` returns each to its origin.
     pub destination: Option<QueueKey>,
-    /// Receipts, as a look gives them.
+    /// Receipts, as a look gives them: the newest of each message. One that was leased since then stays.
     pub tokens: Vec<LeaseToken>,
 }
 

@@ -9,6 +9,9 @@ pub const OWN_ACCOUNT: AccountId = AccountId(u64::MAX);
 /// Their owner.
 pub const OWNER: &str = "store";
 
+/// The owner of the documents of redrives by filter that run: one document a task, under the task's name.
+pub const REDRIVES: &str = "redrives";
+
 /// How far expiry is held after a leap of the clock.
 pub fn expiry_hold() -> DocumentKey {
     DocumentKey::new(OWNER, "expiry-hold")

@@ -237,7 +237,7 @@ table! {
         CancelMove(task: TaskId) => Move(Arc<MoveTask>), writes (1), synced;
         /// Lists tasks, newest first.
         ListMoves(list: ListMoves) => Moves(Vec<Arc<MoveTask>>), looks, nothing;
-        /// Moves messages a person chose.
+        /// Moves messages a person chose, as long as they are what a look showed.
         MoveChosen(chosen: MoveChosen) => MovedChosen(Vec<Result<Sequence, RuleError>>), writes (chosen.tokens.len() as u64), synced;
         /// Holds expiry, moves an earlier hold, or lifts it.
         HoldExpiry(hold: Option<ExpiryHold>) => Done, writes (1), synced;

@@ -69,6 +69,11 @@ impl Engine {
         Ok(page)
     }
 
+    /// One slice of a queue's messages, whatever it holds. Changes nothing.
+    pub async fn glance(&self, slice: Browse) -> Result<Page, EngineError> {
+        self.answer::<ask::Browse>(slice).await
+    }
+
     /// The message of this id in a queue, looked for from one sequence on.
     pub async fn find_message(
         &self,

@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 
 use kew_console::{BackupRefused, BackupState, BackupTask, Backups};
 use kew_core::Entropy;
-use kew_store_log::{BackupFailed, BackupProgress, BackupReport, LogStore, Sharing, backup_watched};
+use kew_store_log::{
+    BackupFailed, BackupPlan, BackupProgress, BackupReport, LogStore, Sharing, backup_watched,
+};
 use parking_lot::Mutex;
 
 use crate::log::{Level, Log};
@@ -135,7 +137,7 @@ impl Making {
         self.log.tell(Level::Info, "a backup begins", &[("to", &place)]);
         // Also where a step of it panics the task ends, and the next may begin.
         let ending = Ending { known: &self.known, progress: &self.progress };
-        let made = backup_watched(&self.store, &self.to, sharing, &self.progress);
+        let made = backup_watched(&self.store, &self.to, BackupPlan::of(sharing), &self.progress);
         // Nothing of the store is held when the end of the task can be seen.
         drop(self.store);
         match made {

@@ -49,9 +49,9 @@ pub use journal::{
 };
 pub use store::{Drive, Durability, LogOptions, LogStats, LogStore, OpenReport, Scrub, ScrubPace, Upkeep};
 pub use tools::{
-    BackedUp, BackupFailed, BackupProgress, BackupReport, CheckReport, ExportReport, ImportReport, Problem,
-    Sharing, StoreStats, Unreadable, backup, backup_watched, check, export, export_readable, import, stats,
-    verify_backup,
+    BackedUp, BackupFailed, BackupPlan, BackupProgress, BackupReport, CheckReport, ExportReport,
+    ImportReport, Problem, Sharing, StoreStats, Unreadable, backup, backup_watched, check, export,
+    export_readable, import, stats, verify_backup,
 };
 #[cfg(feature = "planted")]
 pub use turns::schedule;

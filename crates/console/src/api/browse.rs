@@ -1,18 +1,17 @@
 //! Messages as an operator looks at them: in every state, of every kind of queue, without consuming any.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use kew_core::command::{Browse, StateKind};
+use kew_core::command::Browse;
 use kew_core::outcome::Seen;
-use kew_core::{GroupId, MoveReason, Sequence, State, Text, Timestamp};
+use kew_core::{MoveReason, Sequence, State, Timestamp};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::filter::Filter;
 use super::messages::put_content;
 use super::names::Home;
+use super::wanted::Wanted;
 use crate::MessageNotes;
 use crate::error::{ApiError, answer};
 
@@ -23,19 +22,10 @@ const LIMIT_USUAL: u64 = 100;
 pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let queue = cx.queue(&running.engine)?;
-    let whole = |name: &str| cx.query.whole(name);
-    let filter = Filter::new(cx.query.text("text"), cx.query.text("json"))?;
     let from = cx.query.text("cursor").map(sequence).transpose()?.unwrap_or_default();
-    let limit = u32::try_from(whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(u32::MAX);
-    let age = whole("older_than_seconds").map(Duration::from_secs);
-    let browse = Browse {
-        from,
-        state: state_kind(cx.query.text("state")),
-        group: cx.query.text("group").map(|group| GroupId(Text::from(group))),
-        attempts_min: u32::try_from(whole("min_attempts").unwrap_or_default()).unwrap_or(u32::MAX),
-        sent_through: age.map_or(Timestamp::NEVER, |age| running.engine.now().minus(age)),
-        ..Browse::of(queue.id, limit)
-    };
+    let limit = u32::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(u32::MAX);
+    let Wanted { browse, filter } = Wanted::of(&cx.query, queue.id, running.engine.now())?;
+    let browse = Browse { from, max: limit, ..browse };
     let engine = Arc::clone(&running.engine);
     let work =
         move || async move { Ok(engine.browse(browse, |seen| filter.fits(&seen.message.content)).await?) };
@@ -45,15 +35,6 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let messages: Vec<Value> = page.messages.iter().map(shown).collect();
     let next = page.next.map(|next| next.0.to_string());
     Ok(answer(StatusCode::OK, &json!({ "messages": messages, "next": next })))
-}
-
-fn state_kind(word: Option<&str>) -> Option<StateKind> {
-    match word {
-        Some("visible") => Some(StateKind::Visible),
-        Some("in_flight") => Some(StateKind::InFlight),
-        Some("delayed") => Some(StateKind::Delayed),
-        _ => None,
-    }
 }
 
 fn sequence(cursor: &str) -> Result<Sequence, ApiError> {

@@ -193,6 +193,11 @@ impl Members {
         Ok(Self(members))
     }
 
+    /// Members that were checked before.
+    pub(crate) fn of_checked(members: Map<String, Value>) -> Self {
+        Self(members)
+    }
+
     /// The parameters of a query.
     pub(crate) fn of_query(query: &str, fields: &'static [Field]) -> Result<Self, ApiError> {
         let pairs = form::pairs(query.as_bytes(), PAIRS_MAX)

@@ -29,6 +29,17 @@ pub(crate) const MESSAGES_QUERY: &[Field] = &[
     field("cursor", Kind::Text(32), "`next` of the page before"),
 ];
 
+/// What the messages of a redrive may have to fit: what a page may be asked for, but for its bounds.
+pub(crate) const FILTER: &[Field] = &[
+    field("state", Kind::Choice(&["visible", "any"]), "Only visible messages are moved, whichever is said")
+        .default("\"visible\""),
+    MESSAGES_QUERY[1],
+    MESSAGES_QUERY[2],
+    MESSAGES_QUERY[3],
+    MESSAGES_QUERY[4],
+    MESSAGES_QUERY[5],
+];
+
 /// A page of messages.
 pub(crate) const MESSAGES_REPLY: &[Field] = &[
     field(

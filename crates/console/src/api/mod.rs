@@ -7,6 +7,7 @@ mod browse;
 mod changes;
 mod fields;
 mod filter;
+mod filtered;
 mod groups;
 mod locate;
 mod message_fields;
@@ -20,6 +21,7 @@ mod settings;
 mod shows;
 mod table;
 mod timeline;
+mod wanted;
 mod work;
 
 use std::sync::{Arc, OnceLock};
@@ -39,6 +41,7 @@ use table::{Needs, Op, Route};
 
 pub(crate) use changes::Changes;
 pub(crate) use fields::{Field, Kind};
+pub(crate) use filtered::Filtered;
 pub(crate) use names::Home;
 pub(crate) use path::{BASE, Found, find};
 pub(crate) use settings::SETTINGS;
@@ -110,7 +113,8 @@ impl Console {
     ) -> Result<Reply, ApiError> {
         let target = OnceLock::new();
         let ended = self.checked(request, route, (caller, Some(client)), parts, &target).await;
-        let (at, who, action) = (self.now(), caller.name.as_str(), route.name);
+        let action = if route.op == Op::Redrive { redrives::action(&request.body) } else { route.name };
+        let (at, who) = (self.now(), caller.name.as_str());
         match (&ended, target.get().map(String::as_str)) {
             // Not even a password was checked.
             (Err(_), None) if route.needs == Needs::Nothing => {}

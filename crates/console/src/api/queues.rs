@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{CreateQueue, DeleteQueue, Purge, UpdateQueue};
-use kew_core::{Counts, Policy, Queue, QueueKey, Timestamp};
+use kew_core::command::{Browse, CreateQueue, DeleteQueue, Purge, UpdateQueue};
+use kew_core::{Counts, Policy, Queue, QueueId, QueueKey, Timestamp};
+use kew_engine::Engine;
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,9 @@ use crate::samples::Rates;
 
 /// Queues of a page that does not say.
 const LIMIT_USUAL: u64 = 100;
+/// Messages of a queue among which dead letters are looked for, and the bytes of bodies that are read for that.
+const FIRST_MESSAGES: u32 = 50;
+const FIRST_BYTES: u64 = 64 << 10;
 
 /// `GET /queues`.
 pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
@@ -178,14 +182,33 @@ pub(super) async fn shown(
 ) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let (engine, id) = (Arc::clone(&running.engine), queue.id);
-    let work = move || async move { Ok((engine.counts_so_far(id).await?, engine.now())) };
-    let (counts, now) = cx.console.work.run(work).await?;
+    let key = queue.key.clone();
+    let work = move || async move {
+        let counts = engine.counts_so_far(id).await?;
+        Ok((counts, engine.now(), takes_dead_letters(&engine, id, &key).await))
+    };
+    let (counts, now, takes_dead_letters) = cx.console.work.run(work).await?;
     let home = cx.home();
     let mut members = row(queue, (counts, cx.console.looks.samples.rates(id)), now, &home);
     members.insert("settings".to_owned(), Value::Object(settings::shown(&queue.policy, &home)));
+    members.insert("takes_dead_letters".to_owned(), takes_dead_letters.into());
     members.insert("created_at_ms".to_owned(), queue.created_at.0.into());
     members.insert("modified_at_ms".to_owned(), queue.modified_at.0.into());
     Ok(answer(status, &Value::Object(members)))
+}
+
+/// Whether a queue is where the dead letters of another one go, or has some among its first messages.
+async fn takes_dead_letters(engine: &Engine, id: QueueId, key: &QueueKey) -> bool {
+    if !engine.dead_letter_sources(key, None, 1).is_empty() {
+        return true;
+    }
+    let first =
+        Browse { look_max: FIRST_MESSAGES, body_bytes_max: FIRST_BYTES, ..Browse::of(id, FIRST_MESSAGES) };
+    // Where they cannot be read just now, nothing is said of them.
+    engine
+        .glance(first)
+        .await
+        .is_ok_and(|page| page.messages.iter().any(|seen| seen.message.origin.is_some()))
 }
 
 /// What every listing shows of a queue.

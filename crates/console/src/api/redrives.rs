@@ -1,14 +1,19 @@
-//! Redrives: the engine's tasks that bring a queue's messages back to where they came from, or to another queue.
+//! Redrives: tasks that bring a queue's messages back to where they came from, or to another queue. Those of a whole
+//! queue are the engine's; those of the messages that fit a filter are the console's.
 
 use std::sync::Arc;
 
 use kew_core::command::{ListMoves, StartMove};
-use kew_core::{MoveTask, TaskFailure, TaskId, TaskState};
+use kew_core::{MoveTask, Queue, QueueKey, RuleError, Sequence, TaskFailure, TaskId, TaskState};
+use kew_engine::Engine;
 use kew_http::{Reply, StatusCode};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Context;
+use super::fields::Members;
+use super::filtered::{Filtered, Order};
 use super::names::Home;
+use super::wanted::Wanted;
 use crate::error::{ApiError, answer};
 
 /// Tasks of an account that run at once, by whichever interface they began.
@@ -16,30 +21,30 @@ const RUNNING_MAX: u32 = 100;
 /// What stands for the queues that messages came from.
 const ORIGIN: &str = "origin";
 
+/// The name of a redrive in the audit log: a dry run moves nothing.
+pub(super) fn action(body: &[u8]) -> &'static str {
+    let asked = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    if asked["dry_run"] == true { "countRedrive" } else { "redrive" }
+}
+
 /// `POST /queues/{q}/redrive`.
 pub(super) async fn start(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let source = cx.queue(&running.engine)?;
-    let destination = match cx.body.text("to") {
-        None | Some(ORIGIN) => None,
-        Some(name) => Some(cx.queue_named(&running.engine, name)?),
-    };
-    if let Some(destination) = &destination {
-        if destination.id == source.id {
-            return Err(ApiError::bad_request("`to` is the queue itself"));
-        }
-        if destination.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
-            return Err(ApiError::conflict(
-                "kind_mismatch",
-                "a standard and a FIFO queue cannot exchange messages",
-            ));
-        }
-    }
+    let to = destination(cx, &running.engine, &source)?;
     let is_dry = cx.body.is_set("dry_run");
     let rate_max = cx.body.whole("per_second").and_then(|rate| u32::try_from(rate).ok());
-    let destination = destination.map(|queue| queue.key.clone());
-    let start = StartMove { source: source.id, destination, rate_max, running_max: RUNNING_MAX };
     let engine = Arc::clone(&running.engine);
+    if let Some(filter) = cx.body.object("filter") {
+        let asked = Asked { source, to, rate_max, filter: filter.clone(), is_dry };
+        let filtered = Arc::clone(&cx.console.filtered);
+        let work = move || async move { start_filtered(&engine, &filtered, asked).await };
+        return Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?));
+    }
+    if !is_dry && cx.console.filtered.runs_on(source.id) {
+        return Err(RuleError::TaskRunning.into());
+    }
+    let start = StartMove { source: source.id, destination: to, rate_max, running_max: RUNNING_MAX };
     let work = move || async move {
         if is_dry {
             return Ok(json!({ "matched": engine.counts_so_far(start.source).await?.visible, "task": null }));
@@ -50,9 +55,74 @@ pub(super) async fn start(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
 }
 
+/// Where messages are to go; `None` is back to their origins.
+fn destination(cx: &Context<'_>, engine: &Engine, source: &Queue) -> Result<Option<QueueKey>, ApiError> {
+    let to = match cx.body.text("to") {
+        None | Some(ORIGIN) => return Ok(None),
+        Some(name) => cx.queue_named(engine, name)?,
+    };
+    if to.id == source.id {
+        return Err(ApiError::bad_request("`to` is the queue itself"));
+    }
+    if to.policy.kind.is_fifo() != source.policy.kind.is_fifo() {
+        let message = "a standard and a FIFO queue cannot exchange messages";
+        return Err(ApiError::conflict("kind_mismatch", message));
+    }
+    Ok(Some(to.key.clone()))
+}
+
+/// A redrive by filter that is asked for.
+struct Asked {
+    source: Arc<Queue>,
+    to: Option<QueueKey>,
+    rate_max: Option<u32>,
+    filter: Map<String, Value>,
+    is_dry: bool,
+}
+
+async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked) -> Result<Value, ApiError> {
+    let Asked { source, to, rate_max, filter, is_dry } = asked;
+    if !is_dry {
+        filtered.check(source.id)?;
+        let moves = engine.list_moves(ListMoves { source: Some(source.id) }).await?;
+        if moves.iter().any(|task| task.state == TaskState::Running) {
+            return Err(RuleError::TaskRunning.into());
+        }
+    }
+    let started_at = engine.now();
+    let wanted = Wanted::of(&Members::of_checked(filter.clone()), source.id, started_at)?;
+    let moved_max = engine.counts_so_far(source.id).await?.visible;
+    let found =
+        engine.count_matching(&wanted.browse, |seen| wanted.filter.fits(&seen.message.content)).await?;
+    let counted_all = found.next.is_none();
+    let mut reply = json!({ "matched": found.messages, "counted_all": counted_all, "task": null });
+    if is_dry {
+        return Ok(reply);
+    }
+    let through = if counted_all { found.last.unwrap_or_default() } else { Sequence(u64::MAX) };
+    let (source, source_key) = (source.id, source.key.clone());
+    let order = Order {
+        source,
+        source_key,
+        to,
+        rate_max,
+        filter,
+        started_at,
+        through,
+        // Messages behind those that were counted may fit too.
+        matched: if counted_all { found.messages } else { found.messages.max(1) },
+        moved_max: moved_max.max(found.messages),
+    };
+    reply["task"] = filtered.begin(engine, order).await?.id.clone().into();
+    Ok(reply)
+}
+
 /// `GET /redrives/{task}`.
 pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
+    if let Some(task) = cx.console.filtered.task(text_of(cx)) {
+        return Ok(answer(StatusCode::OK, &task.shown(&cx.home())));
+    }
     let id = task_of(cx)?;
     let engine = Arc::clone(&running.engine);
     let work = move || async move { Ok(engine.list_moves(ListMoves { source: None }).await?) };
@@ -64,14 +134,24 @@ pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
 /// `POST /redrives/{task}/cancel`.
 pub(super) async fn cancel(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
-    let id = task_of(cx)?;
     let engine = Arc::clone(&running.engine);
+    if cx.console.filtered.task(text_of(cx)).is_some() {
+        let (filtered, id) = (Arc::clone(&cx.console.filtered), text_of(cx).to_owned());
+        let work = move || async move { filtered.cancel(&engine, &id).await };
+        let task = cx.console.work.run(work).await?;
+        return Ok(answer(StatusCode::OK, &task.shown(&cx.home())));
+    }
+    let id = task_of(cx)?;
     let task = cx.console.work.run(move || async move { Ok(engine.cancel_move(id).await?) }).await?;
     Ok(answer(StatusCode::OK, &shown(&task, &cx.home())))
 }
 
+fn text_of<'a>(cx: &'a Context<'_>) -> &'a str {
+    cx.parts.first().map_or("", String::as_str)
+}
+
 fn task_of(cx: &Context<'_>) -> Result<TaskId, ApiError> {
-    let text = cx.parts.first().map_or("", String::as_str);
+    let text = text_of(cx);
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_number);
     number.map(TaskId).ok_or_else(|| {
@@ -100,6 +180,7 @@ fn shown(task: &MoveTask, home: &Home<'_>) -> Value {
         "state": state,
         "moved": task.moved,
         "left": left,
+        "filter": null,
         "reason": reason,
     })
 }

@@ -5,8 +5,8 @@
 
 use super::fields::{Field, Kind, field};
 use super::message_fields::{
-    ACT, ACTED, DEDUPLICATION_QUERY, DEDUPLICATION_REPLY, EXTEND, GROUPS_QUERY, GROUPS_REPLY, MESSAGE_QUERY,
-    MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY,
+    ACT, ACTED, DEDUPLICATION_QUERY, DEDUPLICATION_REPLY, EXTEND, FILTER, GROUPS_QUERY, GROUPS_REPLY,
+    MESSAGE_QUERY, MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY,
 };
 use super::settings::SETTINGS;
 
@@ -263,17 +263,19 @@ pub(crate) static ROUTES: &[Route] = &[
             field("failed", Kind::Objects(FAILED), "Receipts that count no more, and why").required(),
         ])
         .refusals(&[(404, "There is no such queue")]),
-    post("/queues/{q}/redrive", Op::Redrive, "redrive", "Moves all visible messages of a queue, as a task that goes on by itself")
+    post("/queues/{q}/redrive", Op::Redrive, "redrive", "Moves the visible messages of a queue, all or those that fit a filter, as a task that goes on by itself. A dry run is in the audit log as `countRedrive`")
         .body(&[
             field("to", Kind::Text(200), "A queue; `origin` returns each to the queue it came from").default("\"origin\""),
+            field("filter", Kind::Object(FILTER), "Only messages that fit it, each for itself: one that is leased when its turn comes, or has no queue to go to, stays and keeps none behind it. Without a filter the task stops at such a message. `{}` fits all"),
             field("per_second", Kind::Whole(1, 1_000_000), "Messages a second; as fast as possible when missing"),
             field("dry_run", Kind::Flag, "Only count what would be moved").default("false"),
         ])
         .reply(&[
-            field("matched", COUNT, "Visible messages now").required(),
+            field("matched", COUNT, "Visible messages now; with a filter those that fit").required(),
+            field("counted_all", Kind::Flag, "With a filter: whether all messages were counted; of a very long queue only its beginning is"),
             field("task", TEXT, "The task, unless it was a dry run").nullable(),
         ])
-        .refusals(&[(404, "There is no such queue"), (409, "A task is running on this queue, or the kinds differ")]),
+        .refusals(&[(404, "There is no such queue"), (409, "A task is running on this queue, the kinds differ, or 8 tasks with a filter run")]),
     get("/queues/{q}/samples", Op::ShowSamples, "showSamples", "Shows a queue over time, from looks every 5 s since it is in use; of the 256 queues used last")
         .query(&[
             field("seconds", Kind::Whole(5, 604_800), "How far to look back").default("300"),
@@ -413,6 +415,12 @@ const QUEUE_WHOLE: &[Field] = &[
     QUEUE[13],
     QUEUE[14],
     QUEUE[15],
+    field(
+        "takes_dead_letters",
+        Kind::Flag,
+        "Whether another queue's dead letters go to it, or some of its 50 oldest messages were moved here",
+    )
+    .required(),
     field("settings", Kind::Object(SETTINGS), "All its settings").required(),
     field("created_at_ms", COUNT, "When it was made").required(),
     field("modified_at_ms", COUNT, "When it was last changed").required(),
@@ -456,8 +464,11 @@ const REDRIVE: &[Field] = &[
     field("to", TEXT, "Where they go; `origin` is where each came from").required(),
     field("state", Kind::Choice(&["running", "done", "cancelled", "failed"]), "Where it stands").required(),
     field("moved", COUNT, "Messages moved").required(),
-    field("left", COUNT, "Messages left of those that were visible at its beginning").required(),
-    field("reason", TEXT, "Why it failed").nullable(),
+    field("left", COUNT, "Messages left of those that were counted at its beginning").required(),
+    field("filter", Kind::Free, "What the messages have to fit; null where all are moved")
+        .nullable()
+        .required(),
+    field("reason", TEXT, "Why it failed, or why messages are left").nullable(),
 ];
 
 const ATTEMPT: &[Field] = &[

@@ -197,6 +197,7 @@ impl Page {
                 @if state == "delayed" {
                     (form(MessageAct::Promote, html! { button title="Ends the delay now" { "Promote" } }))
                 }
+                a.button href={ (path) "/resend" (query_of(&[("cursor", &self.cursor)])) } { "Correct and resend" }
                 (form(MessageAct::Delete, html! {
                     label.check { input type="checkbox" name="sure" value="yes" required; " I am sure" }
                     button.harm { "Delete" }

@@ -13,7 +13,7 @@ const LIMIT: &str = "50";
 /// Characters of a body that the list shows.
 const PREVIEW: usize = 160;
 /// What a search may name, in the API's own words, with a title and a hint.
-const ASKED: [(&str, &str, &str); 5] = [
+pub(super) const ASKED: [(&str, &str, &str); 5] = [
     ("text", "Text in the body", "letter by letter"),
     ("json", "JSON value", "$.order.id=17"),
     ("group", "Group", "exactly"),

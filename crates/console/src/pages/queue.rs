@@ -77,11 +77,16 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
         (done(visit))
         (figures(visit, queue, shown))
         nav.tabs aria-label="Parts of the queue" {
-            @for (place, below, name) in TABS {
+            @for (place, below, name) in TABS.iter().copied().filter(|(place, _, _)| has_tab(shown, *place, tab)) {
                 a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] { (name) }
             }
         }
     }
+}
+
+/// Whether a queue has a part: dead letters only where they go to or are, or who asked for them at its address.
+fn has_tab(shown: &Value, place: Tab, tab: Tab) -> bool {
+    place != Tab::DeadLetters || tab == Tab::DeadLetters || read::is_set(shown, "takes_dead_letters")
 }
 
 /// What was done by the form before.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::ask::{of_message, of_queue};
 use super::forms::Form;
 use super::layout::{Head, see};
-use super::messages::preview;
+use super::messages::{self, preview};
 use super::queue::{self, Tab};
 use super::send::{self, Draft};
 use super::trouble::Trouble;
@@ -32,7 +32,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::DeadLetters))
         section aria-labelledby="all-title" {
-            h2 #all-title { "Move all visible messages" }
+            h2 #all-title { "Move messages back" }
             @if visit.frame.may_act() { (form(visit, queue, read::whole(&shown, "visible"))) }
             @else { p { "Your role is read-only: it moves nothing." } }
         }
@@ -67,7 +67,19 @@ fn form(visit: &Visit<'_>, queue: &str, visible: u64) -> Markup {
                     input name="per_second" type="number" min="1" max="1000000" placeholder="as fast as possible";
                 }
             }
-            p.help #to-help { "A queue's name. Empty returns each message to the queue it came from." }
+            p.help #to-help {
+                "A queue's name. Empty returns each message to the queue it came from. A message that was sent here, or \
+                 whose queue was deleted, has none: it stays, and is counted."
+            }
+            details {
+                summary { "Only some of them" }
+                div.row {
+                    @for (name, title, hint) in messages::ASKED {
+                        label { (title) input name=(name) placeholder=(hint) maxlength="4096" autocapitalize="off" spellcheck="false"; }
+                    }
+                }
+                p.help { "A message must fit everything that is given. One that is leased when its turn comes stays." }
+            }
             div.row {
                 button name="dry_run" value="true" { "Only count" }
                 button.main { "Move them" }
@@ -138,68 +150,124 @@ pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
-    if let Some(to) = form.given("to") {
-        put("to", to.trim().into());
+    let to = form.given("to").map(str::trim).filter(|to| !to.is_empty());
+    if let Some(to) = to {
+        put("to", to.into());
     }
     if let Some(rate) = form.whole("per_second")? {
         put("per_second", rate.into());
     }
     let is_dry = form.text("dry_run") == "true";
     put("dry_run", is_dry.into());
+    let filter = filter(&form)?;
+    // Each for itself: one that has no queue to go back to keeps no other.
+    if to.is_none() || !filter.is_empty() {
+        put("filter", Value::Object(filter));
+    }
     let started = visit.change(Method::POST, &of_queue(queue, "/redrive"), &Value::Object(body)).await?;
     if let Some(task) = read::given(&started, "task") {
         return Ok(see(&format!("/redrives/{task}")));
     }
     let matched = read::whole(&started, "matched");
+    let is_part = started.get("counted_all").and_then(Value::as_bool) == Some(false);
     let path = format!("{}/dead-letters", queue_path(queue));
     let content = html! {
         h1 { "Nothing was moved" }
-        p { (text::counted(matched, "message")) " would be moved from " (text::isolated(queue)) "." }
+        p {
+            @if is_part { "At least " }
+            (text::counted(matched, "message")) " would be moved from " (text::isolated(queue)) "."
+            @if to.is_none() { " Those without a queue to go back to are counted too; they stay." }
+        }
         p { a href=(path) { "Back to the dead letters" } }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of("A count").at("/"), &content))
+}
+
+/// What the messages have to fit, as the API takes it.
+fn filter(form: &Form) -> Result<Map<String, Value>, Trouble> {
+    let mut filter = Map::new();
+    for (name, _, _) in messages::ASKED {
+        let value = match name {
+            "min_attempts" | "older_than_seconds" => form.whole(name)?.map(Value::from),
+            _ => form.given(name).map(Value::from),
+        };
+        filter.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Ok(filter)
 }
 
 /// `GET /redrives/{task}`.
 pub(super) async fn task(visit: &Visit<'_>, task: &str) -> PageReply {
     let path = format!("/redrives/{}", kew_http::percent::encode(task.as_bytes()));
     let shown = visit.read(&path, &[]).await?;
-    let (moved, left) = (read::whole(&shown, "moved"), read::whole(&shown, "left"));
-    let (source, to) = (read::text(&shown, "source"), read::text(&shown, "to"));
-    let is_running = read::text(&shown, "state") == "running";
+    let (source, state) = (read::text(&shown, "source"), read::text(&shown, "state"));
+    let (is_running, title) = (state == "running", title(state));
     let content = html! {
         nav.crumbs aria-label="Where this is" {
             a href="/" { "Queues" } " / " a href=(queue_path(source)) { (text::isolated(source)) }
         }
         div.head {
-            h1 { "Messages are moved" }
-            span.badge { (state(read::text(&shown, "state"))) }
+            h1 { (title) }
+            (badge(state))
             @if is_running && visit.frame.may_act() {
                 form method="post" action={ (path) "/cancel" } { (visit.frame.proof()) button.harm { "Cancel" } }
             }
         }
-        div data-refresh=[is_running.then_some("2")] {
-            p {
-                "From " a href=(queue_path(source)) { (text::isolated(source)) } " to "
-                @if to == "origin" { "where each came from" } @else { a href=(queue_path(to)) { (text::isolated(to)) } }
-                ": " strong { (text::count(moved)) } " moved, " strong { (text::count(left)) } " left."
-            }
-            progress max=(moved.saturating_add(left).max(1)) value=(if is_running { moved } else { moved.max(1) }) aria-label="Messages moved" {}
-            @if let Some(why) = read::given(&shown, "reason") { p.trouble role="alert" { (text::sentence(why)) } }
-        }
+        div data-refresh=[is_running.then_some("2")] { (progress(&shown)) }
         @if is_running { p { a href=(path) { "Load again" } } }
         @else { p { a href={ (queue_path(source)) "/dead-letters" } { "Back to the dead letters" } } }
     };
-    Ok(visit.frame.page(StatusCode::OK, &Head::of("Messages are moved").at("/"), &content))
+    Ok(visit.frame.page(StatusCode::OK, &Head::of(title).at("/"), &content))
 }
 
-fn state(word: &str) -> &str {
-    match word {
-        "running" => "running",
-        "done" => "done",
-        "cancelled" => "cancelled",
-        "failed" => "failed",
-        other => other,
+/// How far a task is, and why it ended as it did.
+fn progress(shown: &Value) -> Markup {
+    let (moved, left) = (read::whole(shown, "moved"), read::whole(shown, "left"));
+    let (source, to) = (read::text(shown, "source"), read::text(shown, "to"));
+    let all = moved.saturating_add(left);
+    let asked = shown.get("filter").and_then(Value::as_object).into_iter().flatten();
+    let asked: Vec<(&str, String)> = asked.map(|(name, value)| (name.as_str(), plain(value))).collect();
+    html! {
+        p {
+            "From " a href=(queue_path(source)) { (text::isolated(source)) } " to "
+            @if to == "origin" { "where each came from" } @else { a href=(queue_path(to)) { (text::isolated(to)) } }
+            ": " strong { (text::count(moved)) } " moved, " strong { (text::count(left)) } " left."
+        }
+        @if !asked.is_empty() {
+            p.quiet {
+                "Only messages that fit:"
+                @for (name, value) in &asked { " " code { (name) "=" (text::isolated(value)) } }
+            }
+        }
+        // Nothing to move is all of it.
+        progress max=(all.max(1)) value=(if all == 0 { 1 } else { moved }) aria-label="Messages moved" {}
+        @if let Some(why) = read::given(shown, "reason") {
+            @if read::text(shown, "state") == "failed" { p.trouble role="alert" { (text::sentence(why)) } }
+            @else { p.note { (text::sentence(why)) } }
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn title(state: &str) -> &'static str {
+    match state {
+        "running" => "Messages are being moved",
+        "cancelled" => "The move was cancelled",
+        "failed" => "The move failed",
+        _ => "Messages were moved",
+    }
+}
+
+fn badge(state: &str) -> Markup {
+    html! {
+        @match state {
+            "done" => { span.badge.good { "done" } }
+            "running" => { span.badge.busy { "running" } }
+            other => { span.badge.warn { (text::visible(other)) } }
+        }
     }
 }
 
@@ -211,11 +279,22 @@ pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> PageReply {
     Ok(see(&path))
 }
 
-/// `GET /queues/{q}/messages/{id}/resend`.
+/// `GET /queues/{q}/messages/{id}/resend`, with the queue that is to get it, if not the one it came from.
 pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
-    let found = visit.read(&of_message(queue, id, ""), &[]).await?;
-    let origin = read::given(&found, "origin").unwrap_or(queue);
-    let target = visit.read(&of_queue(origin, ""), &[]).await?;
+    let cursor = visit.asked("cursor").unwrap_or_default();
+    let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
+    if matches!(read::text(&found, "state"), "gone" | "searching") {
+        return Ok(see(&format!("{}{}", message_path(queue, id), query_of(&[("cursor", cursor)]))));
+    }
+    let wanted = visit.asked("to").map(str::trim).or(read::given(&found, "origin")).unwrap_or(queue);
+    let (target, shown) = match visit.read(&of_queue(wanted, ""), &[]).await {
+        Ok(shown) => (wanted, shown),
+        // It may still go elsewhere.
+        Err(trouble) if trouble.status == StatusCode::NOT_FOUND => {
+            (queue, visit.read(&of_queue(queue, ""), &[]).await?)
+        }
+        Err(trouble) => return Err(trouble),
+    };
     let body = read::given(&found, "body").unwrap_or_else(|| read::text(&found, "body_base64"));
     let draft = Draft {
         body: body.to_owned(),
@@ -230,17 +309,41 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
             a href="/" { "Queues" } " / " a href=(queue_path(queue)) { (text::isolated(queue)) }
         }
         h1 { "Correct and resend" }
-        p { "A new message goes to " a href=(queue_path(origin)) { (text::isolated(origin)) } "." }
-        @if body.chars().any(|one| one.is_control() && !matches!(one, '\n' | '\t')) {
+        @if target != wanted {
+            p.note role="alert" { "There is no queue " (text::isolated(wanted)) " any more. Say where the new message goes, or send it to this queue." }
+        }
+        p { "A new message goes to " a href=(queue_path(target)) { (text::isolated(target)) } "." }
+        (elsewhere(&format!("{}/resend", message_path(queue, id)), cursor))
+        @if is_odd(&draft) {
             p.note {
-                "The body has control characters, which a form does not keep as they are. The commands on the "
+                "The message has control characters, which a form does not keep as they are. The commands on the "
                 a href=(message_path(queue, id)) { "page of the message" } " keep them."
             }
         }
-        @if visit.frame.may_act() { (send::fields(visit, origin, &target, &draft)) }
+        @if visit.frame.may_act() { (send::fields(visit, target, &shown, &draft)) }
         @else { p { "Your role is read-only: it sends nothing." } }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of("Correct and resend").at("/"), &content))
+}
+
+/// The form that names another queue for the new message.
+fn elsewhere(path: &str, cursor: &str) -> Markup {
+    html! {
+        details {
+            summary { "Send it to another queue" }
+            form.filter action=(path) {
+                @if !cursor.is_empty() { input type="hidden" name="cursor" value=(cursor); }
+                label { "Queue" input name="to" maxlength="200" required autocapitalize="off" spellcheck="false"; }
+                button { "Choose" }
+            }
+        }
+    }
+}
+
+/// Whether a form would change some text of a message.
+fn is_odd(draft: &Draft) -> bool {
+    let has_odd = |text: &str| text.chars().any(|one| one.is_control() && !matches!(one, '\n' | '\t'));
+    has_odd(&draft.body) || draft.attributes.iter().any(|(_, _, value)| has_odd(value))
 }
 
 /// Deletes the message that a new one stands for, once that is sent: a failure in between leaves both.

@@ -73,6 +73,9 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
                     label { "Group" input name="group" maxlength="128" value=(draft.group) required; }
                     label { "Deduplication id" input name="deduplication_id" maxlength="128" value=(draft.deduplication_id); }
                 } @else {
+                    @if !draft.group.is_empty() {
+                        label { "Group" input name="group" maxlength="128" value=(draft.group); }
+                    }
                     label {
                         "Delay in seconds"
                         input name="delay_seconds" type="number" min="0" max="86400" placeholder="the queue's"
@@ -114,7 +117,12 @@ fn attribute(number: usize, given: Option<&(String, String, String)>) -> Markup 
                     @for one in ATTRIBUTE_TYPES { option selected[one == word] { (one) } }
                 }
             }
-            label { "Value" input name={ "value." (number) } maxlength="262144" value=(value); }
+            // One line of text would lose the ends of lines.
+            @if value.contains('\n') {
+                label { "Value" textarea name={ "value." (number) } rows="3" maxlength="262144" spellcheck="false" { "\n" (value) } }
+            } @else {
+                label { "Value" input name={ "value." (number) } maxlength="262144" value=(value); }
+            }
         }
     }
 }
@@ -205,7 +213,7 @@ fn attributes(form: &Form) -> Map<String, Value> {
     let one = |number: usize| {
         let name = form.given(&format!("name.{number}"))?;
         let data_type = form.given(&format!("type.{number}")).unwrap_or("String");
-        let value = form.text(&format!("value.{number}"));
+        let value = lines(form.text(&format!("value.{number}")));
         Some((name.to_owned(), json!({ "type": data_type, "value": value })))
     };
     (1..=ATTRIBUTES_MAX).filter_map(one).collect()

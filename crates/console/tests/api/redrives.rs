@@ -1,8 +1,11 @@
 //! Redrives: counted, begun, watched, cancelled.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::rig::{self, Rig};
+use super::rig::{self, Parts, Rig};
 
 /// Two messages that were dead-lettered from `orders`.
 async fn with_dead_letters() -> Rig {
@@ -31,15 +34,25 @@ async fn with_dead_letters() -> Rig {
 
 /// The task when it runs no more.
 async fn ended(rig: &Rig, task: &Value) -> Value {
-    for _ in 0..1_000 {
-        let shown = rig.get(&format!("/redrives/{}", task.as_str().expect("a task is a text"))).await;
-        assert_eq!(shown.status, 200, "{shown:?}");
-        if shown.body["state"] != "running" {
-            return shown.body;
+    let looking = async {
+        loop {
+            let shown = rig.get(&path(task)).await;
+            assert_eq!(shown.status, 200, "{shown:?}");
+            if shown.body["state"] != "running" {
+                return shown.body;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::task::yield_now().await;
-    }
-    panic!("the task does not end");
+    };
+    tokio::time::timeout(Duration::from_secs(30), looking).await.expect("the task ends")
+}
+
+fn path(task: &Value) -> String {
+    format!("/redrives/{}", task.as_str().expect("a task is a text"))
+}
+
+async fn visible(rig: &Rig, queue: &str) -> Value {
+    rig.get(&format!("/queues/{queue}")).await.body["visible"].clone()
 }
 
 #[tokio::test]
@@ -81,11 +94,169 @@ async fn what_cannot_be_moved_is_refused() {
         (r#"{"to":"dead"}"#, 400),
         (r#"{"to":"o.fifo"}"#, 409),
         (r#"{"per_second":0}"#, 400),
-        (r#"{"filter":{}}"#, 400),
+        (r#"{"filter":"text"}"#, 400),
+        (r#"{"filter":{"limit":1}}"#, 400),
+        (r#"{"filter":{"state":"in_flight"}}"#, 400),
+        (r#"{"filter":{"min_attempts":"1"}}"#, 400),
+        (r#"{"filter":{"json":"$.a"}}"#, 400),
+        (r#"{"filter":{"json":"$.a"},"dry_run":true}"#, 400),
+        (r#"{"filter":{},"to":"dead"}"#, 400),
     ] {
         assert_eq!(rig.post("/queues/dead/redrive", body).await.status, status, "{body}");
     }
-    for task in ["999", "x", "-1", "99999999999999999999999"] {
+    assert_eq!(visible(&rig, "dead").await, 2);
+    for task in ["999", "x", "f0000000000000000", "-1", "99999999999999999999999"] {
         assert_eq!(rig.get(&format!("/redrives/{task}")).await.code(), "task_not_found", "{task}");
     }
+}
+
+/// A queue `dead` with messages of two origins and one that was sent there.
+async fn with_mixed_origins() -> Rig {
+    let rig = with_dead_letters().await;
+    let settings = r#"{"name":"letters","settings":{"dead_letters_to":"dead","max_attempts":1}}"#;
+    rig.done("POST", "/queues", settings).await;
+    rig.done("POST", "/queues/letters/messages", r#"{"body":"{\"order\":{\"id\":17}}"}"#).await;
+    for _ in 0..2 {
+        rig.done("POST", "/queues/letters/receive", r#"{"max":9,"visibility_seconds":0}"#).await;
+    }
+    rig.done("POST", "/queues/dead/messages", r#"{"body":"sent here"}"#).await;
+    assert_eq!(visible(&rig, "dead").await, 4);
+    rig
+}
+
+#[tokio::test]
+async fn only_messages_that_fit_the_filter_are_counted_and_moved() {
+    let rig = with_mixed_origins().await;
+    let counted = rig
+        .done("POST", "/queues/dead/redrive", r#"{"filter":{"json":"$.order.id=17"},"dry_run":true}"#)
+        .await;
+    assert_eq!(counted, json!({ "matched": 1, "counted_all": true, "task": null }));
+    assert_eq!(visible(&rig, "dead").await, 4);
+    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"json":"$.order.id=17"}}"#).await;
+    assert_eq!(begun["matched"], 1);
+    let expected = json!({
+        "task": begun["task"], "source": "dead", "to": "origin", "state": "done", "moved": 1, "left": 0,
+        "filter": { "json": "$.order.id=17" }, "reason": null,
+    });
+    assert_eq!(ended(&rig, &begun["task"]).await, expected);
+    assert_eq!((visible(&rig, "dead").await, visible(&rig, "letters").await), (3.into(), 1.into()));
+    for (filter, matched) in [
+        (r#"{"text":"sent","state":"any"}"#, 1),
+        (r#"{"min_attempts":1}"#, 2),
+        (r#"{"older_than_seconds":1000000}"#, 0),
+        (r#"{"group":"g"}"#, 0),
+        ("{}", 3),
+    ] {
+        let body = format!(r#"{{"filter":{filter},"dry_run":true}}"#);
+        assert_eq!(rig.done("POST", "/queues/dead/redrive", &body).await["matched"], matched, "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_fits_nothing_is_a_task_that_is_done() {
+    let rig = with_dead_letters().await;
+    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"text":"nothing"}}"#).await;
+    assert_eq!(begun["matched"], 0);
+    let shown = rig.get(&path(&begun["task"])).await.body;
+    assert_eq!((&shown["state"], &shown["moved"]), (&"done".into(), &0.into()));
+}
+
+#[tokio::test]
+async fn messages_of_mixed_origins_return_each_for_itself_and_the_rest_is_explained() {
+    let rig = with_mixed_origins().await;
+    let begun = rig.done("POST", "/queues/dead/redrive", r#"{"filter":{}}"#).await;
+    let ended = ended(&rig, &begun["task"]).await;
+    assert_eq!((&ended["state"], &ended["moved"], &ended["left"]), (&"done".into(), &3.into(), &1.into()));
+    let why = "1 message came from no other queue, or that queue was deleted or is of another kind";
+    assert_eq!(ended["reason"], why);
+    assert_eq!((visible(&rig, "orders").await, visible(&rig, "letters").await), (2.into(), 1.into()));
+    assert_eq!(visible(&rig, "dead").await, 1);
+}
+
+#[tokio::test]
+async fn a_slow_redrive_by_filter_is_watched_and_cancelled_and_keeps_others_off_its_queue() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
+    for second in [r#"{"filter":{}}"#, "{}"] {
+        let second = rig.post("/queues/dead/redrive", second).await;
+        assert_eq!((second.status, second.code()), (409, "task_running"));
+    }
+    assert_eq!(
+        rig.done("POST", "/queues/dead/redrive", r#"{"filter":{},"dry_run":true}"#).await["task"],
+        Value::Null
+    );
+    let cancelled = rig.done("POST", &format!("{}/cancel", path(&begun["task"])), "").await;
+    let (moved, left) = (cancelled["moved"].as_u64(), cancelled["left"].as_u64());
+    assert_eq!(
+        (&cancelled["state"], moved.zip(left).map(|(moved, left)| moved + left)),
+        (&"cancelled".into(), Some(4))
+    );
+    assert_eq!(visible(&rig, "other").await, cancelled["moved"]);
+    let again = rig.post(&format!("{}/cancel", path(&begun["task"])), "").await;
+    assert_eq!((again.status, again.code()), (404, "task_not_found"));
+    assert_eq!(
+        rig.done("POST", "/queues/dead/redrive", r#"{"to":"other","per_second":1}"#).await["matched"],
+        json!(left)
+    );
+    let beside = rig.post("/queues/dead/redrive", r#"{"filter":{}}"#).await;
+    assert_eq!((beside.status, beside.code()), (409, "task_running"), "a task of the whole queue runs");
+}
+
+#[tokio::test]
+async fn a_redrive_by_filter_goes_on_with_the_next_server_and_is_forgotten_when_it_is_done() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    let slow = r#"{"to":"other","per_second":1,"filter":{"min_attempts":1}}"#;
+    let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
+    assert_eq!(begun["matched"], 3);
+    rig.console.changes_end().await;
+    assert_eq!(rig.get(&path(&begun["task"])).await.body["state"], "running", "it ended where it stood");
+    let moved = visible(&rig, "other").await.as_u64().expect("a count");
+    assert!(moved < 3, "a message a second");
+    let next = rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() }).await;
+    assert_eq!(next.get(&path(&begun["task"])).await.status, 404);
+    next.console.resume_redrives().await;
+    for _ in 0..3 {
+        rig.engine.advance(Duration::from_secs(1)).await.expect("the clock is virtual");
+    }
+    let ended = ended(&next, &begun["task"]).await;
+    assert_eq!((&ended["state"], visible(&next, "other").await), (&"done".into(), 3.into()), "{ended}");
+    assert_eq!(visible(&next, "dead").await, 1, "the one that does not fit");
+    let third = rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() }).await;
+    third.console.resume_redrives().await;
+    assert_eq!(third.get(&path(&begun["task"])).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_task_whose_queue_is_deleted_says_so() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
+    rig.done("DELETE", "/queues/other", "{}").await;
+    rig.engine.advance(Duration::from_secs(2)).await.expect("the clock is virtual");
+    let ended = ended(&rig, &begun["task"]).await;
+    assert_eq!(
+        (&ended["state"], &ended["reason"]),
+        (&"failed".into(), &"the queue to move to does not exist".into())
+    );
+}
+
+#[tokio::test]
+async fn a_dry_run_is_noted_under_a_name_of_its_own() {
+    let rig = with_dead_letters().await;
+    let before = rig.audited().len();
+    rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true}"#).await;
+    rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true,"filter":{}}"#).await;
+    rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"text":"nothing"}}"#).await;
+    rig.post("/queues/dead/redrive", r#"{"dry_run":1}"#).await;
+    let expected = [
+        "open countRedrive dead ok",
+        "open countRedrive dead ok",
+        "open redrive dead ok",
+        "open redrive dead bad_request",
+    ];
+    assert_eq!(rig.audited()[before..], expected);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_console::{
-    AlarmRule, Attribute, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits, MessageNotes, News,
-    Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
+    AlarmRule, Attribute, AttributeValue, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits,
+    MessageNotes, News, Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
 };
 use kew_core::{AccountId, Content, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
@@ -18,7 +18,7 @@ use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// Attributes as one text, which is enough to see them again.
+/// Attributes in JSON: names, types and values that are texts.
 struct TextNotes;
 
 impl MessageNotes for TextNotes {
@@ -26,11 +26,22 @@ impl MessageNotes for TextNotes {
         if attributes.iter().any(|attribute| attribute.name == "forbidden") {
             return Err("that one is forbidden".to_owned());
         }
-        Ok(format!("{attributes:?}").into())
+        let parts = |one: &Attribute| match &one.value {
+            AttributeValue::Text(text) => [one.name.clone(), one.data_type.clone(), text.clone()],
+            AttributeValue::Binary(bytes) => [one.name.clone(), one.data_type.clone(), format!("{bytes:?}")],
+        };
+        let all: Vec<[String; 3]> = attributes.iter().map(parts).collect();
+        Ok(serde_json::json!(all).to_string().into())
     }
 
-    fn read(&self, _: &Content) -> Vec<Attribute> {
-        Vec::new()
+    fn read(&self, content: &Content) -> Vec<Attribute> {
+        let all: Vec<[String; 3]> = serde_json::from_slice(&content.annotations).unwrap_or_default();
+        let one = |[name, data_type, value]: [String; 3]| Attribute {
+            name,
+            data_type,
+            value: AttributeValue::Text(value),
+        };
+        all.into_iter().map(one).collect()
     }
 }
 
@@ -104,18 +115,25 @@ pub struct Parts {
     pub alarms: Vec<AlarmRule>,
     /// Queues with metrics of their own.
     pub metrics_queues: usize,
+    /// An engine that an earlier console was over; a new one otherwise.
+    pub engine: Option<Arc<Engine>>,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10 }
+        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10, engine: None }
     }
 }
 
 pub async fn rig_of(parts: Parts) -> Rig {
-    let Parts { guarded, backups, alarms, metrics_queues } = parts;
-    let engine =
-        start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
+    let Parts { guarded, backups, alarms, metrics_queues, engine } = parts;
+    let engine = match engine {
+        Some(engine) => engine,
+        None => {
+            let entropy = Arc::new(CountingEntropy::default());
+            start_engine(&TestStore::memory(), entropy, Options::default()).await
+        }
+    };
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
     let hash =
         kew_console::hash_password(PASSWORD.as_bytes(), 7).expect("the password has an allowed length");

@@ -1,6 +1,6 @@
 //! The workbench for dead letters, groups and what the server shows of itself.
 
-use super::browser::Browser;
+use super::browser::{Browser, Page};
 
 /// A queue whose messages were leased too often, and its dead-letter queue with them.
 async fn dead_letters(browser: &Browser) -> String {
@@ -30,7 +30,12 @@ async fn dead_letters_stand_by_where_they_came_from_and_are_moved_back() {
     assert_eq!((page.status, page.has("3 messages would be moved")), (200, true), "{}", page.text);
     assert_eq!(browser.post("/queues/dead/redrive", &[("to", "none")]).await.status, 404);
     let page = browser.done("/queues/dead/redrive", &[("to", "orders"), ("per_second", "1000")]).await;
-    assert!(page.has("Messages are moved") && page.has("href=\"/queues/orders\""), "{}", page.text);
+    assert!(
+        page.has("<h1>Messages are being moved</h1>") || page.has("<h1>Messages were moved</h1>"),
+        "{}",
+        page.text
+    );
+    assert!(page.has("href=\"/queues/orders\""), "{}", page.text);
     assert_eq!(browser.get("/redrives/99").await.status, 404);
 }
 
@@ -42,7 +47,121 @@ async fn a_task_is_cancelled_by_a_form() {
     let page = browser.done("/queues/dead/redrive", &[("to", "orders"), ("per_second", "1")]).await;
     let cancel = page.between("<form method=\"post\" action=\"/redrives", "\"");
     let page = browser.done(&format!("/redrives{cancel}"), &[]).await;
-    assert!(page.has("cancelled") && !page.has("data-refresh"), "{}", page.text);
+    assert!(page.has("<h1>The move was cancelled</h1>") && !page.has("data-refresh"), "{}", page.text);
+    let (moved, left) =
+        (page.between("<strong>", "</strong> moved"), page.between("moved, <strong>", "</strong>"));
+    assert_eq!(
+        page.between("<progress max=\"", "\" aria-label"),
+        format!("3\" value=\"{moved}"),
+        "{left} are left"
+    );
+}
+
+/// The page of a task when it has ended.
+async fn ended(browser: &Browser, first: Page) -> Page {
+    let path = format!("/redrives/{}", first.between("href=\"/redrives/", "\""));
+    let looking = async {
+        let mut page = first;
+        while page.has("data-refresh") {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            page = browser.get(&path).await;
+        }
+        page
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), looking).await.expect("the task ends")
+}
+
+#[tokio::test]
+async fn each_message_returns_for_itself_and_those_without_an_origin_stay() {
+    let browser = Browser::open().await;
+    dead_letters(&browser).await;
+    let page = browser.get("/queues/dead/dead-letters").await;
+    for name in ["text", "json", "group", "min_attempts", "older_than_seconds"] {
+        assert!(page.has(&format!("<input name=\"{name}\"")), "{name}: {}", page.text);
+    }
+    let page = ended(&browser, browser.done("/queues/dead/redrive", &[]).await).await;
+    assert!(page.has("<strong>2</strong> moved, <strong>1</strong> left"), "{}", page.text);
+    assert!(page.has("<p class=\"note\">1 message came from no other queue"), "{}", page.text);
+    assert!(page.has("max=\"3\" value=\"2\""), "{}", page.text);
+}
+
+#[tokio::test]
+async fn only_messages_that_fit_the_form_are_counted_and_moved() {
+    let browser = Browser::open().await;
+    dead_letters(&browser).await;
+    browser.get("/queues/dead/dead-letters").await;
+    let fields = [("text", "also"), ("min_attempts", "1"), ("to", "")];
+    let page = browser.post("/queues/dead/redrive", &[&fields[..], &[("dry_run", "true")]].concat()).await;
+    assert!(page.has("1 message would be moved from"), "{}", page.text);
+    let page = ended(&browser, browser.done("/queues/dead/redrive", &fields).await).await;
+    assert!(page.has("<strong>1</strong> moved, <strong>0</strong> left"), "{}", page.text);
+    assert!(page.has("Only messages that fit:") && page.has("text=<bdi>also</bdi>"), "{}", page.text);
+    assert_eq!(browser.post("/queues/dead/redrive", &[("json", "x")]).await.status, 400);
+    assert_eq!(browser.post("/queues/dead/redrive", &[("min_attempts", "x")]).await.status, 400);
+    assert!(browser.get("/queues/dead/dead-letters").await.has("2 messages can be moved now."));
+}
+
+#[tokio::test]
+async fn the_tab_of_dead_letters_is_there_where_some_go_or_are() {
+    let browser = Browser::open().await;
+    let tab = |queue: &str| format!("<a href=\"/queues/{queue}/dead-letters\"");
+    browser.queue(r#"{"name":"plain"}"#).await;
+    browser.message("plain", r#"{"body":"x"}"#).await;
+    assert!(!browser.get("/queues/plain").await.has(&tab("plain")));
+    assert!(browser.get("/queues/plain/dead-letters").await.has(&tab("plain")), "whoever is there sees it");
+    browser.queue(r#"{"name":"dead"}"#).await;
+    assert!(!browser.get("/queues/dead").await.has(&tab("dead")));
+    browser.queue(r#"{"name":"orders","settings":{"dead_letters_to":"dead","max_attempts":1}}"#).await;
+    assert!(browser.get("/queues/dead").await.has(&tab("dead")), "they go there");
+    assert!(!browser.get("/queues/orders").await.has(&tab("orders")));
+    browser.message("orders", r#"{"body":"x"}"#).await;
+    for _ in 0..2 {
+        browser.api("/queues/orders/receive", r#"{"max":1,"visibility_seconds":0}"#).await;
+    }
+    let headers = [("content-type", "application/json")];
+    browser.rig.ask("DELETE", "/queues/orders", &headers, "{}").await;
+    assert!(browser.get("/queues/dead").await.has(&tab("dead")), "they are there");
+}
+
+#[tokio::test]
+async fn a_dead_letter_whose_queue_was_deleted_may_be_sent_to_another() {
+    let browser = Browser::open().await;
+    let id = dead_letters(&browser).await;
+    let page = browser.get(&format!("/queues/dead/messages/{id}")).await;
+    assert!(page.has(&format!("href=\"/queues/dead/messages/{id}/resend\"")), "{}", page.text);
+    let headers = [("content-type", "application/json")];
+    browser.rig.ask("DELETE", "/queues/orders", &headers, "{}").await;
+    let resend = format!("/queues/dead/messages/{id}/resend");
+    let page = browser.get(&resend).await;
+    assert!(page.status == 200 && page.has("There is no queue <bdi>orders</bdi> any more"), "{}", page.text);
+    assert!(page.has("action=\"/queues/dead/send\"") && page.has("name=\"to\""), "{}", page.text);
+    browser.queue(r#"{"name":"other"}"#).await;
+    let page = browser.get(&format!("{resend}?to=other")).await;
+    assert!(page.has("action=\"/queues/other/send\"") && !page.has("There is no queue"), "{}", page.text);
+    assert_eq!(browser.get("/queues/none/messages/x/resend").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_message_that_is_sent_again_keeps_its_group_and_the_lines_of_its_attributes() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let body = r#"{"body":"x","group":"tenant-1","attributes":{"note":"one\ntwo","plain":"three"}}"#;
+    let id = browser.message("orders", body).await;
+    let page = browser.get(&format!("/queues/orders/messages/{id}/resend")).await;
+    assert!(page.has("name=\"group\" maxlength=\"128\" value=\"tenant-1\""), "{}", page.text);
+    assert!(page.has(">\none\ntwo</textarea>") && page.has("value=\"three\""), "{}", page.text);
+    // As browsers send lines.
+    let fields = [
+        ("body", "x"),
+        ("group", "tenant-1"),
+        ("name.1", "note"),
+        ("type.1", "String"),
+        ("value.1", "one\r\ntwo"),
+    ];
+    browser.done("/queues/orders/send", &fields).await;
+    let found = browser.rig.get("/queues/orders/messages").await.body;
+    assert_eq!(found["messages"][1]["group"], "tenant-1");
+    assert_eq!(found["messages"][1]["attributes"]["note"]["value"], "one\ntwo");
 }
 
 #[tokio::test]

@@ -217,8 +217,13 @@ impl Model {
             return Err(RuleError::QueueNotFound);
         }
         let mut move_one = |token: &LeaseToken| {
-            if self.check_token(index, token)?.state != State::Ready {
+            let held = self.check_token(index, token)?;
+            if held.state != State::Ready {
                 return Err(RuleError::LeaseEnded);
+            }
+            // Leased since it was looked at: it may not be what was chosen any more.
+            if held.nonce != token.nonce {
+                return Err(RuleError::TokenStale);
             }
             let target = self.destination(index, token.sequence, chosen.destination.as_ref());
             let target = target.map_err(|why| match why {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod browse;
+mod chosen;
 mod leaps;
 mod moves;
 mod operator;

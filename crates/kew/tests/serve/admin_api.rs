@@ -110,6 +110,22 @@ fn queues_are_made_changed_listed_and_deleted_from_the_command_line() {
     assert!(printed(&kew, &["queue", "top"]).lines().nth(1).is_some_and(|line| line.starts_with("dead ")));
     assert_eq!(printed(&kew, &["redrive", "dead", "--dry-run"]), "1 messages would be moved\n");
     assert_eq!(printed(&kew, &["redrive", "dead"]), "1 messages moved, 0 left: done\n");
+    printed(&kew, &["send", "dead", "sent here"]);
+    printed(&kew, &["receive", "orders", "--keep"]);
+    let filtered = |filter: &str, more: &[&str]| {
+        run(&kew, &[&["redrive", "dead", "--filter", filter], more].concat(), "")
+    };
+    assert_eq!(filtered("text=here", &["--dry-run"]).1, "1 messages would be moved\n");
+    let (code, output, errors) = filtered("text=here", &[]);
+    assert_eq!(
+        (code, output.as_str()),
+        (3, "0 messages moved, 1 left: done\n"),
+        "it came from nowhere: {errors}"
+    );
+    let (code, output, _) = filtered("text=x,min_attempts=1", &["--rate", "100"]);
+    assert_eq!((code, output.as_str()), (0, "1 messages moved, 0 left: done\n"));
+    assert_eq!((filtered("state=delayed", &[]).0, filtered("here", &[]).0), (1, 2));
+    printed(&kew, &["queue", "purge", "dead", "--yes"]);
     for command in ["purge", "delete"] {
         let (code, _, errors) = run(&kew, &["queue", command, "orders"], "orders\n");
         assert!(code == 2 && errors.contains("--yes"), "{errors}");

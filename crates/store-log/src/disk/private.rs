@@ -6,11 +6,11 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::names::{
-    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, LOCK_FILE, MANIFEST_FILE,
-    SEGMENTS_FOLDER,
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, IDENTITY_FILE, LOCK_FILE,
+    MANIFEST_FILE, SEGMENTS_FOLDER,
 };
 
 const FILE: u32 = 0o600;
@@ -37,9 +37,17 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY).create(path)
 }
 
-/// Makes a directory and those above it that are missing.
-pub(super) fn make_directories(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)
+/// Makes a directory and those above it that are missing. Answers the directories that hold a new name, from the top:
+/// a name is durable when its directory is synced.
+pub(super) fn make_directories(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)?;
+    let holds = |made: &&Path| match made.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    Ok(missing.iter().rev().map(holds).collect())
 }
 
 /// Takes group and others the right to read a store's directory, its folders and its files. Answers how many of them
@@ -49,7 +57,7 @@ pub fn make_private(root: &Path) -> io::Result<u64> {
     if fs::metadata(root)?.permissions().mode() & STICKY == 0 {
         closed += u64::from(close(root, DIRECTORY)?);
     }
-    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
+    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, DAMAGED_FOLDER] {
         let folder_path = root.join(folder);
         if !folder.is_empty() && folder_path.is_dir() {
             closed += u64::from(close(&folder_path, DIRECTORY)?);
@@ -119,6 +127,17 @@ mod tests {
             assert_eq!(mode(&root.join(file)), 0o600, "{file}");
         }
         assert_eq!(make_private(&root).expect("the test owns its files"), 0, "nothing was open");
+    }
+
+    #[test]
+    fn every_directory_with_a_new_name_in_it_is_told_from_the_top() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let top = folder.path().join("top");
+        let made = make_directories(&top.join("middle/store")).expect("a directory can be made");
+        assert_eq!(made, [folder.path().to_owned(), top.clone(), top.join("middle")]);
+        let made = make_directories(&top.join("middle/other")).expect("a directory can be made");
+        assert_eq!(made, [top.join("middle")]);
+        assert_eq!(make_directories(&top).expect("it is there"), [] as [PathBuf; 0]);
     }
 
     #[test]

@@ -38,10 +38,9 @@ impl RealDisk {
             if root.exists() {
                 return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"));
             }
-            private::make_directories(&root)?;
-            // The directory's own name must survive too; a parent that cannot be synced is not ours to judge.
-            if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                File::open(parent)?.sync_all()?;
+            // The directory's own name must survive too, and the names of those above it that were made.
+            for holder in private::make_directories(&root)? {
+                File::open(holder)?.sync_all()?;
             }
         }
         Ok(Self { root, access: Access::All })

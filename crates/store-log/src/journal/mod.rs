@@ -26,6 +26,6 @@ pub use plain_frames::scan_frames;
 pub use reader::Reader;
 pub use scan::{ReplayStart, ScanEnd, TailReport, scan_journal};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, Segment, SegmentKind, SegmentUse};
-pub(crate) use segment::{parse_name, segment_name};
+pub(crate) use segment::{HeldSegment, parse_name, segment_name};
 pub use segments::{KnownSegments, Room, SegmentOptions, Segments};
 pub use survivor::SurvivorWriter;

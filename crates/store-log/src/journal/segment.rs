@@ -11,7 +11,7 @@ use crate::fields::{BadField, Codec, Fields};
 use crate::planted::Planted;
 use crate::turns::{Lock, may_wait_for_a_disk};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes before a segment's data.
 pub const SEGMENT_HEADER_BYTES: u64 = 64;
@@ -101,6 +101,26 @@ pub struct Segment {
     used: AtomicU64,
     /// Held during a sync, so that only one runs at a time.
     syncs: Lock<Syncs>,
+    /// How many need its file under its name.
+    holds: AtomicU32,
+}
+
+/// While it lives, the segment's file keeps its name, so that it can be closed and opened again: also a segment that is
+/// freed. (A plain handle keeps the file of a freed segment open.)
+pub(crate) struct HeldSegment(Arc<Segment>);
+
+impl std::ops::Deref for HeldSegment {
+    type Target = Segment;
+
+    fn deref(&self) -> &Segment {
+        &self.0
+    }
+}
+
+impl Drop for HeldSegment {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What the syncs of a segment's file have come to.
@@ -193,7 +213,13 @@ impl Segment {
     }
 
     fn with(header: SegmentHeader, handle: Handle, used: u64) -> Self {
-        Self { header, handle, used: AtomicU64::new(used), syncs: Lock::new(Syncs::Sound) }
+        Self {
+            header,
+            handle,
+            used: AtomicU64::new(used),
+            syncs: Lock::new(Syncs::Sound),
+            holds: AtomicU32::new(0),
+        }
     }
 
     /// Looks at the file of a numbered segment and checks that it is what its name says.
@@ -232,6 +258,17 @@ impl Segment {
     /// Lets its file be closed once everything in it is synced.
     pub(crate) fn let_close(&self) {
         self.handle.let_close();
+    }
+
+    /// Keeps the file's name while the result lives.
+    pub(crate) fn hold(self: Arc<Self>) -> HeldSegment {
+        self.holds.fetch_add(1, Ordering::AcqRel);
+        HeldSegment(self)
+    }
+
+    /// Whether somebody needs its file under its name.
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Acquire) > 0
     }
 
     /// The segment's number: unique, growing in the order of creation.

@@ -9,31 +9,23 @@
 //! it, as a store; then it is one, and the list goes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::backup_list::{BackedUp, list_of, measure};
+use super::backup_list::{BackedUp, list_of, measure_by};
+use super::backup_plan::{BackupPlan, Pacer, Sharing};
+use super::backup_source::{Wanted, in_quarantine, open_file, segment_until, small};
 use crate::checkpoint::{Expected, Manifest, Slot, store_file};
 use crate::disk::{
-    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, IDENTITY_FILE, MANIFEST_FILE,
-    RealDisk, SEGMENTS_FOLDER, folder_of, make_private, read_exact_at, read_whole, remove_if_there,
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, Disk, IDENTITY_FILE,
+    MANIFEST_FILE, RealDisk, SEGMENTS_FOLDER, folder_of, make_private, read_whole, remove_if_there,
     replace_whole,
 };
 use crate::error::{Doing, LogError};
-use crate::journal::{Address, BatchNumber, SEGMENT_HEADER_BYTES, Segment, SegmentKind};
+use crate::journal::{BatchNumber, SegmentKind};
 use crate::store::{LogStore, Upkeep};
 
 /// Bytes that are copied at a time.
 const STEP: u64 = 1 << 20;
-
-/// What a backup has in common with the store it was made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sharing {
-    /// Nothing: every file is a copy.
-    Nothing,
-    /// Files that do not change any more are the store's own, under a second name.
-    Links,
-}
 
 /// What was backed up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,17 +100,18 @@ impl std::fmt::Display for BackupFailed {
     }
 }
 
-/// Backs a running store up into an empty directory, which is made if it is missing.
+/// Backs a store up that nobody else uses, into an empty directory, which is made if it is missing.
 pub fn backup(store: &LogStore, target: &Path, sharing: Sharing) -> Result<BackupReport, LogError> {
-    backup_watched(store, target, sharing, &BackupProgress::default()).map_err(|failed| failed.cause)
+    let plan = BackupPlan::alone(sharing);
+    backup_watched(store, target, plan, &BackupProgress::default()).map_err(|failed| failed.cause)
 }
 
-/// The same, with its progress to be seen. The store stays in use, and upkeep goes on: it waits only until the files
-/// are known. A backup that fails removes what it wrote.
+/// Backs a store up that stays in use, with its progress to be seen. Upkeep goes on: it waits only until the files are
+/// known. A backup that fails removes what it wrote; one that finds too little room copies nothing.
 pub fn backup_watched(
     store: &LogStore,
     target: &Path,
-    sharing: Sharing,
+    plan: BackupPlan,
     progress: &BackupProgress,
 ) -> Result<BackupReport, BackupFailed> {
     let empty = empty_directory(target).map_err(|cause| BackupFailed { cause, left_in: None })?;
@@ -126,10 +119,11 @@ pub fn backup_watched(
         store,
         target,
         to: empty.disk,
-        sharing,
+        plan,
         progress,
         names: Vec::new(),
-        linked: 0,
+        copied: Vec::new(),
+        linked: Vec::new(),
         cloned: Vec::new(),
         may_share: true,
     };
@@ -164,48 +158,18 @@ fn empty_directory(target: &Path) -> Result<Empty, LogError> {
     }
 }
 
-/// Bytes of a file that are copied, and the length of the copy: zeros follow.
-#[derive(Clone, Copy)]
-struct Lengths {
-    copied: u64,
-    whole: u64,
-}
-
-/// A file that is to be copied. It can be read whatever becomes of its name: a segment is pinned, other files are open.
-struct Wanted {
-    name: String,
-    source: Source,
-    lengths: Lengths,
-}
-
-enum Source {
-    Segment(Arc<Segment>),
-    File(Arc<dyn DiskFile>),
-    Bytes(Vec<u8>),
-}
-
-impl Source {
-    fn read(&self, name: &str, offset: u64, len: usize) -> Result<Vec<u8>, LogError> {
-        match self {
-            Self::Segment(segment) => segment.read(offset, len),
-            Self::File(file) => read_exact_at(&**file, offset, len).doing("reading", name),
-            Self::Bytes(bytes) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-                Ok(bytes[from..bytes.len().min(from.saturating_add(len))].to_vec())
-            }
-        }
-    }
-}
-
 struct Copying<'a> {
     store: &'a LogStore,
     target: &'a Path,
     to: RealDisk,
-    sharing: Sharing,
+    plan: BackupPlan,
     progress: &'a BackupProgress,
     /// Files of the backup that were made.
     names: Vec<String>,
-    linked: u64,
+    /// Those that were copied, with checksums of what the store held.
+    copied: Vec<BackedUp>,
+    /// Files that are the store's own under a second name.
+    linked: Vec<String>,
     /// Files that the file system copied, and that are not synced yet.
     cloned: Vec<String>,
     /// No file could not be shared so far.
@@ -218,7 +182,7 @@ impl Copying<'_> {
             self.to.create_dir(folder).doing("making", folder)?;
         }
         let (wanted, batch) = {
-            // No checkpoint and no recycling until every file is pinned, open or has its second name.
+            // No checkpoint and no recycling until every file is held, open or has its second name.
             let mut upkeep = self.store.inner.upkeep.lock();
             upkeep.checkpoint(&self.store.inner)?;
             let manifest = upkeep.manifest().cloned().expect("a checkpoint was just made");
@@ -226,6 +190,9 @@ impl Copying<'_> {
         };
         let bytes: u64 = wanted.iter().map(|wanted| wanted.lengths.copied).sum();
         self.progress.of.store(self.progress.bytes() + bytes, Ordering::Relaxed);
+        let whole = wanted.iter().map(|wanted| wanted.lengths.whole).sum();
+        let free = self.to.free_space().doing("measuring", "the free space of the backup's disk")?;
+        self.plan.check_room(whole, free)?;
         for wanted in wanted {
             // Each is let go when it is copied: a segment that was freed meanwhile gives its space back then.
             self.copy(&wanted)?;
@@ -266,6 +233,10 @@ impl Copying<'_> {
                 wanted.push(open_file(&*inner.disk, name)?);
             }
         }
+        for name in inner.disk.list(DAMAGED_FOLDER).doing("listing", DAMAGED_FOLDER)? {
+            self.to.create_dir(DAMAGED_FOLDER).doing("making", DAMAGED_FOLDER)?;
+            wanted.push(in_quarantine(&inner.disk, &format!("{DAMAGED_FOLDER}/{name}"))?);
+        }
         let file = inner.disk.open(MANIFEST_FILE).doing("opening", MANIFEST_FILE)?;
         let bytes = read_whole(&*file, 4 << 30).doing("reading", MANIFEST_FILE)?;
         wanted.push(small(MANIFEST_FILE, bytes));
@@ -284,7 +255,7 @@ impl Copying<'_> {
         }
         let (disk, to) = (&self.store.inner.disk, self.target.join(name));
         self.names.push(name.to_owned());
-        let shared = match self.sharing {
+        let shared = match self.plan.sharing {
             Sharing::Links => disk.hard_link_out(name, &to),
             Sharing::Nothing => disk.clone_out(name, &to),
         };
@@ -293,8 +264,8 @@ impl Copying<'_> {
             self.may_share = false;
             return Ok(false);
         }
-        match self.sharing {
-            Sharing::Links => self.linked += 1,
+        match self.plan.sharing {
+            Sharing::Links => self.linked.push(name.to_owned()),
             Sharing::Nothing => self.cloned.push(name.to_owned()),
         }
         let file = self.to.open(name).doing("opening", name)?;
@@ -308,11 +279,13 @@ impl Copying<'_> {
         self.progress.goes_on()?;
         let file = self.to.create(name).doing("making", name)?;
         self.names.push(name.clone());
-        let mut at = 0;
+        let (mut at, mut sum) = (0, 0);
         while at < lengths.copied {
             self.progress.goes_on()?;
             let step = wanted.source.read(name, at, (lengths.copied - at).min(STEP) as usize)?;
             file.write_at(at, &step).doing("writing", name)?;
+            // Of what the store held: what the backup's disk makes of it shows when the backup is verified.
+            sum = crc32c::crc32c_append(sum, &step);
             at += step.len() as u64;
             self.progress.add(step.len() as u64);
             if at < lengths.copied {
@@ -321,7 +294,10 @@ impl Copying<'_> {
             }
         }
         file.allocate(lengths.whole).doing("filling", name)?;
-        file.sync_all().doing("syncing", name)
+        file.sync_all().doing("syncing", name)?;
+        sum = with_zeros(sum, lengths.whole.saturating_sub(lengths.copied));
+        self.copied.push(BackedUp { name: name.clone(), bytes: lengths.whole.max(lengths.copied), sum });
+        Ok(())
     }
 
     /// Makes everything durable, then writes the list.
@@ -334,14 +310,25 @@ impl Copying<'_> {
         for folder in folders {
             self.to.sync_dir(folder).doing("syncing", folder)?;
         }
-        self.names.sort_unstable();
-        let measured = |name: &String| {
-            self.progress.goes_on()?;
-            measure(&self.to, name)
-        };
-        let files: Vec<BackedUp> = self.names.iter().map(measured).collect::<Result<_, _>>()?;
+        let files = self.measured()?;
         replace_whole(&self.to, BACKUP_LIST, list_of(&files).as_bytes()).doing("writing", BACKUP_LIST)?;
-        Ok(BackupReport { batch, files, linked: self.linked, cloned: self.cloned.len() as u64 })
+        let (linked, cloned) = (self.linked.len() as u64, self.cloned.len() as u64);
+        Ok(BackupReport { batch, files, linked, cloned })
+    }
+
+    /// All files with their checksums, by name. Only those that the file system shared are read for that, slowly.
+    fn measured(&mut self) -> Result<Vec<BackedUp>, LogError> {
+        let mut pacer = Pacer::begin(self.plan.read_per_second_max);
+        let mut files = std::mem::take(&mut self.copied);
+        for name in self.linked.iter().chain(&self.cloned) {
+            files.push(measure_by(&self.to, name, |read| {
+                self.progress.goes_on()?;
+                pacer.read(read);
+                Ok(())
+            })?);
+        }
+        files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(files)
     }
 
     /// Removes what was made of a backup that failed, and the directory if it was made for it.
@@ -351,7 +338,7 @@ impl Copying<'_> {
         for name in self.names.iter().map(String::as_str).chain(list) {
             remove_if_there(&self.to, name)?;
         }
-        for folder in [SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
+        for folder in [SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, DAMAGED_FOLDER] {
             match std::fs::remove_dir(self.target.join(folder)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -361,23 +348,13 @@ impl Copying<'_> {
     }
 }
 
-/// A segment up to an address.
-fn segment_until(segment: Arc<Segment>, end: Address) -> Wanted {
-    let copied = segment.offset_of(end).max(SEGMENT_HEADER_BYTES);
-    let lengths = Lengths { copied, whole: segment.size() };
-    Wanted { name: segment.name().to_owned(), source: Source::Segment(segment), lengths }
-}
-
-/// A file of the store that does not change, open.
-fn open_file(disk: &dyn Disk, name: String) -> Result<Wanted, LogError> {
-    let file = disk.open(&name).doing("opening", &name)?;
-    let bytes = file.len().doing("measuring", &name)?;
-    Ok(Wanted { name, source: Source::File(file), lengths: Lengths { copied: bytes, whole: bytes } })
-}
-
-/// A small file.
-fn small(name: &str, bytes: Vec<u8>) -> Wanted {
-    let length = bytes.len() as u64;
-    let lengths = Lengths { copied: length, whole: length };
-    Wanted { name: name.to_owned(), source: Source::Bytes(bytes), lengths }
+/// The checksum of bytes with zeros behind them.
+fn with_zeros(mut sum: u32, mut zeros: u64) -> u32 {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    while zeros > 0 {
+        let step = zeros.min(ZEROS.len() as u64);
+        sum = crc32c::crc32c_append(sum, &ZEROS[..step as usize]);
+        zeros -= step;
+    }
+    sum
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::problem::Problem;
 use crate::disk::{
-    BACKUP_LIST, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, RealDisk, SEGMENTS_FOLDER,
-    read_exact_at, read_whole,
+    BACKUP_LIST, CHECKPOINTS_FOLDER, DAMAGED_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, RealDisk,
+    SEGMENTS_FOLDER, read_exact_at, read_whole,
 };
 use crate::error::{Doing, LogError, missing};
 
@@ -84,7 +84,7 @@ pub(crate) fn compare(disk: &dyn Disk) -> Result<(Vec<BackedUp>, Vec<Problem>), 
 /// The names of all files in a store's directory and its folders.
 fn names(disk: &dyn Disk) -> Result<Vec<String>, LogError> {
     let mut names = Vec::new();
-    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER] {
+    for folder in ["", SEGMENTS_FOLDER, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, DAMAGED_FOLDER] {
         for name in disk.list(folder).doing("listing", folder)? {
             names.push(if folder.is_empty() { name } else { format!("{folder}/{name}") });
         }
@@ -93,7 +93,16 @@ fn names(disk: &dyn Disk) -> Result<Vec<String>, LogError> {
 }
 
 /// A file as it is now.
-pub(super) fn measure(disk: &dyn Disk, name: &str) -> Result<BackedUp, LogError> {
+fn measure(disk: &dyn Disk, name: &str) -> Result<BackedUp, LogError> {
+    measure_by(disk, name, |_| Ok(()))
+}
+
+/// The same, with a word after each piece that was read: how many bytes it has.
+pub(super) fn measure_by(
+    disk: &dyn Disk,
+    name: &str,
+    mut read: impl FnMut(u64) -> Result<(), LogError>,
+) -> Result<BackedUp, LogError> {
     let file: Arc<dyn DiskFile> = disk.open(name).map_err(|error| missing(name, &error))?;
     let bytes = file.len().doing("measuring", name)?;
     let (mut at, mut sum) = (0, 0);
@@ -102,6 +111,7 @@ pub(super) fn measure(disk: &dyn Disk, name: &str) -> Result<BackedUp, LogError>
         let step = step.doing("reading", name)?;
         sum = crc32c::crc32c_append(sum, &step);
         at += step.len() as u64;
+        read(step.len() as u64)?;
     }
     Ok(BackedUp { name: name.to_owned(), bytes, sum })
 }

@@ -4,6 +4,8 @@
 
 mod backup;
 mod backup_list;
+mod backup_plan;
+mod backup_source;
 mod check;
 mod export;
 mod import;
@@ -11,8 +13,9 @@ mod lines;
 mod problem;
 mod stats;
 
-pub use backup::{BackupFailed, BackupProgress, BackupReport, Sharing, backup, backup_watched};
+pub use backup::{BackupFailed, BackupProgress, BackupReport, backup, backup_watched};
 pub use backup_list::{BackedUp, verify_backup};
+pub use backup_plan::{BackupPlan, Sharing};
 pub use check::{CheckReport, check};
 pub use export::{ExportReport, Unreadable, export, export_readable};
 pub use import::{ImportReport, import};

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::{Command, Policy};
 use kew_store::Store;
 use kew_store_log::{
-    BACKUP_LIST, BackupProgress, Disk, Drive, LogOptions, LogStore, RealDisk, SegmentNumber, Sharing,
-    SimDisk, WatchedDisk, Watcher, backup, backup_watched, check, stats, verify_backup,
+    BACKUP_LIST, BackupPlan, BackupProgress, DAMAGED_FOLDER, Disk, Drive, LogOptions, LogStore, RealDisk,
+    SegmentNumber, Sharing, SimDisk, WatchedDisk, Watcher, backup, backup_watched, check, stats,
+    verify_backup,
 };
 use parking_lot::Mutex;
 
@@ -141,6 +142,11 @@ fn a_backup_needs_an_empty_directory_and_a_damaged_one_is_named() {
     assert!(error.contains(BACKUP_LIST), "{error}");
 }
 
+/// A plan that copies everything.
+fn copied() -> BackupPlan {
+    BackupPlan::of(Sharing::Nothing)
+}
+
 /// Lets something happen whenever a piece of a segment is read for a backup.
 #[derive(Default)]
 struct Between {
@@ -186,7 +192,7 @@ fn while_files_are_copied_upkeep_goes_on_and_the_backup_is_still_of_its_moment()
         }
     }));
     let progress = BackupProgress::default();
-    backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap();
+    backup_watched(&asked.store, &target, copied(), &progress).unwrap();
     *between.act.lock() = None;
     assert!(stats(&asked.store).log.checkpoints > checkpoints + 2, "checkpoints were made meanwhile");
     assert!(before.is_disjoint(&numbers(&asked)), "every segment was given up meanwhile");
@@ -249,7 +255,7 @@ fn a_backup_that_fails_names_the_cause_and_removes_what_it_wrote() {
         let _gone = std::fs::remove_dir_all(&segments);
     }));
     let progress = BackupProgress::default();
-    let failed = backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap_err();
+    let failed = backup_watched(&asked.store, &target, copied(), &progress).unwrap_err();
     assert!(failed.to_string().starts_with("making segments/"), "{failed}");
     assert_eq!((failed.left_in, target.exists()), (None, false));
 
@@ -261,11 +267,163 @@ fn a_backup_that_fails_names_the_cause_and_removes_what_it_wrote() {
         std::fs::write(&alien, "x").unwrap();
         stopping.stop();
     }));
-    let failed = backup_watched(&asked.store, &target, Sharing::Nothing, &progress).unwrap_err();
+    let failed = backup_watched(&asked.store, &target, copied(), &progress).unwrap_err();
     assert_eq!(failed.left_in.as_deref(), Some(target.as_path()));
     assert!(failed.to_string().contains("stopped before its end; files of the"), "{failed}");
     let left: Vec<_> = std::fs::read_dir(target.join("segments")).unwrap().collect();
     assert_eq!(left.len(), 1, "only what is not of the backup: {left:?}");
     *between.act.lock() = None;
     churn_through(&asked);
+}
+
+#[test]
+fn a_backup_that_finds_too_little_room_copies_nothing_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("deep/backup");
+    let (between, asked) = watched();
+    let is_read = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&is_read);
+    *between.act.lock() = Some(Box::new(move || noted.store(true, Ordering::Relaxed)));
+    let plan = BackupPlan { free_kept: u64::MAX, ..copied() };
+    let progress = BackupProgress::default();
+    let failed = backup_watched(&asked.store, &target, plan, &progress).unwrap_err();
+    assert!(failed.to_string().starts_with("no space left for the backup: it takes "), "{failed}");
+    assert_eq!((failed.left_in, target.exists(), progress.bytes()), (None, false, 0));
+    assert!(!is_read.load(Ordering::Relaxed), "no byte of a segment was read");
+    *between.act.lock() = None;
+    backup_watched(&asked.store, &target, copied(), &progress).unwrap();
+    verify_backup(&target).unwrap();
+}
+
+#[test]
+fn records_in_quarantine_are_part_of_a_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("backup");
+    let disk = SimDisk::new();
+    let asked = a_bit_of_everything(Arc::new(disk.clone()));
+    disk.create_dir(DAMAGED_FOLDER).unwrap();
+    let name = format!("{DAMAGED_FOLDER}/00000000000000ff.record");
+    let record = vec![7; (1 << 20) + 5];
+    disk.create(&name).unwrap().write_at(0, &record).unwrap();
+    let report = backup(&asked.store, &target, Sharing::Nothing).unwrap();
+    assert!(report.files.iter().any(|file| file.name == name && file.bytes == record.len() as u64));
+    assert_eq!(std::fs::read(target.join(&name)).unwrap(), record);
+    verify_backup(&target).unwrap();
+    std::fs::write(target.join(DAMAGED_FOLDER).join("other.record"), "x").unwrap();
+    let error = verify_backup(&target).unwrap_err().to_string();
+    assert!(error.contains("damaged/other.record") && error.contains("not backed up"), "{error}");
+}
+
+#[test]
+fn the_list_of_a_backup_says_what_the_store_held_whatever_its_disk_makes_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("backup");
+    let (between, asked) = watched();
+    let segments = target.join("segments");
+    let is_flipped = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&is_flipped);
+    *between.act.lock() = Some(Box::new(move || {
+        // The first file is whole by the time another one is read.
+        let mut names: Vec<_> =
+            std::fs::read_dir(&segments).unwrap().map(|one| one.unwrap().path()).collect();
+        names.sort_unstable();
+        if names.len() > 1 && !noted.swap(true, Ordering::Relaxed) {
+            let mut bytes = std::fs::read(&names[0]).unwrap();
+            bytes[70] ^= 1;
+            std::fs::write(&names[0], bytes).unwrap();
+        }
+    }));
+    backup_watched(&asked.store, &target, copied(), &BackupProgress::default()).unwrap();
+    *between.act.lock() = None;
+    assert!(is_flipped.load(Ordering::Relaxed), "the store has more than one segment");
+    let error = verify_backup(&target).unwrap_err().to_string();
+    assert!(error.contains("segments/"), "{error}");
+}
+
+/// Counts the files of segments that are open, and lets something happen when one is read.
+#[derive(Default)]
+struct Counted {
+    open: Arc<AtomicI64>,
+    most: AtomicI64,
+    act: Mutex<Option<Box<dyn FnMut() + Send>>>,
+}
+
+/// An open file, while it is.
+struct Opened(Option<Arc<AtomicI64>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(open) = &self.0 {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Watcher for Counted {
+    type File = Opened;
+
+    fn opened(&self, name: &str) -> Opened {
+        let is_segment = name.starts_with("segments/");
+        if is_segment {
+            let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most.fetch_max(open, Ordering::Relaxed);
+        }
+        Opened(is_segment.then(|| Arc::clone(&self.open)))
+    }
+
+    fn reads(&self, file: &Opened) {
+        // What it does reads too; the lock is held by then.
+        if file.0.is_some()
+            && let Some(mut act) = self.act.try_lock()
+            && let Some(act) = &mut *act
+        {
+            act();
+        }
+    }
+}
+
+#[test]
+fn a_backup_of_many_segments_holds_few_files_open_also_where_all_are_freed_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let counted = Arc::<Counted>::default();
+    let disk = SimDisk::new();
+    let watched = WatchedDisk::new(disk.clone(), Arc::clone(&counted));
+    let mut asked = Asked::of(LogStore::open(Arc::new(watched), options(), entropy(1), START).unwrap().0);
+    let queue = asked.queue("plain", Policy::standard());
+    for number in 0..600 {
+        asked.send(queue, &format!("message {number} {}", "x".repeat(700)));
+    }
+    let segments = options().segments;
+    // Those of the bound, spares, the one that is written and the next one, one that is being read or looked at.
+    let bound = i64::try_from(segments.open_max + segments.spares_max + 4).unwrap();
+    let before = numbers(&asked);
+    assert!(before.len() as i64 > 5 * bound, "{} segments say nothing about {bound}", before.len());
+    let held = text_of(&asked.store).unwrap();
+    asked.later(Duration::from_secs(1));
+    let (asked, mut is_done) = (Arc::new(asked), false);
+    let other = Arc::clone(&asked);
+    *counted.act.lock() = Some(Box::new(move || {
+        if !std::mem::replace(&mut is_done, true) {
+            other.ask(Command::Purge(kew_core::command::Purge { queue }));
+            for _ in 0..10 {
+                other.churn(queue, 30);
+                other.store.keep_up().unwrap();
+            }
+        }
+    }));
+    backup_watched(&asked.store, folder.path(), copied(), &BackupProgress::default()).unwrap();
+    *counted.act.lock() = None;
+    assert!(
+        before.intersection(&numbers(&asked)).count() < before.len() / 2,
+        "segments were freed meanwhile"
+    );
+    let most = counted.most.load(Ordering::Relaxed);
+    assert!(most <= bound, "{most} files open at a time, at most {bound}");
+    assert_eq!(text_of(&opened(folder.path())).unwrap(), held);
+    let files = || disk.list("segments").unwrap().len();
+    let kept = files();
+    asked.store.keep_up().unwrap();
+    asked.churn(queue, 30);
+    asked.store.keep_up().unwrap();
+    assert!(files() < kept / 2, "freed files go when the backup is done: {} of {kept}", files());
 }

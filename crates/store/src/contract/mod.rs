@@ -324,6 +324,10 @@ macro_rules! contract_tests {
             finished_tasks_are_listed_newest_first_up_to_a_hundred,
             chosen_messages_are_moved_each_for_itself,
             chosen_messages_go_where_a_person_says,
+            chosen_message_that_was_leased_since_the_look_stays,
+            chosen_message_that_was_rewritten_since_the_look_stays,
+            chosen_message_is_moved_once_however_often_it_is_asked_for,
+            chosen_messages_are_in_one_queue_after_a_restart,
             moved_message_keeps_its_own_time_to_live,
         }
         $crate::contract_tests! { @topic $factory, owners:

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use kew_core::command::{ContinueMove, DeleteQueue, ListMoves, MoveChosen, StartMove, View};
+use kew_core::command::{
+    ContinueMove, DeleteQueue, Extend, Extension, ListMoves, MoveChosen, StartMove, View,
+};
 use kew_core::task::TASK_TIME_MAX;
 use kew_core::{
-    Carries, Command, MoveReason, MoveTask, NewMessage, Origin, Outcome, Policy, QueueId, RuleError,
+    Carries, Command, Content, MoveReason, MoveTask, NewMessage, Origin, Outcome, Policy, QueueId, RuleError,
     Sequence, TaskFailure, TaskId, TaskState,
 };
 
-use super::Factory;
+use super::{Ending, Factory};
 use super::stage::{Stage, dead_letters, id, seconds};
 
 fn task(outcome: Outcome) -> Arc<MoveTask> {
@@ -299,6 +301,73 @@ pub fn chosen_messages_go_where_a_person_says(factory: &dyn Factory) {
         (stage.leased_bodies(from), stage.leased_bodies(to)),
         (vec!["g-1".to_owned()], vec!["g-2".to_owned()])
     );
+}
+
+pub fn chosen_message_that_was_leased_since_the_look_stays(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
+    stage.send_text(from, &["a"]);
+    let seen = |stage: &Stage<'_>| stage.peek_as(Stage::looking(from, View::Ready))[0].1;
+    let first = seen(&stage);
+    let leased = stage.lease_one(from);
+    assert_eq!(move_chosen(&stage, from, Some("to"), vec![first]), [Err(RuleError::LeaseEnded)]);
+    assert!(stage.release(leased.token, seconds(0)).is_ok());
+    assert_eq!(move_chosen(&stage, from, Some("to"), vec![first]), [Err(RuleError::TokenStale)]);
+    assert_eq!((stage.figures(from), stage.figures(to)), ((1, 0, 0), (0, 0, 0)));
+    let again = seen(&stage);
+    assert!(move_chosen(&stage, from, Some("to"), vec![again])[0].is_ok(), "its newest receipt counts");
+    assert_eq!((stage.figures(from), stage.figures(to)), ((0, 0, 0), (1, 0, 0)));
+}
+
+pub fn chosen_message_that_was_rewritten_since_the_look_stays(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
+    stage.send_text(from, &["old"]);
+    let seen = stage.peek_as(Stage::looking(from, View::Ready))[0].1;
+    let leased = stage.lease_one(from);
+    let content = Content { body: "new".into(), ..Content::default() };
+    let entry = Extension { token: leased.token, length: seconds(0), content: Some(content) };
+    assert!(
+        stage.extend_as(Extend { entries: vec![entry], ..Stage::extending(leased.token, seconds(0)) }).is_ok()
+    );
+    assert_eq!(move_chosen(&stage, from, Some("to"), vec![seen]), [Err(RuleError::TokenStale)]);
+    assert_eq!((stage.leased_bodies(from), stage.figures(to)), (vec!["new".to_owned()], (0, 0, 0)));
+}
+
+pub fn chosen_message_is_moved_once_however_often_it_is_asked_for(factory: &dyn Factory) {
+    let mut stage = Stage::new(factory);
+    let (from, to) = (stage.named("from", Policy::standard()), stage.named("to", Policy::standard()));
+    stage.send_text(from, &["a", "b", "c"]);
+    let seen = stage.peek_as(Stage::looking(from, View::Ready));
+    let chosen = vec![seen[0].1, seen[2].1, seen[0].1];
+    let moved = move_chosen(&stage, from, Some("to"), chosen.clone());
+    assert_eq!((moved[0].is_ok(), moved[1].is_ok(), &moved[2]), (true, true, &Err(RuleError::MessageNotFound)));
+    let again = move_chosen(&stage, from, Some("to"), chosen);
+    assert_eq!(again, [const { Err(RuleError::MessageNotFound) }; 3]);
+    assert_eq!(stage.leased_bodies(from), ["b"]);
+    assert_eq!(stage.leased_bodies(to), ["a", "c"]);
+}
+
+pub fn chosen_messages_are_in_one_queue_after_a_restart(factory: &dyn Factory) {
+    for ending in [Ending::Close, Ending::Kill] {
+        let mut stage = Stage::new(factory);
+        let (dead, one, two) = dead_letters_of_two(&mut stage);
+        let seen = stage.peek_as(Stage::looking(dead, View::Ready));
+        let of_two = |(message, _): &&(kew_core::Message, kew_core::LeaseToken)| {
+            message.origin.as_ref().is_some_and(|origin| origin.queue == Stage::key("two"))
+        };
+        let chosen: Vec<_> = seen.iter().filter(of_two).map(|(_, token)| *token).collect();
+        assert_eq!(chosen.len(), 2);
+        assert!(move_chosen(&stage, dead, None, chosen.clone()).iter().all(Result::is_ok));
+        if !stage.reopen(ending) {
+            return;
+        }
+        assert_eq!((stage.figures(dead), stage.figures(one)), ((2, 0, 0), (0, 0, 0)));
+        assert_eq!(stage.peeked_bodies(two, View::Ready), ["c", "d"]);
+        let again = move_chosen(&stage, dead, None, chosen);
+        assert_eq!(again, [const { Err(RuleError::MessageNotFound) }; 2]);
+        assert_eq!(stage.figures(two), (2, 0, 0), "the step that replay repeats moves nothing twice");
+    }
 }
 
 pub fn moved_message_keeps_its_own_time_to_live(factory: &dyn Factory) {

@@ -14,6 +14,8 @@ use super::{Done, Failure};
 const AT_ONCE: u64 = 1_000;
 /// How often `tail` looks again.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// Keys of a filter whose values are whole numbers.
+const WHOLE: [&str; 2] = ["min_attempts", "older_than_seconds"];
 /// Characters of a body in a line.
 const BODY_MAX: usize = 80;
 
@@ -121,16 +123,34 @@ pub(super) async fn tail(api: &Api, out: &mut Out, args: &TailArgs) -> Done {
 
 /// A filter as parameters of a query.
 fn query(filter: Option<&str>) -> Result<String, Failure> {
-    let mut query = String::new();
-    for pair in filter.into_iter().flat_map(|filter| filter.split(',')) {
-        let parts =
-            pair.split_once('=').filter(|(key, _)| !key.is_empty() && !["limit", "cursor"].contains(key));
-        let (key, value) =
-            parts.ok_or_else(|| Failure::Usage(format!("--filter {pair}: write KEY=VALUE[,KEY=VALUE]")))?;
-        let (key, value) = (percent::encode(key.as_bytes()), percent::encode(value.as_bytes()));
-        query.push_str(&format!("&{key}={value}"));
+    let pairs = pairs(filter)?;
+    let encoded = |text: &str| percent::encode(text.as_bytes()).into_owned();
+    Ok(pairs.iter().map(|(key, value)| format!("&{}={}", encoded(key), encoded(value))).collect())
+}
+
+/// A filter as the member of a request's body. The server says which keys there are, and what they hold.
+pub(super) fn filter_of(text: &str) -> Result<Value, Failure> {
+    let mut filter = serde_json::Map::new();
+    for (key, value) in pairs(Some(text))? {
+        let value = match value.parse::<u64>() {
+            Ok(number) if WHOLE.contains(&key) => number.into(),
+            _ => value.into(),
+        };
+        if filter.insert(key.to_owned(), value).is_some() {
+            return Err(Failure::Usage(format!("--filter: {key} is given twice")));
+        }
     }
-    Ok(query)
+    Ok(Value::Object(filter))
+}
+
+/// The pairs of a filter.
+fn pairs(filter: Option<&str>) -> Result<Vec<(&str, &str)>, Failure> {
+    let pair = |pair| -> Result<(&str, &str), Failure> {
+        let parts = str::split_once(pair, '=');
+        let parts = parts.filter(|(key, _)| !key.is_empty() && !["limit", "cursor"].contains(key));
+        parts.ok_or_else(|| Failure::Usage(format!("--filter {pair}: write KEY=VALUE[,KEY=VALUE]")))
+    };
+    filter.into_iter().flat_map(|filter| filter.split(',')).map(pair).collect()
 }
 
 /// One message in one line.
@@ -219,6 +239,7 @@ fn event_line(event: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn filters_become_parameters() {
@@ -227,6 +248,16 @@ mod tests {
         assert_eq!(given.as_deref(), Some("&state=delayed&json=%24.a%3D1%202"));
         for wrong in ["", "x", "=1", "state=any,", "limit=1", "cursor=1"] {
             assert!(matches!(query(Some(wrong)), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_filter_is_an_object_whose_counts_are_numbers() {
+        let filter = filter_of("json=$.a=17,min_attempts=3,older_than_seconds=x,text=5").ok();
+        let expected = json!({ "json": "$.a=17", "min_attempts": 3, "older_than_seconds": "x", "text": "5" });
+        assert_eq!(filter, Some(expected), "what is no number is refused by the server");
+        for wrong in ["", "x", "text=a,text=b"] {
+            assert!(matches!(filter_of(wrong), Err(Failure::Usage(_))), "{wrong}");
         }
     }
 

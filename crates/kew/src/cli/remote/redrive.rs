@@ -7,6 +7,7 @@ use kew_http::Method;
 use serde_json::{Value, json};
 
 use super::client::{Api, Target, of_queue};
+use super::look::filter_of;
 use super::output::{self, Out};
 use super::{Done, Failure};
 
@@ -24,6 +25,11 @@ pub(in crate::cli) struct RedriveArgs {
     #[arg(long, value_name = "QUEUE", default_value = "origin")]
     to: String,
 
+    /// Only these, each for itself: text, json, group, min_attempts, older_than_seconds, such as text=timeout. One that
+    /// has no queue to go to, or is leased when its turn comes, stays
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    filter: Option<String>,
+
     /// Messages a second; as fast as possible otherwise
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rate: Option<u64>,
@@ -38,12 +44,16 @@ pub(in crate::cli) struct RedriveArgs {
 
 pub(super) async fn run(api: &Api, out: &mut Out, args: &RedriveArgs) -> Done {
     let mut body = json!({ "to": args.to, "dry_run": args.dry_run });
+    if let Some(filter) = &args.filter {
+        body["filter"] = filter_of(filter)?;
+    }
     if let Some(rate) = args.rate {
         body["per_second"] = rate.into();
     }
     let begun = api.change(Method::POST, &of_queue(&args.queue, "/redrive"), &body).await?;
     let Some(task) = begun["task"].as_str() else {
-        return out.result(&begun, &format!("{} messages would be moved", begun["matched"]));
+        let least = if begun["counted_all"] == false { "at least " } else { "" };
+        return out.result(&begun, &format!("{least}{} messages would be moved", begun["matched"]));
     };
     let path = format!("/redrives/{task}");
     loop {
@@ -66,9 +76,12 @@ fn ended(out: &mut Out, shown: &Value) -> Done {
         shown["state"].as_str().unwrap_or_default()
     );
     out.result(shown, &line)?;
-    if shown["state"] == "done" {
-        return Ok(());
-    }
-    let why = shown["reason"].as_str().unwrap_or("it was cancelled").to_owned();
-    Err(if moved > 0 { Failure::Partly(why) } else { Failure::Failed(why) })
+    let is_done = shown["state"] == "done";
+    let why = match shown["reason"].as_str() {
+        Some(why) => why.to_owned(),
+        None if is_done => return Ok(()),
+        None => "it was cancelled".to_owned(),
+    };
+    // A task with a filter passes over what it cannot move, and is done with the rest.
+    Err(if moved > 0 || is_done { Failure::Partly(why) } else { Failure::Failed(why) })
 }

@@ -50,7 +50,7 @@ impl Segments {
     /// True when [`Segments::prepare_spare`] has something to do.
     pub fn wants_spare(&self) -> bool {
         let table = self.shared.table.lock();
-        !table.retired.is_empty() || self.is_missing(&table)
+        table.retired.iter().any(|segment| !segment.is_held()) || self.is_missing(&table)
     }
 
     /// Whether there are too few spares, or none that holds what a step asked for.
@@ -285,10 +285,10 @@ impl Segments {
     }
 
     /// Turns freed segments into spares, or unlinks them: when one is being read, when a backup linked it, when
-    /// there are enough.
+    /// there are enough. One whose name a backup still needs waits.
     fn recycle_retired(&self) -> Result<(), LogError> {
         loop {
-            let Some(segment) = self.shared.table.lock().retired.pop() else { return Ok(()) };
+            let Some(segment) = self.shared.table.lock().take_retired() else { return Ok(()) };
             // A reader goes on reading when the file's name is gone.
             if let Err(error) = segment.keep_open() {
                 self.shared.table.lock().retired.push(segment);
@@ -358,6 +358,12 @@ impl Segments {
 }
 
 impl Table {
+    /// A freed segment whose file nobody needs under its name.
+    fn take_retired(&mut self) -> Option<Arc<Segment>> {
+        let index = self.retired.iter().rposition(|segment| !segment.is_held())?;
+        Some(self.retired.remove(index))
+    }
+
     fn take_spare_number(&mut self) -> SpareNumber {
         let number = self.next_spare;
         self.next_spare = number.next();

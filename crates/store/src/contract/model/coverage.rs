@@ -160,6 +160,7 @@ const REACHED: &[&str] = &[
     "MoveChosen KindChange",
     "MoveChosen LeaseEnded",
     "MoveChosen QueueNotFound",
+    "MoveChosen TokenStale",
     "Moved",
     "Peeked Delayed",
     "Peeked Leased",

@@ -275,7 +275,11 @@ impl<S: Shelf> Ledger<S> {
                 Ok(item) => match self.destination(&source, command.destination.as_ref(), &item) {
                     Err(TaskFailure::KindMismatch) => Err(RuleError::KindChange),
                     Err(_) => Err(RuleError::QueueNotFound),
-                    Ok(target) => Ok(self.redrive(now, &source, &target, &item)?),
+                    Ok(target) => match self.redrive(now, &source, &target, &item) {
+                        // Nothing of it was changed, and those before it in the step are moved.
+                        Err(StoreError::Damaged { .. }) => Err(RuleError::MessageNotFound),
+                        moved => Ok(moved?),
+                    },
                 },
             });
         }
@@ -289,7 +293,11 @@ impl<S: Shelf> Ledger<S> {
         }
         let book = self.book(source.id)?;
         let (item, _) = book.find(token.sequence).ok_or(RuleError::MessageNotFound)?;
-        if book.is_ready(token.sequence) { Ok(item) } else { Err(RuleError::LeaseEnded) }
+        if !book.is_ready(token.sequence) {
+            return Err(RuleError::LeaseEnded);
+        }
+        // Leased since it was looked at: it may not be what was chosen any more.
+        if self.newest_nonce(source.id, &item) == token.nonce { Ok(item) } else { Err(RuleError::TokenStale) }
     }
 }
 
