@@ -37,6 +37,7 @@ pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
 pub use news::{AlarmChange, News, NewsSink};
 pub use notes::{Attribute, AttributeValue, MessageNotes};
+pub use pages::form_paths;
 pub use sources::{
     BackupRefused, BackupState, BackupTask, Backups, DiskSpace, LatestPushes, OpenCircuits, PushAttempt,
     PushAttempts, PushCircuit, ShownSetting, StoreBytes, StoreDisk, StorePlace,

@@ -10,17 +10,21 @@ mod backups;
 mod body;
 mod charts;
 mod commands;
+mod cookies;
+mod done;
 mod forms;
 mod groups;
 mod layout;
 mod live;
 mod message;
 mod messages;
+mod places;
 mod queue;
 mod queues;
 mod read;
 mod redrive;
 mod send;
+mod server_places;
 mod settings;
 mod sign_in;
 mod spark;
@@ -39,8 +43,10 @@ use crate::access::{self, Caller, Role};
 use crate::error::ApiError;
 use crate::{Console, Settings};
 use layout::{Frame, Visitor};
-use message::MessageAct;
+use places::FormOp;
 use trouble::Trouble;
+
+pub use places::form_paths;
 
 /// Pairs of a query that pages read.
 const PAIRS_MAX: usize = 40;
@@ -76,10 +82,10 @@ impl Console {
     /// Answers a request for a page, a form or one of their files.
     pub(crate) async fn answer_page(&self, request: &Request) -> Reply {
         let path = request.uri.path();
-        let frame = self.frame(request);
         if let Err(refused) = access::admit(request, &self.settings) {
-            return Trouble::from(refused).page(&frame);
+            return Trouble::from(refused).page(&self.bare_frame(request));
         }
+        let frame = self.frame(request);
         if let Some(name) = path.strip_prefix(assets::BELOW) {
             return assets::answer(request, name).unwrap_or_else(|trouble| trouble.page(&frame));
         }
@@ -95,7 +101,7 @@ impl Console {
         if refused.status() == StatusCode::UNAUTHORIZED {
             return self.ask_to_sign_in(request);
         }
-        Trouble::from(refused).page(&self.frame(request))
+        Trouble::from(refused).page(&self.bare_frame(request))
     }
 
     fn ask_to_sign_in(&self, request: &Request) -> Reply {
@@ -116,13 +122,16 @@ impl Console {
     fn frame(&self, request: &Request) -> Frame {
         let caller = access::identify(request, &self.settings, &self.login).ok();
         let visitor = caller.map(|caller| self.visitor(caller));
-        Frame::new(
-            visitor,
-            theme::of(request),
-            &self.pages.csrf,
-            sign_in::here(request),
-            self.settings.version,
-        )
+        let csrf = Some(&*self.pages.csrf);
+        let frame =
+            Frame::new(visitor, theme::of(request), csrf, sign_in::here(request), self.settings.version);
+        frame.saying(done::of(request))
+    }
+
+    /// The same for who may not be here at all: the page may be read by another site's script under a name that leads
+    /// here, so it holds no proof of forms.
+    fn bare_frame(&self, request: &Request) -> Frame {
+        Frame::new(None, theme::of(request), None, sign_in::here(request), self.settings.version)
     }
 
     fn visitor(&self, caller: Caller) -> Visitor {
@@ -184,6 +193,9 @@ impl Visit<'_> {
             ["queues", queue, "charts"] => charts::show(self, queue).await,
             ["queues", queue, "messages", id] => message::show(self, queue, id).await,
             ["queues", queue, "messages", id, "body"] => message::download(self, queue, id).await,
+            ["queues", queue, "messages", id, "attribute"] => {
+                message::download_attribute(self, queue, id).await
+            }
             ["queues", queue, "messages", id, "resend"] => redrive::resend_form(self, queue, id).await,
             ["redrives", task] => redrive::task(self, task).await,
             ["push"] => system::push(self).await,
@@ -200,25 +212,24 @@ impl Visit<'_> {
 
     /// What a form asks for.
     async fn take(&self, parts: &[&str]) -> Option<PageReply> {
-        Some(match parts {
-            ["sign-in"] => sign_in::take(self).await,
-            ["sign-out"] => sign_in::end(self).await,
-            ["theme"] => theme::take(self),
-            ["new-queue"] => queues::create(self).await,
-            ["queues", queue, "send"] => send::take(self, queue).await,
-            ["queues", queue, "settings"] => settings::take(self, queue).await,
-            ["store", "backup"] => backups::begin(self).await,
-            ["queues", queue, "pause"] => queue::set_paused(self, queue, true).await,
-            ["queues", queue, "resume"] => queue::set_paused(self, queue, false).await,
-            ["queues", queue, "purge"] => queue::purge(self, queue).await,
-            ["queues", queue, "delete"] => queue::delete(self, queue).await,
-            ["queues", queue, "redrive"] => redrive::start(self, queue).await,
-            ["redrives", task, "cancel"] => redrive::cancel(self, task).await,
-            ["queues", queue, "messages", id, act] => {
-                let act = MessageAct::of(act)?;
-                message::act(self, queue, id, act).await
-            }
-            _ => return None,
+        let (op, places) = places::form_at(parts)?;
+        let place = |number: usize| places.get(number).copied().unwrap_or_default();
+        let first = place(0);
+        Some(match op {
+            FormOp::SignIn => sign_in::take(self).await,
+            FormOp::SignOut => sign_in::end(self).await,
+            FormOp::Theme => theme::take(self),
+            FormOp::NewQueue => queues::create(self).await,
+            FormOp::Send => send::take(self, first).await,
+            FormOp::Settings => settings::take(self, first).await,
+            FormOp::Backup => backups::begin(self).await,
+            FormOp::Pause => queue::set_paused(self, first, true).await,
+            FormOp::Resume => queue::set_paused(self, first, false).await,
+            FormOp::Purge => queue::purge(self, first).await,
+            FormOp::DeleteQueue => queue::delete(self, first).await,
+            FormOp::Redrive => redrive::start(self, first).await,
+            FormOp::CancelRedrive => redrive::cancel(self, first).await,
+            FormOp::Act(act) => message::act(self, first, place(1), act).await,
         })
     }
 

@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::ask::of_queue;
+use super::done::see_done;
 use super::forms::Form;
-use super::layout::{Head, see};
+use super::layout::Head;
 use super::trouble::Trouble;
 use super::{PageReply, Visit, messages, query_of, queue_path, queues, read, spark, text};
 
@@ -31,30 +32,6 @@ const TABS: [(Tab, &str, &str); 6] = [
     (Tab::Settings, "/settings", "Settings"),
 ];
 
-/// What was done, as the address of the next page says it. Only these sentences can be shown.
-const DONE: &[(&str, &str)] = &[
-    ("made", "The queue was made."),
-    ("saved", "The settings were saved."),
-    ("paused", "Deliveries are paused. Sends are taken."),
-    ("resumed", "Deliveries go on."),
-    ("purged", "All messages were deleted."),
-    ("sent", "The message was sent."),
-    (
-        "repeated",
-        "Nothing new was sent: the deduplication id stands for an earlier message, which is shown here. A message \
-         that it was to stand for stays where it is.",
-    ),
-    (
-        "sent_beside",
-        "The message was sent. The one that it stands for could not be deleted and may still be there.",
-    ),
-    ("deleted", "The message was deleted."),
-    ("released", "The lease was ended."),
-    ("extended", "The lease ends at another time now."),
-    ("promoted", "The delay was ended."),
-    ("removed", "The queue was deleted."),
-];
-
 /// `GET /queues/{q}`.
 pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
@@ -74,7 +51,7 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
             h1 { (text::isolated(queue)) (queues::badges(shown)) }
             @if visit.frame.may_act() { (pause(visit, &path, read::is_set(shown, "paused"))) }
         }
-        (done(visit))
+        (visit.frame.done())
         (figures(visit, queue, shown))
         nav.tabs aria-label="Parts of the queue" {
             @for (place, below, name) in TABS {
@@ -82,12 +59,6 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
             }
         }
     }
-}
-
-/// What was done by the form before.
-pub(super) fn done(visit: &Visit<'_>) -> Markup {
-    let known = visit.asked("done").and_then(|done| DONE.iter().find(|(code, _)| *code == done));
-    html! { @if let Some((_, sentence)) = known { p.done role="status" { (sentence) } } }
 }
 
 fn pause(visit: &Visit<'_>, path: &str, is_paused: bool) -> Markup {
@@ -124,7 +95,7 @@ pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) 
     Form::read(visit)?;
     let (below, done) = if is_paused { ("/pause", "paused") } else { ("/resume", "resumed") };
     visit.change(Method::POST, &of_queue(queue, below), &json!({})).await?;
-    Ok(see(&format!("{}?done={done}", queue_path(queue))))
+    Ok(see_done(visit, &queue_path(queue), done))
 }
 
 /// `POST /queues/{q}/purge`.
@@ -132,7 +103,7 @@ pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let body = json!({ "confirm": form.text("confirm").trim() });
     visit.change(Method::POST, &of_queue(queue, "/purge"), &body).await?;
-    Ok(see(&format!("{}?done=purged", queue_path(queue))))
+    Ok(see_done(visit, &queue_path(queue), "purged"))
 }
 
 /// `POST /queues/{q}/delete`.
@@ -145,5 +116,5 @@ pub(super) async fn delete(visit: &Visit<'_>, queue: &str) -> PageReply {
         return Err(Trouble::new(StatusCode::CONFLICT, "not_confirmed", message));
     }
     visit.change(Method::DELETE, &of_queue(queue, ""), &json!({})).await?;
-    Ok(see("/?done=removed"))
+    Ok(see_done(visit, "/", "removed"))
 }

@@ -4,10 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use kew_console::{
-    AlarmRule, Attribute, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits, MessageNotes, News,
-    Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
+    AlarmRule, Attribute, AttributeValue, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits,
+    MessageNotes, News, Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
 };
 use kew_core::{AccountId, Content, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
@@ -16,21 +18,53 @@ use kew_http::{
 };
 use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Attributes as one text, which is enough to see them again.
-struct TextNotes;
+/// Attributes as JSON: a list of names, types, values, and whether a value is Base64.
+#[derive(Default)]
+pub struct TextNotes {
+    /// What happens whenever attributes are read.
+    on_read: Mutex<Option<OnRead>>,
+}
+
+type OnRead = Arc<dyn Fn() + Send + Sync>;
+
+impl TextNotes {
+    /// Calls this on the thread that reads attributes, each time.
+    pub fn on_read(&self, call: impl Fn() + Send + Sync + 'static) {
+        *self.on_read.lock() = Some(Arc::new(call));
+    }
+}
 
 impl MessageNotes for TextNotes {
     fn write(&self, _: &str, attributes: &[Attribute]) -> Result<Bytes, String> {
         if attributes.iter().any(|attribute| attribute.name == "forbidden") {
             return Err("that one is forbidden".to_owned());
         }
-        Ok(format!("{attributes:?}").into())
+        let one = |attribute: &Attribute| match &attribute.value {
+            AttributeValue::Text(text) => json!([attribute.name, attribute.data_type, text, false]),
+            AttributeValue::Binary(bytes) => {
+                json!([attribute.name, attribute.data_type, STANDARD.encode(bytes), true])
+            }
+        };
+        Ok(attributes.iter().map(one).collect::<Value>().to_string().into())
     }
 
-    fn read(&self, _: &Content) -> Vec<Attribute> {
-        Vec::new()
+    fn read(&self, content: &Content) -> Vec<Attribute> {
+        let call = self.on_read.lock().clone();
+        call.inspect(|call| call());
+        if content.annotations.is_empty() {
+            return Vec::new();
+        }
+        let all: Vec<(String, String, String, bool)> =
+            serde_json::from_slice(&content.annotations).expect("these notes were written here");
+        let one = |(name, data_type, value, is_binary): (String, String, String, bool)| {
+            let decoded = || STANDARD.decode(&value).expect("these notes were written here");
+            let value =
+                if is_binary { AttributeValue::Binary(decoded()) } else { AttributeValue::Text(value) };
+            Attribute { name, data_type, value }
+        };
+        all.into_iter().map(one).collect()
     }
 }
 
@@ -55,6 +89,7 @@ pub struct Rig {
     pub audit: Arc<Mutex<Vec<AuditEntry>>>,
     /// What the looks reported.
     pub news: Arc<Mutex<Vec<News>>>,
+    pub notes: Arc<TextNotes>,
 }
 
 /// What came back.
@@ -125,6 +160,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
     let heard = Arc::clone(&audit);
     let news = Arc::<Mutex<Vec<News>>>::default();
     let told = Arc::clone(&news);
+    let notes = Arc::<TextNotes>::default();
     let secret = ShownSetting {
         section: "admin".to_owned(),
         key: "token".to_owned(),
@@ -151,7 +187,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
         shown: [secret].as_slice().into(),
         alarms: alarms.as_slice().into(),
         news: Arc::new(move |news| told.lock().push(news.clone())),
-        notes: Arc::new(TextNotes),
+        notes: Arc::clone(&notes) as Arc<dyn MessageNotes>,
     };
     let board = Arc::new(Board::default());
     board.serving(Running {
@@ -171,7 +207,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
             since: Timestamp(5),
         },
     });
-    Rig { console: Console::new(board, settings), engine, clock, audit, news }
+    Rig { console: Console::new(board, settings), engine, clock, audit, news, notes }
 }
 
 impl Rig {
