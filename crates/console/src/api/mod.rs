@@ -46,7 +46,7 @@ pub(crate) use fields::{Field, Kind};
 pub(crate) use names::Home;
 pub(crate) use path::BASE;
 pub(crate) use settings::SETTINGS;
-pub(crate) use work::Work;
+pub(crate) use work::{Turns, Work};
 
 const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// Requests larger than this hold a message; nothing else needs so much.
@@ -166,6 +166,11 @@ impl Console {
         ended
     }
 
+    /// Where queues are that are named without an account and a region.
+    fn home(&self) -> Home<'_> {
+        Home { account: self.settings.account, region: &self.settings.region }
+    }
+
     /// Engine time, or the system's while there is no engine.
     pub(crate) fn now(&self) -> kew_core::Timestamp {
         match self.board.phase() {
@@ -183,6 +188,8 @@ impl Context<'_> {
         if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
             request.room.free().await?;
         }
+        let is_large = matches!(op, Op::ListMessages | Op::ShowQueueMessage | Op::ShowMessage);
+        let _turn = if is_large { Some(console.work.large.next().await?) } else { None };
         match op {
             Op::ListQueues => queues::list(self).await,
             Op::CreateQueue => queues::create(self).await,
@@ -253,8 +260,7 @@ impl Context<'_> {
     }
 
     fn home(&self) -> Home<'_> {
-        let settings = &self.console.settings;
-        Home { account: settings.account, region: &settings.region }
+        self.console.home()
     }
 
     /// The queue that the path names.

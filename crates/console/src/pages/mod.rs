@@ -40,6 +40,7 @@ use kew_core::Entropy;
 use kew_http::{Method, Reply, Request, StatusCode, form, percent};
 
 use crate::access::{self, Caller, Role};
+use crate::api::Turns;
 use crate::error::ApiError;
 use crate::{Console, Settings};
 use layout::{Frame, Visitor};
@@ -57,12 +58,15 @@ pub(crate) struct Pages {
     csrf: String,
     /// Bounds the pages that wait for news.
     watchers: live::Watchers,
+    /// Bounds the pages that hold whole messages while they are written.
+    large: Turns,
 }
 
 impl Pages {
     pub(crate) fn new(settings: &Settings) -> Self {
         let entropy: &dyn Entropy = &*settings.entropy;
-        Self { csrf: format!("{:032x}", entropy.wide_bits()), watchers: live::Watchers::default() }
+        let csrf = format!("{:032x}", entropy.wide_bits());
+        Self { csrf, watchers: live::Watchers::default(), large: Turns::of_large_replies() }
     }
 }
 
@@ -185,18 +189,22 @@ impl Visit<'_> {
             ["new-queue"] => queues::form(self),
             ["sign-in"] => Ok(sign_in::show(self)),
             ["messages"] => message::find(self).await,
-            ["queues", queue] => queue::show(self, queue).await,
+            ["queues", queue] => self.in_turn(queue::show(self, queue)).await,
             ["queues", queue, "send"] => send::form(self, queue).await,
             ["queues", queue, "settings"] => settings::form(self, queue).await,
-            ["queues", queue, "dead-letters"] => redrive::show(self, queue).await,
+            ["queues", queue, "dead-letters"] => self.in_turn(redrive::show(self, queue)).await,
             ["queues", queue, "groups"] => groups::show(self, queue).await,
             ["queues", queue, "charts"] => charts::show(self, queue).await,
-            ["queues", queue, "messages", id] => message::show(self, queue, id).await,
-            ["queues", queue, "messages", id, "body"] => message::download(self, queue, id).await,
-            ["queues", queue, "messages", id, "attribute"] => {
-                message::download_attribute(self, queue, id).await
+            ["queues", queue, "messages", id] => self.in_turn(message::show(self, queue, id)).await,
+            ["queues", queue, "messages", id, "body"] => {
+                self.in_turn(message::download(self, queue, id)).await
             }
-            ["queues", queue, "messages", id, "resend"] => redrive::resend_form(self, queue, id).await,
+            ["queues", queue, "messages", id, "attribute"] => {
+                self.in_turn(message::download_attribute(self, queue, id)).await
+            }
+            ["queues", queue, "messages", id, "resend"] => {
+                self.in_turn(redrive::resend_form(self, queue, id)).await
+            }
             ["redrives", task] => redrive::task(self, task).await,
             ["push"] => system::push(self).await,
             ["store"] => system::store(self).await,
@@ -208,6 +216,14 @@ impl Visit<'_> {
             ["live", "queue"] => live::queue(self).await,
             _ => return None,
         })
+    }
+
+    /// A page that holds whole messages while it is written: a few at once. The turn of the API's reply comes within.
+    async fn in_turn(&self, page: impl Future<Output = PageReply>) -> PageReply {
+        // Whoever takes no replies does not wait for room in a turn that others need.
+        self.request.room.free().await.map_err(ApiError::from)?;
+        let _turn = self.console.pages.large.next().await?;
+        page.await
     }
 
     /// What a form asks for.
