@@ -26,14 +26,14 @@ const GUARDS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY")),
 ];
 
-/// Screens that every page leads to.
-const SCREENS: [(&str, &str); 6] = [
-    ("/", "Queues"),
-    ("/alarms", "Alarms"),
-    ("/push", "Push"),
-    ("/store", "Store"),
-    ("/config", "Configuration"),
-    ("/audit", "Audit log"),
+/// Screens that every page leads to, each with the letter that the script follows.
+const SCREENS: [(&str, &str, &str); 6] = [
+    ("/", "Queues", "q"),
+    ("/alarms", "Alarms", "a"),
+    ("/push", "Push", "p"),
+    ("/store", "Store", "s"),
+    ("/config", "Configuration", "c"),
+    ("/audit", "Audit log", "l"),
 ];
 
 /// Who looks at a page.
@@ -139,7 +139,7 @@ impl Frame {
                     (self.top(head))
                     main #content tabindex="-1" { (content) }
                     (self.foot())
-                    @if self.visitor.is_some() { (palette()) }
+                    @if self.visitor.is_some() { (palette()) (keys()) }
                 }
             }
         };
@@ -158,8 +158,10 @@ impl Frame {
                 a.brand href="/" { "Kew" }
                 @if self.visitor.is_some() {
                     nav aria-label="Screens" {
-                        @for (path, name) in SCREENS {
-                            a href=(path) aria-current=[(head.screen == path).then_some("page")] { (name) }
+                        @for (path, name, key) in SCREENS {
+                            a href=(path) aria-current=[(head.screen == path).then_some("page")] aria-keyshortcuts=(key) {
+                                (name)
+                            }
                         }
                     }
                     button type="button" hidden data-palette="" aria-haspopup="dialog" {
@@ -167,7 +169,8 @@ impl Frame {
                     }
                     form.find action="/messages" role="search" aria-label="A message by its id" {
                         label.hidden for="find" { "Id of a message" }
-                        input #find name="id" placeholder="Message id" size="24" maxlength="36" required;
+                        input #find name="id" placeholder="Message id" size="24" maxlength="36" required
+                            aria-keyshortcuts="f";
                         button { "Find" }
                     }
                 }
@@ -197,6 +200,9 @@ impl Frame {
                     button type="button" data-pulse="" aria-pressed="false" { "Pause live figures" }
                     " " span data-pulse-at="" {}
                     span.hidden role="status" aria-live="polite" data-pulse-state="" {}
+                }
+                @if self.visitor.is_some() {
+                    button type="button" hidden data-keys="" aria-haspopup="dialog" { "Shortcuts " kbd { "?" } }
                 }
                 @if self.may_send() { (self.colours()) }
             }
@@ -236,6 +242,18 @@ fn palette() -> Markup {
                 maxlength="200" placeholder="A screen, or how a queue's name begins";
             ul #choices role="listbox" aria-label="What there is" {}
             p.help { "Arrow keys choose, Enter goes, Escape closes." }
+        }
+    }
+}
+
+/// Which letters lead where on this page; the script fills it in. Who writes by voice can switch the letters off.
+fn keys() -> Markup {
+    html! {
+        dialog.keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Shortcuts of this page" }
+            dl {}
+            label.check { input type="checkbox" checked; " Single letters lead there" }
+            form method="dialog" { button { "Close" } }
         }
     }
 }

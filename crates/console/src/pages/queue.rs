@@ -22,14 +22,14 @@ pub(super) enum Tab {
     Settings,
 }
 
-/// All parts: where they are below the queue, and what they are called.
-const TABS: [(Tab, &str, &str); 6] = [
-    (Tab::Messages, "", "Messages"),
-    (Tab::Send, "/send", "Send"),
-    (Tab::DeadLetters, "/dead-letters", "Dead letters"),
-    (Tab::Groups, "/groups", "Groups"),
-    (Tab::Charts, "/charts", "Charts"),
-    (Tab::Settings, "/settings", "Settings"),
+/// All parts: where they are below the queue, what they are called, and the letters that the script follows.
+const TABS: [(Tab, &str, &str, &str); 6] = [
+    (Tab::Messages, "", "Messages", "m"),
+    (Tab::Send, "/send", "Send", "e"),
+    (Tab::DeadLetters, "/dead-letters", "Dead letters", "d"),
+    (Tab::Groups, "/groups", "Groups", "g"),
+    (Tab::Charts, "/charts", "Charts", "h"),
+    (Tab::Settings, "/settings", "Settings", "t"),
 ];
 
 /// `GET /queues/{q}`.
@@ -54,8 +54,8 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
         (visit.frame.done())
         (figures(visit, queue, shown))
         nav.tabs aria-label="Parts of the queue" {
-            @for (place, below, name) in TABS {
-                a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] { (name) }
+            @for (place, below, name, key) in TABS {
+                a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] aria-keyshortcuts=(key) { (name) }
             }
         }
     }

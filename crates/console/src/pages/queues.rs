@@ -34,11 +34,11 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
     let content = html! {
         div.head {
             h1 { "Queues" }
-            @if visit.frame.may_act() { a.button.main href="/new-queue" { "New queue" } }
+            @if visit.frame.may_act() { a.button.main href="/new-queue" aria-keyshortcuts="w" { "New queue" } }
         }
         (visit.frame.done())
         form.filter role="search" aria-label="Queues" {
-            label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200"; }
+            label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200" aria-keyshortcuts="/"; }
             button { "Search" }
             @if !prefix.is_empty() { a href="/" { "All queues" } }
         }
@@ -141,9 +141,11 @@ fn pager(prefix: &str, cursor: &str, next: Option<&str>) -> Markup {
     html! {
         @if next.is_some() || !cursor.is_empty() {
             nav.pager aria-label="Pages" {
-                @if !cursor.is_empty() { a href={ "/" (first) } { "First page" } }
+                @if !cursor.is_empty() { a href={ "/" (first) } aria-keyshortcuts="b" { "First page" } }
                 @if let Some(next) = next {
-                    a rel="next" href={ "/" (query_of(&[("prefix", prefix), ("cursor", next)])) } { "Next page" }
+                    a rel="next" href={ "/" (query_of(&[("prefix", prefix), ("cursor", next)])) } aria-keyshortcuts="n" {
+                        "Next page"
+                    }
                 }
             }
         }
