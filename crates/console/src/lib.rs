@@ -25,6 +25,7 @@ mod totals;
 mod upkeep;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::TimeSource;
@@ -82,6 +83,8 @@ pub struct Settings {
     pub audit: Arc<AuditSink>,
     /// All settings of the server.
     pub shown: Arc<[ShownSetting]>,
+    /// How long an operator's forms that move or delete messages wait, so that they can be undone.
+    pub undo_window: Duration,
     /// The rules of alarms.
     pub alarms: Arc<[AlarmRule]>,
     /// Takes what looks have to tell.

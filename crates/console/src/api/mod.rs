@@ -41,7 +41,7 @@ use fields::Members;
 use path::Found;
 use table::{Needs, Op, Route};
 
-pub(crate) use changes::Changes;
+pub(crate) use changes::{Changes, copy_of};
 pub(crate) use fields::{Field, Kind};
 pub(crate) use names::Home;
 pub(crate) use path::BASE;
@@ -93,7 +93,7 @@ impl Console {
             (_, Ok(caller)) => caller,
         };
         let ended = if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
-            let (console, request) = (self.clone(), changes::copy_of(request));
+            let (console, request) = (self.clone(), copy_of(request));
             let change =
                 |client| async move { console.change(&request, route, &caller, parts, client).await };
             self.changes.run(change).await.and_then(|ended| ended)

@@ -14,6 +14,7 @@ mod cookies;
 mod done;
 mod forms;
 mod groups;
+mod later;
 mod layout;
 mod live;
 mod message;
@@ -60,13 +61,20 @@ pub(crate) struct Pages {
     watchers: live::Watchers,
     /// Bounds the pages that hold whole messages while they are written.
     large: Turns,
+    /// Acts that can still be undone.
+    later: later::Later,
 }
 
 impl Pages {
     pub(crate) fn new(settings: &Settings) -> Self {
         let entropy: &dyn Entropy = &*settings.entropy;
         let csrf = format!("{:032x}", entropy.wide_bits());
-        Self { csrf, watchers: live::Watchers::default(), large: Turns::of_large_replies() }
+        Self {
+            csrf,
+            watchers: live::Watchers::default(),
+            large: Turns::of_large_replies(),
+            later: later::Later::new(settings.undo_window),
+        }
     }
 }
 
@@ -157,14 +165,7 @@ pub(crate) fn is_for_everybody(path: &str) -> bool {
 impl Visit<'_> {
     async fn answer(&self) -> PageReply {
         let path = self.request.uri.path();
-        let parts: Vec<String> = path
-            .split('/')
-            .skip(1)
-            .map(|part| percent::decode(part.as_bytes()).map(Cow::into_owned))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| {
-                Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
-            })?;
+        let parts = self.parts()?;
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let is_read = matches!(self.request.method, Method::GET | Method::HEAD);
         if self.frame.visitor.is_none() && !is_for_everybody(path) {
@@ -180,6 +181,15 @@ impl Visit<'_> {
             None if is_read => Err(Trouble::nothing_at(path)),
             None => Err(Trouble::not_a_form(path)),
         }
+    }
+
+    /// The parts of the path, decoded.
+    fn parts(&self) -> Result<Vec<String>, Trouble> {
+        let parts = self.request.uri.path().split('/').skip(1);
+        let decoded = parts.map(|part| percent::decode(part.as_bytes()).map(Cow::into_owned));
+        decoded.collect::<Result<Vec<_>, _>>().map_err(|error| {
+            Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
+        })
     }
 
     /// The page at a path.
@@ -206,6 +216,7 @@ impl Visit<'_> {
                 self.in_turn(redrive::resend_form(self, queue, id)).await
             }
             ["redrives", task] => redrive::task(self, task).await,
+            ["later", id] => later::show(self, id),
             ["push"] => system::push(self).await,
             ["store"] => system::store(self).await,
             ["store", "backups", task] => backups::show(self, task).await,
@@ -229,9 +240,17 @@ impl Visit<'_> {
     /// What a form asks for.
     async fn take(&self, parts: &[&str]) -> Option<PageReply> {
         let (op, places) = places::form_at(parts)?;
+        if let Some(what) = later::undoable(self, op, &places) {
+            return Some(later::keep(self, what));
+        }
+        Some(self.follow(op, &places).await)
+    }
+
+    /// Does what a form asks for.
+    async fn follow(&self, op: FormOp, places: &[&str]) -> PageReply {
         let place = |number: usize| places.get(number).copied().unwrap_or_default();
         let first = place(0);
-        Some(match op {
+        match op {
             FormOp::SignIn => sign_in::take(self).await,
             FormOp::SignOut => sign_in::end(self).await,
             FormOp::Theme => theme::take(self),
@@ -245,8 +264,10 @@ impl Visit<'_> {
             FormOp::DeleteQueue => queue::delete(self, first).await,
             FormOp::Redrive => redrive::start(self, first).await,
             FormOp::CancelRedrive => redrive::cancel(self, first).await,
+            FormOp::Undo => later::undo(self, first),
+            FormOp::BeginNow => later::begin_now(self, first),
             FormOp::Act(act) => message::act(self, first, place(1), act).await,
-        })
+        }
     }
 
     /// A parameter of the address; an empty one is none.

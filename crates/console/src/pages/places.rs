@@ -18,6 +18,8 @@ pub(super) enum FormOp {
     DeleteQueue,
     Redrive,
     CancelRedrive,
+    Undo,
+    BeginNow,
     Act(MessageAct),
 }
 
@@ -29,6 +31,8 @@ const FORMS: &[(&str, FormOp)] = &[
     ("/new-queue", FormOp::NewQueue),
     ("/store/backup", FormOp::Backup),
     ("/redrives/{task}/cancel", FormOp::CancelRedrive),
+    ("/later/{id}/undo", FormOp::Undo),
+    ("/later/{id}/begin", FormOp::BeginNow),
     ("/queues/{q}/send", FormOp::Send),
     ("/queues/{q}/settings", FormOp::Settings),
     ("/queues/{q}/pause", FormOp::Pause),

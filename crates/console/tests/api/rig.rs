@@ -139,16 +139,23 @@ pub struct Parts {
     pub alarms: Vec<AlarmRule>,
     /// Queues with metrics of their own.
     pub metrics_queues: usize,
+    pub undo_window: Duration,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10 }
+        Self {
+            guarded: Guarded::Open,
+            backups: None,
+            alarms: Vec::new(),
+            metrics_queues: 10,
+            undo_window: Duration::ZERO,
+        }
     }
 }
 
 pub async fn rig_of(parts: Parts) -> Rig {
-    let Parts { guarded, backups, alarms, metrics_queues } = parts;
+    let Parts { guarded, backups, alarms, metrics_queues, undo_window } = parts;
     let engine =
         start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
@@ -185,6 +192,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
         entropy: Arc::new(CountingEntropy::default()),
         audit: Arc::new(move |entry| heard.lock().push(entry.clone())),
         shown: [secret].as_slice().into(),
+        undo_window,
         alarms: alarms.as_slice().into(),
         news: Arc::new(move |news| told.lock().push(news.clone())),
         notes: Arc::clone(&notes) as Arc<dyn MessageNotes>,

@@ -12,6 +12,8 @@ const FORMS: &[(&str, &[(&str, &str)])] = &[
     ("/new-queue", &[("name", "made")]),
     ("/store/backup", &[("to", "/backup")]),
     ("/redrives/{task}/cancel", &[]),
+    ("/later/{id}/undo", &[]),
+    ("/later/{id}/begin", &[]),
     ("/queues/{q}/send", &[("body", "x")]),
     ("/queues/{q}/settings", &[("visibility_seconds", "9")]),
     ("/queues/{q}/pause", &[]),
