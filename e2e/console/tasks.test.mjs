@@ -92,6 +92,8 @@ test("a message is found by its id, extended, released and deleted by keyboard",
   await tabTo(page, "I am sure");
   await page.keyboard.press("Space");
   await follow(page, "Delete", "button");
+  await page.getByText("Not done yet").waitFor();
+  await follow(page, "Begin now", "button");
   await page.getByText("The message was deleted.").waitFor();
   assert.deepEqual(faults, []);
   await context.close();
@@ -114,6 +116,7 @@ test("dead letters are counted, corrected and moved back by keyboard", async () 
   await tabTo(page, "At most, messages a second");
   await page.keyboard.type("1");
   await follow(page, "Move them", "button");
+  await follow(page, "Begin now", "button");
   // The page loads itself again until the task has ended.
   await page.getByText("done", { exact: true }).waitFor();
   await page.getByText("2 moved, 0 left").waitFor();
@@ -181,3 +184,48 @@ test("people sign in by keyboard, choose colours, see no forms that act, and sig
   assert.deepEqual(faults, []);
   await context.close();
 });
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`a deletion is undone by keyboard, in ${colorScheme} colours`, async () => {
+    const { id } = await kew.api("/queues/webhooks/messages", { body: "stays" });
+    const { page, context, faults } = await open(browser, kew.url, { colorScheme });
+    await page.goto(`/queues/webhooks/messages/${id}`);
+    await tabTo(page, "I am sure");
+    await page.keyboard.press("Space");
+    await follow(page, "Delete", "button");
+    await page.getByText("Not done yet").waitFor();
+    await picture(page, `later-${colorScheme}`);
+    assert.deepEqual(await flaws(page), []);
+    await follow(page, "Undo", "button");
+    await page.getByText("nothing was changed").waitFor();
+    await follow(page, "Back", "a");
+    await page.getByText("stays").first().waitFor();
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+
+  test(`single letters lead where the list says, in ${colorScheme} colours`, async () => {
+    const { page, context, faults } = await open(browser, kew.url, { colorScheme });
+    await page.goto("/queues/webhooks");
+    await page.keyboard.press("?");
+    const list = page.getByRole("dialog", { name: "Shortcuts of this page" });
+    await list.getByText("Dead letters").waitFor();
+    await picture(page, `shortcuts-${colorScheme}`);
+    assert.deepEqual(await flaws(page), []);
+    await page.keyboard.press("Escape");
+    await Promise.all([page.waitForURL("**/dead-letters"), page.keyboard.press("d")]);
+    await Promise.all([page.waitForURL("**/alarms"), page.keyboard.press("a")]);
+    await page.keyboard.press("f");
+    await page.keyboard.type("q?");
+    assert.equal(await page.getByLabel("Id of a message").inputValue(), "q?");
+    await page.getByRole("button", { name: "Shortcuts" }).click();
+    await list.getByLabel("Single letters lead there").uncheck();
+    await list.getByRole("button", { name: "Close" }).click();
+    await page.keyboard.press("q");
+    await page.keyboard.press("?");
+    assert.match(page.url(), /alarms$/);
+    assert.equal(await list.isVisible(), false);
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+}

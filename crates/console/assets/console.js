@@ -232,6 +232,45 @@ const palette = () => {
   });
 };
 
+/** Single letters lead to links and fields that name them; `?` shows them, and there they can be switched off. */
+const shortcuts = () => {
+  const dialog = document.querySelector("dialog.keys");
+  const opener = document.querySelector("[data-keys]");
+  if (!dialog || !opener) return;
+  const [list, box] = [dialog.querySelector("dl"), dialog.querySelector("input")];
+  const keyed = () => [...document.querySelectorAll("[aria-keyshortcuts]")];
+  const isOn = () => localStorage.getItem("kew_keys") !== "off";
+  const row = (key, name) => {
+    const [entry, term, text, letter] = ["div", "dt", "dd", "kbd"].map((tag) => document.createElement(tag));
+    letter.textContent = key;
+    term.append(letter);
+    text.textContent = name;
+    entry.append(term, text);
+    return entry;
+  };
+  const nameOf = (one) => (one.labels?.[0] ?? one).firstChild.textContent.trim() || one.textContent.trim();
+  const open = () => {
+    const rows = keyed().map((one) => row(one.getAttribute("aria-keyshortcuts"), nameOf(one)));
+    list.replaceChildren(...rows, row("Ctrl K", "Go to a screen or a queue"), row("?", "This list"));
+    box.checked = isOn();
+    dialog.showModal();
+  };
+  box.addEventListener("change", () => localStorage.setItem("kew_keys", box.checked ? "on" : "off"));
+  opener.hidden = false;
+  opener.addEventListener("click", open);
+  addEventListener("keydown", (event) => {
+    const isTyped = event.target.closest?.("input, textarea, select");
+    const isOther = event.ctrlKey || event.metaKey || event.altKey || event.isComposing;
+    if (isTyped || isOther || !isOn() || document.querySelector("dialog[open]")) return;
+    const target = keyed().find((one) => one.getAttribute("aria-keyshortcuts") === event.key);
+    if (event.key === "?") open();
+    else if (target?.matches("input")) target.focus();
+    else if (target) target.click();
+    else return;
+    event.preventDefault();
+  });
+};
+
 const stream = document.body.dataset.stream;
 if (stream) watch(stream);
 countDown();
@@ -240,3 +279,4 @@ refreshes();
 confirmations();
 searches();
 palette();
+shortcuts();

@@ -26,6 +26,7 @@ mod totals;
 mod upkeep;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
 use kew_engine::TimeSource;
@@ -38,6 +39,7 @@ pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
 pub use news::{AlarmChange, News, NewsSink};
 pub use notes::{Attribute, AttributeValue, MessageNotes};
+pub use pages::form_paths;
 pub use sources::{
     BackupRefused, BackupState, BackupTask, Backups, DiskSpace, LatestPushes, OpenCircuits, PushAttempt,
     PushAttempts, PushCircuit, ShownSetting, StoreBytes, StoreDisk, StorePlace,
@@ -84,6 +86,8 @@ pub struct Settings {
     pub audit: Arc<AuditSink>,
     /// All settings of the server.
     pub shown: Arc<[ShownSetting]>,
+    /// How long an operator's forms that move or delete messages wait, so that they can be undone.
+    pub undo_window: Duration,
     /// The rules of alarms.
     pub alarms: Arc<[AlarmRule]>,
     /// Takes what looks have to tell.

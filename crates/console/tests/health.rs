@@ -82,6 +82,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
     engine.create_queue(create).await.expect("the queue's name is free");
     let board = Arc::new(Board::default());
     let settings = Settings {
+        undo_window: Duration::ZERO,
         token: None,
         users: Arc::default(),
         metrics_token: None,

@@ -14,7 +14,7 @@ use crate::{Engine, EngineError};
 const SLICES_MAX: u32 = 100;
 /// Messages of which one slice brings the contents when not all of them are wanted.
 const SLICE: u32 = 1_000;
-/// Bytes of bodies that one call answers at most; the first message always fits.
+/// Bytes of bodies and annotations that one call answers at most; the first message always fits.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// What a search for one message came to.
@@ -52,13 +52,14 @@ impl Engine {
                     are_all_wanted = false;
                     continue;
                 }
-                let body = seen.message.content.body.len();
-                let has_room = page.messages.is_empty() || bytes + body <= ANSWER_BYTES_MAX;
+                let content = &seen.message.content;
+                let length = content.body.len() + content.annotations.len();
+                let has_room = page.messages.is_empty() || bytes + length <= ANSWER_BYTES_MAX;
                 if page.messages.len() >= max || !has_room {
                     page.next = Some(seen.message.sequence);
                     return Ok(page);
                 }
-                bytes += body;
+                bytes += length;
                 page.messages.push(seen);
             }
             if page.messages.len() >= max {

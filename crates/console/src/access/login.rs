@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use kew_core::Entropy;
 use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode, secret};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -11,7 +10,7 @@ use serde_json::json;
 use super::attempts::Attempts;
 use super::sessions::{COOKIE, LASTS, Session, Sessions};
 use super::users::{Checked, PASSWORD_BYTES_MAX, Passwords};
-use super::{Role, TOKEN_HOLDER};
+use super::{LIVE, Role, TOKEN_HOLDER, UNATTENDED};
 use crate::Settings;
 use crate::error::{ApiError, answer};
 
@@ -33,7 +32,18 @@ impl Login {
 
     /// The session that a request's cookie names.
     pub(crate) fn session(&self, request: &Request, now: Duration) -> Option<Session> {
-        self.sessions.used(&cookie(request)?, now)
+        let cookie = cookie(request)?;
+        if is_unattended(request) {
+            self.sessions.seen(&cookie, now)
+        } else {
+            self.sessions.used(&cookie, now)
+        }
+    }
+
+    /// Begins a session in place of those that the browser had: whoever knows an old cookie has nothing of the new one.
+    fn begin(&self, who: (&str, Role), settings: &Settings, request: &Request, now: Duration) -> Reply {
+        cookies(request).for_each(|old| self.sessions.end(old));
+        begun_session(self.sessions.begin(who, &*settings.entropy, now), request)
     }
 }
 
@@ -71,9 +81,7 @@ pub(crate) async fn begin_session(
         Checked::Right(found) => {
             tried.get_or_init(|| user.to_owned());
             login.attempts.lock().right(address);
-            let entropy: &dyn Entropy = &*settings.entropy;
-            let begun = login.sessions.begin((found.name(), found.role()), entropy, now);
-            Ok(begun_session(begun, request))
+            Ok(login.begin((found.name(), found.role()), settings, request, now))
         }
     }
 }
@@ -95,8 +103,7 @@ pub(crate) fn begin_token_session(
         login.attempts.lock().begin(address, now);
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "wrong_token", "the token is wrong"));
     }
-    let begun = login.sessions.begin((TOKEN_HOLDER, Role::Operator), &*settings.entropy, now);
-    Ok(begun_session(begun, request))
+    Ok(login.begin((TOKEN_HOLDER, Role::Operator), settings, request, now))
 }
 
 fn too_many_attempts(wait: Duration) -> ApiError {
@@ -128,12 +135,19 @@ fn set_cookie(value: &str, lasts: Duration, is_secure: bool) -> HeaderValue {
 
 /// The value of our cookie. Where there are several of its name none counts: one may be a neighbour's.
 fn cookie(request: &Request) -> Option<String> {
-    let headers = request.headers.get_all("cookie").filter_map(FieldValue::text);
-    let mut ours = headers
-        .flat_map(|header| header.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(name, _)| *name == COOKIE)
-        .map(|(_, value)| value.to_owned());
-    let first = ours.next()?;
+    let mut ours = cookies(request);
+    let first = ours.next()?.to_owned();
     ours.next().is_none().then_some(first)
+}
+
+/// The values of all cookies of our name.
+fn cookies(request: &Request) -> impl Iterator<Item = &str> {
+    let headers = request.headers.get_all("cookie").filter_map(FieldValue::text);
+    let pairs = headers.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+}
+
+/// Whether a page asks by itself, and no person.
+fn is_unattended(request: &Request) -> bool {
+    request.uri.path().starts_with(LIVE) || request.header(UNATTENDED.as_str()).is_some()
 }

@@ -23,6 +23,11 @@ const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// What changes bring beside a session's cookie.
 pub(crate) const CSRF: HeaderName = HeaderName::from_static("x-kew-csrf");
 
+/// Below this, pages ask by themselves for as long as they are open: that does not keep a session in use.
+pub(crate) const LIVE: &str = "/live/";
+/// What marks a request to the API that such a page makes.
+pub(crate) const UNATTENDED: HeaderName = HeaderName::from_static("x-kew-unattended");
+
 /// Who asks.
 #[derive(Clone)]
 pub(crate) struct Caller {

@@ -80,6 +80,11 @@ impl Sessions {
         Some(session.clone())
     }
 
+    /// The session of a cookie, which a page asked for by itself: that is no use of it.
+    pub(crate) fn seen(&self, cookie: &str, now: Duration) -> Option<Session> {
+        self.all.lock().get(cookie).filter(|session| !session.is_over(now)).cloned()
+    }
+
     /// Ends a session.
     pub(crate) fn end(&self, cookie: &str) {
         self.all.lock().remove(cookie);
@@ -117,6 +122,8 @@ mod tests {
         }
         assert!(sessions.used(&cookie, at(12 * 3_600)).is_none());
         let (cookie, _) = sessions.begin(ANNA, &entropy, at(0));
+        assert!(sessions.seen(&cookie, IDLE - at(1)).is_some());
+        assert!(sessions.seen(&cookie, IDLE).is_none(), "to be seen is no use of it");
         assert!(sessions.used(&cookie, IDLE).is_none());
         let (cookie, _) = sessions.begin(ANNA, &entropy, at(0));
         sessions.end(&cookie);

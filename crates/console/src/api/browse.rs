@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kew_core::command::Browse;
-use kew_core::outcome::Seen;
+use kew_core::outcome::{Page, Seen};
 use kew_core::{MoveReason, Sequence, State, Timestamp};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
@@ -12,8 +12,8 @@ use super::Context;
 use super::messages::put_content;
 use super::names::Home;
 use super::wanted::Wanted;
-use crate::MessageNotes;
 use crate::error::{ApiError, answer};
+use crate::{Console, MessageNotes};
 
 /// Messages of a page that does not say.
 const LIMIT_USUAL: u64 = 100;
@@ -27,14 +27,21 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let Wanted { browse, filter } = Wanted::of(&cx.query, queue.id, running.engine.now())?;
     let browse = Browse { from, max: limit, ..browse };
     let engine = Arc::clone(&running.engine);
-    let work =
-        move || async move { Ok(engine.browse(browse, |seen| filter.fits(&seen.message.content)).await?) };
-    let page = cx.console.work.run(work).await?;
-    let (home, notes) = (cx.home(), &*cx.console.settings.notes);
+    let console = cx.console.clone();
+    let work = move || async move {
+        let page = engine.browse(browse, |seen| filter.fits(&seen.message.content)).await?;
+        Ok(written(&console, &page))
+    };
+    cx.console.work.run(work).await
+}
+
+/// A page of messages; megabytes of them are not written on the admin thread.
+fn written(console: &Console, page: &Page) -> Reply {
+    let (home, notes) = (console.home(), &*console.settings.notes);
     let shown = |seen: &Seen| Value::Object(row(seen, &home, notes));
     let messages: Vec<Value> = page.messages.iter().map(shown).collect();
     let next = page.next.map(|next| next.0.to_string());
-    Ok(answer(StatusCode::OK, &json!({ "messages": messages, "next": next })))
+    answer(StatusCode::OK, &json!({ "messages": messages, "next": next }))
 }
 
 fn sequence(cursor: &str) -> Result<Sequence, ApiError> {

@@ -66,7 +66,7 @@ impl Client {
 }
 
 /// A copy of a request that does not keep the read buffer of its connection.
-pub(super) fn copy_of(request: &Request) -> Request {
+pub(crate) fn copy_of(request: &Request) -> Request {
     Request {
         method: request.method.clone(),
         uri: request.uri.clone(),

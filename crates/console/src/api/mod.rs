@@ -15,8 +15,11 @@ mod messages;
 mod names;
 mod openapi;
 mod path;
+mod queue_fields;
 mod queues;
 mod redrives;
+mod routes;
+mod server_fields;
 mod settings;
 mod shows;
 mod table;
@@ -39,13 +42,13 @@ use changes::Client;
 use fields::Members;
 use table::{Needs, Op, Route};
 
-pub(crate) use changes::Changes;
+pub(crate) use changes::{Changes, copy_of};
 pub(crate) use fields::{Field, Kind};
 pub(crate) use filtered::Filtered;
 pub(crate) use names::Home;
 pub(crate) use path::{BASE, Found, find};
 pub(crate) use settings::SETTINGS;
-pub(crate) use work::Work;
+pub(crate) use work::{Turns, Work};
 
 const ALLOW: HeaderName = HeaderName::from_static("allow");
 /// Requests larger than this hold a message; nothing else needs so much.
@@ -92,7 +95,7 @@ impl Console {
             (_, Ok(caller)) => caller,
         };
         let ended = if route.is_change() && !clock::is_follower(route.op == Op::MoveClock, &request.body) {
-            let (console, request) = (self.clone(), changes::copy_of(request));
+            let (console, request) = (self.clone(), copy_of(request));
             let change =
                 |client| async move { console.change(&request, route, &caller, parts, client).await };
             self.changes.run(change).await.and_then(|ended| ended)
@@ -166,6 +169,11 @@ impl Console {
         ended
     }
 
+    /// Where queues are that are named without an account and a region.
+    fn home(&self) -> Home<'_> {
+        Home { account: self.settings.account, region: &self.settings.region }
+    }
+
     /// Engine time, or the system's while there is no engine.
     pub(crate) fn now(&self) -> kew_core::Timestamp {
         match self.board.phase() {
@@ -183,6 +191,8 @@ impl Context<'_> {
         if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
             request.room.free().await?;
         }
+        let is_large = matches!(op, Op::ListMessages | Op::ShowQueueMessage | Op::ShowMessage);
+        let _turn = if is_large { Some(console.work.large.next().await?) } else { None };
         match op {
             Op::ListQueues => queues::list(self).await,
             Op::CreateQueue => queues::create(self).await,
@@ -253,8 +263,7 @@ impl Context<'_> {
     }
 
     fn home(&self) -> Home<'_> {
-        let settings = &self.console.settings;
-        Home { account: settings.account, region: &settings.region }
+        self.console.home()
     }
 
     /// The queue that the path names.

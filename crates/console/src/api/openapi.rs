@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::fields::{Field, object_schema};
 use super::path::{BASE, is_place};
-use super::table::{Needs, Op, ROUTES, Route};
+use super::routes::ROUTES;
+use super::table::{Needs, Op, Route};
 
 /// Refusals that any operation may answer.
 const COMMON: [(u16, &str); 6] = [

@@ -3,7 +3,8 @@
 use kew_http::Method;
 
 use super::fields::decoded;
-use super::table::{ROUTES, Route};
+use super::routes::ROUTES;
+use super::table::Route;
 use crate::error::ApiError;
 
 /// Below this stand all paths of the API.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kew_core::outcome::Seen;
-use kew_core::{Event, EventKind, Failure, QueueId, Sequence, Timestamp, why};
+use kew_core::{Event, EventKind, Failure, MessageId, QueueId, Sequence, Timestamp, why};
 use kew_engine::Engine;
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
@@ -13,6 +13,7 @@ use super::Context;
 use super::browse::{instant, row};
 use super::locate::{Cursor, Located, locate, message_id};
 use super::names::Home;
+use crate::Console;
 use crate::error::{ApiError, answer};
 
 /// `GET /queues/{q}/messages/{id}`.
@@ -31,16 +32,29 @@ async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Re
     let running = cx.running()?;
     let id = message_id(cx.parts.last().map_or("", String::as_str))?;
     let cursor = cx.query.text("cursor").map(Cursor::read).transpose()?;
-    let engine = Arc::clone(&running.engine);
-    let work = move || async move { locate(&engine, only.as_ref(), id, cursor).await };
-    let (engine, home) = (&running.engine, cx.home());
-    let (mut shown, queue, events) = match cx.console.work.run(work).await? {
+    let (engine, console) = (Arc::clone(&running.engine), cx.console.clone());
+    let work = move || async move {
+        let located = locate(&engine, only.as_ref(), id, cursor).await?;
+        written(&console, &engine, id, located).await
+    };
+    cx.console.work.run(work).await
+}
+
+/// A message that was looked for; a megabyte of it is not written on the admin thread.
+async fn written(
+    console: &Console,
+    engine: &Engine,
+    id: MessageId,
+    located: Located,
+) -> Result<Reply, ApiError> {
+    let home = console.home();
+    let (mut shown, queue, events) = match located {
         Located::Here { queue, seen, mut events } => {
             if let Some(at) = imported(engine, &seen, &events).await? {
                 let (queue, sequence) = (queue.id, seen.message.sequence);
                 events.insert(0, Event { at, queue, sequence, kind: EventKind::Imported });
             }
-            let mut shown = row(&seen, &home, &*cx.console.settings.notes);
+            let mut shown = row(&seen, &home, &*console.settings.notes);
             if let Some(Value::Object(lease)) = shown.get_mut("lease") {
                 lease.insert("by".to_owned(), holder(&events).into());
             }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::messages::render;
 use super::trouble::Trouble;
 use super::{Visit, query_of};
-use crate::access::CSRF;
+use crate::access::{CSRF, LIVE, UNATTENDED};
 use crate::api::BASE;
 
 const CONTENT_TYPE: HeaderName = HeaderName::from_static("content-type");
@@ -30,7 +30,17 @@ impl Visit<'_> {
 
     /// What the API answers to a change.
     pub(super) async fn change(&self, method: Method, path: &str, body: &Value) -> Result<Value, Trouble> {
-        value_of(&self.exchange(method, path, &[], body.to_string().into()).await?)
+        self.change_as_written(method, path, body.to_string()).await
+    }
+
+    /// The same of a body that is written already.
+    pub(super) async fn change_as_written(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Value, Trouble> {
+        value_of(&self.exchange(method, path, &[], body.into()).await?)
     }
 
     /// The API's reply, if it is one of success.
@@ -60,6 +70,9 @@ impl Visit<'_> {
         let mut headers = self.request.headers.clone();
         headers.remove(&CONTENT_LENGTH);
         headers.insert(CONTENT_TYPE, JSON);
+        if self.request.uri.path().starts_with(LIVE) {
+            headers.insert(UNATTENDED, HeaderValue::from_static("1"));
+        }
         // The form's own token was compared before with the one of the session.
         if let Some(visitor) = self.frame.visitor.as_ref().filter(|visitor| visitor.has_session)
             && let Ok(csrf) = HeaderValue::from_str(&visitor.csrf)

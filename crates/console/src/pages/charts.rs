@@ -68,7 +68,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let span = SPANS.iter().find(|(seconds, _)| *seconds == asked).unwrap_or(&SPANS[1]).0;
     let found = visit.read(&of_queue(queue, "/samples"), &[("seconds", span)]).await?;
     let samples = read::list(&found, "samples");
-    let step = read::whole(&found, "step").max(1);
+    let axis = Axis::of(span, read::whole(&found, "step"), visit.console.now().0);
     let path = format!("{}/charts", queue_path(queue));
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Charts))
@@ -80,20 +80,47 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
         @if samples.is_empty() {
             p.empty { "There are no samples. The 256 queues used last have some, from every 5 s since the server started." }
         } @else {
-            div.charts { @for chart in &CHARTS { (drawn(chart, samples, step)) } }
-            (figures(samples, step))
+            div.charts { @for chart in &CHARTS { (drawn(chart, samples, &axis)) } }
+            (figures(samples, axis.step))
         }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Charts of {queue}")).at("/"), &content))
 }
 
-fn drawn(chart: &Chart, samples: &[Value], step: u64) -> Markup {
-    let value = |sample: &Value, member: &str| value_of(sample, member, chart.unit, step);
-    let all =
-        samples.iter().flat_map(|sample| chart.lines.iter().map(move |(member, _)| value(sample, member)));
+/// The time that charts show.
+struct Axis {
+    from_ms: u64,
+    until_ms: u64,
+    /// Seconds of one sample.
+    step: u64,
+}
+
+impl Axis {
+    fn of(span: &str, step: u64, now_ms: u64) -> Self {
+        let span: u64 = span.parse().unwrap_or(900);
+        Self {
+            from_ms: now_ms.saturating_sub(span.saturating_mul(1_000)),
+            until_ms: now_ms,
+            step: step.max(1),
+        }
+    }
+
+    /// How far to the right an instant stands.
+    fn x(&self, at_ms: u64) -> f64 {
+        let all = self.until_ms.saturating_sub(self.from_ms).max(1);
+        let passed = at_ms.saturating_sub(self.from_ms).min(all);
+        WIDTH * passed as f64 / all as f64
+    }
+}
+
+fn drawn(chart: &Chart, samples: &[Value], axis: &Axis) -> Markup {
+    let value = |sample: &Value, member: &str| value_of(sample, member, chart.unit, axis.step);
+    let all = samples
+        .iter()
+        .flat_map(|sample| chart.lines.iter().filter_map(move |(member, _)| value(sample, member)));
     let most = all.fold(0.0_f64, f64::max);
     let ceiling = if most > 0.0 { most } else { 1.0 };
-    let at = |sample: Option<&Value>| sample.map(|sample| read::whole(sample, "at_ms")).unwrap_or_default();
+    let part = |sample: &Value, member: &str| value(sample, member).map(|value| value / ceiling);
     html! {
         figure.chart {
             figcaption {
@@ -106,19 +133,19 @@ fn drawn(chart: &Chart, samples: &[Value], step: u64) -> Markup {
                 aria-label={ (chart.title) ", at most " (written(most, chart.unit)) } {
                 path.grid d={ "M0 0H" (WIDTH) "M0 " (HEIGHT / 2.0) "H" (WIDTH) "M0 " (HEIGHT) "H" (WIDTH) } {}
                 @for (number, (member, _)) in chart.lines.iter().enumerate() {
-                    polyline class={ "line-" (number) } points=(points(samples, |sample| value(sample, member) / ceiling)) {}
+                    path class={ "line line-" (number) } d=(line(samples, axis, |sample| part(sample, member))) {}
                 }
             }
             span.most { (written(most, chart.unit)) }
-            div.ends { (text::instant(at(samples.first()))) (text::instant(at(samples.last()))) }
+            div.ends { (text::instant(axis.from_ms)) (text::instant(axis.until_ms)) }
         }
     }
 }
 
-/// A member of a sample in its unit. Traffic is of a whole step.
-fn value_of(sample: &Value, member: &str, unit: Unit, step: u64) -> f64 {
-    let value = read::number(sample, member).unwrap_or_default();
-    if unit == Unit::PerSecond { value / step as f64 } else { value }
+/// A member of a sample in its unit; nothing where there is no such value. Traffic is of a whole step.
+fn value_of(sample: &Value, member: &str, unit: Unit, step: u64) -> Option<f64> {
+    let value = read::number(sample, member)?;
+    Some(if unit == Unit::PerSecond { value / step as f64 } else { value })
 }
 
 fn written(value: f64, unit: Unit) -> String {
@@ -130,16 +157,36 @@ fn written(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Points of a line whose values are parts of its height.
-fn points(samples: &[Value], part: impl Fn(&Value) -> f64) -> String {
-    let apart = WIDTH / (samples.len().saturating_sub(1).max(1)) as f64;
-    let mut points = String::with_capacity(samples.len() * 12);
-    for (number, sample) in samples.iter().enumerate() {
-        let (x, y) = (number as f64 * apart, HEIGHT * (1.0 - part(sample)));
-        let _written = write!(points, "{x:.1},{y:.1} ");
+/// A line whose values are parts of its height, each at its instant. It has a gap where a sample has no value, and
+/// where samples are missing; a value alone is a dot.
+fn line(samples: &[Value], axis: &Axis, part: impl Fn(&Value) -> Option<f64>) -> String {
+    let apart_max_ms = axis.step.saturating_mul(2_500);
+    let mut line = String::with_capacity(samples.len() * 12);
+    let (mut before_ms, mut points) = (None, 0);
+    for sample in samples {
+        let Some(part) = part(sample) else {
+            before_ms = None;
+            continue;
+        };
+        let at_ms = read::whole(sample, "at_ms");
+        let goes_on = before_ms.is_some_and(|before: u64| at_ms.saturating_sub(before) <= apart_max_ms);
+        if !goes_on {
+            end_of_run(&mut line, points);
+            points = 0;
+        }
+        let (x, y) = (axis.x(at_ms), HEIGHT * (1.0 - part));
+        let _written = write!(line, "{}{x:.1},{y:.1}", if goes_on { 'L' } else { 'M' });
+        (before_ms, points) = (Some(at_ms), points + 1);
     }
-    points.pop();
-    points
+    end_of_run(&mut line, points);
+    line
+}
+
+/// A line of no length is drawn as a dot by its round ends.
+fn end_of_run(line: &mut String, points: u32) {
+    if points == 1 {
+        line.push_str("h0");
+    }
 }
 
 fn figures(samples: &[Value], step: u64) -> Markup {
@@ -194,15 +241,36 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const AXIS: Axis = Axis { from_ms: 1_000, until_ms: 101_000, step: 5 };
+
+    fn drawn_line(samples: &[(u64, Option<u64>)]) -> String {
+        let sample = |(second, age): &(u64, Option<u64>)| json!({ "at_ms": second * 1_000, "age": age });
+        let samples: Vec<Value> = samples.iter().map(sample).collect();
+        line(&samples, &AXIS, |sample| value_of(sample, "age", Unit::Seconds, 5).map(|age| age / 20.0))
+    }
+
     #[test]
-    fn a_line_goes_from_one_side_to_the_other() {
-        let samples = [json!({ "sent": 0 }), json!({ "sent": 50 }), json!({ "sent": 100 })];
-        let part = |sample: &Value| value_of(sample, "sent", Unit::PerSecond, 5) / 20.0;
-        assert_eq!(points(&samples, part), "0.0,120.0 300.0,60.0 600.0,0.0");
-        assert_eq!(points(&samples[2..], part), "0.0,0.0");
+    fn a_value_stands_at_its_instant() {
         assert_eq!(
-            value_of(&json!({ "oldest_age_seconds": null }), "oldest_age_seconds", Unit::Seconds, 5),
-            0.0
+            drawn_line(&[(91, Some(0)), (96, Some(10)), (101, Some(20))]),
+            "M540.0,120.0L570.0,60.0L600.0,0.0"
         );
+        assert_eq!(
+            drawn_line(&[(0, Some(0)), (1, Some(0))]),
+            "M0.0,120.0L0.0,120.0",
+            "it begins at the left"
+        );
+    }
+
+    #[test]
+    fn a_line_has_a_gap_where_there_is_no_value_and_no_sample() {
+        let parts = [(1, Some(0)), (6, Some(0)), (11, None), (16, Some(20)), (51, Some(0)), (56, Some(0))];
+        assert_eq!(drawn_line(&parts), "M0.0,120.0L30.0,120.0M90.0,0.0h0M300.0,120.0L330.0,120.0");
+        assert_eq!(drawn_line(&[(1, None)]), "");
+    }
+
+    #[test]
+    fn traffic_is_of_each_second() {
+        assert_eq!(value_of(&json!({ "sent": 50 }), "sent", Unit::PerSecond, 5), Some(10.0));
     }
 }

@@ -1,8 +1,9 @@
 //! Forms that were sent: whole, bounded, and proved to come from one of our own pages.
 
-use kew_http::{StatusCode, form, secret};
+use kew_http::{Request, StatusCode, form, secret};
 
 use super::Visit;
+use super::messages::render;
 use super::trouble::Trouble;
 
 /// Fields of a form.
@@ -18,16 +19,18 @@ pub(super) struct Form(Vec<(String, String)>);
 impl Form {
     /// The small form that was sent.
     pub(super) fn read(visit: &Visit<'_>) -> Result<Self, Trouble> {
-        Self::read_up_to(visit, SMALL_BYTES_MAX)
+        Self::check(visit.request, SMALL_BYTES_MAX)?;
+        Self::proved(&visit.request.body, visit.frame.csrf())
     }
 
-    /// The same for a form that holds a message.
-    pub(super) fn read_large(visit: &Visit<'_>) -> Result<Self, Trouble> {
-        Self::read_up_to(visit, BYTES_MAX)
+    /// The same for a form that holds a message, on a thread that may be busy.
+    pub(super) async fn read_large(visit: &Visit<'_>) -> Result<Self, Trouble> {
+        Self::check(visit.request, BYTES_MAX)?;
+        let (body, frame) = (visit.request.body.clone(), visit.frame.clone());
+        render(move || Self::proved(&body, frame.csrf())).await?
     }
 
-    fn read_up_to(visit: &Visit<'_>, bytes_max: usize) -> Result<Self, Trouble> {
-        let request = visit.request;
+    fn check(request: &Request, bytes_max: usize) -> Result<(), Trouble> {
         let content_type = request.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
@@ -38,11 +41,15 @@ impl Form {
             let message = format!("the form may have at most {bytes_max} bytes");
             return Err(Trouble::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
         }
-        let pairs = form::pairs(&request.body, FIELDS_MAX)
-            .map_err(|error| Trouble::bad_form(format!("the form: {error}")))?;
+        Ok(())
+    }
+
+    fn proved(body: &[u8], csrf: &str) -> Result<Self, Trouble> {
+        let pairs =
+            form::pairs(body, FIELDS_MAX).map_err(|error| Trouble::bad_form(format!("the form: {error}")))?;
         let form =
             Self(pairs.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect());
-        if !secret::is_same_text(visit.frame.csrf(), form.text("csrf")) {
+        if csrf.is_empty() || !secret::is_same_text(csrf, form.text("csrf")) {
             let message = "the form does not bring the proof that it comes from a page of this session";
             return Err(Trouble::new(StatusCode::FORBIDDEN, "csrf", message));
         }

@@ -6,7 +6,7 @@ use kew_http::{HeaderName, HeaderValue, Reply, StatusCode};
 use maud::{DOCTYPE, Markup, html};
 
 use super::theme::Theme;
-use super::{assets, text};
+use super::{assets, done, text};
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const LOCATION: HeaderName = HeaderName::from_static("location");
@@ -26,14 +26,14 @@ const GUARDS: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY")),
 ];
 
-/// Screens that every page leads to.
-const SCREENS: [(&str, &str); 6] = [
-    ("/", "Queues"),
-    ("/alarms", "Alarms"),
-    ("/push", "Push"),
-    ("/store", "Store"),
-    ("/config", "Configuration"),
-    ("/audit", "Audit log"),
+/// Screens that every page leads to, each with the letter that the script follows.
+const SCREENS: [(&str, &str, &str); 6] = [
+    ("/", "Queues", "q"),
+    ("/alarms", "Alarms", "a"),
+    ("/push", "Push", "p"),
+    ("/store", "Store", "s"),
+    ("/config", "Configuration", "c"),
+    ("/audit", "Audit log", "l"),
 ];
 
 /// Who looks at a page.
@@ -51,10 +51,12 @@ pub(super) struct Visitor {
 pub(super) struct Frame {
     pub(super) visitor: Option<Arc<Visitor>>,
     theme: Theme,
-    /// What forms bring without a session.
-    open_csrf: Arc<str>,
+    /// What forms bring without a session; nothing for those who may not see it, whose pages have no forms.
+    open_csrf: Option<Arc<str>>,
     /// The address of the page: where forms come back to.
     pub(super) here: Arc<str>,
+    /// What the form before did, for the page to say.
+    done: Option<&'static str>,
     version: &'static str,
 }
 
@@ -84,17 +86,23 @@ impl Frame {
     pub(super) fn new(
         visitor: Option<Visitor>,
         theme: Theme,
-        open_csrf: &str,
+        open_csrf: Option<&str>,
         here: String,
         version: &'static str,
     ) -> Self {
         Self {
             visitor: visitor.map(Arc::new),
             theme,
-            open_csrf: open_csrf.into(),
+            open_csrf: open_csrf.map(Into::into),
             here: here.into(),
+            done: None,
             version,
         }
+    }
+
+    /// The same for the page that says what the form before did.
+    pub(super) fn saying(self, done: Option<&'static str>) -> Self {
+        Self { done, ..self }
     }
 
     /// Whether the visitor may change things.
@@ -104,7 +112,8 @@ impl Frame {
 
     /// What a form of this visitor brings.
     pub(super) fn csrf(&self) -> &str {
-        self.visitor.as_ref().map_or(&self.open_csrf, |visitor| &visitor.csrf)
+        let open = self.open_csrf.as_deref().unwrap_or_default();
+        self.visitor.as_ref().map_or(open, |visitor| &visitor.csrf)
     }
 
     /// The hidden field that every form has.
@@ -130,11 +139,17 @@ impl Frame {
                     (self.top(head))
                     main #content tabindex="-1" { (content) }
                     (self.foot())
-                    @if self.visitor.is_some() { (palette()) }
+                    @if self.visitor.is_some() { (palette()) (keys()) }
                 }
             }
         };
-        guarded(Reply::new(status, HTML, page.into_string()))
+        let page = guarded(Reply::new(status, HTML, page.into_string()));
+        if self.done.is_some() { done::said(page) } else { page }
+    }
+
+    /// What the form before did.
+    pub(super) fn done(&self) -> Markup {
+        html! { @if let Some(sentence) = self.done { p.done role="status" { (sentence) } } }
     }
 
     fn top(&self, head: &Head) -> Markup {
@@ -143,8 +158,10 @@ impl Frame {
                 a.brand href="/" { "Kew" }
                 @if self.visitor.is_some() {
                     nav aria-label="Screens" {
-                        @for (path, name) in SCREENS {
-                            a href=(path) aria-current=[(head.screen == path).then_some("page")] { (name) }
+                        @for (path, name, key) in SCREENS {
+                            a href=(path) aria-current=[(head.screen == path).then_some("page")] aria-keyshortcuts=(key) {
+                                (name)
+                            }
                         }
                     }
                     button type="button" hidden data-palette="" aria-haspopup="dialog" {
@@ -152,7 +169,8 @@ impl Frame {
                     }
                     form.find action="/messages" role="search" aria-label="A message by its id" {
                         label.hidden for="find" { "Id of a message" }
-                        input #find name="id" placeholder="Message id" size="24" maxlength="36" required;
+                        input #find name="id" placeholder="Message id" size="24" maxlength="36" required
+                            aria-keyshortcuts="f";
                         button { "Find" }
                     }
                 }
@@ -183,16 +201,30 @@ impl Frame {
                     " " span data-pulse-at="" {}
                     span.hidden role="status" aria-live="polite" data-pulse-state="" {}
                 }
-                form.theme method="post" action="/theme" {
-                    (self.proof())
-                    input type="hidden" name="back" value=(self.here);
-                    fieldset {
-                        legend { "Colours" }
-                        @for theme in Theme::ALL {
-                            button name="theme" value=(theme.name())
-                                aria-pressed=(if theme == self.theme { "true" } else { "false" }) {
-                                (theme.title())
-                            }
+                @if self.visitor.is_some() {
+                    button type="button" hidden data-keys="" aria-haspopup="dialog" { "Shortcuts " kbd { "?" } }
+                }
+                @if self.may_send() { (self.colours()) }
+            }
+        }
+    }
+
+    /// Whether forms of this page would be taken.
+    fn may_send(&self) -> bool {
+        !self.csrf().is_empty()
+    }
+
+    fn colours(&self) -> Markup {
+        html! {
+            form.theme method="post" action="/theme" {
+                (self.proof())
+                input type="hidden" name="back" value=(self.here);
+                fieldset {
+                    legend { "Colours" }
+                    @for theme in Theme::ALL {
+                        button name="theme" value=(theme.name())
+                            aria-pressed=(if theme == self.theme { "true" } else { "false" }) {
+                            (theme.title())
                         }
                     }
                 }
@@ -210,6 +242,18 @@ fn palette() -> Markup {
                 maxlength="200" placeholder="A screen, or how a queue's name begins";
             ul #choices role="listbox" aria-label="What there is" {}
             p.help { "Arrow keys choose, Enter goes, Escape closes." }
+        }
+    }
+}
+
+/// Which letters lead where on this page; the script fills it in. Who writes by voice can switch the letters off.
+fn keys() -> Markup {
+    html! {
+        dialog.keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Shortcuts of this page" }
+            dl {}
+            label.check { input type="checkbox" checked; " Single letters lead there" }
+            form method="dialog" { button { "Close" } }
         }
     }
 }

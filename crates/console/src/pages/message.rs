@@ -8,13 +8,17 @@ use serde_json::{Value, json};
 
 use super::ask::of_message;
 use super::body::{self, View, Window};
-use super::commands::{self, Places};
+use super::commands::Message;
+use super::done::see_done;
 use super::forms::Form;
 use super::layout::{Frame, Head, guarded, see};
 use super::messages::{render, size, state};
+use super::server_places::Places;
 use super::trouble::Trouble;
-use super::{PageReply, Visit, message_path, query_of, queue, queue_path, read, story, text};
+use super::{PageReply, Visit, message_path, query_of, queue_path, read, story, text};
 
+/// Characters of an attribute that the page shows.
+const ATTRIBUTE_SHOWN_MAX: usize = 1_024;
 const DISPOSITION: HeaderName = HeaderName::from_static("content-disposition");
 
 /// What an operator does to a message.
@@ -27,10 +31,6 @@ pub(super) enum MessageAct {
 }
 
 impl MessageAct {
-    pub(super) fn of(name: &str) -> Option<Self> {
-        [Self::Delete, Self::Release, Self::Extend, Self::Promote].into_iter().find(|act| act.name() == name)
-    }
-
     fn name(self) -> &'static str {
         match self {
             Self::Delete => "delete",
@@ -53,7 +53,9 @@ pub(super) async fn find(visit: &Visit<'_>) -> PageReply {
     let Some(queue) = read::given(&found, "queue") else {
         return shown(visit, None, found).await;
     };
-    Ok(see(&message_path(queue, read::text(&found, "id"))))
+    // A message that took a search is found again from the same place on.
+    let cursor = query_of(&[("cursor", visit.asked("cursor").unwrap_or_default())]);
+    Ok(see(&format!("{}{cursor}", message_path(queue, read::text(&found, "id")))))
 }
 
 /// `GET /queues/{q}/messages/{id}`.
@@ -67,11 +69,11 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply 
 }
 
 /// Where the search for a message goes on, if it is not finished.
-fn searching(found: &Value) -> Option<&str> {
+pub(super) fn searching(found: &Value) -> Option<&str> {
     (read::text(found, "state") == "searching").then(|| read::text(found, "next"))
 }
 
-fn go_on(visit: &Visit<'_>, next: &str) -> Reply {
+pub(super) fn go_on(visit: &Visit<'_>, next: &str) -> Reply {
     let content = html! {
         h1 { "Not found so far" }
         p { "The history does not know this message, so queues are searched. This part of the search found nothing." }
@@ -90,7 +92,6 @@ struct Page {
     now: u64,
     places: Places,
     cursor: String,
-    done: Markup,
 }
 
 async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageReply {
@@ -102,7 +103,6 @@ async fn shown(visit: &Visit<'_>, queue: Option<&str>, found: Value) -> PageRepl
         now: visit.console.now().0,
         places: Places::of(&visit.console.settings, visit.request),
         cursor: visit.asked("cursor").unwrap_or_default().to_owned(),
-        done: queue::done(visit),
         found,
     };
     render(move || page.write()).await
@@ -118,7 +118,7 @@ impl Page {
                 @if let Some(queue) = &self.queue { " / " a href=(queue_path(queue)) { (text::isolated(queue)) } }
             }
             div.head { h1 { "Message " span.id { (id) } } }
-            (self.done)
+            (self.frame.done())
             (self.facts())
             @if !is_gone && self.frame.may_act() { (self.acts()) }
             @if !is_gone { (self.content()) }
@@ -163,9 +163,42 @@ impl Page {
                 @if !self.is_gone() {
                     (fact("Content", html! { (read::text(found, "content_type")) ", " (text::bytes(size(found))) }))
                 }
-                (attributes(found))
+                (self.attributes())
             }
         }
+    }
+
+    /// The attributes; a long one is cut, and can be had as a file.
+    fn attributes(&self) -> Markup {
+        let all = self.found.get("attributes").and_then(Value::as_object).filter(|all| !all.is_empty());
+        let Some(all) = all else { return html! {} };
+        let path = self.queue.as_ref().map(|queue| message_path(queue, read::text(&self.found, "id")));
+        let file = |name: &str| {
+            let query = query_of(&[("name", name), ("cursor", &self.cursor)]);
+            path.as_ref().map(|path| format!("{path}/attribute{query}"))
+        };
+        fact(
+            "Attributes",
+            html! {
+                table.pairs {
+                    @for (name, one) in all {
+                        @let value = read::text(one, "value");
+                        @let (beginning, has_more) = text::beginning(value, ATTRIBUTE_SHOWN_MAX);
+                        tr {
+                            th scope="row" { (text::isolated(name)) }
+                            td {
+                                (text::isolated(beginning))
+                                @if has_more {
+                                    "… " span.quiet { (text::bytes(value.len() as u64)) }
+                                    @if let Some(file) = file(name) { " " a href=(file) { "Download" } }
+                                }
+                            }
+                            td.quiet { (text::isolated(read::text(one, "type"))) }
+                        }
+                    }
+                }
+            },
+        )
     }
 
     fn is_gone(&self) -> bool {
@@ -224,7 +257,7 @@ impl Page {
                             a href=(at(one, 0)) aria-current=[(one == view).then_some("page")] { (one.title()) }
                         }
                     }
-                    a href={ (path) "/body" } { "Download" }
+                    a href={ (path) "/body" (query_of(&[("cursor", &self.cursor)])) } { "Download" }
                 }
                 @match body::window(&bytes, &base64, view, self.from) {
                     Ok(window) => {
@@ -242,10 +275,12 @@ impl Page {
     fn commands(&self) -> Markup {
         let Some(queue) = &self.queue else { return html! {} };
         let (bytes, base64) = bytes_of(&self.found);
-        let all = commands::of_message(queue, &self.found, (&bytes, &base64), &self.places);
+        let message = Message::of(&self.found, (queue, &self.cursor), (&bytes, &base64));
+        let all = message.commands(&self.places);
         html! {
             section aria-labelledby="commands-title" {
                 h2 #commands-title { "As a command" }
+                @for note in message.notes(&self.places) { p.quiet { (note) } }
                 @for command in all {
                     details {
                         summary { (command.title) }
@@ -270,25 +305,6 @@ fn reason(word: &str) -> Markup {
             "attempts_exhausted" => { span.quiet { "(leased too often)" } }
             "redriven" => { span.quiet { "(redriven)" } }
             _ => {}
-        }
-    }
-}
-
-fn attributes(found: &Value) -> Markup {
-    let all = found.get("attributes").and_then(Value::as_object);
-    html! {
-        @if let Some(all) = all.filter(|all| !all.is_empty()) {
-            (fact("Attributes", html! {
-                table.pairs {
-                    @for (name, one) in all {
-                        tr {
-                            th scope="row" { (text::isolated(name)) }
-                            td { (text::isolated(read::text(one, "value"))) }
-                            td.quiet { (text::isolated(read::text(one, "type"))) }
-                        }
-                    }
-                }
-            }))
         }
     }
 }
@@ -322,22 +338,46 @@ fn cut(window: &Window, at: impl Fn(usize) -> String) -> Markup {
 
 /// `GET /queues/{q}/messages/{id}/body`: the bytes themselves, as a file.
 pub(super) async fn download(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
+    let found = kept(visit, queue, id).await?;
+    render(move || file(read::text(&found, "id"), bytes_of(&found).0)).await
+}
+
+/// `GET /queues/{q}/messages/{id}/attribute?name=`: the value of one attribute, as a file.
+pub(super) async fn download_attribute(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
+    let found = kept(visit, queue, id).await?;
+    let name = visit.asked("name").unwrap_or_default();
+    let one = found.get("attributes").and_then(|all| all.get(name));
+    let one = one.ok_or_else(|| Trouble::nothing_at(visit.request.uri.path()))?;
+    let (value, is_binary) = (read::text(one, "value"), read::text(one, "type").starts_with("Binary"));
+    let decoded = if is_binary { STANDARD.decode(value).ok() } else { None };
+    Ok(file(read::text(&found, "id"), decoded.unwrap_or_else(|| value.as_bytes().to_vec())))
+}
+
+/// A message that is there.
+async fn kept(visit: &Visit<'_>, queue: &str, id: &str) -> Result<Value, Trouble> {
     let cursor = visit.asked("cursor").unwrap_or_default();
     let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
     if searching(&found).is_some() || read::text(&found, "state") == "gone" {
         return Err(Trouble::new(StatusCode::NOT_FOUND, "message_not_found", "the message is gone"));
     }
-    let (bytes, _) = bytes_of(&found);
-    // Never a page of ours, whatever the body looks like.
+    Ok(found)
+}
+
+/// Bytes that others sent: never a page of ours, whatever they look like.
+fn file(name: &str, bytes: Vec<u8>) -> Reply {
     let reply = Reply::new(StatusCode::OK, HeaderValue::from_static("application/octet-stream"), bytes);
-    let file = format!("attachment; filename=\"{}.bin\"", read::text(&found, "id"));
+    let file = format!("attachment; filename=\"{name}.bin\"");
     let file = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
-    Ok(guarded(reply).with(DISPOSITION, file))
+    guarded(reply).with(DISPOSITION, file)
 }
 
 /// `POST /queues/{q}/messages/{id}/…`.
 pub(super) async fn act(visit: &Visit<'_>, queue: &str, id: &str, act: MessageAct) -> PageReply {
     let form = Form::read(visit)?;
+    if act == MessageAct::Delete && form.text("sure") != "yes" {
+        let message = "to delete the message, say that you are sure";
+        return Err(Trouble::new(StatusCode::CONFLICT, "not_sure", message));
+    }
     let mut body = json!({});
     if let Some(members) = body.as_object_mut() {
         members.extend(form.given("cursor").map(|cursor| ("cursor".to_owned(), cursor.into())));
@@ -346,10 +386,12 @@ pub(super) async fn act(visit: &Visit<'_>, queue: &str, id: &str, act: MessageAc
         }
     }
     visit.change(Method::POST, &of_message(queue, id, &format!("/{}", act.name())), &body).await?;
-    Ok(see(&match act {
-        MessageAct::Delete => format!("{}?done=deleted", queue_path(queue)),
-        MessageAct::Release => format!("{}?done=released", message_path(queue, id)),
-        MessageAct::Extend => format!("{}?done=extended", message_path(queue, id)),
-        MessageAct::Promote => format!("{}?done=promoted", message_path(queue, id)),
-    }))
+    let cursor = query_of(&[("cursor", form.text("cursor"))]);
+    let (place, done) = match act {
+        MessageAct::Delete => (queue_path(queue), "deleted"),
+        MessageAct::Release => (message_path(queue, id) + &cursor, "released"),
+        MessageAct::Extend => (message_path(queue, id) + &cursor, "extended"),
+        MessageAct::Promote => (message_path(queue, id) + &cursor, "promoted"),
+    };
+    Ok(see_done(visit, &place, done))
 }

@@ -83,7 +83,11 @@ fn search(visit: &Visit<'_>, queue: &str, state: &str) -> Markup {
                 }
             }
             @for (name, title, hint) in ASKED {
-                label { (title) input name=(name) value=(visit.asked(name).unwrap_or_default()) placeholder=(hint) maxlength="4096"; }
+                label {
+                    (title)
+                    input name=(name) value=(visit.asked(name).unwrap_or_default()) placeholder=(hint) maxlength="4096"
+                        aria-keyshortcuts=[(name == "text").then_some("/")];
+                }
             }
             button { "Search" }
             @if is_narrow || state != "any" { a href=(queue_path(queue)) { "All messages" } }
@@ -189,9 +193,9 @@ fn pager(frame: &Frame, queue: &str, (first, has_cursor): (&str, bool), next: Op
     let path = queue_path(queue);
     html! {
         nav.pager aria-label="Pages" {
-            a href=(frame.here) { "Load again" }
-            @if has_cursor { a href={ (path) (first) } { "First page" } }
-            @if let Some(next) = next { a rel="next" href={ (path) (next) } { "Next page" } }
+            a href=(frame.here) aria-keyshortcuts="r" { "Load again" }
+            @if has_cursor { a href={ (path) (first) } aria-keyshortcuts="b" { "First page" } }
+            @if let Some(next) = next { a rel="next" href={ (path) (next) } aria-keyshortcuts="n" { "Next page" } }
         }
     }
 }

@@ -10,17 +10,22 @@ mod backups;
 mod body;
 mod charts;
 mod commands;
+mod cookies;
+mod done;
 mod forms;
 mod groups;
+mod later;
 mod layout;
 mod live;
 mod message;
 mod messages;
+mod places;
 mod queue;
 mod queues;
 mod read;
 mod redrive;
 mod send;
+mod server_places;
 mod settings;
 mod sign_in;
 mod spark;
@@ -36,11 +41,14 @@ use kew_core::Entropy;
 use kew_http::{Method, Reply, Request, StatusCode, form, percent};
 
 use crate::access::{self, Caller, Role};
+use crate::api::Turns;
 use crate::error::ApiError;
 use crate::{Console, Settings};
 use layout::{Frame, Visitor};
-use message::MessageAct;
+use places::FormOp;
 use trouble::Trouble;
+
+pub use places::form_paths;
 
 /// Pairs of a query that pages read.
 const PAIRS_MAX: usize = 40;
@@ -51,12 +59,22 @@ pub(crate) struct Pages {
     csrf: String,
     /// Bounds the pages that wait for news.
     watchers: live::Watchers,
+    /// Bounds the pages that hold whole messages while they are written.
+    large: Turns,
+    /// Acts that can still be undone.
+    later: later::Later,
 }
 
 impl Pages {
     pub(crate) fn new(settings: &Settings) -> Self {
         let entropy: &dyn Entropy = &*settings.entropy;
-        Self { csrf: format!("{:032x}", entropy.wide_bits()), watchers: live::Watchers::default() }
+        let csrf = format!("{:032x}", entropy.wide_bits());
+        Self {
+            csrf,
+            watchers: live::Watchers::default(),
+            large: Turns::of_large_replies(),
+            later: later::Later::new(settings.undo_window),
+        }
     }
 }
 
@@ -76,10 +94,10 @@ impl Console {
     /// Answers a request for a page, a form or one of their files.
     pub(crate) async fn answer_page(&self, request: &Request) -> Reply {
         let path = request.uri.path();
-        let frame = self.frame(request);
         if let Err(refused) = access::admit(request, &self.settings) {
-            return Trouble::from(refused).page(&frame);
+            return Trouble::from(refused).page(&self.bare_frame(request));
         }
+        let frame = self.frame(request);
         if let Some(name) = path.strip_prefix(assets::BELOW) {
             return assets::answer(request, name).unwrap_or_else(|trouble| trouble.page(&frame));
         }
@@ -95,7 +113,7 @@ impl Console {
         if refused.status() == StatusCode::UNAUTHORIZED {
             return self.ask_to_sign_in(request);
         }
-        Trouble::from(refused).page(&self.frame(request))
+        Trouble::from(refused).page(&self.bare_frame(request))
     }
 
     fn ask_to_sign_in(&self, request: &Request) -> Reply {
@@ -116,13 +134,16 @@ impl Console {
     fn frame(&self, request: &Request) -> Frame {
         let caller = access::identify(request, &self.settings, &self.login).ok();
         let visitor = caller.map(|caller| self.visitor(caller));
-        Frame::new(
-            visitor,
-            theme::of(request),
-            &self.pages.csrf,
-            sign_in::here(request),
-            self.settings.version,
-        )
+        let csrf = Some(&*self.pages.csrf);
+        let frame =
+            Frame::new(visitor, theme::of(request), csrf, sign_in::here(request), self.settings.version);
+        frame.saying(done::of(request))
+    }
+
+    /// The same for who may not be here at all: the page may be read by another site's script under a name that leads
+    /// here, so it holds no proof of forms.
+    fn bare_frame(&self, request: &Request) -> Frame {
+        Frame::new(None, theme::of(request), None, sign_in::here(request), self.settings.version)
     }
 
     fn visitor(&self, caller: Caller) -> Visitor {
@@ -144,14 +165,7 @@ pub(crate) fn is_for_everybody(path: &str) -> bool {
 impl Visit<'_> {
     async fn answer(&self) -> PageReply {
         let path = self.request.uri.path();
-        let parts: Vec<String> = path
-            .split('/')
-            .skip(1)
-            .map(|part| percent::decode(part.as_bytes()).map(Cow::into_owned))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| {
-                Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
-            })?;
+        let parts = self.parts()?;
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let is_read = matches!(self.request.method, Method::GET | Method::HEAD);
         if self.frame.visitor.is_none() && !is_for_everybody(path) {
@@ -169,6 +183,15 @@ impl Visit<'_> {
         }
     }
 
+    /// The parts of the path, decoded.
+    fn parts(&self) -> Result<Vec<String>, Trouble> {
+        let parts = self.request.uri.path().split('/').skip(1);
+        let decoded = parts.map(|part| percent::decode(part.as_bytes()).map(Cow::into_owned));
+        decoded.collect::<Result<Vec<_>, _>>().map_err(|error| {
+            Trouble::new(StatusCode::BAD_REQUEST, "bad_request", format!("the address: {error}"))
+        })
+    }
+
     /// The page at a path.
     async fn show(&self, parts: &[&str]) -> Option<PageReply> {
         Some(match parts {
@@ -176,16 +199,24 @@ impl Visit<'_> {
             ["new-queue"] => queues::form(self),
             ["sign-in"] => Ok(sign_in::show(self)),
             ["messages"] => message::find(self).await,
-            ["queues", queue] => queue::show(self, queue).await,
+            ["queues", queue] => self.in_turn(queue::show(self, queue)).await,
             ["queues", queue, "send"] => send::form(self, queue).await,
             ["queues", queue, "settings"] => settings::form(self, queue).await,
-            ["queues", queue, "dead-letters"] => redrive::show(self, queue).await,
+            ["queues", queue, "dead-letters"] => self.in_turn(redrive::show(self, queue)).await,
             ["queues", queue, "groups"] => groups::show(self, queue).await,
             ["queues", queue, "charts"] => charts::show(self, queue).await,
-            ["queues", queue, "messages", id] => message::show(self, queue, id).await,
-            ["queues", queue, "messages", id, "body"] => message::download(self, queue, id).await,
-            ["queues", queue, "messages", id, "resend"] => redrive::resend_form(self, queue, id).await,
+            ["queues", queue, "messages", id] => self.in_turn(message::show(self, queue, id)).await,
+            ["queues", queue, "messages", id, "body"] => {
+                self.in_turn(message::download(self, queue, id)).await
+            }
+            ["queues", queue, "messages", id, "attribute"] => {
+                self.in_turn(message::download_attribute(self, queue, id)).await
+            }
+            ["queues", queue, "messages", id, "resend"] => {
+                self.in_turn(redrive::resend_form(self, queue, id)).await
+            }
             ["redrives", task] => redrive::task(self, task).await,
+            ["later", id] => later::show(self, id),
             ["push"] => system::push(self).await,
             ["store"] => system::store(self).await,
             ["store", "backups", task] => backups::show(self, task).await,
@@ -198,28 +229,45 @@ impl Visit<'_> {
         })
     }
 
+    /// A page that holds whole messages while it is written: a few at once. The turn of the API's reply comes within.
+    async fn in_turn(&self, page: impl Future<Output = PageReply>) -> PageReply {
+        // Whoever takes no replies does not wait for room in a turn that others need.
+        self.request.room.free().await.map_err(ApiError::from)?;
+        let _turn = self.console.pages.large.next().await?;
+        page.await
+    }
+
     /// What a form asks for.
     async fn take(&self, parts: &[&str]) -> Option<PageReply> {
-        Some(match parts {
-            ["sign-in"] => sign_in::take(self).await,
-            ["sign-out"] => sign_in::end(self).await,
-            ["theme"] => theme::take(self),
-            ["new-queue"] => queues::create(self).await,
-            ["queues", queue, "send"] => send::take(self, queue).await,
-            ["queues", queue, "settings"] => settings::take(self, queue).await,
-            ["store", "backup"] => backups::begin(self).await,
-            ["queues", queue, "pause"] => queue::set_paused(self, queue, true).await,
-            ["queues", queue, "resume"] => queue::set_paused(self, queue, false).await,
-            ["queues", queue, "purge"] => queue::purge(self, queue).await,
-            ["queues", queue, "delete"] => queue::delete(self, queue).await,
-            ["queues", queue, "redrive"] => redrive::start(self, queue).await,
-            ["redrives", task, "cancel"] => redrive::cancel(self, task).await,
-            ["queues", queue, "messages", id, act] => {
-                let act = MessageAct::of(act)?;
-                message::act(self, queue, id, act).await
-            }
-            _ => return None,
-        })
+        let (op, places) = places::form_at(parts)?;
+        if let Some(what) = later::undoable(self, op, &places) {
+            return Some(later::keep(self, what));
+        }
+        Some(self.follow(op, &places).await)
+    }
+
+    /// Does what a form asks for.
+    async fn follow(&self, op: FormOp, places: &[&str]) -> PageReply {
+        let place = |number: usize| places.get(number).copied().unwrap_or_default();
+        let first = place(0);
+        match op {
+            FormOp::SignIn => sign_in::take(self).await,
+            FormOp::SignOut => sign_in::end(self).await,
+            FormOp::Theme => theme::take(self),
+            FormOp::NewQueue => queues::create(self).await,
+            FormOp::Send => send::take(self, first).await,
+            FormOp::Settings => settings::take(self, first).await,
+            FormOp::Backup => backups::begin(self).await,
+            FormOp::Pause => queue::set_paused(self, first, true).await,
+            FormOp::Resume => queue::set_paused(self, first, false).await,
+            FormOp::Purge => queue::purge(self, first).await,
+            FormOp::DeleteQueue => queue::delete(self, first).await,
+            FormOp::Redrive => redrive::start(self, first).await,
+            FormOp::CancelRedrive => redrive::cancel(self, first).await,
+            FormOp::Undo => later::undo(self, first),
+            FormOp::BeginNow => later::begin_now(self, first),
+            FormOp::Act(act) => message::act(self, first, place(1), act).await,
+        }
     }
 
     /// A parameter of the address; an empty one is none.

@@ -5,8 +5,9 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::ask::of_queue;
+use super::done::see_done;
 use super::forms::Form;
-use super::layout::{Head, see};
+use super::layout::Head;
 use super::trouble::Trouble;
 use super::{PageReply, Visit, messages, query_of, queue_path, queues, read, spark, text};
 
@@ -21,38 +22,14 @@ pub(super) enum Tab {
     Settings,
 }
 
-/// All parts: where they are below the queue, and what they are called.
-const TABS: [(Tab, &str, &str); 6] = [
-    (Tab::Messages, "", "Messages"),
-    (Tab::Send, "/send", "Send"),
-    (Tab::DeadLetters, "/dead-letters", "Dead letters"),
-    (Tab::Groups, "/groups", "Groups"),
-    (Tab::Charts, "/charts", "Charts"),
-    (Tab::Settings, "/settings", "Settings"),
-];
-
-/// What was done, as the address of the next page says it. Only these sentences can be shown.
-const DONE: &[(&str, &str)] = &[
-    ("made", "The queue was made."),
-    ("saved", "The settings were saved."),
-    ("paused", "Deliveries are paused. Sends are taken."),
-    ("resumed", "Deliveries go on."),
-    ("purged", "All messages were deleted."),
-    ("sent", "The message was sent."),
-    (
-        "repeated",
-        "Nothing new was sent: the deduplication id stands for an earlier message, which is shown here. A message \
-         that it was to stand for stays where it is.",
-    ),
-    (
-        "sent_beside",
-        "The message was sent. The one that it stands for could not be deleted and may still be there.",
-    ),
-    ("deleted", "The message was deleted."),
-    ("released", "The lease was ended."),
-    ("extended", "The lease ends at another time now."),
-    ("promoted", "The delay was ended."),
-    ("removed", "The queue was deleted."),
+/// All parts: where they are below the queue, what they are called, and the letters that the script follows.
+const TABS: [(Tab, &str, &str, &str); 6] = [
+    (Tab::Messages, "", "Messages", "m"),
+    (Tab::Send, "/send", "Send", "e"),
+    (Tab::DeadLetters, "/dead-letters", "Dead letters", "d"),
+    (Tab::Groups, "/groups", "Groups", "g"),
+    (Tab::Charts, "/charts", "Charts", "h"),
+    (Tab::Settings, "/settings", "Settings", "t"),
 ];
 
 /// `GET /queues/{q}`.
@@ -74,11 +51,11 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
             h1 { (text::isolated(queue)) (queues::badges(shown)) }
             @if visit.frame.may_act() { (pause(visit, &path, read::is_set(shown, "paused"))) }
         }
-        (done(visit))
+        (visit.frame.done())
         (figures(visit, queue, shown))
         nav.tabs aria-label="Parts of the queue" {
-            @for (place, below, name) in TABS.iter().copied().filter(|(place, _, _)| has_tab(shown, *place, tab)) {
-                a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] { (name) }
+            @for (place, below, name, key) in TABS.iter().copied().filter(|(place, ..)| has_tab(shown, *place, tab)) {
+                a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] aria-keyshortcuts=(key) { (name) }
             }
         }
     }
@@ -87,12 +64,6 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
 /// Whether a queue has a part: dead letters only where they go to or are, or who asked for them at its address.
 fn has_tab(shown: &Value, place: Tab, tab: Tab) -> bool {
     place != Tab::DeadLetters || tab == Tab::DeadLetters || read::is_set(shown, "takes_dead_letters")
-}
-
-/// What was done by the form before.
-pub(super) fn done(visit: &Visit<'_>) -> Markup {
-    let known = visit.asked("done").and_then(|done| DONE.iter().find(|(code, _)| *code == done));
-    html! { @if let Some((_, sentence)) = known { p.done role="status" { (sentence) } } }
 }
 
 fn pause(visit: &Visit<'_>, path: &str, is_paused: bool) -> Markup {
@@ -129,7 +100,7 @@ pub(super) async fn set_paused(visit: &Visit<'_>, queue: &str, is_paused: bool) 
     Form::read(visit)?;
     let (below, done) = if is_paused { ("/pause", "paused") } else { ("/resume", "resumed") };
     visit.change(Method::POST, &of_queue(queue, below), &json!({})).await?;
-    Ok(see(&format!("{}?done={done}", queue_path(queue))))
+    Ok(see_done(visit, &queue_path(queue), done))
 }
 
 /// `POST /queues/{q}/purge`.
@@ -137,7 +108,7 @@ pub(super) async fn purge(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
     let body = json!({ "confirm": form.text("confirm").trim() });
     visit.change(Method::POST, &of_queue(queue, "/purge"), &body).await?;
-    Ok(see(&format!("{}?done=purged", queue_path(queue))))
+    Ok(see_done(visit, &queue_path(queue), "purged"))
 }
 
 /// `POST /queues/{q}/delete`.
@@ -150,5 +121,5 @@ pub(super) async fn delete(visit: &Visit<'_>, queue: &str) -> PageReply {
         return Err(Trouble::new(StatusCode::CONFLICT, "not_confirmed", message));
     }
     visit.change(Method::DELETE, &of_queue(queue, ""), &json!({})).await?;
-    Ok(see("/?done=removed"))
+    Ok(see_done(visit, "/", "removed"))
 }

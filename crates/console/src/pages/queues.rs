@@ -1,13 +1,15 @@
 //! The table of queues, page by page, and the form that makes one.
 
-use kew_http::{Method, StatusCode};
+use kew_http::{Method, Reply, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
+use super::done::see_done;
 use super::forms::Form;
-use super::layout::{Head, see};
+use super::layout::Head;
 use super::spark::{self, Spark};
-use super::{PageReply, Visit, query_of, queue, queue_path, read, settings, text};
+use super::trouble::Trouble;
+use super::{PageReply, Visit, query_of, queue_path, read, settings, text};
 
 /// Queues of a page.
 pub(super) const LIMIT: &str = "50";
@@ -32,11 +34,11 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
     let content = html! {
         div.head {
             h1 { "Queues" }
-            @if visit.frame.may_act() { a.button.main href="/new-queue" { "New queue" } }
+            @if visit.frame.may_act() { a.button.main href="/new-queue" aria-keyshortcuts="w" { "New queue" } }
         }
-        (queue::done(visit))
+        (visit.frame.done())
         form.filter role="search" aria-label="Queues" {
-            label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200"; }
+            label { "Name begins with" input name="prefix" type="search" value=(prefix) maxlength="200" aria-keyshortcuts="/"; }
             button { "Search" }
             @if !prefix.is_empty() { a href="/" { "All queues" } }
         }
@@ -53,11 +55,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
 }
 
 /// One page of queues as the API shows it.
-pub(super) async fn page_of(
-    visit: &Visit<'_>,
-    prefix: &str,
-    cursor: &str,
-) -> Result<Value, super::trouble::Trouble> {
+pub(super) async fn page_of(visit: &Visit<'_>, prefix: &str, cursor: &str) -> Result<Value, Trouble> {
     visit.read("/queues", &[("prefix", prefix), ("cursor", cursor), ("limit", LIMIT)]).await
 }
 
@@ -143,9 +141,11 @@ fn pager(prefix: &str, cursor: &str, next: Option<&str>) -> Markup {
     html! {
         @if next.is_some() || !cursor.is_empty() {
             nav.pager aria-label="Pages" {
-                @if !cursor.is_empty() { a href={ "/" (first) } { "First page" } }
+                @if !cursor.is_empty() { a href={ "/" (first) } aria-keyshortcuts="b" { "First page" } }
                 @if let Some(next) = next {
-                    a rel="next" href={ "/" (query_of(&[("prefix", prefix), ("cursor", next)])) } { "Next page" }
+                    a rel="next" href={ "/" (query_of(&[("prefix", prefix), ("cursor", next)])) } aria-keyshortcuts="n" {
+                        "Next page"
+                    }
                 }
             }
         }
@@ -154,36 +154,53 @@ fn pager(prefix: &str, cursor: &str, next: Option<&str>) -> Markup {
 
 /// `GET /new-queue`.
 pub(super) fn form(visit: &Visit<'_>) -> PageReply {
+    Ok(form_page(visit, None))
+}
+
+/// The form; after a refusal with what was typed, and why it was refused.
+fn form_page(visit: &Visit<'_>, refused: Option<(&Form, &Trouble)>) -> Reply {
+    let typed = refused.map(|(form, _)| form);
     let content = html! {
         div.head { h1 { "New queue" } }
+        @if let Some((_, trouble)) = refused { (trouble.alert()) }
         @if visit.frame.may_act() {
             form.stack method="post" action="/new-queue" {
                 (visit.frame.proof())
                 label {
                     "Name"
-                    input name="name" maxlength="200" required aria-describedby="name-help";
+                    input name="name" maxlength="200" required aria-describedby="name-help"
+                        value=(typed.map(|form| form.text("name")).unwrap_or_default());
                 }
                 p.help #name-help {
                     "1 to 80 letters, digits, hyphens and underscores. A name that ends in " code { ".fifo" }
                     " makes a FIFO queue. Azure clients see names in lower case with hyphens only, of 3 to 63 characters."
                 }
-                details {
+                details open[typed.is_some()] {
                     summary { "Settings other than the defaults" }
-                    (settings::fields(&Map::new(), None))
+                    (settings::fields(&Map::new(), None, typed))
                 }
                 button.main { "Make the queue" }
             }
         } @else { p { "Your role is read-only: it makes no queues." } }
     };
-    Ok(visit.frame.page(StatusCode::OK, &Head::of("New queue").at("/"), &content))
+    let status = refused.map_or(StatusCode::OK, |(_, trouble)| trouble.status);
+    visit.frame.page(status, &Head::of("New queue").at("/"), &content)
 }
 
 /// `POST /new-queue`.
 pub(super) async fn create(visit: &Visit<'_>) -> PageReply {
     let form = Form::read(visit)?;
     let name = form.text("name").trim();
-    let body = json!({ "name": name, "settings": settings::changed(&form)? });
-    let made = visit.change(Method::POST, "/queues", &body).await?;
-    let queue = read::text(&made, "queue");
-    Ok(see(&format!("{}?done=made", queue_path(queue))))
+    let made = match settings::changed(&form) {
+        Ok(settings) => {
+            let body = json!({ "name": name, "settings": settings });
+            visit.change(Method::POST, "/queues", &body).await
+        }
+        Err(trouble) => Err(trouble),
+    };
+    match made {
+        Ok(made) => Ok(see_done(visit, &queue_path(read::text(&made, "queue")), "made")),
+        Err(trouble) if trouble.is_of_the_form() => Ok(form_page(visit, Some((&form, &trouble)))),
+        Err(trouble) => Err(trouble),
+    }
 }

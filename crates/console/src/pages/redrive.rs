@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::ask::{of_message, of_queue};
 use super::forms::Form;
 use super::layout::{Head, see};
+use super::message::{go_on, searching};
 use super::messages::{self, preview};
 use super::queue::{self, Tab};
 use super::send::{self, Draft};
@@ -283,7 +284,11 @@ pub(super) async fn cancel(visit: &Visit<'_>, task: &str) -> PageReply {
 pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> PageReply {
     let cursor = visit.asked("cursor").unwrap_or_default();
     let found = visit.read(&of_message(queue, id, ""), &[("cursor", cursor)]).await?;
-    if matches!(read::text(&found, "state"), "gone" | "searching") {
+    if let Some(next) = searching(&found) {
+        let path = format!("{}/resend", message_path(queue, id));
+        return Ok(go_on(visit, &format!("{path}{}", query_of(&[("cursor", next)]))));
+    }
+    if read::text(&found, "state") == "gone" {
         return Ok(see(&format!("{}{}", message_path(queue, id), query_of(&[("cursor", cursor)]))));
     }
     let wanted = visit.asked("to").map(str::trim).or(read::given(&found, "origin")).unwrap_or(queue);
@@ -302,6 +307,7 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
         group: read::text(&found, "group").to_owned(),
         attributes: send::attributes_of(&found),
         original: Some((queue.to_owned(), read::text(&found, "id").to_owned())),
+        cursor: cursor.to_owned(),
         ..Draft::default()
     };
     let content = html! {
@@ -353,5 +359,6 @@ pub(super) async fn delete_original(visit: &Visit<'_>, form: &Form) -> Result<()
     else {
         return Ok(());
     };
-    visit.change(Method::POST, &of_message(queue, id, "/delete"), &json!({})).await.map(drop)
+    let body = form.given("cursor").map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+    visit.change(Method::POST, &of_message(queue, id, "/delete"), &body).await.map(drop)
 }

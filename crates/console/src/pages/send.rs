@@ -5,8 +5,10 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::ask::of_queue;
+use super::done::see_done;
 use super::forms::{Form, lines};
-use super::layout::{Head, see};
+use super::layout::Head;
+use super::messages::render;
 use super::queue::{self, Tab};
 use super::trouble::Trouble;
 use super::{PageReply, Visit, message_path, queue_path, read, redrive, text};
@@ -34,6 +36,8 @@ pub(super) struct Draft {
     pub(super) attributes: Vec<(String, String, String)>,
     /// The message that the new one stands for: its queue and its id.
     pub(super) original: Option<(String, String)>,
+    /// Where the search for that message went on, if it took one.
+    pub(super) cursor: String,
 }
 
 /// `GET /queues/{q}/send`.
@@ -93,6 +97,7 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
             @if let Some((from, id)) = &draft.original {
                 input type="hidden" name="original_queue" value=(from);
                 input type="hidden" name="original" value=(id);
+                @if !draft.cursor.is_empty() { input type="hidden" name="cursor" value=(draft.cursor); }
                 label.check {
                     input type="checkbox" name="delete_original" value="yes" checked;
                     " Delete the original once this is sent"
@@ -129,9 +134,11 @@ fn attribute(number: usize, given: Option<&(String, String, String)>) -> Markup 
 
 /// `POST /queues/{q}/send`.
 pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
-    let form = Form::read_large(visit)?;
-    let message = message(&form)?;
-    let sent = match visit.change(Method::POST, &of_queue(queue, "/messages"), &message).await {
+    let form = Form::read_large(visit).await?;
+    // A megabyte is written on a thread that may be busy.
+    let (message, form) = render(move || (message(&form).map(|message| message.to_string()), form)).await?;
+    let path = of_queue(queue, "/messages");
+    let sent = match visit.change_as_written(Method::POST, &path, message?).await {
         Ok(sent) => sent,
         // What was typed is corrected where it was typed.
         Err(trouble) if matches!(trouble.status.as_u16(), 400 | 413) => {
@@ -146,7 +153,7 @@ pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
         false if redrive::delete_original(visit, &form).await.is_err() => "sent_beside",
         false => "sent",
     };
-    Ok(see(&format!("{}?done={done}", message_path(queue, read::text(&sent, "id")))))
+    Ok(see_done(visit, &message_path(queue, read::text(&sent, "id")), done))
 }
 
 /// The form once more, with what was typed and what is wrong with it.
@@ -161,6 +168,7 @@ async fn again(visit: &Visit<'_>, queue: &str, form: &Form, trouble: &Trouble) -
         delay_seconds: form.text("delay_seconds").to_owned(),
         attributes: attributes_of(&json!({ "attributes": attributes(form) })),
         original: original.map(|(queue, id)| (queue.to_owned(), id.to_owned())),
+        cursor: form.text("cursor").to_owned(),
     };
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Send))

@@ -5,9 +5,11 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::ask::of_queue;
+use super::done::see_done;
 use super::forms::Form;
-use super::layout::{Head, see};
+use super::layout::Head;
 use super::queue::{self, Tab};
+use super::trouble::Trouble;
 use super::{PageReply, Visit, queue_path, read, text};
 use crate::api::{Field, Kind, SETTINGS};
 
@@ -18,6 +20,11 @@ const OF_FIFO: [&str; 2] = ["deduplication_scope", "content_deduplication"];
 
 /// `GET /queues/{q}/settings`.
 pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
+    page(visit, queue, None).await
+}
+
+/// The page; after a refusal with what was typed, and why it was refused.
+async fn page(visit: &Visit<'_>, queue: &str, refused: Option<(&Form, &Trouble)>) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let none = Map::new();
     let now = shown.get("settings").and_then(Value::as_object).unwrap_or(&none);
@@ -27,10 +34,11 @@ pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
         (queue::top(visit, queue, &shown, Tab::Settings))
         section aria-labelledby="settings-title" {
             h2 #settings-title { "Settings" }
+            @if let Some((_, trouble)) = refused { (trouble.alert()) }
             @if visit.frame.may_act() {
                 form.stack method="post" action={ (path) "/settings" } {
                     (visit.frame.proof())
-                    (fields(now, Some(is_fifo)))
+                    (fields(now, Some(is_fifo), refused.map(|(form, _)| form)))
                     button.main { "Save the settings" }
                 }
             } @else { (as_table(now)) }
@@ -38,7 +46,8 @@ pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
         @if visit.frame.may_act() { (danger(visit, queue, &shown)) }
     };
     let head = Head::of(format!("Settings of {queue}")).at("/");
-    Ok(visit.frame.page(StatusCode::OK, &head, &content))
+    let status = refused.map_or(StatusCode::OK, |(_, trouble)| trouble.status);
+    Ok(visit.frame.page(status, &head, &content))
 }
 
 /// What cannot be undone, each behind the queue's name, typed.
@@ -71,24 +80,30 @@ fn danger(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
     }
 }
 
-/// Fields for settings. `is_fifo` leaves out those that the queue does not have; of a new queue it is not known.
-pub(super) fn fields(now: &Map<String, Value>, is_fifo: Option<bool>) -> Markup {
+/// Fields for settings. `is_fifo` leaves out those that the queue does not have; of a new queue it is not known. What
+/// was typed into a form that was refused stays.
+pub(super) fn fields(now: &Map<String, Value>, is_fifo: Option<bool>, typed: Option<&Form>) -> Markup {
     let is_shown = |field: &&Field| is_fifo != Some(false) || !OF_FIFO.contains(&field.name);
     html! {
         div.settings {
-            @for field in SETTINGS.iter().filter(is_shown) { (setting(field, now.get(field.name))) }
+            @for field in SETTINGS.iter().filter(is_shown) { (setting(field, now.get(field.name), typed)) }
         }
     }
 }
 
-fn setting(field: &Field, now: Option<&Value>) -> Markup {
-    let value = now.map(written).unwrap_or_default();
+fn setting(field: &Field, now: Option<&Value>, typed: Option<&Form>) -> Markup {
+    let was = format!("{WAS}{}", field.name);
+    let now = now.map(written).unwrap_or_default();
+    let (value, before) = match typed {
+        Some(form) => (form.text(field.name).to_owned(), form.text(&was).to_owned()),
+        None => (now.clone(), now),
+    };
     let help = format!("help-{}", field.name);
     html! {
         div.setting {
             label for=(field.name) { (field.name) }
             (control(field, &value, &help))
-            input type="hidden" name={ (WAS) (field.name) } value=(value);
+            input type="hidden" name=(was) value=(before);
             p.help id=(help) { (field.help) ". " (range(field)) }
         }
     }
@@ -115,7 +130,7 @@ fn control(field: &Field, value: &str, help: &str) -> Markup {
 fn choice(name: &str, words: &[&str], value: &str, default: &str, help: &str) -> Markup {
     html! {
         select id=(name) name=(name) aria-describedby=(help) {
-            @if value.is_empty() { option value="" selected { "default (" (default) ")" } }
+            option value="" selected[value.is_empty()] { "default (" (default) ")" }
             @for word in words { option value=(word) selected[*word == value] { (word) } }
         }
     }
@@ -163,7 +178,7 @@ fn as_table(now: &Map<String, Value>) -> Markup {
 
 /// The settings that a person changed in a form. What was not touched is not sent, so that it keeps what others have
 /// set meanwhile.
-pub(super) fn changed(form: &Form) -> Result<Map<String, Value>, super::trouble::Trouble> {
+pub(super) fn changed(form: &Form) -> Result<Map<String, Value>, Trouble> {
     let mut settings = Map::new();
     for field in SETTINGS {
         let text = form.text(field.name).trim();
@@ -184,7 +199,16 @@ pub(super) fn changed(form: &Form) -> Result<Map<String, Value>, super::trouble:
 /// `POST /queues/{q}/settings`.
 pub(super) async fn take(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
-    let body = json!({ "settings": changed(&form)? });
-    visit.change(Method::PATCH, &of_queue(queue, ""), &body).await?;
-    Ok(see(&format!("{}/settings?done=saved", queue_path(queue))))
+    let saved = match changed(&form) {
+        Ok(settings) => {
+            let body = json!({ "settings": settings });
+            visit.change(Method::PATCH, &of_queue(queue, ""), &body).await
+        }
+        Err(trouble) => Err(trouble),
+    };
+    match saved {
+        Ok(_) => Ok(see_done(visit, &format!("{}/settings", queue_path(queue)), "saved")),
+        Err(trouble) if trouble.is_of_the_form() => page(visit, queue, Some((&form, &trouble))).await,
+        Err(trouble) => Err(trouble),
+    }
 }

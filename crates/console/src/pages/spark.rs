@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use kew_core::Timestamp;
 use maud::{Markup, html};
 
 use super::text;
@@ -12,8 +13,8 @@ use crate::samples::Sample;
 
 /// How far it reaches back.
 const SECONDS: u64 = 300;
-/// The width and the height of the drawing: one unit for each step of five seconds.
-const WIDTH: u32 = 59;
+/// The width and the height of the drawing: one unit for five seconds.
+const WIDTH: u32 = 60;
 const HEIGHT: u32 = 16;
 
 /// What is drawn, and what it says.
@@ -31,20 +32,23 @@ pub(super) fn of_queue(console: &Console, queue: &str) -> Spark {
     let Some(found) = home.key(queue).ok().and_then(|key| running.engine.queue(&key)) else {
         return Spark::default();
     };
-    let (_, samples) = console.looks.samples.of(found.id, SECONDS, None, running.engine.now());
-    of_samples(&samples)
+    let now = running.engine.now();
+    let (_, samples) = console.looks.samples.of(found.id, SECONDS, None, now);
+    of_samples(&samples, now)
 }
 
-fn of_samples(samples: &[Sample]) -> Spark {
+/// A line that ends at the right now; each sample stands at its instant.
+fn of_samples(samples: &[Sample], now: Timestamp) -> Spark {
     let counts = || samples.iter().map(|sample| sample.counts.visible);
     let (Some(least), Some(most)) = (counts().min(), counts().max()) else { return Spark::default() };
-    let begin = WIDTH.saturating_sub(u32::try_from(samples.len()).unwrap_or(WIDTH).saturating_sub(1));
     let mut points = String::with_capacity(samples.len() * 6);
-    for (x, count) in (begin..).zip(counts()) {
+    for sample in samples {
+        let ago = now.since(sample.at).as_secs_f64() / (SECONDS as f64);
+        let x = f64::from(WIDTH) * (1.0 - ago.min(1.0));
         // From zero up: a small change of a large number is a small change.
-        let height = u64::from(count) * u64::from(HEIGHT) / u64::from(most.max(1));
+        let height = u64::from(sample.counts.visible) * u64::from(HEIGHT) / u64::from(most.max(1));
         let y = u64::from(HEIGHT).saturating_sub(height);
-        let _written = write!(points, "{x},{y} ");
+        let _written = write!(points, "{x:.1},{y} ");
     }
     points.pop();
     let (least, most) = (text::count(least.into()), text::count(most.into()));
@@ -65,19 +69,23 @@ pub(super) fn drawn(spark: &Spark, key: &str) -> Markup {
 mod tests {
     use super::*;
     use crate::samples::SmallCounts;
-    use kew_core::{Timestamp, Traffic};
+    use kew_core::Traffic;
 
-    fn sample(visible: u32) -> Sample {
+    fn sample(second: u64, visible: u32) -> Sample {
         let counts = SmallCounts { visible, ..SmallCounts::default() };
-        Sample { at: Timestamp(1), counts, traffic: Traffic::default(), waited: Default::default() }
+        let at = Timestamp(second * 1_000);
+        Sample { at, counts, traffic: Traffic::default(), waited: Default::default() }
+    }
+
+    fn points(samples: &[Sample]) -> String {
+        of_samples(samples, Timestamp(310_000)).points
     }
 
     #[test]
-    fn a_line_ends_at_the_right_and_grows_from_zero() {
-        assert_eq!(of_samples(&[0, 5, 10].map(sample)).points, "57,16 58,8 59,0");
-        assert_eq!(of_samples(&[sample(0)]).points, "59,16");
-        assert_eq!(of_samples(&[]).points, "");
-        let many: Vec<Sample> = (0..200).map(sample).collect();
-        assert!(of_samples(&many).points.starts_with("0,16 "));
+    fn a_line_grows_from_zero_and_each_sample_stands_at_its_instant() {
+        let samples = [sample(10, 0), sample(160, 5), sample(310, 10)];
+        assert_eq!(points(&samples), "0.0,16 30.0,8 60.0,0");
+        assert_eq!(points(&samples[..1]), "0.0,16");
+        assert_eq!(points(&[]), "");
     }
 }

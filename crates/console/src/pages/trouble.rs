@@ -61,11 +61,21 @@ impl Trouble {
         }
     }
 
-    fn words(&self, frame: &Frame) -> Markup {
+    /// Whether what was typed is the reason, so that it is corrected where it was typed.
+    pub(super) fn is_of_the_form(&self) -> bool {
+        matches!(self.status.as_u16(), 400 | 409 | 413)
+    }
+
+    /// The reason, above the form that it is about.
+    pub(super) fn alert(&self) -> Markup {
         let shown: String = self.message.chars().take(SHOWN_MAX).collect();
+        html! { p.trouble role="alert" { (text::visible(&text::sentence(&shown))) } }
+    }
+
+    fn words(&self, frame: &Frame) -> Markup {
         html! {
             h1 { (self.title()) }
-            p.trouble role="alert" { (text::visible(&text::sentence(&shown))) }
+            (self.alert())
             p { (self.advice(frame)) }
             p.quiet { "Status " (self.status.as_u16()) ", code " code { (text::visible(&self.code)) } "." }
         }
@@ -104,6 +114,7 @@ impl Trouble {
                 "It may have been deleted meanwhile. " a href="/" { "All queues" }
             },
             "not_confirmed" => html! { "Go back and type the queue's name exactly." },
+            "not_sure" => html! { "Go back and check the box beside the button." },
             _ => match self.status.as_u16() {
                 400 | 413 | 415 => {
                     html! { "Go back and correct it: your browser keeps what you have typed." }

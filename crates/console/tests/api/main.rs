@@ -5,6 +5,7 @@ mod alarms;
 mod backups;
 mod browse;
 mod counters;
+mod large;
 mod messages;
 mod queues;
 mod redrives;

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use kew_console::{
     AlarmRule, Attribute, AttributeValue, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits,
@@ -16,30 +18,51 @@ use kew_http::{
 };
 use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Attributes in JSON: names, types and values that are texts.
-struct TextNotes;
+/// Attributes as JSON: a list of names, types, values, and whether a value is Base64.
+#[derive(Default)]
+pub struct TextNotes {
+    /// What happens whenever attributes are read.
+    on_read: Mutex<Option<OnRead>>,
+}
+
+type OnRead = Arc<dyn Fn() + Send + Sync>;
+
+impl TextNotes {
+    /// Calls this on the thread that reads attributes, each time.
+    pub fn on_read(&self, call: impl Fn() + Send + Sync + 'static) {
+        *self.on_read.lock() = Some(Arc::new(call));
+    }
+}
 
 impl MessageNotes for TextNotes {
     fn write(&self, _: &str, attributes: &[Attribute]) -> Result<Bytes, String> {
         if attributes.iter().any(|attribute| attribute.name == "forbidden") {
             return Err("that one is forbidden".to_owned());
         }
-        let parts = |one: &Attribute| match &one.value {
-            AttributeValue::Text(text) => [one.name.clone(), one.data_type.clone(), text.clone()],
-            AttributeValue::Binary(bytes) => [one.name.clone(), one.data_type.clone(), format!("{bytes:?}")],
+        let one = |attribute: &Attribute| match &attribute.value {
+            AttributeValue::Text(text) => json!([attribute.name, attribute.data_type, text, false]),
+            AttributeValue::Binary(bytes) => {
+                json!([attribute.name, attribute.data_type, STANDARD.encode(bytes), true])
+            }
         };
-        let all: Vec<[String; 3]> = attributes.iter().map(parts).collect();
-        Ok(serde_json::json!(all).to_string().into())
+        Ok(attributes.iter().map(one).collect::<Value>().to_string().into())
     }
 
     fn read(&self, content: &Content) -> Vec<Attribute> {
-        let all: Vec<[String; 3]> = serde_json::from_slice(&content.annotations).unwrap_or_default();
-        let one = |[name, data_type, value]: [String; 3]| Attribute {
-            name,
-            data_type,
-            value: AttributeValue::Text(value),
+        let call = self.on_read.lock().clone();
+        call.inspect(|call| call());
+        if content.annotations.is_empty() {
+            return Vec::new();
+        }
+        let all: Vec<(String, String, String, bool)> =
+            serde_json::from_slice(&content.annotations).expect("these notes were written here");
+        let one = |(name, data_type, value, is_binary): (String, String, String, bool)| {
+            let decoded = || STANDARD.decode(&value).expect("these notes were written here");
+            let value =
+                if is_binary { AttributeValue::Binary(decoded()) } else { AttributeValue::Text(value) };
+            Attribute { name, data_type, value }
         };
         all.into_iter().map(one).collect()
     }
@@ -66,6 +89,7 @@ pub struct Rig {
     pub audit: Arc<Mutex<Vec<AuditEntry>>>,
     /// What the looks reported.
     pub news: Arc<Mutex<Vec<News>>>,
+    pub notes: Arc<TextNotes>,
 }
 
 /// What came back.
@@ -117,16 +141,24 @@ pub struct Parts {
     pub metrics_queues: usize,
     /// An engine that an earlier console was over; a new one otherwise.
     pub engine: Option<Arc<Engine>>,
+    pub undo_window: Duration,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { guarded: Guarded::Open, backups: None, alarms: Vec::new(), metrics_queues: 10, engine: None }
+        Self {
+            guarded: Guarded::Open,
+            backups: None,
+            alarms: Vec::new(),
+            metrics_queues: 10,
+            engine: None,
+            undo_window: Duration::ZERO,
+        }
     }
 }
 
 pub async fn rig_of(parts: Parts) -> Rig {
-    let Parts { guarded, backups, alarms, metrics_queues, engine } = parts;
+    let Parts { guarded, backups, alarms, metrics_queues, engine, undo_window } = parts;
     let engine = match engine {
         Some(engine) => engine,
         None => {
@@ -143,6 +175,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
     let heard = Arc::clone(&audit);
     let news = Arc::<Mutex<Vec<News>>>::default();
     let told = Arc::clone(&news);
+    let notes = Arc::<TextNotes>::default();
     let secret = ShownSetting {
         section: "admin".to_owned(),
         key: "token".to_owned(),
@@ -168,9 +201,10 @@ pub async fn rig_of(parts: Parts) -> Rig {
         entropy: Arc::new(CountingEntropy::default()),
         audit: Arc::new(move |entry| heard.lock().push(entry.clone())),
         shown: [secret].as_slice().into(),
+        undo_window,
         alarms: alarms.as_slice().into(),
         news: Arc::new(move |news| told.lock().push(news.clone())),
-        notes: Arc::new(TextNotes),
+        notes: Arc::clone(&notes) as Arc<dyn MessageNotes>,
     };
     let board = Arc::new(Board::default());
     board.serving(Running {
@@ -190,7 +224,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
             since: Timestamp(5),
         },
     });
-    Rig { console: Console::new(board, settings), engine, clock, audit, news }
+    Rig { console: Console::new(board, settings), engine, clock, audit, news, notes }
 }
 
 impl Rig {

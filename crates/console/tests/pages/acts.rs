@@ -27,8 +27,20 @@ async fn a_queue_is_made_changed_and_deleted_by_forms() {
     let shown = browser.rig.get("/queues/orders").await.body;
     assert_eq!(shown["settings"]["visibility_seconds"], 30);
     assert_eq!(shown["settings"]["delay_seconds"], 7);
-    let page = browser.post("/queues/orders/settings", &[("visibility_seconds", "99999")]).await;
+    let fields =
+        [("visibility_seconds", "99999"), ("was.visibility_seconds", "30"), ("dead_letters_to", "<typed>")];
+    let page = browser.post("/queues/orders/settings", &fields).await;
     assert_eq!((page.status, page.has("from 0 to 43200")), (400, true), "{}", page.text);
+    for kept in [
+        "name=\"visibility_seconds\" type=\"number\" inputmode=\"numeric\" min=\"0\" max=\"43200\" value=\"99999\"",
+        "name=\"was.visibility_seconds\" value=\"30\"",
+        "value=\"&lt;typed&gt;\"",
+        "role=\"alert\"",
+    ] {
+        assert!(page.has(kept), "what was typed stays: {kept}: {}", page.text);
+    }
+    let page = browser.post("/queues/orders/settings", &[("delay_seconds", "soon")]).await;
+    assert_eq!((page.status, page.has("value=\"soon\"")), (400, true), "{}", page.text);
     let page = browser.post("/queues/orders/delete", &[("confirm", "order")]).await;
     assert_eq!((page.status, page.has("type its name, orders")), (409, true), "{}", page.text);
     let page = browser.done("/queues/orders/delete", &[("confirm", "orders")]).await;
@@ -102,10 +114,57 @@ async fn one_message_is_released_extended_promoted_and_deleted() {
     assert_eq!(browser.post(&format!("{path}/extend"), &[("seconds", "soon")]).await.status, 400);
     let page = browser.done(&format!("{path}/release"), &[]).await;
     assert!(page.has("The lease was ended."), "{}", page.text);
-    let page = browser.done(&format!("{path}/delete"), &[]).await;
+    let page = browser.done(&format!("{path}/delete"), &[("sure", "yes")]).await;
     assert!(page.has("The message was deleted.") && page.has("The queue is empty."), "{}", page.text);
     assert_eq!(
         browser.rig.audited().last().map(String::as_str),
         Some(&*format!("open deleteMessage orders/{id} ok"))
     );
+}
+
+#[tokio::test]
+async fn a_new_queue_that_is_refused_keeps_what_was_typed() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"taken"}"#).await;
+    for (name, seconds, status, why) in [
+        ("a b", "45", 400, "letters"),
+        ("taken", "45", 409, "other settings"),
+        ("new", "soon", 400, "whole number"),
+    ] {
+        let page = browser.post("/new-queue", &[("name", name), ("visibility_seconds", seconds)]).await;
+        assert_eq!((page.status, page.has(why)), (status, true), "{}", page.text);
+        let form = page.between("action=\"/new-queue\"", "</form>");
+        for kept in [format!("value=\"{name}\""), format!("value=\"{seconds}\""), "<details open".to_owned()]
+        {
+            assert!(form.contains(&kept), "{kept}: {form}");
+        }
+    }
+    assert!(!browser.get("/").await.has("/queues/new\""));
+}
+
+#[tokio::test]
+async fn a_setting_with_choices_goes_back_to_its_default() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"a.fifo","settings":{"content_deduplication":true}}"#).await;
+    let page = browser.get("/queues/a.fifo/settings").await;
+    let choice = page.between("<select id=\"content_deduplication\"", "</select>");
+    assert!(choice.contains("<option value=\"\">default (false)</option>"), "{choice}");
+    let fields = [("content_deduplication", ""), ("was.content_deduplication", "true")];
+    browser.done("/queues/a.fifo/settings", &fields).await;
+    assert_eq!(browser.rig.get("/queues/a.fifo").await.body["settings"]["content_deduplication"], false);
+}
+
+#[tokio::test]
+async fn what_was_done_is_said_once_and_stands_in_no_address() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let sent = browser.post("/queues/orders/pause", &[]).await;
+    assert_eq!(sent.header("location"), "/queues/orders");
+    let page = browser.follow(&sent).await;
+    assert!(page.has("Deliveries are paused."), "{}", page.text);
+    assert!(page.header("set-cookie").starts_with("kew_done=; Path=/; Max-Age=0"), "{page:?}");
+    for (path, cookie) in [("/queues/orders?done=paused", ""), ("/queues/orders", "kew_done=<script>")] {
+        let page = browser.ask("GET", path, &[("cookie", cookie)], "").await;
+        assert!(!page.has("class=\"done\"") && !page.has("<script>"), "{path} {cookie}: {}", page.text);
+    }
 }

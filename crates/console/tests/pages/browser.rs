@@ -70,7 +70,11 @@ impl Browser {
 
     /// The page at an address; its proof is kept for forms.
     pub async fn get(&self, path: &str) -> Page {
-        let page = self.ask("GET", path, &[], "").await;
+        self.kept(self.ask("GET", path, &[], "").await)
+    }
+
+    /// A page whose proof is kept for forms.
+    fn kept(&self, page: Page) -> Page {
         let csrf = page.between("name=\"csrf\" value=\"", "\"");
         if !csrf.is_empty() {
             *self.csrf.lock() = csrf;
@@ -88,17 +92,24 @@ impl Browser {
         self.ask("POST", path, &[FORM], &form(&fields)).await
     }
 
-    /// A form that must be followed.
+    /// A form that must be followed; the page that it leads to.
     pub async fn done(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let page = self.post(path, fields).await;
         assert_eq!(page.status, 303, "{path} {fields:?}: {}", page.text);
-        self.get(&page.header("location")).await
+        self.follow(&page).await
+    }
+
+    /// The page that a form leads to, asked for with the cookie that it set.
+    pub async fn follow(&self, page: &Page) -> Page {
+        let set = page.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+        let cookie = [self.cookie.lock().clone(), set].join("; ");
+        self.kept(self.ask("GET", &page.header("location"), &[("cookie", &cookie)], "").await)
     }
 
     pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Page {
         let cookie = self.cookie.lock().clone();
         let mut all = headers.to_vec();
-        if !cookie.is_empty() {
+        if !cookie.is_empty() && headers.iter().all(|(name, _)| *name != "cookie") {
             all.push(("cookie", &cookie));
         }
         Page::of(self.rig.ask_at(path, method, &all, body).await)

@@ -1,18 +1,46 @@
 //! What keeps pages to themselves: headers, proofs of forms, roles, and text that stays text.
 
+use std::collections::BTreeSet;
+
 use super::browser::{Browser, FORM, form};
 
-/// Paths of forms, with what each needs.
+/// All forms, with what each needs. A test compares the list with the forms that the console takes.
 const FORMS: &[(&str, &[(&str, &str)])] = &[
+    ("/sign-in", &[("token", "hush")]),
+    ("/sign-out", &[]),
+    ("/theme", &[("theme", "dark")]),
     ("/new-queue", &[("name", "made")]),
-    ("/queues/orders/send", &[("body", "x")]),
-    ("/queues/orders/settings", &[("visibility_seconds", "9")]),
-    ("/queues/orders/pause", &[]),
-    ("/queues/orders/resume", &[]),
-    ("/queues/orders/purge", &[("confirm", "orders")]),
-    ("/queues/orders/delete", &[("confirm", "orders")]),
+    ("/store/backup", &[("to", "/backup")]),
+    ("/redrives/{task}/cancel", &[]),
+    ("/later/{id}/undo", &[]),
+    ("/later/{id}/begin", &[]),
+    ("/queues/{q}/send", &[("body", "x")]),
+    ("/queues/{q}/settings", &[("visibility_seconds", "9")]),
+    ("/queues/{q}/pause", &[]),
+    ("/queues/{q}/resume", &[]),
+    ("/queues/{q}/purge", &[("confirm", "orders")]),
+    ("/queues/{q}/delete", &[("confirm", "orders")]),
+    ("/queues/{q}/redrive", &[("to", "orders")]),
+    ("/queues/{q}/messages/{id}/delete", &[("sure", "yes")]),
+    ("/queues/{q}/messages/{id}/release", &[]),
+    ("/queues/{q}/messages/{id}/extend", &[("seconds", "1")]),
+    ("/queues/{q}/messages/{id}/promote", &[]),
 ];
-const ACTS: [&str; 4] = ["delete", "release", "extend", "promote"];
+/// Forms that everybody who is signed in may send: they change nothing but what belongs to the sender.
+const OF_EVERYBODY: [&str; 3] = ["/sign-in", "/sign-out", "/theme"];
+/// Forms that have a page at their own address.
+const WITH_PAGE: [&str; 4] = ["/sign-in", "/new-queue", "/queues/{q}/send", "/queues/{q}/settings"];
+
+/// The address of a form for this message of the queue `orders`.
+fn address(template: &str, id: &str) -> String {
+    template.replace("{q}", "orders").replace("{id}", id).replace("{task}", "1")
+}
+
+#[test]
+fn the_guards_try_every_form_that_the_console_takes() {
+    let tried: BTreeSet<&str> = FORMS.iter().map(|(path, _)| *path).collect();
+    assert_eq!(tried, kew_console::form_paths().collect());
+}
 
 #[tokio::test]
 async fn every_page_has_the_headers_that_keep_it_to_itself() {
@@ -67,13 +95,8 @@ async fn a_form_without_its_proof_is_refused_and_changes_nothing() {
         for csrf in ["", "0", "00000000000000000000000000000000"] {
             for (path, fields) in FORMS {
                 let fields = [&[("csrf", csrf)], *fields].concat();
-                let page = browser.ask("POST", path, &[FORM], &form(&fields)).await;
+                let page = browser.ask("POST", &address(path, &id), &[FORM], &form(&fields)).await;
                 assert_eq!((page.status, page.has("csrf")), (403, true), "{path}: {}", page.text);
-            }
-            for act in ACTS {
-                let path = format!("/queues/orders/messages/{id}/{act}");
-                let fields = form(&[("csrf", csrf), ("seconds", "1")]);
-                assert_eq!(browser.ask("POST", &path, &[FORM], &fields).await.status, 403, "{path}");
             }
         }
         let page = browser.get("/queues/orders").await;
@@ -92,7 +115,8 @@ async fn pages_of_other_sites_cannot_send_forms_even_with_the_proof() {
     {
         for (path, fields) in FORMS {
             let fields = [&[("csrf", csrf.as_str())], *fields].concat();
-            let page = browser.ask("POST", path, &[FORM, (name, value)], &form(&fields)).await;
+            let path = address(path, "00000000-0000-4000-8000-000000000000");
+            let page = browser.ask("POST", &path, &[FORM, (name, value)], &form(&fields)).await;
             assert_eq!((page.status, page.has("cross_site")), (403, true), "{path} {name} {value}");
         }
     }
@@ -137,13 +161,9 @@ async fn a_reader_sees_no_form_that_acts_and_is_refused_when_one_is_sent() {
             .collect();
         assert_eq!((page.status, forms), (200, vec!["/sign-out", "/theme"]), "{path}");
     }
-    for (path, fields) in FORMS {
-        let page = browser.post(path, fields).await;
+    for (path, fields) in FORMS.iter().filter(|(path, _)| !OF_EVERYBODY.contains(path)) {
+        let page = browser.post(&address(path, &id), fields).await;
         assert_eq!((page.status, page.has("read_only")), (403, true), "{path}: {}", page.text);
-    }
-    for act in ACTS {
-        let page = browser.post(&format!("{message}/{act}"), &[("seconds", "1")]).await;
-        assert_eq!((page.status, page.has("read_only")), (403, true), "{act}: {}", page.text);
     }
     assert!(browser.get("/queues/orders").await.has("stays"));
 }
@@ -154,15 +174,10 @@ async fn looking_changes_nothing() {
     browser.queue(r#"{"name":"orders"}"#).await;
     let id = browser.message("orders", r#"{"body":"stays"}"#).await;
     let before = browser.rig.audited();
-    for (path, _) in FORMS.iter().filter(|(path, _)| !path.ends_with("send") && !path.ends_with("settings")) {
-        let page = browser.get(path).await;
-        assert!(page.status == 404 || *path == "/new-queue", "{path} {}", page.status);
-    }
-    for act in ACTS {
-        assert_eq!(browser.get(&format!("/queues/orders/messages/{id}/{act}")).await.status, 404);
-    }
-    for path in ["/sign-out", "/theme"] {
-        assert_eq!(browser.get(path).await.status, 404, "{path}");
+    for (path, _) in FORMS {
+        let page = browser.get(&address(path, &id)).await;
+        let expected = if WITH_PAGE.contains(path) { 200 } else { 404 };
+        assert_eq!(page.status, expected, "{path}");
     }
     browser.get(&format!("/queues/orders/messages/{id}")).await;
     let page = browser.get("/queues/orders?state=visible").await;
@@ -215,4 +230,30 @@ async fn what_others_sent_is_text_and_acts_on_nothing() {
     assert_eq!(file.header("content-type"), "application/octet-stream");
     assert!(file.header("content-disposition").starts_with("attachment"), "{file:?}");
     assert_eq!(&*file.reply.body, body.as_bytes());
+}
+
+#[tokio::test]
+async fn a_page_for_who_may_not_be_here_holds_no_proof_and_no_form() {
+    let browser = Browser::open().await;
+    let csrf = browser.get("/").await.between("name=\"csrf\" value=\"", "\"");
+    for (headers, status) in [([("host", "evil.example")], 421), ([("sec-fetch-site", "cross-site")], 403)] {
+        let page = browser.ask("GET", "/", &headers, "").await;
+        assert_eq!(page.status, status, "{}", page.text);
+        assert!(!page.has(&csrf) && !page.has("csrf") && !page.has("method=\"post\""), "{}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_deleted_only_by_who_says_to_be_sure() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"stays"}"#).await;
+    let path = format!("/queues/orders/messages/{id}/delete");
+    for fields in [&[][..], &[("sure", "")], &[("sure", "no")]] {
+        let page = browser.post(&path, fields).await;
+        assert_eq!((page.status, page.has("not_sure")), (409, true), "{}", page.text);
+    }
+    assert!(browser.get("/queues/orders").await.has("stays"));
+    browser.done(&path, &[("sure", "yes")]).await;
+    assert!(!browser.get("/queues/orders").await.has("stays"));
 }

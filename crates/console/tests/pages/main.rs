@@ -10,4 +10,5 @@ mod guards;
 mod messages;
 mod queues;
 mod sessions;
+mod undo;
 mod workbench;

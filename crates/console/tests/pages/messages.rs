@@ -130,7 +130,7 @@ async fn the_story_says_why_a_message_came_again() {
     }
     let page = browser.get(&format!("/messages?id={}", id.replace('-', ""))).await;
     assert_eq!(page.header("location"), format!("/queues/orders/messages/{id}"));
-    browser.done(&format!("/queues/orders/messages/{id}/delete"), &[]).await;
+    browser.done(&format!("/queues/orders/messages/{id}/delete"), &[("sure", "yes")]).await;
     let page = browser.get(&format!("/queues/orders/messages/{id}")).await;
     assert!(page.status == 200 && page.has("gone") && !page.has("action=\"/queues"), "{}", page.text);
 }
@@ -153,4 +153,63 @@ async fn what_is_not_there_is_a_page_that_says_so() {
         assert_eq!((page.status, page.has(expected)), (status, true), "{path}: {}", page.text);
         assert!(page.header("content-type").starts_with("text/html"), "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_long_attribute_is_cut_and_can_be_had_whole() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let long = "<&\u{202e}".repeat(50_000);
+    let sent = serde_json::json!({ "body": "x", "attributes": {
+        "long/one": long, "short": "red", "bytes": { "type": "Binary", "value": "/w==" },
+    } });
+    let id = browser.message("orders", &sent.to_string()).await;
+    let path = format!("/queues/orders/messages/{id}");
+    let page = browser.get(&path).await;
+    assert!(page.text.len() < 60_000, "the page has {} bytes", page.text.len());
+    assert!(page.has("<bdi>red</bdi>") && page.has("too long for a command"), "{}", page.text);
+    let file = page.between(&format!("href=\"{path}/attribute"), "\"").replace("&amp;", "&");
+    let file = browser.get(&format!("{path}/attribute{file}")).await;
+    assert_eq!((file.status, &*file.reply.body), (200, long.as_bytes()));
+    assert_eq!(file.header("content-type"), "application/octet-stream");
+    let bytes = browser.get(&format!("{path}/attribute?name=bytes")).await;
+    assert_eq!(&*bytes.reply.body, b"\xff");
+    assert_eq!(browser.get(&format!("{path}/attribute?name=none")).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_place_where_a_long_search_went_on_is_kept_by_everything_on_the_page() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let id = browser.message("orders", r#"{"body":"x","delay_seconds":60}"#).await;
+    let found = browser.rig.get("/queues/orders/messages?state=any").await.body;
+    let sequence = found["messages"][0]["sequence"].as_u64().expect("a message has a sequence");
+    // The first queue of an engine.
+    let cursor = format!("1-{sequence}");
+    let path = format!("/queues/orders/messages/{id}");
+    let page = browser.get(&format!("{path}?cursor={cursor}")).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(page.has(&format!("href=\"{path}/body?cursor={cursor}\"")), "{}", page.text);
+    assert!(page.has(&format!("name=\"cursor\" value=\"{cursor}\"")), "{}", page.text);
+    let promoted = browser.post(&format!("{path}/promote"), &[("cursor", &cursor)]).await;
+    assert_eq!(promoted.header("location"), format!("{path}?cursor={cursor}"));
+    let found = browser.get(&format!("/messages?id={id}&cursor={cursor}")).await;
+    assert_eq!(found.header("location"), format!("{path}?cursor={cursor}"));
+    let resend = browser.get(&format!("{path}/resend?cursor={cursor}")).await;
+    assert!(resend.has(&format!("name=\"cursor\" value=\"{cursor}\"")), "{}", resend.text);
+    for place in ["", "/body", "/resend"] {
+        let page = browser.get(&format!("{path}{place}?cursor=x")).await;
+        assert_eq!(
+            (page.status, page.has("ursor is not one of this API")),
+            (400, true),
+            "it is handed on: {place}"
+        );
+    }
+    let refused = browser.post(&format!("{path}/release"), &[("cursor", "x")]).await;
+    assert_eq!(
+        (refused.status, refused.has("ursor is not one of this API")),
+        (400, true),
+        "{}",
+        refused.text
+    );
 }

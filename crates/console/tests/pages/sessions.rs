@@ -1,6 +1,8 @@
 //! Who sees pages: people who sign in with a password or the token, and all visitors of an open server.
 
-use super::browser::Browser;
+use std::time::Duration;
+
+use super::browser::{Browser, FORM, form};
 use super::rig::{Guarded, PASSWORD, TOKEN, rig};
 
 #[tokio::test]
@@ -85,4 +87,44 @@ async fn the_colours_that_were_chosen_are_remembered() {
     assert!(!odd.has("<script>") && !odd.has("data-theme"));
     let away = browser.post("/theme", &[("theme", "dark"), ("back", "https://evil.example")]).await;
     assert_eq!(away.header("location"), "/");
+}
+
+#[tokio::test]
+async fn signing_in_ends_the_session_that_the_browser_had() {
+    let browser = Browser::signed_in("bert").await;
+    let page = browser.post("/sign-in", &[("user", "anna"), ("password", PASSWORD)]).await;
+    assert_eq!(page.status, 303, "{page:?}");
+    let new = page.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    assert_eq!(browser.get("/").await.status, 401, "the old cookie is worth nothing");
+    let page = browser.ask("GET", "/", &[("cookie", &new)], "").await;
+    assert!(page.has("<bdi>anna</bdi>"), "{}", page.text);
+    let again = browser.ask("GET", "/sign-in", &[("cookie", &new)], "").await;
+    let csrf = again.between("name=\"csrf\" value=\"", "\"");
+    let fields = form(&[("csrf", &csrf), ("token", TOKEN)]);
+    let page = browser.ask("POST", "/sign-in", &[FORM, ("cookie", &new)], &fields).await;
+    assert_eq!(page.status, 303, "{page:?}");
+    assert_eq!(browser.ask("GET", "/", &[("cookie", &new)], "").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_page_that_is_left_open_does_not_keep_its_session_alive() {
+    let browser = Browser::signed_in("anna").await;
+    browser.rig.console.look().await;
+    // Every minute for three hours, while the person is away.
+    for minute in 1..=180 {
+        *browser.rig.clock.0.lock() = Duration::from_secs(minute * 60);
+        let event = browser.ask("GET", "/live/queues", &[("last-event-id", "0")], "").await;
+        let expected = if minute < 120 { 200 } else { 401 };
+        assert_eq!(event.status, expected, "minute {minute}: {}", event.text);
+    }
+    assert_eq!(browser.get("/").await.status, 401);
+}
+
+#[tokio::test]
+async fn a_session_that_is_used_goes_on() {
+    let browser = Browser::signed_in("anna").await;
+    for hour in 1..12 {
+        *browser.rig.clock.0.lock() = Duration::from_secs(hour * 3_600);
+        assert_eq!(browser.get("/").await.status, 200, "hour {hour}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_console::{
     Console, DiskSpace, InFlightLimits, News, NewsSink, Running, StoreDisk, StorePlace, UpkeepReport,
@@ -19,6 +20,8 @@ use crate::push::Pushes;
 use crate::{message_notes, notices, push};
 
 const ADMIN_CONNECTIONS_MAX: usize = 128;
+/// How long the console lets operators undo what they asked for.
+const UNDO_WINDOW: Duration = Duration::from_secs(10);
 
 impl Parts<'_> {
     pub(super) fn admin(&self, socket: TcpListener, tls: Option<Tls>) -> AdminLoop {
@@ -42,6 +45,7 @@ impl Parts<'_> {
             entropy: Arc::clone(&self.entropy),
             audit: Arc::new(move |entry| notices::tell_audit(log.of(Area::Admin), entry)),
             shown: self.settings.shown.as_slice().into(),
+            undo_window: UNDO_WINDOW,
             alarms: self.settings.alarms.as_slice().into(),
             news: self.news(),
             notes: Arc::new(message_notes::SqsNotes),

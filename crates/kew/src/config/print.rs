@@ -48,8 +48,8 @@ fn alarm_lines(alarm: &AlarmRule) -> String {
         alarm.lasting.as_secs()
     ));
     if alarm.webhook.is_some() {
-        // Its path may be a secret.
-        text.push_str(&format!("webhook = {}\n", quoted(HIDDEN)));
+        // Its path may be a secret, and what stands for a secret is no URL: as a value it would be refused.
+        text.push_str(&format!("# webhook = {} (hidden: write the URL here)\n", quoted(HIDDEN)));
     }
     text
 }

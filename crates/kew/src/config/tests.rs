@@ -151,3 +151,22 @@ fn printed_settings_show_origins_hide_secrets_and_can_be_read_back() {
     assert_eq!(again.sqs.region, "eu-west-1");
     assert_eq!(again.server.log, Format::Json);
 }
+
+#[test]
+fn a_printed_alarm_with_a_webhook_can_be_read_back_and_does_not_show_the_url() {
+    let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+    let read_file = |name: &str, text: &str| {
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).expect("the directory is ours");
+        read_with(&["--config", &file.to_string_lossy()], &[])
+    };
+    let rule = "[[alarms]]\nname = \"old\"\nqueue = \"*\"\nmetric = \"visible\"\nabove = 9\n";
+    let text = format!("{rule}webhook = \"https://example.com/hush\"\n");
+    let (settings, values) = read_file("kew.toml", &text).expect("the rule is valid");
+    assert!(settings.alarms[0].webhook.is_some());
+    let printed = lines(&values, &settings);
+    assert!(printed.contains("# webhook = \"********\"") && !printed.contains("hush"), "{printed}");
+    let (again, _) = read_file("again.toml", &printed).expect("the printed configuration can be read back");
+    assert_eq!((&*again.alarms[0].name, again.alarms[0].above), ("old", 9.0));
+    assert_eq!(again.alarms[0].webhook, None, "the URL must be written again");
+}
