@@ -1,7 +1,7 @@
 //! The contract of a database: what a log asks of it, and nothing of SQL.
 //!
-//! PostgreSQL is one (`postgres.rs`); tests have a simulated one (`simulated/`). Every call may fail with an outcome
-//! that is not known: its statement happened, did not happen, or is still under way.
+//! PostgreSQL is one (`postgres/mod.rs`); tests have a simulated one (`simulated/`). Every call may fail with an
+//! outcome that is not known: its statement happened, did not happen, or is still under way.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -17,8 +17,6 @@ use tokio_postgres::config::Host;
 
 use crate::PgError;
 use crate::database::NO_ANSWER;
-use crate::postgres::Connection;
-use crate::tls::Tls;
 
 /// The next host is tried when the one before it has not answered for this long, or has failed.
 const NEXT_AFTER: Duration = Duration::from_millis(300);
@@ -32,7 +30,6 @@ const PORT: u16 = 5432;
 pub(crate) struct Hosts {
     each: Arc<[OneHost]>,
     last_good: Arc<AtomicUsize>,
-    tls: Tls,
     /// How long one host may take until its session can be used.
     host_max: Duration,
 }
@@ -48,7 +45,7 @@ struct OneHost {
 
 impl Hosts {
     /// The hosts of a configuration; `host_max` is how long one of them may take.
-    pub fn of(config: &Config, tls: Tls, host_max: Duration) -> Result<Self, PgError> {
+    pub fn of(config: &Config, host_max: Duration) -> Result<Self, PgError> {
         let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let count = names.len().max(addresses.len());
         let fits = |len: usize| len == 0 || len == count;
@@ -63,16 +60,23 @@ impl Hosts {
         let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
         let host = |at: usize| OneHost::of(config, names.get(at), addresses.get(at).copied(), port(at));
         let each = (0..count).map(host).collect();
-        Ok(Self { each, last_good: Arc::default(), tls, host_max })
+        Ok(Self { each, last_good: Arc::default(), host_max })
     }
 
-    /// A session with a host that takes writes.
-    pub async fn connect(&self) -> Result<Connection, PgError> {
+    /// A session with a host that takes writes, which `open` makes with a host of one address.
+    pub async fn connect<T, F>(
+        &self,
+        open: impl Fn(Config) -> F + Clone + Send + 'static,
+    ) -> Result<T, PgError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, PgError>> + Send + 'static,
+    {
         let last_good = self.last_good.load(Ordering::Relaxed);
         let others = (0..self.each.len()).filter(|at| *at != last_good);
         let order: Vec<usize> = std::iter::once(last_good).chain(others).collect();
         let attempts = order.iter().filter_map(|at| self.each.get(*at));
-        let attempts = attempts.map(|host| host.clone().connect(self.tls.clone(), self.host_max)).collect();
+        let attempts = attempts.map(|host| host.clone().connect(open.clone(), self.host_max)).collect();
         match first_to_succeed(attempts).await {
             Ok((number, connection)) => {
                 self.last_good.store(order.get(number).copied().unwrap_or(0), Ordering::Relaxed);
@@ -116,20 +120,28 @@ impl OneHost {
     }
 
     /// A session with this host, within a time that covers everything until it can be used.
-    async fn connect(self, tls: Tls, most: Duration) -> Result<Connection, PgError> {
-        let connected = timeout(most, self.connect_to_an_address(tls)).await;
+    async fn connect<T, F>(self, open: impl Fn(Config) -> F + Send, most: Duration) -> Result<T, PgError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, PgError>> + Send + 'static,
+    {
+        let connected = timeout(most, self.connect_to_an_address(open)).await;
         connected.unwrap_or_else(|_elapsed| Err(PgError::Unreachable(NO_ANSWER.to_owned())))
     }
 
-    async fn connect_to_an_address(self, tls: Tls) -> Result<Connection, PgError> {
-        let Some((name, port)) = &self.to_look_up else { return Connection::open(self.config, tls).await };
+    async fn connect_to_an_address<T, F>(self, open: impl Fn(Config) -> F + Send) -> Result<T, PgError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, PgError>> + Send + 'static,
+    {
+        let Some((name, port)) = &self.to_look_up else { return open(self.config).await };
         let found = lookup_host((name.as_str(), *port)).await;
         let found = found.map_err(|error| PgError::Unreachable(format!("looking up {name}: {error}")))?;
         let attempts: Vec<_> = found
             .map(|address| {
                 let mut config = self.config.clone();
                 config.hostaddr(address.ip());
-                Connection::open(config, tls.clone())
+                open(config)
             })
             .collect();
         match first_to_succeed(attempts).await {
@@ -214,109 +226,4 @@ fn all_failed(mut errors: Vec<(&str, PgError)>) -> PgError {
     }
     let last = errors.pop().map(|(_, error)| error);
     last.unwrap_or_else(|| PgError::Unreachable("no host was tried".to_owned()))
-}
-
-#[cfg(all(test, feature = "server"))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use std::net::{SocketAddr, TcpListener, TcpStream};
-    use std::time::Instant;
-
-    use super::*;
-    use crate::postgres::Target;
-    use crate::server::PgServer;
-    use crate::tenure::TENURE;
-
-    /// An address whose packets are dropped: nothing is accepted, and the queue of those who wait is full.
-    struct Dropped {
-        address: SocketAddr,
-        _listener: tokio::net::TcpListener,
-        _waiting: Vec<TcpStream>,
-    }
-
-    impl Dropped {
-        fn new() -> Self {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-            let listener = socket.listen(1).unwrap();
-            let address = listener.local_addr().unwrap();
-            let mut waiting = Vec::new();
-            while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
-                waiting.push(stream);
-            }
-            Self { address, _listener: listener, _waiting: waiting }
-        }
-    }
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-    }
-
-    /// The server's URL behind other hosts.
-    fn behind(hosts: &[SocketAddr], server: &PgServer) -> String {
-        let own = format!("127.0.0.1:{}", server.port());
-        let all: String = hosts.iter().map(|host| format!("{host},")).collect();
-        server.database().unwrap().replace(&own, &format!("{all}{own}"))
-    }
-
-    #[test]
-    fn hosts_that_are_gone_cost_an_attempt_less_than_half_a_tenure() {
-        let server = PgServer::start(&["fsync=off"]).unwrap();
-        let runtime = runtime();
-        let _inside = runtime.enter();
-        let dropped = Dropped::new();
-        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let silent = silent.local_addr().map(|address| (silent, address)).unwrap();
-        for hosts in [vec![dropped.address], vec![silent.1], vec![dropped.address, silent.1]] {
-            let target = Target::of(&behind(&hosts, &server)).unwrap();
-            let begun = Instant::now();
-            runtime.block_on(target.open()).unwrap();
-            assert!(begun.elapsed() < TENURE / 2, "{hosts:?}: {:?}", begun.elapsed());
-        }
-    }
-
-    #[test]
-    fn host_that_took_writes_last_is_tried_first() {
-        let server = PgServer::start(&["fsync=off"]).unwrap();
-        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        silent.set_nonblocking(true).unwrap();
-        let target = Target::of(&behind(&[silent.local_addr().unwrap()], &server)).unwrap();
-        let runtime = runtime();
-        runtime.block_on(target.open()).unwrap();
-        silent.accept().unwrap();
-        for _ in 0..5 {
-            runtime.block_on(target.clone().open()).unwrap();
-        }
-        assert!(silent.accept().is_err(), "a host that is gone was tried before the one that takes writes");
-    }
-
-    #[test]
-    fn attempt_that_finds_no_host_ends_and_names_each() {
-        let dropped = {
-            let runtime = runtime();
-            let _inside = runtime.enter();
-            Dropped::new()
-        };
-        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let hosts = [dropped.address.to_string(), silent.local_addr().unwrap().to_string()];
-        let url = format!("postgres://kew:secret@{}/kew?connect_timeout=1", hosts.join(","));
-        let begun = Instant::now();
-        let Err(error) = runtime().block_on(Target::of(&url).unwrap().open()) else {
-            panic!("nothing answers")
-        };
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-        assert!(error.may_pass() && hosts.iter().all(|host| error.to_string().contains(host)), "{error}");
-        assert!(!error.to_string().contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn url_whose_hosts_and_ports_do_not_match_is_refused() {
-        for url in [
-            "postgres:///kew",
-            "postgres://kew@a,b/kew?port=1,2,3",
-            "postgres://kew@a,b/kew?hostaddr=127.0.0.1",
-        ] {
-            assert!(matches!(Target::of(url), Err(PgError::Url(_))), "{url}");
-        }
-    }
 }

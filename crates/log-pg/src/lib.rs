@@ -6,7 +6,7 @@
 //! with one statement and one round trip each (`lane/`), and nothing is updated but the rows of shards, nodes, and
 //! small files. All replication and fail-over is PostgreSQL's.
 //!
-//! SQL stands in `postgres.rs`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
+//! SQL stands in `postgres/mod.rs`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
 //! simulated database there (`simulated/`).
 //!
 //! First to read: `migrations/0001_files.sql`, `database.rs`, then `lane/mod.rs`.

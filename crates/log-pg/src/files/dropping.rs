@@ -11,7 +11,7 @@ use crate::PgError;
 use crate::database::Change;
 use crate::pool::Patience;
 
-/// How long one try may take, with a connection for it. It waits for readers no longer than `postgres.rs` says.
+/// How long one try may take, with a connection for it. It waits for readers no longer than `postgres/mod.rs` says.
 const TRY_MAX: Duration = Duration::from_secs(5);
 /// The pause before what could not be dropped is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);

@@ -63,6 +63,7 @@ const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 #[derive(Clone)]
 pub(crate) struct Target {
     hosts: Hosts,
+    tls: Tls,
 }
 
 impl Target {
@@ -90,12 +91,13 @@ impl Target {
         config.ssl_mode(tls.mode);
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         let host_max = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        Ok(Self { hosts: Hosts::of(&config, tls, host_max)? })
+        Ok(Self { hosts: Hosts::of(&config, host_max)?, tls })
     }
 
     /// Connects, to a host of the URL that takes writes.
     pub async fn open(&self) -> Result<Connection, PgError> {
-        self.hosts.connect().await
+        let tls = self.tls.clone();
+        self.hosts.connect(move |config| Connection::open(config, tls.clone())).await
     }
 }
 
@@ -371,55 +373,4 @@ impl Session for Connection {
 }
 
 #[cfg(all(test, feature = "server"))]
-#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
-    use super::*;
-    use crate::schema;
-    use crate::server::{PgServer, name_in};
-
-    const SHARD: i32 = 0;
-    const LENGTH: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
-        let server = PgServer::start(&["fsync=off"]).unwrap();
-        let url = server.database().unwrap();
-        let database = name_in(&url);
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-            AND wait_event_type = 'Lock'";
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let target = Target::of(&url).unwrap();
-            let mut first = target.open().await.unwrap();
-            schema::migrate(&mut first.client).await.unwrap();
-            let node = Node { id: "owner/1".to_owned(), name: "owner".to_owned() };
-            let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
-                panic!("nobody owns it");
-            };
-            let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
-            holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
-            let renewing = node.clone();
-            let renewal =
-                tokio::spawn(async move { first.renew(SHARD, &renewing, LENGTH).await.map(|_| first) });
-            while server.psql(database, waiting).unwrap() == "0" {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            let giver = node.clone();
-            let given_up = tokio::spawn(async move {
-                second.give_up(Own { shard: SHARD, epoch }, &giver).await.map(|()| second)
-            });
-            // It waits for the lock too, or is done.
-            while !given_up.is_finished() && server.psql(database, waiting).unwrap() != "2" {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            holder.client.batch_execute("COMMIT").await.unwrap();
-            let _renewed = renewal.await.unwrap().unwrap();
-            let mut second = given_up.await.unwrap().unwrap();
-            assert_eq!(
-                second.owner(SHARD).await.unwrap(),
-                None,
-                "the shard is owned by a node that has given it up"
-            );
-        });
-    }
-}
+mod tests;

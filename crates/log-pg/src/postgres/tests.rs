@@ -1,0 +1,144 @@
+//! Connections on a PostgreSQL of the tests' own: hosts that are gone, and renewals that are carried out late.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
+
+use super::*;
+use crate::schema;
+use crate::server::{PgServer, name_in};
+use crate::tenure::TENURE;
+
+const SHARD: i32 = 0;
+const LENGTH: Duration = Duration::from_secs(60);
+
+#[test]
+fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let url = server.database().unwrap();
+    let database = name_in(&url);
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND wait_event_type = 'Lock'";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = Target::of(&url).unwrap();
+        let mut first = target.open().await.unwrap();
+        schema::migrate(&mut first.client).await.unwrap();
+        let node = Node { id: "owner/1".to_owned(), name: "owner".to_owned() };
+        let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
+            panic!("nobody owns it");
+        };
+        let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
+        holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
+        let renewing = node.clone();
+        let renewal = tokio::spawn(async move { first.renew(SHARD, &renewing, LENGTH).await.map(|_| first) });
+        while server.psql(database, waiting).unwrap() == "0" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let giver = node.clone();
+        let given_up = tokio::spawn(async move {
+            second.give_up(Own { shard: SHARD, epoch }, &giver).await.map(|()| second)
+        });
+        // It waits for the lock too, or is done.
+        while !given_up.is_finished() && server.psql(database, waiting).unwrap() != "2" {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        holder.client.batch_execute("COMMIT").await.unwrap();
+        let _renewed = renewal.await.unwrap().unwrap();
+        let mut second = given_up.await.unwrap().unwrap();
+        assert_eq!(
+            second.owner(SHARD).await.unwrap(),
+            None,
+            "the shard is owned by a node that has given it up"
+        );
+    });
+}
+
+/// An address whose packets are dropped: nothing is accepted, and the queue of those who wait is full.
+struct Dropped {
+    address: SocketAddr,
+    _listener: tokio::net::TcpListener,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Dropped {
+    fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            waiting.push(stream);
+        }
+        Self { address, _listener: listener, _waiting: waiting }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The server's URL behind other hosts.
+fn behind(hosts: &[SocketAddr], server: &PgServer) -> String {
+    let own = format!("127.0.0.1:{}", server.port());
+    let all: String = hosts.iter().map(|host| format!("{host},")).collect();
+    server.database().unwrap().replace(&own, &format!("{all}{own}"))
+}
+
+#[test]
+fn hosts_that_are_gone_cost_an_attempt_less_than_half_a_tenure() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let dropped = Dropped::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().map(|address| (silent, address)).unwrap();
+    for hosts in [vec![dropped.address], vec![silent.1], vec![dropped.address, silent.1]] {
+        let target = Target::of(&behind(&hosts, &server)).unwrap();
+        let begun = Instant::now();
+        runtime.block_on(target.open()).unwrap();
+        assert!(begun.elapsed() < TENURE / 2, "{hosts:?}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn host_that_took_writes_last_is_tried_first() {
+    let server = PgServer::start(&["fsync=off"]).unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let target = Target::of(&behind(&[silent.local_addr().unwrap()], &server)).unwrap();
+    let runtime = runtime();
+    runtime.block_on(target.open()).unwrap();
+    silent.accept().unwrap();
+    for _ in 0..5 {
+        runtime.block_on(target.clone().open()).unwrap();
+    }
+    assert!(silent.accept().is_err(), "a host that is gone was tried before the one that takes writes");
+}
+
+#[test]
+fn attempt_that_finds_no_host_ends_and_names_each() {
+    let dropped = {
+        let runtime = runtime();
+        let _inside = runtime.enter();
+        Dropped::new()
+    };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = [dropped.address.to_string(), silent.local_addr().unwrap().to_string()];
+    let url = format!("postgres://kew:secret@{}/kew?connect_timeout=1", hosts.join(","));
+    let begun = Instant::now();
+    let Err(error) = runtime().block_on(Target::of(&url).unwrap().open()) else { panic!("nothing answers") };
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(error.may_pass() && hosts.iter().all(|host| error.to_string().contains(host)), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[test]
+fn url_whose_hosts_and_ports_do_not_match_is_refused() {
+    for url in
+        ["postgres:///kew", "postgres://kew@a,b/kew?port=1,2,3", "postgres://kew@a,b/kew?hostaddr=127.0.0.1"]
+    {
+        assert!(matches!(Target::of(url), Err(PgError::Url(_))), "{url}");
+    }
+}
