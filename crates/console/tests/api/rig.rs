@@ -14,7 +14,7 @@ use kew_engine::{Engine, Options, TimeSource};
 use kew_http::{
     Guard, Handler, HeaderName, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId,
 };
-use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
+use kew_testing::{CountingEntropy, FixedClock, LentStore, TestStore, start_engine};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -51,6 +51,8 @@ impl TimeSource for Steady {
 pub struct Rig {
     pub console: Console,
     pub engine: Arc<Engine>,
+    /// The store, which a test may take away.
+    pub store: Arc<LentStore>,
     pub clock: Arc<Steady>,
     pub audit: Arc<Mutex<Vec<AuditEntry>>>,
     /// What the looks reported.
@@ -114,8 +116,9 @@ impl Default for Parts {
 
 pub async fn rig_of(parts: Parts) -> Rig {
     let Parts { guarded, backups, alarms, metrics_queues } = parts;
-    let engine =
-        start_engine(&TestStore::memory(), Arc::new(CountingEntropy::default()), Options::default()).await;
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
     let hash =
         kew_console::hash_password(PASSWORD.as_bytes(), 7).expect("the password has an allowed length");
@@ -171,7 +174,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
             since: Timestamp(5),
         },
     });
-    Rig { console: Console::new(board, settings), engine, clock, audit, news }
+    Rig { console: Console::new(board, settings), engine, store, clock, audit, news }
 }
 
 impl Rig {
