@@ -181,6 +181,12 @@ impl Engine {
         self.store.health().map_err(EngineError::from)
     }
 
+    /// Whether what it knows may leave this process now. It is asked at the last moment, before a reply or a batch for
+    /// a consumer leaves.
+    pub fn may_answer(&self) -> bool {
+        self.store.may_answer()
+    }
+
     /// Writes and syncs what was applied so far, on this thread, where the store leaves that to its caller.
     /// True when something was waiting. An event loop calls it at the end of each pass.
     pub fn commit(&self) -> bool {

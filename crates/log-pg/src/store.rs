@@ -136,6 +136,10 @@ impl Store for PgStore {
         }
     }
 
+    fn may_answer(&self) -> bool {
+        may_answer(&self.tenure).is_ok()
+    }
+
     fn write(&self) {
         self.store.write();
     }

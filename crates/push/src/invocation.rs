@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{MessageId, QueueKey, Timestamp};
-use kew_engine::Busy;
+use kew_engine::{Busy, EngineError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::circuit::Round;
 use crate::consumer::Consumer;
 use crate::delivered::Delivered;
 use crate::notice::Notice;
-use crate::settle::{settle, withdraw};
+use crate::settle::{give_back, settle, withdraw};
 use crate::shared::Shared;
 use crate::verdict::Ending;
 
@@ -47,6 +47,8 @@ pub(crate) struct Finished {
     pub(crate) unreached: Option<String>,
     /// Messages to bring one by one next time.
     pub(crate) alone: Vec<MessageId>,
+    /// Not all of it was brought: this node may not answer for the store.
+    pub(crate) is_held_back: bool,
     pub(crate) busy: Busy,
 }
 
@@ -67,10 +69,17 @@ pub(crate) async fn run(
         hold: None,
         unreached: None,
         alone: Vec::new(),
+        is_held_back: false,
         busy,
     };
     let (mut place, mut left) = (Some(place), batches.len());
     for (number, batch) in batches.iter().enumerate() {
+        // Only now: it may have waited for those before it.
+        if !shared.engine.may_answer() {
+            place.take();
+            hold_back(&shared, &batches[number..], &mut finished).await;
+            break;
+        }
         let begun = Instant::now();
         let (delivered, busy) = deliver(&shared, &consumer, batch, finished.busy).await;
         left -= 1;
@@ -97,16 +106,35 @@ pub(crate) async fn run(
     finished
 }
 
+/// These are not brought: another node may have leased their messages by now. If none has, they are where they were
+/// before.
+async fn hold_back(shared: &Shared, batches: &[Batch], finished: &mut Finished) {
+    let notices = &shared.settings.notices;
+    finished.is_held_back = true;
+    let cause = "this node may not answer for its store".to_owned();
+    notices(Notice::LeaseFailed(finished.queue.clone(), EngineError::Unavailable { cause }));
+    for batch in batches {
+        if let Err(error) = give_back(&shared.engine, batch).await {
+            notices(Notice::SettleFailed(batch.queue.clone(), error));
+        }
+        keep_apart(batch, batches, finished);
+    }
+}
+
+/// A message that comes alone still has to next time.
+fn keep_apart(batch: &Batch, batches: &[Batch], finished: &mut Finished) {
+    if let ([only], true) = (batch.messages.as_slice(), batches.len() > 1) {
+        finished.alone.push(only.message.id);
+    }
+}
+
 /// Nothing of these was heard of: they are as if they had never been leased.
 async fn withdraw_all(shared: &Shared, batches: &[Batch], delivered: &Delivered, finished: &mut Finished) {
     for batch in batches {
         if let Err(error) = withdraw(&shared.engine, batch, delivered).await {
             (shared.settings.notices)(Notice::SettleFailed(batch.queue.clone(), error));
         }
-        if let ([only], true) = (batch.messages.as_slice(), batches.len() > 1) {
-            // It may be one that comes alone, and still has to.
-            finished.alone.push(only.message.id);
-        }
+        keep_apart(batch, batches, finished);
     }
 }
 

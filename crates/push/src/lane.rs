@@ -286,6 +286,9 @@ impl Lane {
 
     /// A batch has ended; what is learned from it.
     fn ended(&mut self, finished: Finished) -> Busy {
+        if finished.is_held_back {
+            self.store_rests_until = Some(Instant::now() + PAUSE_OF_STORE);
+        }
         self.learn(&finished);
         if let Some(known) = self.known.as_ref().filter(|known| known.consumer.id == finished.consumer.id) {
             let (size, max) = (known.consumer.batch_size, concurrency_max(&known.push));
@@ -302,6 +305,9 @@ impl Lane {
     fn learn(&mut self, finished: &Finished) {
         let round = finished.round;
         self.trying &= round != self.circuit.round();
+        if finished.is_held_back {
+            return;
+        }
         let Some(error) = &finished.unreached else {
             if self.circuit.reached(round) == Turn::Closed {
                 self.tell_closed();

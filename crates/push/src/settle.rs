@@ -113,9 +113,15 @@ pub(crate) async fn withdraw(
     delivered: &Delivered,
 ) -> Result<(), EngineError> {
     let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
-    let tokens = batch.messages.iter().map(|leased| leased.token).collect();
     let all: Vec<&Leased> = batch.messages.iter().collect();
     note_failures(engine, queue, &all, delivered).await;
+    give_back(engine, batch).await
+}
+
+/// Ends the leases of a batch as if they had never been taken.
+pub(crate) async fn give_back(engine: &Engine, batch: &Batch) -> Result<(), EngineError> {
+    let Some(queue) = batch.messages.first().map(|leased| leased.message.queue) else { return Ok(()) };
+    let tokens = batch.messages.iter().map(|leased| leased.token).collect();
     let undone = persist(engine, Some(Step::Withdraw(Withdraw { queue, tokens }))).await?;
     if undone.iter().filter(|undone| **undone).count() == batch.messages.len() {
         return Ok(());

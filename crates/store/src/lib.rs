@@ -90,6 +90,12 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Whether what is known of it may leave this process now. A store that several nodes may own says no to a node
+    /// that owns it no more: what that one knows may be old. Asked for each reply, so it waits for nothing.
+    fn may_answer(&self) -> bool {
+        true
+    }
+
     /// Writes what was applied so far without syncing it, so that answers which need no more leave, also while another
     /// thread commits. A commit must follow.
     fn write(&self) {}

@@ -8,6 +8,7 @@ mod answer;
 mod client;
 mod engine;
 mod fixed;
+mod lent;
 mod random;
 mod server;
 #[cfg(feature = "signer")]
@@ -17,6 +18,7 @@ pub use answer::Answer;
 pub use client::TestClient;
 pub use engine::{TestStore, advance, start_engine};
 pub use fixed::{CountingEntropy, FixedClock, NOW};
+pub use lent::LentStore;
 pub use random::Random;
 pub use server::TestServer;
 #[cfg(feature = "signer")]

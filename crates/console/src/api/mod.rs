@@ -163,6 +163,8 @@ impl Console {
         let (target_of, client) = (target.clone(), Mutex::new(client));
         let cx = Context { console: self, request, caller, parts, query, body, target: target_of, client };
         let ended = cx.perform(route.op).await;
+        // Only now: what was known when it began may be old when it leaves.
+        let ended = if route.op.tells_of_store() { self.while_owned(ended) } else { ended };
         if let Some(named) = cx.target.get() {
             target.get_or_init(|| named.clone());
         }
@@ -172,6 +174,17 @@ impl Console {
     /// Where queues are that are named without an account and a region.
     fn home(&self) -> Home<'_> {
         Home { account: self.settings.account, region: &self.settings.region }
+    }
+
+    /// A reply about the store, if this node may answer for it.
+    fn while_owned(&self, ended: Result<Reply, ApiError>) -> Result<Reply, ApiError> {
+        match self.board.phase() {
+            Phase::Serving(running) if !running.engine.may_answer() => Err(ApiError::unavailable(
+                "this node may not answer for its store just now: whether a change was made is not known",
+            )
+            .retry_after(1)),
+            _ => ended,
+        }
     }
 
     /// Engine time, or the system's while there is no engine.

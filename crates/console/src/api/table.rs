@@ -50,6 +50,55 @@ pub(crate) enum Op {
     OpenApi,
 }
 
+impl Op {
+    /// Whether its reply tells what the store holds. Other replies are of the node itself, which may tell of itself
+    /// also when another one owns the store.
+    pub(crate) fn tells_of_store(self) -> bool {
+        match self {
+            Self::ListQueues
+            | Self::CreateQueue
+            | Self::ShowQueue
+            | Self::ChangeQueue
+            | Self::DeleteQueue
+            | Self::PurgeQueue
+            | Self::ListMessages
+            | Self::ShowQueueMessage
+            | Self::ShowMessage
+            | Self::DeleteMessage
+            | Self::ReleaseMessage
+            | Self::ExtendMessage
+            | Self::PromoteMessage
+            | Self::PauseQueue
+            | Self::ResumeQueue
+            | Self::ListGroups
+            | Self::FindDeduplication
+            | Self::SendMessage
+            | Self::ReceiveMessages
+            | Self::SettleMessages
+            | Self::Redrive
+            | Self::ShowRedrive
+            | Self::CancelRedrive
+            | Self::ShowSamples
+            | Self::ShowStore => true,
+            Self::PushAttempts
+            | Self::BeginBackup
+            | Self::ShowBackup
+            | Self::ShowShards
+            | Self::ListNodes
+            | Self::ListAlarms
+            | Self::ShowConfig
+            | Self::ShowAudit
+            | Self::BeginSession
+            | Self::ShowSession
+            | Self::EndSession
+            | Self::ShowClock
+            | Self::MoveClock
+            | Self::ConfirmClock
+            | Self::OpenApi => false,
+        }
+    }
+}
+
 /// Who may ask for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {

@@ -16,7 +16,7 @@ use kew_engine::{Engine, Options, TimeSource};
 use kew_http::{
     Guard, Handler, HeaderName, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId,
 };
-use kew_testing::{CountingEntropy, FixedClock, TestStore, start_engine};
+use kew_testing::{CountingEntropy, FixedClock, LentStore, TestStore, start_engine};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -85,6 +85,8 @@ impl TimeSource for Steady {
 pub struct Rig {
     pub console: Console,
     pub engine: Arc<Engine>,
+    /// The store, which a test may take away.
+    pub store: Arc<LentStore>,
     pub clock: Arc<Steady>,
     pub audit: Arc<Mutex<Vec<AuditEntry>>>,
     /// What the looks reported.
@@ -159,11 +161,12 @@ impl Default for Parts {
 
 pub async fn rig_of(parts: Parts) -> Rig {
     let Parts { guarded, backups, alarms, metrics_queues, engine, undo_window } = parts;
+    let store = LentStore::new();
     let engine = match engine {
         Some(engine) => engine,
         None => {
             let entropy = Arc::new(CountingEntropy::default());
-            start_engine(&TestStore::memory(), entropy, Options::default()).await
+            start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await
         }
     };
     let (clock, audit) = (Arc::<Steady>::default(), Arc::<Mutex<Vec<AuditEntry>>>::default());
@@ -224,7 +227,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
             since: Timestamp(5),
         },
     });
-    Rig { console: Console::new(board, settings), engine, clock, audit, news, notes }
+    Rig { console: Console::new(board, settings), engine, store, clock, audit, news, notes }
 }
 
 impl Rig {

@@ -199,3 +199,31 @@ async fn every_reply_is_as_the_document_says() {
     ask("POST", "/clock", "/clock", r#"{"follow":{"id":"f","change":0}}"#).await;
     ask("POST", "/clock/confirm", "/clock/confirm", "").await;
 }
+
+#[tokio::test]
+async fn what_the_store_holds_is_shown_only_while_the_node_may_answer_for_it() {
+    let rig = rig::open().await;
+    rig.done("POST", "/queues", r#"{"name":"orders"}"#).await;
+    rig.done("POST", "/queues/orders/messages", r#"{"body":"x"}"#).await;
+    rig.store.set_away(true);
+    let of_store =
+        ["/queues", "/queues/orders", "/queues/orders/messages", "/store", "/queues/orders/samples"];
+    for path in of_store {
+        let answer = rig.get(path).await;
+        assert_eq!((answer.status, answer.code()), (503, "unavailable"), "{path}: {}", answer.body);
+    }
+    // Whether it was done is not known to the client.
+    let sent = rig.post("/queues/orders/messages", r#"{"body":"y"}"#).await;
+    assert_eq!((sent.status, sent.code()), (503, "unavailable"));
+    assert_eq!(rig.audited().last().map(String::as_str), Some("open sendMessage orders unavailable"));
+    assert_eq!(
+        rig.get("/queues/nowhere").await.status,
+        503,
+        "that it is not there is known to the owner alone"
+    );
+    for path in ["/shards", "/nodes", "/config", "/audit", "/alarms", "/session", "/openapi.json"] {
+        assert_eq!(rig.get(path).await.status, 200, "{path} is of the node itself");
+    }
+    rig.store.set_away(false);
+    assert_eq!(rig.get("/queues").await.status, 200);
+}

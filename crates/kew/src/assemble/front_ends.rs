@@ -8,12 +8,12 @@ use kew_http::{Guard, Limits, Tls};
 
 use super::Parts;
 use crate::config::{Auth, Bearer, BearerSettings, UrlStyle};
-use crate::listen::{Dialect, Entrance, FrontEndSettings, MayAnswer, Serves};
+use crate::listen::{Dialect, Entrance, FrontEndSettings, Serves};
 use crate::start_error::StartError;
 use crate::{credentials, machine};
 
 impl Parts<'_> {
-    pub(super) fn front_ends(&self, may_answer: Option<MayAnswer>) -> Result<FrontEndSettings, StartError> {
+    pub(super) fn front_ends(&self) -> Result<FrontEndSettings, StartError> {
         let sqs = &self.settings.sqs;
         let sqs = kew_sqs::Settings {
             auth: credentials::sqs(self.settings)?,
@@ -34,7 +34,6 @@ impl Parts<'_> {
             azure: self.azure(),
             cloudflare: self.cloudflare(),
             durations: Arc::clone(&self.durations),
-            may_answer,
         })
     }
 

@@ -16,7 +16,7 @@ use crate::backups::StoreBackups;
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::kept::KeptStore;
-use crate::listen::{Entrance, EventLoop, MayAnswer, Serves, Started};
+use crate::listen::{Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
 use crate::opening::Standing;
@@ -90,7 +90,7 @@ impl Parts<'_> {
                 let warning = "messages are kept in memory only and are gone when the server stops";
                 self.log.tell(Level::Warn, warning, &[]);
                 let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), self.bounds());
-                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), None, entrances)?))
+                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances)?))
             }
             (StoreChoice::Postgres(url), owned) => {
                 let owned = owned.expect("the store in PostgreSQL was opened before anything runs over it");
@@ -109,10 +109,8 @@ impl Parts<'_> {
         let tenure = Arc::clone(disk.tenure());
         log.report_to(Arc::clone(&self.upkeep) as _);
         let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
-        let held = Arc::clone(&tenure);
-        let may_answer: MayAnswer = Arc::new(move || held.is_held());
         let time = Arc::new(DatabaseTime::new(tenure));
-        let running = self.run(store, time, Some(may_answer), entrances)?;
+        let running = self.run(store, time, entrances)?;
         Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
     }
 
@@ -123,7 +121,7 @@ impl Parts<'_> {
         opening::scrub(&store, path, self.settings.scrub)?;
         let place = path.display().to_string();
         let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
-        Ok((kept, self.run(store, Arc::new(SystemTimeSource), None, entrances)?))
+        Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances)?))
     }
 
     fn log_options(&self) -> LogOptions {
@@ -145,7 +143,6 @@ impl Parts<'_> {
         &self,
         store: Arc<S>,
         source: Arc<dyn TimeSource>,
-        may_answer: Option<MayAnswer>,
         entrances: Vec<Entrance>,
     ) -> Result<Started, StartError> {
         let (log, limits, upkeep) =
@@ -165,7 +162,7 @@ impl Parts<'_> {
             source,
             entropy: Arc::clone(&self.entropy),
             options,
-            front_ends: self.front_ends(may_answer)?,
+            front_ends: self.front_ends()?,
             entrances,
             syncs: Arc::clone(&self.syncs),
             limits: self.limits(self.connections_max),

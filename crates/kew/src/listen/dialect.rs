@@ -71,12 +71,7 @@ pub struct FrontEndSettings {
     pub durations: Arc<Durations>,
     /// Where the admin listener is, for people who look for it here.
     pub admin: Option<AdminPlace>,
-    /// Whether this server may answer just now, where another one may be the one that does.
-    pub may_answer: Option<MayAnswer>,
 }
-
-/// Called for each reply before it is sent.
-pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The front-ends.
 pub struct FrontEnds {
@@ -89,7 +84,8 @@ pub struct FrontEnds {
     azure_account: Arc<KnownAccount>,
     durations: Arc<Durations>,
     admin: Option<AdminPlace>,
-    may_answer: Option<MayAnswer>,
+    /// Says whether this server may answer, where another one may be the one that does.
+    engine: Arc<Engine>,
     is_strict: bool,
 }
 
@@ -112,7 +108,7 @@ impl FrontEnds {
             azure_account: Arc::new(move |name: &str| names.iter().any(|known| **known == *name)),
             durations: settings.durations,
             admin: settings.admin,
-            may_answer: settings.may_answer,
+            engine: Arc::clone(engine),
         })
     }
 
@@ -171,6 +167,25 @@ impl Door {
         }
     }
 
+    /// A reply, if this server may answer for its store. Also what no store was asked for, such as a list of queues, is
+    /// known by the owner alone.
+    fn while_owned(&self, reply: Reply, request: &Request) -> Reply {
+        if self.front_ends.engine.may_answer() {
+            return reply;
+        }
+        let operation = reply.operation;
+        Reply { operation, ..self.refuse(&Refusal::MayNotAnswer, request) }
+    }
+
+    /// Brings a request to a Worker: the scripts too are what the store holds.
+    async fn visit(&self, request: &Request) -> Reply {
+        if !self.front_ends.engine.may_answer() {
+            return self.refuse(&Refusal::MayNotAnswer, request);
+        }
+        let reply = self.front_ends.cloudflare.visit(request).await;
+        self.while_owned(reply, request)
+    }
+
     /// Whether a request is for a Worker's own address.
     fn is_visit(&self, request: &Request) -> bool {
         self.serves == Serves::Only(Dialect::Cloudflare) && self.front_ends.cloudflare.is_visit(request)
@@ -180,7 +195,7 @@ impl Door {
 impl Handler for Door {
     async fn answer(&self, request: &Request) -> Reply {
         if self.is_visit(request) {
-            return Box::pin(self.front_ends.cloudflare.visit(request)).await;
+            return Box::pin(self.visit(request)).await;
         }
         if welcome::is_asked(request) {
             return welcome::page(self.serves, self.front_ends.admin, request);
@@ -199,11 +214,7 @@ impl Handler for Door {
         } else {
             self.front_ends.answer((self.serves, dialect), request).await
         };
-        // Also what no store was asked for, such as a list of queues, is known by the owner alone.
-        let may_answer = self.front_ends.may_answer.as_ref().is_none_or(|may_answer| may_answer());
-        let operation = reply.operation;
-        let refused = || Reply { operation, ..self.refuse(&Refusal::MayNotAnswer, request) };
-        let reply = if may_answer { reply } else { refused() };
+        let reply = self.while_owned(reply, request);
         self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
         reply
     }
@@ -215,10 +226,11 @@ impl Handler for Door {
         let Some(dialect) = self.dialect(request) else { return self.front_ends.of_strangers() };
         let stopwatch = self.front_ends.durations.start();
         let standing = self.front_ends.standing((self.serves, dialect), request).await;
-        if let Standing::Refused(reply) = &standing {
-            self.front_ends.durations.stop(stopwatch, dialect.name(), reply);
-        }
-        standing
+        let Standing::Refused(reply) = standing else { return standing };
+        // What its sender may do can rest on what the store holds, such as a stored access policy.
+        let reply = self.while_owned(*reply, request);
+        self.front_ends.durations.stop(stopwatch, dialect.name(), &reply);
+        Standing::Refused(Box::new(reply))
     }
 
     fn refuse(&self, refusal: &Refusal, request: &Request) -> Reply {
@@ -256,6 +268,9 @@ fn unknown() -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use kew_engine::Options;
+    use kew_testing::{CountingEntropy, FixedClock, LentStore, TestStore, start_engine};
+
     use super::*;
 
     #[test]
@@ -265,6 +280,70 @@ mod tests {
         for dialect in Dialect::ALL {
             assert!(text.contains(dialect.title()), "{text}");
         }
+    }
+
+    /// The Cloudflare address of a server over a store; it believes nobody without a token, and runs Workers.
+    async fn cloudflare_over(store: &Arc<LentStore>) -> Door {
+        let entropy = Arc::new(CountingEntropy::default());
+        let store = TestStore::of(Arc::clone(store) as _);
+        let engine = start_engine(&store, Arc::clone(&entropy) as _, Options::default()).await;
+        let cloudflare = kew_cloudflare::Settings::open("r".into());
+        let scripts = kew_cloudflare::Scripts { wanted: true, ..kew_cloudflare::Scripts::default() };
+        let settings = FrontEndSettings {
+            sqs: kew_sqs::Settings::default(),
+            azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(FixedClock), entropy),
+            cloudflare: kew_cloudflare::Settings {
+                trust: kew_cloudflare::Trust::Strict,
+                scripts,
+                ..cloudflare
+            },
+            durations: Arc::default(),
+            admin: None,
+        };
+        Door { front_ends: FrontEnds::new(&engine, settings), serves: Serves::Only(Dialect::Cloudflare) }
+    }
+
+    fn request(host: &'static str, target: &'static str) -> Request {
+        let mut headers = kew_http::Headers::default();
+        headers.insert(kew_http::header::HOST, HeaderValue::from_static(host));
+        Request {
+            method: kew_http::Method::GET,
+            uri: target.parse().expect("the target is a URI"),
+            headers,
+            body: Default::default(),
+            id: kew_http::RequestId::from_chance(0),
+            received_at: kew_core::Timestamp::ZERO,
+            peer: ([127, 0, 0, 1], 1).into(),
+            secure: false,
+            room: Default::default(),
+        }
+    }
+
+    const MAY_NOT_ANSWER: &str = "this server may not answer just now";
+
+    #[tokio::test]
+    async fn a_visit_is_answered_only_while_the_server_may_answer_for_its_store() {
+        let store = LentStore::new();
+        let door = cloudflare_over(&store).await;
+        let visit = request("shop.kew.localhost", "/");
+        let text = |reply: &Reply| String::from_utf8(reply.body.to_vec()).expect("the reply is text");
+        let told = text(&door.answer(&visit).await);
+        assert!(told.contains("Workers are being started"), "{told}");
+        store.set_away(true);
+        let told = text(&door.answer(&visit).await);
+        assert!(told.contains(MAY_NOT_ANSWER), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_sender_is_refused_by_its_head_only_while_the_server_may_answer_for_its_store() {
+        let store = LentStore::new();
+        let door = cloudflare_over(&store).await;
+        let asked = request("localhost", "/client/v4/accounts/00000000000000000000000000000000/queues");
+        let Standing::Refused(reply) = door.standing(&asked).await else { panic!("it shows no token") };
+        assert_ne!(reply.status, door.refuse(&Refusal::MayNotAnswer, &asked).status);
+        store.set_away(true);
+        let Standing::Refused(reply) = door.standing(&asked).await else { panic!("it shows no token") };
+        assert_eq!(reply.body, door.refuse(&Refusal::MayNotAnswer, &asked).body);
     }
 
     fn bytes_of<'a, H, F>(_: impl Fn(&'a H, &'a Request) -> F) -> usize

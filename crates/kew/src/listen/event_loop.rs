@@ -246,7 +246,6 @@ mod tests {
                 azure: kew_azure::Settings::open(Vec::new(), "r".into(), Arc::new(SystemClock), entropy),
                 cloudflare: kew_cloudflare::Settings::open("r".into()),
                 durations: Arc::default(),
-                may_answer: None,
             },
             entrances: Vec::new(),
             syncs: Arc::default(),

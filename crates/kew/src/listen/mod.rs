@@ -16,7 +16,7 @@ pub use admin::{Admin, AdminLoop};
 pub use also::{KnownAccount, dialect_of};
 pub use certificates::{CertificateWatch, Certificates};
 pub use commit::Paced;
-pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, MayAnswer, Serves};
+pub use dialect::{Dialect, Door, FrontEndSettings, FrontEnds, Serves};
 pub use event_loop::{Entrance, EventLoop, Started};
 pub use token_keys::{TokenKeysError, TokenKeysWatch};
 pub use welcome::AdminPlace;

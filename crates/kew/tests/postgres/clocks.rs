@@ -15,17 +15,31 @@ const HIDDEN: Duration = Duration::from_secs(6);
 const EARLY_MAX: Duration = Duration::from_millis(10);
 const LATE_MAX: Duration = Duration::from_secs(2);
 
-/// Puts every reading of the wall clock ahead of the machine's; clocks that cannot be set are left as they are.
+/// Puts every reading of the wall clock ahead of the machine's; clocks that cannot be set are left as they are. At the
+/// first reading it writes down whose clock it changed, and by how much.
 const SHIFTED: &str = r#"#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
+static void note(const char *ahead) {
+    static int is_noted;
+    const char *path = getenv("CLOCK_NOTE");
+    if (!path || __atomic_exchange_n(&is_noted, 1, __ATOMIC_SEQ_CST)) return;
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (file < 0) return;
+    dprintf(file, "process %d ahead %s", (int)getpid(), ahead);
+    close(file);
+}
 int clock_gettime(clockid_t id, struct timespec *t) {
     static int (*next)(clockid_t, struct timespec *);
     if (!next) next = dlsym(RTLD_NEXT, "clock_gettime");
     int result = next(id, t);
     const char *ahead = getenv("CLOCK_AHEAD_MS");
     if (id == CLOCK_REALTIME && ahead) {
+        note(ahead);
         long long ns = t->tv_nsec + atoll(ahead) % 1000 * 1000000;
         t->tv_sec += atoll(ahead) / 1000 + (ns >= 1000000000) - (ns < 0);
         t->tv_nsec = ns + (ns < 0 ? 1000000000 : 0) - (ns >= 1000000000 ? 1000000000 : 0);
@@ -66,8 +80,13 @@ fn lease_ends_when_it_should_at_a_successor_whose_own_clock_is_another_one() {
         ask(first.sqs, "CreateQueue", &create).expect("the node serves");
         ask(first.sqs, "SendMessage", r#"{"QueueUrl":"orders","MessageBody":"hidden"}"#)
             .expect("the node serves");
-        let next = Node::start_with(&url, &[("LD_PRELOAD", library.as_str()), ("CLOCK_AHEAD_MS", ahead)]);
+        let note = directory.path().join(format!("ahead-{ahead}"));
+        let noted = note.display().to_string();
+        let variables = [("LD_PRELOAD", &*library), ("CLOCK_AHEAD_MS", ahead), ("CLOCK_NOTE", &*noted)];
+        let next = Node::start_with(&url, &variables);
         next.wait_until_standing_by();
+        let noted = std::fs::read_to_string(&note).expect("the node's own clock is changed");
+        assert_eq!(noted, format!("process {} ahead {ahead}", next.process()));
         let begun = Instant::now();
         assert_eq!(received(&first).as_deref(), Some("hidden"));
         first.kill();

@@ -117,8 +117,13 @@ impl Node {
         }
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.as_ref().expect("the node was started").id()
+    }
+
     pub fn signal(&self, name: &str) {
-        let id = self.child.as_ref().expect("the node was started").id().to_string();
+        let id = self.process().to_string();
         let sent = Command::new("kill").arg(format!("-{name}")).arg(id).status();
         assert!(sent.expect("the system has the program kill").success());
     }

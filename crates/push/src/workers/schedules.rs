@@ -144,6 +144,8 @@ impl Shared {
 
     async fn call(self: &Arc<Self>, worker: &Worker, cron: &str, at: Timestamp) {
         let called = match self.live_soon(worker).await {
+            // Another node may call it by now.
+            Some(_) if !self.engine.may_answer() => Err("this node may not answer for its store".to_owned()),
             Some(live) => live.schedule(cron, at).await,
             None => Err("the Worker was not running".to_owned()),
         };

@@ -1,10 +1,13 @@
 //! Targets that crash, hang, lie or are not there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::Lease;
+use kew_engine::{EngineError, Options};
 use kew_push::verdict::Ending;
 use kew_push::{Consumer, Notice, Target};
+use kew_testing::{CountingEntropy, LentStore, TestStore, start_engine};
 use tokio::net::TcpListener;
 
 use crate::dispatcher::{TestDispatcher, pushing, secs, texts, to, to_url, unreached, until};
@@ -180,7 +183,7 @@ async fn a_pause_ends_with_the_server_and_leaves_the_messages_as_they_were() {
     let queue = dispatcher.queue("a", Some(&with_defaults(&down.url()))).await;
     dispatcher.send(queue, texts(3)).await;
     until("a pause", || dispatcher.circuits.count() == 1).await;
-    let engine = std::sync::Arc::clone(&dispatcher.engine);
+    let engine = Arc::clone(&dispatcher.engine);
     dispatcher.close().await;
     let leased =
         engine.lease(Lease::of(queue, 10, engine.now())).await.expect("the queue that is leased from exists");
@@ -263,4 +266,24 @@ async fn addresses_where_clouds_keep_credentials_are_not_reached() {
     let error = dispatcher.attempts.latest().remove(0).error.clone().unwrap_or_default();
     assert!(error.contains("may not be reached"), "{error}");
     dispatcher.until_holds(queue, (1, 0, 0)).await;
+}
+
+#[tokio::test]
+async fn a_batch_does_not_leave_a_node_that_may_not_answer_for_its_store() {
+    let store = LentStore::new();
+    let entropy = Arc::new(CountingEntropy::default());
+    let engine = start_engine(&TestStore::of(Arc::clone(&store) as _), entropy, Options::default()).await;
+    let (dispatcher, hook) = (TestDispatcher::over(engine, 256), Hook::open().await);
+    let queue = dispatcher.queue("a", Some(&to(&hook))).await;
+    // Its tenure ends while it leases them: another node may lease them by now.
+    store.set_away(true);
+    dispatcher.send(queue, texts(2)).await;
+    let is_unsent =
+        |notice: &Notice| matches!(notice, Notice::LeaseFailed(_, EngineError::Unavailable { .. }));
+    until("a batch that is not sent", || dispatcher.notices.lock().iter().any(is_unsent)).await;
+    assert!(hook.messages().is_empty(), "{:?}", hook.messages());
+    store.set_away(false);
+    dispatcher.until_holds(queue, (0, 0, 0)).await;
+    assert!(hook.messages().iter().all(|(_, attempts)| *attempts == 1), "{:?}", hook.messages());
+    assert_eq!(unreached(&dispatcher), 0, "the target was not asked");
 }

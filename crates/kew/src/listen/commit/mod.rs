@@ -223,6 +223,10 @@ impl<S: Store + 'static> Store for Paced<S> {
         self.store.health()
     }
 
+    fn may_answer(&self) -> bool {
+        self.store.may_answer()
+    }
+
     fn write(&self) {
         self.store.write();
     }
