@@ -63,7 +63,7 @@ fn state_kind(word: Option<&str>) -> Option<StateKind> {
     }
 }
 
-fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
+pub(super) fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
     let malformed = |_| ApiError::bad_request("cursor is not one of this API");
     cursor.parse().map(Sequence).map_err(malformed)
 }
