@@ -29,6 +29,7 @@ const screens = () => [
   ["queue-bad-search", "/queues/orders?json=x"],
   ["queue-fifo", "/queues/payments.fifo"],
   ["queue-empty", "/queues/emails"],
+  ["calendar", "/queues/orders/delayed"],
   ["send", "/queues/orders/send"],
   ["send-fifo", "/queues/payments.fifo/send"],
   ["settings", "/queues/orders/settings"],

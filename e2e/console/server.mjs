@@ -67,6 +67,7 @@ export const fill = async (kew) => {
   }
   await kew.api("/queues/orders/receive", { max: 4, visibility_seconds: 600 });
   await kew.api("/queues/orders/messages", { body: "a late one", delay_seconds: 900 });
+  await kew.api("/queues/orders/messages", { body: "a very late one", delay_seconds: 40_000 });
   const hostile = "<script>alert(1)</script>\u202eevil\u0000 <img src=x onerror=alert(1)>";
   const odd = await kew.api("/queues/orders/messages", { body: hostile, attributes: { "colour": "<b>red</b>" } });
   const bytes = Buffer.from([0, 1, 2, 254, 255]).toString("base64");

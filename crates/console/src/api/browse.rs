@@ -44,7 +44,7 @@ fn written(console: &Console, page: &Page) -> Reply {
     answer(StatusCode::OK, &json!({ "messages": messages, "next": next }))
 }
 
-fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
+pub(super) fn sequence(cursor: &str) -> Result<Sequence, ApiError> {
     let malformed = |_| ApiError::bad_request("cursor is not one of this API");
     cursor.parse().map(Sequence).map_err(malformed)
 }

@@ -5,6 +5,7 @@ mod acts;
 mod backups;
 mod browse;
 mod changes;
+mod delayed;
 mod fields;
 mod filter;
 mod filtered;
@@ -222,6 +223,7 @@ impl Context<'_> {
             Op::PromoteMessage => acts::act(self, Act::Promote).await,
             Op::PauseQueue => acts::set_paused(self, true).await,
             Op::ResumeQueue => acts::set_paused(self, false).await,
+            Op::ShowDelayed => delayed::show(self).await,
             Op::ListGroups => groups::list(self).await,
             Op::FindDeduplication => groups::deduplication(self).await,
             Op::SendMessage => messages::send(self).await,

@@ -93,6 +93,13 @@ pub(super) const SAMPLE: &[Field] = &[
     field("p99_ms", Kind::Number, "The same of 99 %; of several steps the highest").nullable().required(),
 ];
 
+/// Delayed messages that become visible in a span of time.
+pub(super) const DELAYED: &[Field] = &[
+    field("from_ms", COUNT, "Its beginning").required(),
+    field("until_ms", COUNT, "Its end").required(),
+    field("messages", COUNT, "Messages that become visible in it").required(),
+];
+
 /// A task that moves messages.
 pub(super) const REDRIVE: &[Field] = &[
     field("task", TEXT, "The task").required(),

@@ -23,6 +23,7 @@ pub(crate) enum Op {
     PromoteMessage,
     PauseQueue,
     ResumeQueue,
+    ShowDelayed,
     ListGroups,
     FindDeduplication,
     SendMessage,

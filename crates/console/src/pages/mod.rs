@@ -11,6 +11,7 @@ mod body;
 mod charts;
 mod commands;
 mod cookies;
+mod delayed;
 mod done;
 mod forms;
 mod groups;
@@ -203,6 +204,7 @@ impl Visit<'_> {
             ["queues", queue, "send"] => send::form(self, queue).await,
             ["queues", queue, "settings"] => settings::form(self, queue).await,
             ["queues", queue, "dead-letters"] => self.in_turn(redrive::show(self, queue)).await,
+            ["queues", queue, "delayed"] => delayed::show(self, queue).await,
             ["queues", queue, "groups"] => groups::show(self, queue).await,
             ["queues", queue, "charts"] => charts::show(self, queue).await,
             ["queues", queue, "messages", id] => self.in_turn(message::show(self, queue, id)).await,

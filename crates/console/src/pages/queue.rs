@@ -17,16 +17,18 @@ pub(super) enum Tab {
     Messages,
     Send,
     DeadLetters,
+    Delayed,
     Groups,
     Charts,
     Settings,
 }
 
 /// All parts: where they are below the queue, what they are called, and the letters that the script follows.
-const TABS: [(Tab, &str, &str, &str); 6] = [
+const TABS: [(Tab, &str, &str, &str); 7] = [
     (Tab::Messages, "", "Messages", "m"),
     (Tab::Send, "/send", "Send", "e"),
     (Tab::DeadLetters, "/dead-letters", "Dead letters", "d"),
+    (Tab::Delayed, "/delayed", "Delayed", "y"),
     (Tab::Groups, "/groups", "Groups", "g"),
     (Tab::Charts, "/charts", "Charts", "h"),
     (Tab::Settings, "/settings", "Settings", "t"),

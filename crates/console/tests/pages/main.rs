@@ -6,6 +6,7 @@ mod rig;
 
 mod acts;
 mod browser;
+mod delayed;
 mod guards;
 mod messages;
 mod queues;
