@@ -29,11 +29,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::{AccountId, Entropy};
-use kew_engine::TimeSource;
+use kew_engine::{Engine, TimeSource};
 use kew_http::{Dropped, Durations, Guard, Handler, Histogram, Replies, Reply, Request, Standing, Subject};
 
 pub use access::{Role, User, UserError, hash as hash_password};
-pub use alarms::{AlarmMetric, AlarmRule};
+pub use alarms::{AlarmMetric, AlarmRule, Firing};
 pub use audit::{AuditEntry, AuditSink};
 pub use board::{Board, Running};
 pub use metrics::InFlightLimits;
@@ -90,6 +90,8 @@ pub struct Settings {
     pub undo_window: Duration,
     /// The rules of alarms.
     pub alarms: Arc<[AlarmRule]>,
+    /// Alarms that fired when the server ended: they fire until a look finds otherwise.
+    pub firing: Arc<[Firing]>,
     /// Takes what looks have to tell.
     pub news: Arc<NewsSink>,
     /// Writes and reads attributes of messages.
@@ -153,6 +155,17 @@ impl Console {
         if let board::Phase::Serving(running) = self.board.phase() {
             self.filtered.resume(&running.engine).await;
         }
+    }
+
+    /// The text of `/metrics`, whoever asks.
+    pub async fn metrics_text(&self) -> String {
+        String::from_utf8_lossy(&self.metrics().await.body).into_owned()
+    }
+
+    /// Tells which messages have left their queues since the latest look. The end of the server asks for it, before the
+    /// store is closed.
+    pub async fn tell_departures(&self, engine: &Engine) {
+        self.looks.tell_departures(engine).await;
     }
 
     /// One such look, for tests that move time by hand.

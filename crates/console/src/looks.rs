@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{AccountId, Departure, EventKind, QueueId, QueueKey, RuleError};
+use kew_core::{AccountId, Departure, EventKind, MessageId, QueueId, QueueKey, RuleError};
 use kew_engine::{Engine, EngineError, TimeSource};
 use tokio::runtime::Handle;
 
@@ -19,8 +19,14 @@ use crate::totals::Totals;
 
 /// How soon after requests are served the first look comes.
 const BEGINS_WITHIN: Duration = Duration::from_millis(20);
-/// Messages that left by rule and are reported one by one at a look: for each the history is looked through.
+/// Messages that left by rule and are reported one by one at a look.
 const TOLD_MAX: usize = 10;
+/// Further ones that are reported by their ids: for each the history is looked through.
+const IDS_MAX: usize = 200;
+
+/// Queues that are counted for alarms without a pause, and the pause.
+const SLICE: u32 = 256;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What is looked at.
 pub(crate) struct Looks {
@@ -39,7 +45,7 @@ impl Looks {
         Self {
             samples: Samples::default(),
             totals: Totals::new(settings.metrics_queues),
-            alarms: Alarms::new(&settings.alarms),
+            alarms: Alarms::new(&settings.alarms, &settings.firing),
             limits: settings.in_flight_limits,
             account: settings.account,
             region: Arc::clone(&settings.region),
@@ -87,20 +93,30 @@ impl Looks {
         let (mut news, mut seen) = (Vec::new(), HashSet::new());
         let queues = engine.all_queues();
         let dead: HashSet<QueueKey> = self.alarms.dead_letter_queues(&queues);
+        let mut counted = 0;
         for queue in queues.iter().filter(|queue| self.alarms.are_for(&queue.key)) {
+            let name: Arc<str> = self.home().text(&queue.key).into();
+            if !self.alarms.has_room_for(&name, &mut news) {
+                continue;
+            }
+            counted += 1;
+            if counted % SLICE == 0 {
+                // Others get at the store's lock in between.
+                tokio::time::sleep(PAUSE).await;
+            }
             let counts = match engine.counts_so_far(queue.id).await {
                 Ok(counts) => counts,
                 // It was deleted a moment ago, which ends its alarms.
                 Err(EngineError::Rule(RuleError::QueueNotFound)) => continue,
                 Err(_) => {
-                    seen.extend(self.alarms.unseen(Some(queue.id)));
+                    seen.extend(self.alarms.unseen(Some(&name)));
                     continue;
                 }
             };
             let takes_dead_letters = dead.contains(&queue.key);
             let reading =
                 Reading { queue, counts, now: engine.now(), limits: self.limits, takes_dead_letters };
-            seen.extend(self.alarms.take(&reading, &self.home().text(&queue.key), &mut news));
+            seen.extend(self.alarms.take(&reading, &name, &mut news));
         }
         match running.disk.as_ref().map(|disk| disk()) {
             Some(Some(disk)) => seen.extend(self.alarms.take_disk(disk.share(), engine.now(), &mut news)),
@@ -112,7 +128,7 @@ impl Looks {
     }
 
     /// Tells which messages left their queues because they were leased too often.
-    async fn tell_departures(&self, engine: &Engine) {
+    pub(crate) async fn tell_departures(&self, engine: &Engine) {
         let departures = engine.take_departures();
         let told = departures.first.iter().take(TOLD_MAX);
         for departure in told {
@@ -121,15 +137,19 @@ impl Looks {
             let to = departure.to.map(|to| self.name(engine, to));
             (self.news)(&News::Departed { queue, to, id });
         }
-        let mut rest = std::collections::BTreeMap::<QueueId, u64>::new();
-        for departure in departures.first.iter().skip(TOLD_MAX) {
-            *rest.entry(departure.queue).or_default() += 1;
+        let mut rest = std::collections::BTreeMap::<QueueId, (u64, Vec<MessageId>)>::new();
+        for (number, departure) in departures.first.iter().skip(TOLD_MAX).enumerate() {
+            let (messages, ids) = rest.entry(departure.queue).or_default();
+            *messages += 1;
+            if number < IDS_MAX {
+                ids.extend(id_of(engine, departure).await);
+            }
         }
-        for (queue, messages) in rest {
-            (self.news)(&News::MoreDeparted { queue: Some(self.name(engine, queue)), messages });
+        for (queue, (messages, ids)) in rest {
+            (self.news)(&News::MoreDeparted { queue: Some(self.name(engine, queue)), messages, ids });
         }
         if departures.more > 0 {
-            (self.news)(&News::MoreDeparted { queue: None, messages: departures.more });
+            (self.news)(&News::MoreDeparted { queue: None, messages: departures.more, ids: Vec::new() });
         }
     }
 
@@ -143,7 +163,7 @@ impl Looks {
 }
 
 /// The id of a message that has left its queue, if the history knows it.
-async fn id_of(engine: &Engine, departure: &Departure) -> Option<kew_core::MessageId> {
+async fn id_of(engine: &Engine, departure: &Departure) -> Option<MessageId> {
     let events = engine.timeline(departure.queue, departure.sequence).await.ok()?;
     // One that was moved by a task got a new id.
     events.iter().rev().filter(|event| event.at <= departure.at).find_map(|event| match event.kind {

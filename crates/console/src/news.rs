@@ -25,6 +25,8 @@ pub enum News {
         queue: Option<String>,
         /// How many.
         messages: u64,
+        /// The first of them that the history still knows.
+        ids: Vec<MessageId>,
     },
     /// An alarm began or ended.
     Alarm(AlarmChange),

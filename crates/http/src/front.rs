@@ -15,9 +15,9 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::room::Replies;
 use crate::standing::{Standing, Stopped};
+use crate::subject::Subject;
 use crate::today::Today;
 use crate::watch::Watch;
-use crate::witness::Subject;
 
 /// Maximum bytes of a body from an unknown sender.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;

@@ -9,6 +9,7 @@ use kew_core::Timestamp;
 use kew_http::{date, json};
 
 use crate::machine;
+use crate::telemetry::{Exporter, Record};
 
 /// How lines are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
@@ -44,6 +45,16 @@ impl Level {
             Self::Warn => "warn",
             Self::Info => "info",
             Self::Debug => "debug",
+        }
+    }
+
+    /// The number that OpenTelemetry gives it.
+    fn severity(self) -> u8 {
+        match self {
+            Self::Error => 17,
+            Self::Warn => 13,
+            Self::Info => 9,
+            Self::Debug => 5,
         }
     }
 
@@ -189,18 +200,36 @@ pub struct Log {
     format: Format,
     levels: Levels,
     area: Area,
+    /// Where lines go besides, if anywhere.
+    exporter: Option<&'static Exporter>,
 }
 
 impl Log {
     /// A log in this format of these levels.
     pub fn new(format: Format, levels: Levels) -> Self {
-        Self { format, levels, area: Area::Server }
+        Self { format, levels, area: Area::Server, exporter: None }
     }
 
     /// The same for lines about an area.
     #[must_use]
     pub fn of(self, area: Area) -> Self {
         Self { area, ..self }
+    }
+
+    /// The same, with its lines exported besides.
+    #[must_use]
+    pub fn exported_by(self, exporter: Option<&'static Exporter>) -> Self {
+        Self { exporter, ..self }
+    }
+
+    /// What exports its lines, and more.
+    pub fn exporter(self) -> Option<&'static Exporter> {
+        self.exporter
+    }
+
+    /// Whether lines of this level are written.
+    pub fn is_asked_for(self, level: Level) -> bool {
+        level <= self.levels.of(self.area)
     }
 
     /// Writes one line, if it is asked for.
@@ -218,6 +247,16 @@ impl Log {
         let line = self.line(at, level, message, fields);
         // Nowhere to write to is no reason to stop serving.
         let _written = std::io::stderr().lock().write_all(&line);
+        if let Some(exporter) = self.exporter {
+            let own = [("area", self.area.name())];
+            let attributes = own.iter().chain(fields).map(|(name, value)| ((*name).into(), (*value).into()));
+            exporter.record(Record {
+                at,
+                severity: (level.name(), level.severity()),
+                message: message.to_owned(),
+                attributes: attributes.collect(),
+            });
+        }
     }
 
     /// One line, with its end.

@@ -94,10 +94,12 @@ pub fn tell_news(log: Log, news: &News) {
                 }
             }
         }
-        News::MoreDeparted { queue, messages } => {
+        News::MoreDeparted { queue, messages, ids } => {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             let fields = [
                 ("queue", queue.as_deref().unwrap_or("(several)")),
                 ("messages", &messages.to_string()),
+                ("ids", &ids.join(",")),
                 ("reason", "attempts_exhausted"),
             ];
             log.tell(Level::Warn, "more messages were leased too often and left their queue", &fields);

@@ -11,12 +11,13 @@ use kew_http::Drain;
 use kew_http::client::Reach;
 use kew_push::verdict::Ending;
 use kew_push::workers::Workers;
-use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings};
+use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Settings, Traces};
 
 use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
 use crate::log::{Level, Log};
 use crate::machine::SystemClock;
+use crate::telemetry::Exporter;
 use crate::workers;
 
 /// Push consumers that are served.
@@ -151,8 +152,37 @@ fn of(settings: &AllSettings, entropy: Arc<dyn Entropy>, log: Log, upkeep: Arc<U
         in_flight_max: settings.limits.in_flight_max,
         clock: Arc::new(SystemClock),
         entropy,
+        traces: Traces {
+            of: Arc::new(kew_sqs::trace_of),
+            record: log.exporter().is_some_and(Exporter::has_traces),
+        },
+        brought: Arc::new(move |attempt| tell_brought(log, attempt)),
         notices: Arc::new(move |notice| tell(log, &*upkeep, &notice)),
     }
+}
+
+/// Notes a batch that was brought: its span, and a line for who looks for something.
+fn tell_brought(log: Log, attempt: &Attempt) {
+    if let Some(exporter) = log.exporter() {
+        exporter.brought(attempt);
+    }
+    if !log.is_asked_for(Level::Debug) {
+        return;
+    }
+    let (messages, acked) = (attempt.messages.to_string(), attempt.acked.to_string());
+    let duration = format!("{:.3}", attempt.took.as_secs_f64() * 1_000.0);
+    let status = attempt.status.map(|status| status.to_string()).unwrap_or_default();
+    let fields = [
+        ("queue", &*attempt.queue.name),
+        ("target", attempt.target.as_str()),
+        ("batch", attempt.batch.as_str()),
+        ("outcome", word(attempt.ending)),
+        ("status", status.as_str()),
+        ("messages", messages.as_str()),
+        ("acked", acked.as_str()),
+        ("duration_ms", duration.as_str()),
+    ];
+    log.tell(Level::Debug, "a batch was brought to a consumer", &fields);
 }
 
 /// Logs a notice. Repeated refusals of the store are logged at the rate of the upkeep report.

@@ -9,6 +9,7 @@ use kew_core::{QueueKey, Timestamp};
 use parking_lot::Mutex;
 
 use crate::ConsumerId;
+use crate::traced::Traced;
 use crate::verdict::Ending;
 
 /// Attempts that are remembered of one consumer: a busy one leaves those of the others alone.
@@ -42,6 +43,8 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// What went wrong, for people.
     pub error: Option<String>,
+    /// Its place in a trace, if it has one.
+    pub trace: Option<Traced>,
 }
 
 /// The latest attempts, and how many there were.
@@ -136,6 +139,7 @@ mod tests {
             took: Duration::ZERO,
             status: None,
             error: None,
+            trace: None,
         })
     }
 

@@ -7,6 +7,8 @@ use kew_core::{Counts, QueueKey};
 use kew_http::hex;
 use serde::Serialize;
 
+use crate::traced::Traced;
+
 /// A batch of one queue's messages; never empty.
 #[derive(Debug)]
 pub struct Batch {
@@ -18,6 +20,8 @@ pub struct Batch {
     pub messages: Vec<Leased>,
     /// What the queue held when they were leased.
     pub counts: Counts,
+    /// Its place in a trace, if it has one.
+    pub trace: Option<Traced>,
 }
 
 impl Batch {
@@ -92,6 +96,7 @@ pub(crate) mod tests {
     pub(crate) fn batch(messages: Vec<Leased>) -> Batch {
         let counts =
             Counts { visible: 2, body_bytes: 30, oldest_sent_at: Some(Timestamp(5)), ..Counts::default() };
-        Batch { id: [0x0c; 16], queue: QueueKey::new(AccountId(0), "here", "orders"), messages, counts }
+        let queue = QueueKey::new(AccountId(0), "here", "orders");
+        Batch { id: [0x0c; 16], queue, messages, counts, trace: None }
     }
 }

@@ -177,7 +177,9 @@ fn note(
         took: begun.elapsed(),
         status: delivered.status,
         error: delivered.error,
+        trace: batch.trace.clone(),
     });
+    (shared.settings.brought)(&attempt);
     shared.attempts.note(Arc::clone(&attempt));
     if attempt.ending == Ending::Failed {
         (shared.settings.notices)(Notice::BatchFailed(attempt));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kew_core::command::{Lease, OverLimit};
 use kew_core::event::Tag;
+use kew_core::outcome::Leased;
 use kew_core::{LeaseTerms, Queue, QueueId, Return, Timestamp};
 use kew_engine::{Busy, MessageWatch};
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -242,9 +243,11 @@ impl Lane {
         };
         self.backlog.took(messages.len() as u64);
         let counts = engine.counts_so_far(self.queue).await.unwrap_or_default();
-        let batch = |messages| Batch {
-            id: self.shared.entropy.wide_bits().to_be_bytes(),
+        let (entropy, traces) = (&*self.shared.entropy, &self.shared.settings.traces);
+        let batch = |messages: Vec<Leased>| Batch {
+            id: entropy.wide_bits().to_be_bytes(),
             queue: known.queue.key.clone(),
+            trace: traces.traced(&messages, entropy),
             messages,
             counts,
         };

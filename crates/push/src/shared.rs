@@ -8,12 +8,13 @@ use kew_http::Drain;
 use kew_http::client::Reach;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempt, Attempts};
 use crate::circuit::Circuits;
 use crate::consumer::Consumer;
 use crate::document;
 use crate::notice::Notice;
 use crate::target::Targets;
+use crate::traced::Traces;
 
 /// How batches are brought to consumers.
 #[derive(Clone)]
@@ -28,6 +29,10 @@ pub struct Settings {
     pub clock: Arc<dyn Clock>,
     /// The machine's chance.
     pub entropy: Arc<dyn Entropy>,
+    /// How traces go on from messages to targets.
+    pub traces: Traces,
+    /// Hears of every batch that was brought, or was not. Must not block.
+    pub brought: Arc<dyn Fn(&Attempt) + Send + Sync>,
     /// Reports to the operator. Runs between deliveries, must not block.
     pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
 }

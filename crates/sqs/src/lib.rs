@@ -53,7 +53,7 @@ pub use action::Action;
 pub use auth::{AccessKey, Auth, KeyError, Keys};
 pub use error::{Code, WireError};
 pub use look::is_look;
-pub use plain::{PlainAttribute, annotate, attributes};
+pub use plain::{PlainAttribute, annotate, attributes, trace_of};
 
 /// How the front-end is set up.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use kew_core::Content;
+use kew_http::{TRACEPARENT, TraceContext};
 
 use crate::annotations::{self, Notes};
 use crate::hash::hash;
@@ -60,6 +61,18 @@ pub fn attributes(content: &Content) -> Vec<PlainAttribute> {
     plain.collect()
 }
 
+/// The trace that a stored message belongs to: by its attribute `traceparent`, else by Amazon's trace header.
+pub fn trace_of(content: &Content) -> Option<TraceContext> {
+    let annotations = annotations::read(content)?;
+    let own = annotations.attributes().and_then(|(mut all, _)| {
+        all.find_map(|attribute| match attribute.value {
+            Value::Text(text) if attribute.name == TRACEPARENT => TraceContext::of_w3c(text),
+            Value::Text(_) | Value::Binary(_) => None,
+        })
+    });
+    own.or_else(|| annotations.trace_header().and_then(TraceContext::of_amazon))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +93,19 @@ mod tests {
         let [b, a] = given;
         assert_eq!(attributes(&content), [a, b]);
         assert_eq!(attributes(&Content::default()), []);
+    }
+
+    #[test]
+    fn a_message_belongs_to_the_trace_of_its_attribute_or_of_amazons_header() {
+        let w3c = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let amazon = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8";
+        let content = |annotations| Content { annotations, ..Content::default() };
+        let attribute = attribute(TRACEPARENT, "String", Ok(w3c));
+        let own = annotate("", &[attribute]).expect("the attribute is allowed");
+        assert_eq!(trace_of(&content(own)), TraceContext::of_w3c(w3c));
+        let header = Notes { trace_header: Some(amazon), ..Notes::default() }.write();
+        assert_eq!(trace_of(&content(header)), TraceContext::of_amazon(amazon));
+        assert_eq!(trace_of(&Content::default()), None);
     }
 
     #[test]

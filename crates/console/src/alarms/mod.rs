@@ -77,6 +77,15 @@ pub struct AlarmRule {
     pub webhook: Option<Arc<str>>,
 }
 
+/// An alarm that fires.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Firing {
+    /// The rule's name.
+    pub rule: String,
+    /// The queue, as the admin API names it; `None` for what belongs to none.
+    pub queue: Option<String>,
+}
+
 /// Whether a text is like a pattern, in which `*` stands for any letters.
 pub(crate) fn is_like(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');

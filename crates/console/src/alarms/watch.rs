@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use kew_core::{Counts, DeadLetterAction, Queue, QueueId, QueueKey, Timestamp};
+use kew_core::{Counts, DeadLetterAction, Queue, QueueKey, Timestamp};
 use parking_lot::Mutex;
 
-use super::{AlarmMetric, AlarmRule, is_like};
+use super::{AlarmMetric, AlarmRule, Firing, is_like};
 use crate::metrics::InFlightLimits;
 use crate::news::{AlarmChange, News};
 
@@ -14,7 +14,9 @@ use crate::news::{AlarmChange, News};
 const WATCHED_MAX: usize = 10_000;
 
 /// A rule, and the queue; `None` for what belongs to none.
-type Pair = (usize, Option<QueueId>);
+///
+/// By name: a queue that is deleted and made anew between two looks has the alarms of its name.
+type Pair = (usize, Option<Arc<str>>);
 
 /// All alarms.
 pub(crate) struct Alarms {
@@ -82,8 +84,37 @@ impl Reading<'_> {
 }
 
 impl Alarms {
-    pub(crate) fn new(rules: &[AlarmRule]) -> Self {
-        Self { rules: rules.to_vec(), watched: Mutex::default() }
+    /// Alarms of these rules, of which some fired when the server ended: the first look says whether they still do.
+    pub(crate) fn new(rules: &[AlarmRule], firing: &[Firing]) -> Self {
+        let of_rule = |firing: &Firing| {
+            let number = rules.iter().position(|rule| *rule.name == *firing.rule)?;
+            let queue: Option<Arc<str>> = firing.queue.as_deref().map(Into::into);
+            let alarm = Alarm {
+                rule: rules.get(number)?.clone(),
+                queue: queue.clone(),
+                is_firing: true,
+                since: Timestamp::ZERO,
+                value: 0.0,
+                above_since: None,
+            };
+            Some(((number, queue), alarm))
+        };
+        let pairs = firing.iter().take(WATCHED_MAX).filter_map(of_rule).collect();
+        Self { rules: rules.to_vec(), watched: Mutex::new(Watched { pairs, is_told: false }) }
+    }
+
+    /// Whether a queue is watched, or one more may be. The first time that one may not be, that is reported.
+    pub(crate) fn has_room_for(&self, name: &Arc<str>, news: &mut Vec<News>) -> bool {
+        let mut watched = self.watched.lock();
+        if watched.pairs.len() < WATCHED_MAX {
+            return true;
+        }
+        let is_known =
+            (0..self.rules.len()).any(|rule| watched.pairs.contains_key(&(rule, Some(Arc::clone(name)))));
+        if !is_known {
+            watched.tell_too_many(news);
+        }
+        is_known
     }
 
     pub(crate) fn rules(&self) -> &[AlarmRule] {
@@ -108,44 +139,42 @@ impl Alarms {
     }
 
     /// Takes what a look found of one queue, and answers the pairs that it has.
-    pub(crate) fn take(&self, reading: &Reading<'_>, name: &str, news: &mut Vec<News>) -> Vec<Pair> {
+    pub(crate) fn take(&self, reading: &Reading<'_>, name: &Arc<str>, news: &mut Vec<News>) -> Vec<Pair> {
         let mut seen = Vec::new();
         for (number, rule) in
             self.rules.iter().enumerate().filter(|(_, rule)| is_for(rule, &reading.queue.key))
         {
             let Some(value) = reading.value(rule.metric) else { continue };
-            let pair = (number, Some(reading.queue.id));
-            self.note(pair, Some(name), value, reading.now, news);
+            let pair = (number, Some(Arc::clone(name)));
+            self.note(&pair, value, reading.now, news);
             seen.push(pair);
         }
         seen
     }
 
     /// The pairs of a queue, or of the disk, that could not be looked at: they stay as they are.
-    pub(crate) fn unseen(&self, queue: Option<QueueId>) -> Vec<Pair> {
-        (0..self.rules.len()).map(|rule| (rule, queue)).collect()
+    pub(crate) fn unseen(&self, queue: Option<&Arc<str>>) -> Vec<Pair> {
+        (0..self.rules.len()).map(|rule| (rule, queue.cloned())).collect()
     }
 
     /// Takes the share of the disk that is in use.
     pub(crate) fn take_disk(&self, share: f64, now: Timestamp, news: &mut Vec<News>) -> Vec<Pair> {
         let of_disk = self.rules.iter().enumerate().filter(|(_, rule)| !rule.metric.is_of_queues());
         let pairs: Vec<Pair> = of_disk.map(|(number, _)| (number, None)).collect();
-        pairs.iter().for_each(|pair| self.note(*pair, None, share, now, news));
+        pairs.iter().for_each(|pair| self.note(pair, share, now, news));
         pairs
     }
 
-    fn note(&self, pair: Pair, name: Option<&str>, value: f64, now: Timestamp, news: &mut Vec<News>) {
+    fn note(&self, pair: &Pair, value: f64, now: Timestamp, news: &mut Vec<News>) {
         let Some(rule) = self.rules.get(pair.0) else { return };
         let mut watched = self.watched.lock();
-        if watched.pairs.len() >= WATCHED_MAX && !watched.pairs.contains_key(&pair) {
-            if !std::mem::replace(&mut watched.is_told, true) {
-                news.push(News::TooManyAlarms { watched: WATCHED_MAX });
-            }
+        if watched.pairs.len() >= WATCHED_MAX && !watched.pairs.contains_key(pair) {
+            watched.tell_too_many(news);
             return;
         }
-        let alarm = watched.pairs.entry(pair).or_insert_with(|| Alarm {
+        let alarm = watched.pairs.entry(pair.clone()).or_insert_with(|| Alarm {
             rule: rule.clone(),
-            queue: name.map(Into::into),
+            queue: pair.1.clone(),
             is_firing: false,
             since: now,
             value,
@@ -172,7 +201,7 @@ impl Alarms {
     /// All of them: those that fire first, then by rule and queue.
     pub(crate) fn all(&self) -> Vec<Alarm> {
         let mut all: Vec<(Pair, Alarm)> =
-            self.watched.lock().pairs.iter().map(|(pair, alarm)| (*pair, alarm.clone())).collect();
+            self.watched.lock().pairs.iter().map(|(pair, alarm)| (pair.clone(), alarm.clone())).collect();
         all.sort_by(|(one, first), (other, second)| {
             (!first.is_firing, one.0, &first.queue).cmp(&(!second.is_firing, other.0, &second.queue))
         });
@@ -180,10 +209,22 @@ impl Alarms {
     }
 }
 
+impl Watched {
+    fn tell_too_many(&mut self, news: &mut Vec<News>) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            news.push(News::TooManyAlarms { watched: WATCHED_MAX });
+        }
+    }
+}
+
 impl Alarm {
     /// Notes what was measured; true when the alarm begins or ends by it.
     fn note(&mut self, value: f64, now: Timestamp) -> bool {
         self.value = value;
+        if self.since == Timestamp::ZERO {
+            // It fired when the server ended, and since when is not known.
+            self.since = now;
+        }
         if value > self.rule.above {
             let since = *self.above_since.get_or_insert(now);
             if self.is_firing || now.since(since) < self.rule.lasting {
@@ -228,21 +269,19 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn rule(metric: AlarmMetric, above: f64, seconds: u64) -> AlarmRule {
+        let lasting = Duration::from_secs(seconds);
+        AlarmRule { name: "rule".into(), queue: "*".into(), metric, above, lasting, webhook: None }
+    }
+
     fn alarms(metric: AlarmMetric, above: f64, seconds: u64) -> Alarms {
-        Alarms::new(&[AlarmRule {
-            name: "rule".into(),
-            queue: "*".into(),
-            metric,
-            above,
-            lasting: Duration::from_secs(seconds),
-            webhook: None,
-        }])
+        Alarms::new(&[rule(metric, above, seconds)], &[])
     }
 
     /// What changes when this is measured of one queue at this second.
     fn measure(alarms: &Alarms, second: u64, value: f64) -> Vec<bool> {
         let mut news = Vec::new();
-        alarms.note((0, Some(QueueId(1))), Some("orders"), value, Timestamp(second * 1_000), &mut news);
+        alarms.note(&(0, Some("orders".into())), value, Timestamp(second * 1_000), &mut news);
         let change = |news| match news {
             News::Alarm(change) => change.is_firing,
             other => panic!("an alarm is expected: {other:?}"),
@@ -292,9 +331,26 @@ mod tests {
         let alarms = alarms(AlarmMetric::Visible, 0.0, 0);
         let mut news = Vec::new();
         for queue in 0..WATCHED_MAX as u64 + 2 {
-            alarms.note((0, Some(QueueId(queue))), Some("q"), 0.0, Timestamp(1), &mut news);
+            alarms.note(&(0, Some(queue.to_string().into())), 0.0, Timestamp(1), &mut news);
         }
         assert_eq!(news, [News::TooManyAlarms { watched: WATCHED_MAX }]);
         assert_eq!(alarms.all().len(), WATCHED_MAX);
+        assert!(alarms.has_room_for(&"1".into(), &mut news));
+        assert!(!alarms.has_room_for(&"another".into(), &mut news), "what is not watched is not counted");
+    }
+
+    #[test]
+    fn an_alarm_that_fired_at_the_end_ends_at_the_first_look_that_finds_it_over_and_is_not_told_twice() {
+        let firing = [Firing { rule: "rule".to_owned(), queue: Some("orders".to_owned()) }];
+        let after_restart = || Alarms::new(&[rule(AlarmMetric::Visible, 5.0, 0)], &firing);
+        assert_eq!(measure(&after_restart(), 5, 5.0), [false]);
+        let goes_on = after_restart();
+        assert_eq!(measure(&goes_on, 5, 6.0), [] as [bool; 0]);
+        assert_eq!(measure(&goes_on, 10, 5.0), [false]);
+        let (deleted, mut news) = (after_restart(), Vec::new());
+        deleted.forget_others(&HashSet::new(), Timestamp(9_000), &mut news);
+        assert!(matches!(&news[..], [News::Alarm(change)] if !change.is_firing), "{news:?}");
+        let unknown = [Firing { rule: "removed".to_owned(), queue: None }];
+        assert!(Alarms::new(&[rule(AlarmMetric::Visible, 5.0, 0)], &unknown).all().is_empty());
     }
 }

@@ -79,6 +79,7 @@ impl Op {
             | Self::Redrive
             | Self::ShowRedrive
             | Self::CancelRedrive
+            | Self::ShowDelayed
             | Self::ShowSamples
             | Self::ShowStore => true,
             Self::PushAttempts

@@ -1,8 +1,8 @@
 //! Acts that begin a moment later, so that they can be undone: dead letters that are moved, a message that is deleted.
 //!
 //! What waits is the form itself, in memory: at most 256 forms of 64 KiB each. When its moment is over it is followed
-//! as if it were sent then, by the session that sent it. Until then nothing is changed: an undo, the end of that session
-//! and the end of the server leave everything as it was.
+//! as if it were sent then, by the session that sent it. Until then nothing is changed: an undo, the end of that
+//! session and the end of the server leave everything as it was.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -197,6 +197,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
         upkeep: Arc::new(UpkeepReport::new(Arc::new(FixedClock), drop)),
         replies: Replies::new(1 << 20),
         dropped: Arc::default(),
+        firing: Arc::default(),
         version: "0",
         account: AccountId(0),
         region: "us-east-1".into(),

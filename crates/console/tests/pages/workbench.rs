@@ -248,7 +248,8 @@ async fn charts_show_a_queue_over_time() {
     for second in [0, 5, 10] {
         browser.message("orders", r#"{"body":"x"}"#).await;
         let passed = std::time::Duration::from_secs(second);
-        kew_testing::advance(&browser.rig.engine, passed - *browser.rig.clock.0.lock()).await;
+        let since = passed - *browser.rig.clock.0.lock();
+        kew_testing::advance(&browser.rig.engine, since).await;
         *browser.rig.clock.0.lock() = passed;
         browser.rig.console.look().await;
     }

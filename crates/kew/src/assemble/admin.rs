@@ -14,7 +14,7 @@ use super::{Kept, Parts};
 use crate::backups::StoreBackups;
 use crate::config::{Settings, StoreChoice};
 use crate::listen::{AdminLoop, Started};
-use crate::log::{Area, Log};
+use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemTimeSource};
 use crate::push::Pushes;
 use crate::{message_notes, notices, push};
@@ -24,7 +24,8 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 const UNDO_WINDOW: Duration = Duration::from_secs(10);
 
 impl Parts<'_> {
-    pub(super) fn admin(&self, socket: TcpListener, tls: Option<Tls>) -> AdminLoop {
+    /// What operators see. It looks at the queues also where nobody can ask it.
+    pub(super) fn console(&self) -> Console {
         let log = self.log;
         let settings = kew_console::Settings {
             token: self.settings.admin_token.as_ref().map(|token| token.0.as_str().into()),
@@ -47,11 +48,24 @@ impl Parts<'_> {
             shown: self.settings.shown.as_slice().into(),
             undo_window: UNDO_WINDOW,
             alarms: self.settings.alarms.as_slice().into(),
+            firing: self.firing.all().into(),
             news: self.news(),
             notes: Arc::new(message_notes::SqsNotes),
         };
+        let console = Console::new(Arc::clone(&self.board), settings);
+        if let Some(exporter) = log.exporter() {
+            let console = console.clone();
+            exporter.export_metrics(move || {
+                let console = console.clone();
+                Box::pin(async move { console.metrics_text().await })
+            });
+        }
+        console
+    }
+
+    pub(super) fn admin(&self, console: Console, socket: Option<TcpListener>, tls: Option<Tls>) -> AdminLoop {
         AdminLoop {
-            console: Console::new(Arc::clone(&self.board), settings),
+            console,
             socket,
             entropy: Arc::clone(&self.entropy),
             limits: self.limits(ADMIN_CONNECTIONS_MAX),
@@ -63,11 +77,15 @@ impl Parts<'_> {
 
     /// Logs the news of the console, and posts changes of alarms.
     fn news(&self) -> Arc<NewsSink> {
-        let (log, posts) = (self.log, Arc::clone(&self.alarm_posts));
+        let (log, posts, firing) = (self.log, Arc::clone(&self.alarm_posts), Arc::clone(&self.firing));
         Arc::new(move |news| {
             notices::tell_news(log, news);
             if let News::Alarm(change) = news {
                 posts.post(change);
+                if let Err(error) = firing.note(change) {
+                    let line = "which alarms fire could not be kept for the next start";
+                    log.of(Area::Alarms).tell(Level::Warn, line, &[("cause", &error.to_string())]);
+                }
             }
         })
     }

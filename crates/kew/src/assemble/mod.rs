@@ -7,9 +7,10 @@ mod store;
 use std::sync::{Arc, OnceLock};
 
 use kew_azure::KeySet;
-use kew_console::{Board, UpkeepReport};
+use kew_console::{Board, Console, UpkeepReport};
 use kew_core::Entropy;
-use kew_http::{Drain, Dropped, Durations, Histogram, Replies, TlsFiles, Witness, Witnesses};
+use kew_engine::Engine;
+use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, TlsFiles, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
@@ -19,6 +20,7 @@ use crate::alarms::AlarmPosts;
 use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, Settings};
+use crate::firing::FiringAlarms;
 use crate::kept::KeptStore;
 use crate::listen::{
     Admin, AdminPlace, CertificateWatch, Certificates, Dialect, Serves, Started, TokenKeysError,
@@ -29,11 +31,14 @@ use crate::machine::{self, SystemEntropy};
 use crate::push::Pushes;
 use crate::refused::Failures;
 use crate::start_error::StartError;
+use crate::telemetry::Spans;
 use admin::{on_board, store_disk, store_place, upkeep_report};
 
 /// Files that are not connections of clients: segments, checkpoints, the loops' own, the admin API's connections.
 const OTHER_FILES: u64 = 512;
 const CONNECTIONS_MAX: u64 = 100_000;
+/// How long the last look may take.
+const LAST_LOOK: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A server that runs.
 pub struct Server {
@@ -48,7 +53,8 @@ pub struct Server {
     others_ended: Drain,
     running: Started,
     board: Arc<Board>,
-    admin: Option<Admin>,
+    admin: Admin,
+    console: Console,
     alarm_posts: Arc<AlarmPosts>,
     certificates: Option<CertificateWatch>,
     token_keys: Option<TokenKeysWatch>,
@@ -71,7 +77,8 @@ impl Server {
         let access = parts.note_requests()?;
         let Sockets { mut entrances, admin } = sockets;
         // It answers while the store is being opened.
-        let admin = admin.map(|socket| parts.admin(socket, admin_tls).start()).transpose();
+        let console = parts.console();
+        let admin = parts.admin(console.clone(), admin, admin_tls).start();
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
         let owned = parts.own_store(&mut entrances, &mut bound, ending)?;
         let mut doors = Vec::new();
@@ -100,6 +107,7 @@ impl Server {
             running,
             board,
             admin,
+            console,
             alarm_posts,
             certificates,
             token_keys,
@@ -148,7 +156,9 @@ impl Server {
         let pushed = self.pushes.join();
         self.others_ended.close();
         // Whatever fails, the rest ends too: a listener that stays would keep its port from the next start.
+        let engine = Arc::clone(&self.running.engine);
         let ran = self.running.join().map_err(|error| error.to_string());
+        tell_last(&self.console, &engine);
         if let Some(backups) = self.backups {
             backups.stop();
         }
@@ -156,7 +166,7 @@ impl Server {
         let closed = self.kept.map_or(Ok(()), |kept| kept.close(log));
         self.alarm_posts.stop();
         let text = |error: std::io::Error| error.to_string();
-        let admin = self.admin.map_or(Ok(()), |admin| admin.stop().map_err(text));
+        let admin = self.admin.stop().map_err(text);
         let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
         let token_keys = self.token_keys.map_or(Ok(()), |watch| watch.stop().map_err(text));
         let pushed = pushed.map_err(|error| error.to_string());
@@ -182,6 +192,7 @@ struct Parts<'a> {
     board: Arc<Board>,
     upkeep: Arc<UpkeepReport>,
     alarm_posts: Arc<AlarmPosts>,
+    firing: Arc<FiringAlarms>,
     token_keys: Arc<KeySet>,
     admin_place: Option<AdminPlace>,
     /// What Workers show when they send.
@@ -208,7 +219,9 @@ impl<'a> Parts<'a> {
         let encrypted = settings.tls.admin.is_some();
         let inner_token = format!("{:032x}", entropy.wide_bits()).into();
         let upkeep = upkeep_report(log.of(Area::Store));
-        let alarm_posts = AlarmPosts::start(&settings.alarms, Arc::clone(&upkeep) as _);
+        let dropped = log.exporter().map(|exporter| Arc::clone(exporter.dropped())).unwrap_or_default();
+        let reports = (Arc::clone(&upkeep) as _, Arc::clone(&dropped));
+        let alarm_posts = AlarmPosts::start(&settings.alarms, reports);
         let alarm_posts =
             alarm_posts.map_err(|cause| StartError::Machine { doing: "starting the alarms", cause })?;
         Ok(Self {
@@ -223,11 +236,12 @@ impl<'a> Parts<'a> {
             board: Arc::default(),
             upkeep,
             alarm_posts: Arc::new(alarm_posts),
+            firing: Arc::new(FiringAlarms::read(settings.server.store.directory())),
             token_keys,
             admin_place: bound.admin.map(|address| AdminPlace { address, encrypted }),
             inner_token,
             workers: Arc::default(),
-            dropped: Arc::default(),
+            dropped,
             access: None,
             failures: Arc::new(Failures::new(log, settings.server.store.to_string())),
             log,
@@ -248,8 +262,34 @@ impl Parts<'_> {
 
     /// Who hears of requests that ended.
     fn witnesses(&self) -> Option<Witnesses> {
-        let witness = Arc::clone(self.access.as_ref()?) as Arc<dyn Witness>;
+        let access = self.access.as_ref().map(|access| Arc::clone(access) as Arc<dyn Witness>);
+        let spans = self.log.exporter().filter(|exporter| exporter.has_traces());
+        let spans = spans.map(|exporter| Arc::new(Spans(exporter)) as Arc<dyn Witness>);
+        let witness = match (access, spans) {
+            (Some(access), Some(spans)) => Arc::new(Both(access, spans)),
+            (access, spans) => access.or(spans)?,
+        };
         Some(Witnesses { witness, clock: Arc::new(machine::SystemClock) })
+    }
+}
+
+/// Two who hear of the same requests.
+struct Both(Arc<dyn Witness>, Arc<dyn Witness>);
+
+impl Witness for Both {
+    fn note(&self, exchange: Exchange) {
+        self.0.note(exchange.clone());
+        self.1.note(exchange);
+    }
+}
+
+/// Logs what left its queue by rule since the latest look, before the store is closed.
+fn tell_last(console: &Console, engine: &Engine) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    if let Ok(runtime) = runtime {
+        // A store that has stopped may not answer.
+        let _in_time = runtime
+            .block_on(async { tokio::time::timeout(LAST_LOOK, console.tell_departures(engine)).await });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use kew_log_pg::Ending;
 
@@ -10,9 +11,11 @@ use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice
 use crate::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
+use crate::machine::SystemEntropy;
 use crate::refused::Refusing;
 use crate::shutdown::Signals;
 use crate::start_error::StartError;
+use crate::telemetry::{self, Report, TelemetrySettings};
 use crate::undropped::Leftovers;
 
 /// What a program killed by Ctrl-C leaves behind.
@@ -63,13 +66,51 @@ fn serve(settings: &Settings) -> ExitCode {
         let _told = writeln!(io::stderr().lock(), "error: --functions: {error}");
         return ExitCode::from(EXIT_WRONG);
     }
+    let log = match exported(log) {
+        Ok(log) => log,
+        Err(error) => {
+            let _told = writeln!(io::stderr().lock(), "error: {error}");
+            return ExitCode::from(EXIT_WRONG);
+        }
+    };
     let mut looks = Looks::default();
-    loop {
+    let code = loop {
         match serve_once(settings, log, &mut looks) {
-            Ended::With(code) => return code,
+            Ended::With(code) => break code,
             Ended::ToStartAgain => {}
         }
+    };
+    if let Some(exporter) = log.exporter() {
+        exporter.stop();
     }
+    code
+}
+
+/// Logs how the export goes; what is logged here is not exported.
+fn tell_export(log: Log, report: Report<'_>) {
+    match report {
+        Report::OtherProtocol(protocol) => {
+            let line =
+                "OTEL_EXPORTER_OTLP_PROTOCOL names a protocol that is not spoken: http/json is used instead";
+            log.tell(Level::Warn, line, &[("protocol", protocol)]);
+        }
+        Report::Fails { host, cause } => {
+            let line = "the collector of telemetry takes no reports: they are lost";
+            log.tell(Level::Warn, line, &[("host", host), ("cause", cause)]);
+        }
+        Report::Recovered => log.tell(Level::Info, "the collector of telemetry takes reports again", &[]),
+    }
+}
+
+/// The log with what exports it, where the environment names a collector of telemetry.
+fn exported(log: Log) -> Result<Log, String> {
+    let settings = TelemetrySettings::read(&variable).map_err(|error| error.to_string())?;
+    let Some(settings) = settings else { return Ok(log) };
+    let entropy = SystemEntropy::new().map_err(|error| format!("asking for random numbers: {error}"))?;
+    let exporter = telemetry::start(settings, Arc::new(entropy), move |report| tell_export(log, report));
+    let exporter = exporter.map_err(|error| format!("starting the export of telemetry: {error}"))?;
+    // Lines may be written until the program ends.
+    Ok(log.exported_by(Some(Box::leak(Box::new(exporter)))))
 }
 
 /// What was logged of a store in PostgreSQL that cannot be used as it should: it may be started again and again.

@@ -62,9 +62,13 @@ fn rule(entry: &Entry<'_>) -> Result<AlarmRule, ConfigError> {
             pattern,
         )?,
     };
-    let above = entry.number("above", "a number, 0 or more", |number| {
+    let (allowed, most) = match metric {
+        AlarmMetric::DiskShare => ("a number from 0 to below 1", 1.0),
+        _ => ("a number, 0 or more", f64::INFINITY),
+    };
+    let above = entry.number("above", allowed, |number| {
         // A bound that is never passed would be an alarm that cannot fire.
-        (number >= 0.0 && number.is_finite()).then_some(number)
+        (number >= 0.0 && number < most).then_some(number)
     })?;
     let seconds = if entry.has("for_seconds") {
         let allowed = format!("a whole number of seconds from 0 to {LASTING_MAX}");
@@ -166,6 +170,7 @@ mod tests {
             (rule("metric = \"visible\"\nqueue = \"a:b\"\n"), "account:region:name"),
             (rule("metric = \"visible\"\nqueue = \"*\"\n"), "has no above"),
             (rule("metric = \"disk_share\"\nqueue = \"*\"\nabove = 1\n"), "leave `queue` out"),
+            (rule("metric = \"disk_share\"\nabove = 1\n"), "must be a number from 0 to below 1"),
             (rule("metric = \"visible\"\nqueue = \"*\"\nabove = -1\n"), "above = -1 is not allowed"),
             (rule("metric = \"visible\"\nqueue = \"*\"\nabove = \"much\"\n"), "must be a number"),
             (with("for_seconds = 0.5\n"), "a whole number of seconds"),

@@ -34,6 +34,14 @@ pub(super) fn together(settings: &Settings, values: &Values) -> Result<(), Confi
             "{told} needs a token for the admin listener: set [admin] token or KEW_ADMIN_TOKEN, write [[admin.users]], or say --admin off"
         )));
     }
+    let of_disk = settings.alarms.iter().find(|rule| !rule.metric.is_of_queues());
+    if let (Some(rule), None) = (of_disk, server.store.directory()) {
+        let told = values.told(SERVER, "store");
+        let name = &rule.name;
+        return Err(ConfigError::new(format!(
+            "{told} has no disk of its own, which the alarm {name:?} (disk_share) watches: remove the rule, or keep the store in a directory"
+        )));
+    }
     Ok(())
 }
 

@@ -205,7 +205,9 @@ mod tests {
         );
         let told = error("[sqss]\nregion = \"x\"\n");
         assert!(
-            told.contains("[sqss] is not a known section; allowed are [server], [store], [admin], [sqs]"),
+            told.contains(
+                "[sqss] is not a known section; allowed are [server], [log], [store], [admin], [sqs]"
+            ),
             "{told}"
         );
         let told = error("region = \"x\"\n");

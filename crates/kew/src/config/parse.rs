@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::log::{Area, Level, Levels};
@@ -21,6 +21,16 @@ pub enum StoreChoice {
     Directory(PathBuf),
     /// In the PostgreSQL of this URL.
     Postgres(PgUrl),
+}
+
+impl StoreChoice {
+    /// The directory, where it is one.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Memory | Self::Postgres(_) => None,
+        }
+    }
 }
 
 /// The URL of a store in PostgreSQL. It is shown without its password.

@@ -15,8 +15,8 @@ use crate::machine::SystemClock;
 pub struct AdminLoop {
     /// The front-end.
     pub console: Console,
-    /// The socket, bound.
-    pub socket: TcpListener,
+    /// The socket, bound; without one the thread looks at the queues and serves nothing.
+    pub socket: Option<TcpListener>,
     /// The machine's chance.
     pub entropy: Arc<dyn Entropy>,
     /// Bounds of connections.
@@ -56,8 +56,8 @@ impl AdminLoop {
     fn run(self, drain: Drain, tell: &mpsc::Sender<()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            self.socket.set_nonblocking(true)?;
-            let socket = tokio::net::TcpListener::from_std(self.socket)?;
+            let socket = self.socket.map(listening).transpose()?;
+            let closing = drain.closing();
             let shared = Shared {
                 drain,
                 replies: self.replies,
@@ -70,9 +70,10 @@ impl AdminLoop {
             let listener = Listener::new(console, Guard::strict(), &shared);
             // The starter of the thread waits for exactly this.
             let _told = tell.send(());
-            match self.tls {
-                Some(tls) => listener.accept_tls(socket, tls).await,
-                None => listener.accept(socket).await,
+            match (socket, self.tls) {
+                (Some(socket), Some(tls)) => listener.accept_tls(socket, tls).await,
+                (Some(socket), None) => listener.accept(socket).await,
+                (None, _) => closing.await,
             }
             // Clients may have gone; what they asked for is finished and noted.
             changes_end.await;
@@ -80,6 +81,11 @@ impl AdminLoop {
             Ok(())
         })
     }
+}
+
+fn listening(socket: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    socket.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(socket)
 }
 
 impl Admin {

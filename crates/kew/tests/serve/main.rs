@@ -23,6 +23,7 @@ mod push_places;
 mod rebinding;
 mod store;
 mod strict;
+mod telemetry;
 mod tls;
 mod unread;
 mod unsigned;

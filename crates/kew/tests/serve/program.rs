@@ -251,7 +251,9 @@ pub fn tool_with_open_umask() -> Command {
 
 fn set_up(mut command: Command) -> Command {
     // Settings of the user that runs the tests do not count.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("KEW_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("KEW_") || name.starts_with("OTEL_"))
+    {
         command.env_remove(name);
     }
     command

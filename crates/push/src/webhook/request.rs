@@ -19,6 +19,7 @@ use crate::consumer::Secret;
 const QUEUE: HeaderName = HeaderName::from_static("kew-queue");
 const BATCH_ID: HeaderName = HeaderName::from_static("kew-batch-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("kew-timestamp");
+const TRACE: HeaderName = HeaderName::from_static(kew_http::TRACEPARENT);
 const SIGNATURE: HeaderName = HeaderName::from_static("kew-signature");
 
 /// Headers and body of one delivery, signed at this second.
@@ -43,6 +44,9 @@ pub(super) fn write(batch: &Batch, signed_at: u64, secret: Option<&Secret>) -> (
     put(QUEUE, batch.queue_name());
     put(BATCH_ID, &id);
     put(TIMESTAMP, &signed_at.to_string());
+    if let Some(trace) = &batch.trace {
+        put(TRACE, &trace.own.w3c());
+    }
     if let Some(secret) = secret {
         put(SIGNATURE, &signature(secret, signed_at, &body));
     }

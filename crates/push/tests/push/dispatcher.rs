@@ -78,6 +78,8 @@ impl TestDispatcher {
             in_flight_max: 120_000,
             clock: Arc::new(FixedClock),
             entropy: Arc::new(CountingEntropy::default()),
+            traces: Default::default(),
+            brought: Arc::new(|_| {}),
             notices,
         };
         let stop = Drain::default();
