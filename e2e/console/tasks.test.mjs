@@ -206,7 +206,7 @@ for (const colorScheme of ["light", "dark"]) {
 
   test(`single letters lead where the list says, in ${colorScheme} colours`, async () => {
     const { page, context, faults } = await open(browser, kew.url, { colorScheme });
-    await page.goto("/queues/webhooks");
+    await page.goto("/queues/orders-dead");
     await page.keyboard.press("?");
     const list = page.getByRole("dialog", { name: "Shortcuts of this page" });
     await list.getByText("Dead letters").waitFor();

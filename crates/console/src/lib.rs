@@ -157,7 +157,7 @@ impl Console {
         }
     }
 
-    /// The text of `/metrics`, whoever asks.
+    /// The text of `/metrics`; no proof is asked for here.
     pub async fn metrics_text(&self) -> String {
         String::from_utf8_lossy(&self.metrics().await.body).into_owned()
     }

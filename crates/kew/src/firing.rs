@@ -1,4 +1,5 @@
-//! Which alarms fire, kept in a small file beside the store: after a restart one that has ended meanwhile is told so.
+//! Which alarms fire, kept in a small file beside the store: the end of one that ended during a restart is posted after
+//! it.
 //!
 //! The file is a convenience. One that cannot be read or written costs that news, and nothing else.
 

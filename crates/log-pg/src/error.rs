@@ -80,37 +80,34 @@ impl PgError {
 
 /// Codes of errors that may pass by themselves, or in another session. Of a class that is not listed whole each code
 /// stands alone. One that is missing here ends the owner.
-const PASSING: [&str; 19] = [
-    // The connection failed, or a pooler has none to the server just now: the whole class.
-    "08",
-    // The server takes no writes: it is a standby, and another one is the primary or will be.
-    "25006",
-    // An earlier statement of the transaction failed: a new session has no transaction.
-    "25P02",
-    // The server ended a session because its transaction was idle for too long, as after a stop of this node.
-    "25P03", // The same for a transaction that took too long.
-    "25P04", // The transaction was rolled back.
-    "40000", // It met another one.
-    "40001", // It is not known whether it was committed: that is looked at.
-    "40003", // It waited for another one that waited for it.
-    "40P01",
-    // Memory, connections or another resource of the server are used up: the whole class. A full disk is told apart.
-    "53",    // The database takes no connections while somebody works on it.
-    "55000", // Somebody else uses what was to be changed.
-    "55006", // A lock was not given in time.
-    "55P03", // Somebody ended the statement, or it took longer than the server allows.
-    "57014", // The server is shut down.
-    "57P01", // A process of it crashed, and it starts again.
-    "57P02", // It is starting, stopping or recovering.
-    "57P03", // It closed a session that was idle for too long.
-    "57P05",
-    // Its machine could not read or write. The next try may succeed, and another node would meet the same disk.
-    "58030",
+const PASSING: [(&str, &str); 19] = [
+    ("08", "the connection failed, or a pooler has none to the server just now: the whole class"),
+    ("25006", "the server takes no writes: it is a standby, and another one is the primary or will be"),
+    ("25P02", "an earlier statement of the transaction failed: a new session has no transaction"),
+    ("25P03", "the transaction was idle for too long, as after a stop of this node: the session was ended"),
+    ("25P04", "the transaction took too long: the session was ended"),
+    ("40000", "the transaction was rolled back"),
+    ("40001", "the transaction met another one"),
+    ("40003", "whether the transaction was committed is not known: that is looked at"),
+    ("40P01", "the transaction waited for another one that waited for it"),
+    (
+        "53",
+        "memory, connections or another resource is used up: the whole class; a full disk has an error of its own",
+    ),
+    ("55000", "the database takes no connections while it is worked on"),
+    ("55006", "what was to be changed is in use"),
+    ("55P03", "a lock was not given in time"),
+    ("57014", "the statement was ended, or took longer than the server allows"),
+    ("57P01", "the server is shut down"),
+    ("57P02", "a process of the server crashed, and it starts again"),
+    ("57P03", "the server is starting, stopping or recovering"),
+    ("57P05", "the session was idle for too long"),
+    ("58030", "the machine could not read or write: another node would meet the same disk"),
 ];
 
 /// Whether an error of this code may pass.
 fn passes(code: &str) -> bool {
-    PASSING.iter().any(|passing| code.starts_with(passing))
+    PASSING.iter().any(|(passing, _)| code.starts_with(passing))
 }
 
 impl From<tokio_postgres::Error> for PgError {

@@ -213,7 +213,11 @@ async fn first_to_succeed<T: Send + 'static>(
             Ok(None) => return Err(errors),
             Ok(Some(Ok((number, Ok(done))))) => return Ok((number, done)),
             Ok(Some(Ok((number, Err(error))))) => errors.push((number, error)),
-            Ok(Some(Err(error))) => std::panic::resume_unwind(error.into_panic()),
+            Ok(Some(Err(error))) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends.
+                Err(_cancelled) => return Err(errors),
+            },
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The clock by which a node judges how long it may answer: nobody can set it, and it goes on while the machine is
+//! The clock by which a node judges how long it may answer: it cannot be set, and it goes on while the machine is
 //! suspended. One that stood still would let a node answer after it wakes up, beside a node that has taken over.
 
 use std::time::Duration;

@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// Sends a message with a number that nobody else has; answers the number when it was acknowledged.
+    /// Sends a message with a number of its own; answers the number when it was acknowledged.
     fn send(&self) -> Result<u64, StoreError> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let id = MessageId::from_chance(u128::from(number) << 64);

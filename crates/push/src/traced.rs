@@ -46,17 +46,18 @@ pub struct Traced {
 }
 
 impl Traces {
-    /// The place of a delivery of these messages. Where nobody records it, it hands on the trace that all its messages
+    /// The place of a delivery of these messages. Where it is not recorded, it hands on the trace that all its messages
     /// share; otherwise it is a span in that trace, or in a new one.
     pub(crate) fn traced(&self, messages: &[Leased], entropy: &dyn Entropy) -> Option<Traced> {
         let mut links: Vec<TraceContext> = Vec::new();
+        let mut are_of_one = true;
         for context in messages.iter().filter_map(|leased| (self.of)(&leased.message.content)) {
+            are_of_one &= links.first().is_none_or(|first| first.trace == context.trace);
             if links.len() < LINKS_MAX && !links.contains(&context) {
                 links.push(context);
             }
         }
-        let shared =
-            links.first().copied().filter(|first| links.iter().all(|other| other.trace == first.trace));
+        let shared = links.first().copied().filter(|_| are_of_one);
         if !self.record {
             return shared.map(|own| Traced { own, parent: None, links });
         }

@@ -11,6 +11,9 @@ use crate::names::Address;
 use crate::route::{self, Protocol};
 use crate::{auth, encode};
 
+/// The longest name of a queue.
+const NAME_BYTES_MAX: usize = 80;
+
 /// The members that tell it, of every action.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "PascalCase")]
@@ -60,12 +63,18 @@ pub(crate) fn of(request: &Request, reply: Option<&Reply>) -> Subject {
     let asked = || header(TRACEPARENT).and_then(TraceContext::of_w3c);
     let amazons = || header(AMAZON_TRACE).and_then(TraceContext::of_amazon);
     Subject {
-        queue: url.map(|url| short(Address::read(url).name)),
+        queue: url.map(|url| Address::read(url).name).filter(|name| may_be_a_name(name)).map(short),
         key: auth::key_id(request).map(|id| short(&id)),
         error: reply.and_then(encode::error_code).map(short),
         trace: message.or_else(asked).or_else(amazons),
         ..Subject::of("sqs")
     }
+}
+
+/// Whether this text may be a queue's name. Other text is not noted: a presigned URL ends in its signature.
+fn may_be_a_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn named_in_form(request: &Request) -> Option<String> {

@@ -69,7 +69,7 @@ pub(crate) fn error_code(reply: &Reply) -> Option<Box<str>> {
     }
     let body: Value = serde_json::from_slice(&reply.body).ok()?;
     let code = body.pointer("/errors/0/code").or_else(|| body.pointer("/code"))?;
-    Some(code.to_string().into())
+    Some(code.as_u64()?.to_string().into())
 }
 
 /// An instant as replies show it: to the microsecond.

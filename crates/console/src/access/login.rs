@@ -40,7 +40,7 @@ impl Login {
         }
     }
 
-    /// Begins a session in place of those that the browser had: whoever knows an old cookie has nothing of the new one.
+    /// Begins a session in place of those that the browser had: an old cookie gives nothing of the new one.
     fn begin(&self, who: (&str, Role), settings: &Settings, request: &Request, now: Duration) -> Reply {
         cookies(request).for_each(|old| self.sessions.end(old));
         begun_session(self.sessions.begin(who, &*settings.entropy, now), request)

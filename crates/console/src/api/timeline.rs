@@ -110,7 +110,7 @@ fn redeliveries(events: &[Event]) -> Value {
 }
 
 fn timeline(events: &[Event], engine: &Engine, home: &Home<'_>) -> Value {
-    // A move is told by the queue that it left, unless that is forgotten.
+    // A move is shown by the queue that it left, unless that is forgotten.
     let departures: BTreeSet<(QueueId, Sequence)> = events
         .iter()
         .filter(|event| event.moved_to().is_some())

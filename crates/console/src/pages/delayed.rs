@@ -23,7 +23,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
                 (text::counted(read::whole(&found, "messages"), "message")) " counted, by the minute for an hour, by the \
                  hour for two days, then by the day, in UTC. " a href={ (path) "?state=delayed" } { "The messages themselves" }
             }
-            (calendar(read::list(&found, "slots"), now))
+            (calendar(read::list(&found, "slots"), read::given(&found, "next").is_some(), now))
             @if let Some(next) = read::given(&found, "next") {
                 nav.pager aria-label="Pages" {
                     a rel="next" href={ (path) "/delayed" (query_of(&[("cursor", next)])) } { "Count further messages" }
@@ -34,10 +34,11 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     Ok(visit.frame.page(StatusCode::OK, &Head::of(format!("Delayed messages of {queue}")).at("/"), &content))
 }
 
-fn calendar(slots: &[Value], now: u64) -> Markup {
+fn calendar(slots: &[Value], has_more: bool, now: u64) -> Markup {
     let most = slots.iter().map(|slot| read::whole(slot, "messages")).max().unwrap_or(1);
     html! {
-        @if slots.is_empty() { p.empty { "No message is delayed." } } @else {
+        @if slots.is_empty() && has_more { p.empty { "None of those looked at so far is delayed." } }
+        @else if slots.is_empty() { p.empty { "No message is delayed." } } @else {
             div.wide tabindex="0" role="region" aria-label="Calendar of delayed messages" {
                 table.calendar {
                     thead {

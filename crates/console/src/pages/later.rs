@@ -161,7 +161,12 @@ pub(super) fn keep(visit: &Visit<'_>, (what, back): (String, String)) -> PageRep
         // An undo drops the other end, and the act is not waiting any more.
         let _begun_early = tokio::time::timeout(window, asked).await;
         if console.pages.later.begin(&id) {
-            let ended = console.follow_late(&request).await;
+            let running = console.clone();
+            let followed = tokio::spawn(async move { running.follow_late(&request).await }).await;
+            // It panicked: its own task says why in the log.
+            let failed =
+                |_| Err(Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "an error of Kew's own"));
+            let ended = followed.unwrap_or_else(failed);
             let _known = console.pages.later.with(&id, |act| act.stage = Stage::Ended(ended));
         }
     });

@@ -233,7 +233,7 @@ impl Visit<'_> {
 
     /// A page that holds whole messages while it is written: a few at once. The turn of the API's reply comes within.
     async fn in_turn(&self, page: impl Future<Output = PageReply>) -> PageReply {
-        // Whoever takes no replies does not wait for room in a turn that others need.
+        // A client that takes no replies does not wait for room in a turn that others need.
         self.request.room.free().await.map_err(ApiError::from)?;
         let _turn = self.console.pages.large.next().await?;
         page.await

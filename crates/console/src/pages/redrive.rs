@@ -42,7 +42,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
             @if next.is_some() || !cursor.is_empty() {
                 p.quiet { "Of up to " (LOOK_MAX) " visible messages on each page, oldest first." }
             }
-            (groups(visit, queue, read::list(&found, "messages"), now))
+            (groups(visit, queue, (read::list(&found, "messages"), next.is_some()), now))
             @if let Some(next) = next {
                 nav.pager aria-label="Pages" {
                     a rel="next" href={ (queue_path(queue)) "/dead-letters" (query_of(&[("cursor", next)])) } { "Next page" }
@@ -89,13 +89,14 @@ fn form(visit: &Visit<'_>, queue: &str, visible: u64) -> Markup {
     }
 }
 
-fn groups(visit: &Visit<'_>, queue: &str, rows: &[Value], now: u64) -> Markup {
+fn groups(visit: &Visit<'_>, queue: &str, (rows, has_more): (&[Value], bool), now: u64) -> Markup {
     let mut groups: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
     for row in rows {
         groups.entry((read::text(row, "origin"), read::text(row, "reason"))).or_default().push(row);
     }
     html! {
-        @if groups.is_empty() { p.empty { "No message is visible here." } }
+        @if groups.is_empty() && has_more { p.empty { "None of those looked at so far is visible." } }
+        @else if groups.is_empty() { p.empty { "No message is visible here." } }
         @for ((origin, reason), rows) in &groups {
             h3 {
                 (text::counted(rows.len() as u64, "message")) " "
@@ -300,10 +301,18 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
         }
         Err(trouble) => return Err(trouble),
     };
-    let body = read::given(&found, "body").unwrap_or_else(|| read::text(&found, "body_base64"));
+    if found.get("readable").and_then(Value::as_bool) == Some(false) {
+        let message = "the message cannot be read from the store, so it cannot be corrected";
+        return Err(Trouble::new(StatusCode::CONFLICT, "unreadable", message));
+    }
+    let (body, content_type) = match read::given(&found, "body") {
+        Some(body) => (body, read::text(&found, "content_type")),
+        // What a form holds in Base64 is sent as bytes, whatever the message says of itself.
+        None => (read::text(&found, "body_base64"), "bytes"),
+    };
     let draft = Draft {
         body: body.to_owned(),
-        content_type: read::text(&found, "content_type").to_owned(),
+        content_type: content_type.to_owned(),
         group: read::text(&found, "group").to_owned(),
         attributes: send::attributes_of(&found),
         original: Some((queue.to_owned(), read::text(&found, "id").to_owned())),

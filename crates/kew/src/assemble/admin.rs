@@ -24,7 +24,7 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 const UNDO_WINDOW: Duration = Duration::from_secs(10);
 
 impl Parts<'_> {
-    /// What operators see. It looks at the queues also where nobody can ask it.
+    /// What operators see. It looks at the queues also where it cannot be asked.
     pub(super) fn console(&self) -> Console {
         let log = self.log;
         let settings = kew_console::Settings {

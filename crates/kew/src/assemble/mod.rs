@@ -306,7 +306,7 @@ fn token_keys(
         (_, Auth::Open) | (Bearer::Off, Auth::Strict) => None,
         (Bearer::Basic, Auth::Strict) => {
             let warning =
-                "[azure] bearer = \"basic\" believes tokens whoever wrote them: for development only";
+                "[azure] bearer = \"basic\" believes any token without a check: for development only";
             log.tell(Level::Warn, warning, &[]);
             None
         }

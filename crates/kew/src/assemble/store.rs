@@ -26,6 +26,8 @@ use crate::{notices, opening};
 
 /// The pause before a store that was lost while it was being opened is taken again.
 const OPENS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// It doubles up to this: each try reads the store, from a database that may be in trouble.
+const OPENS_AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// The store in PostgreSQL that this node owns, and its log.
 pub(super) struct Owned {
@@ -46,25 +48,31 @@ impl Parts<'_> {
         let StoreChoice::Postgres(url) = &self.settings.server.store else { return Ok(None) };
         let node = self.settings.server.node.as_deref();
         let (log, mut standing) = (self.log.of(Area::Store), Standing::default());
+        let (mut waited, mut pause) = (false, OPENS_AGAIN_AFTER);
         loop {
-            let mut waited = false;
             let disk =
                 opening::own_postgres(url, node, &*self.entropy, (log, &mut standing), ending, |why| {
                     entrances.clear();
                     waited = true;
                     self.board.waiting(why);
                 })?;
-            if waited {
+            if std::mem::take(&mut waited) {
                 self.board.starting();
                 *entrances = bind::bind_entrances(&self.settings.server, bound)?;
             }
             match self.open_owned(url, &disk) {
                 Ok(store) => return Ok(Some(Owned { disk, store })),
                 Err(error) if !ending.is_over() && opening::was_lost(&disk, &error) => {
-                    standing.lost(log, url, &error.to_string());
+                    let why = error.to_string();
+                    standing.lost(log, url, &why);
+                    // Clients are refused at once meanwhile, and go to another node.
+                    entrances.clear();
+                    waited = true;
+                    self.board.waiting(&why);
                     // The next try is another node to the database: it waits for none that was left behind.
                     disk.give_up();
-                    std::thread::sleep(OPENS_AGAIN_AFTER);
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(OPENS_AGAIN_MAX);
                 }
                 Err(error) => return Err(error),
             }

@@ -94,11 +94,13 @@ fn tell_export(log: Log, report: Report<'_>) {
                 "OTEL_EXPORTER_OTLP_PROTOCOL names a protocol that is not spoken: http/json is used instead";
             log.tell(Level::Warn, line, &[("protocol", protocol)]);
         }
-        Report::Fails { host, cause } => {
+        Report::Fails { what, host, cause } => {
             let line = "the collector of telemetry takes no reports: they are lost";
-            log.tell(Level::Warn, line, &[("host", host), ("cause", cause)]);
+            log.tell(Level::Warn, line, &[("what", what), ("host", host), ("cause", cause)]);
         }
-        Report::Recovered => log.tell(Level::Info, "the collector of telemetry takes reports again", &[]),
+        Report::Recovered { what } => {
+            log.tell(Level::Info, "the collector of telemetry takes reports again", &[("what", what)]);
+        }
     }
 }
 

@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The Cloudflare address of a server over a store; it believes nobody without a token, and runs Workers.
+    /// The Cloudflare address of a server over a store; it refuses requests without a token, and runs Workers.
     async fn cloudflare_over(store: &Arc<LentStore>) -> Door {
         let entropy = Arc::new(CountingEntropy::default());
         let store = TestStore::of(Arc::clone(store) as _);

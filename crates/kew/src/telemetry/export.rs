@@ -105,7 +105,7 @@ pub fn start(
         dropped,
         figures,
         report: Box::new(report),
-        fails: false,
+        failing: Vec::new(),
     };
     let run = move || {
         runtime.block_on(posts.run(waiting, drain));
@@ -190,8 +190,8 @@ struct Posts {
     dropped: Arc<Dropped>,
     figures: Arc<Mutex<Option<Figures>>>,
     report: Box<dyn Fn(Report<'_>) + Send>,
-    /// Whether the latest post failed.
-    fails: bool,
+    /// What the latest post of was not taken.
+    failing: Vec<Droppable>,
 }
 
 impl Posts {
@@ -258,7 +258,11 @@ impl Posts {
     async fn post_metrics(&mut self) {
         let figures = self.figures.lock().clone();
         let (Some(figures), Some(to)) = (figures, self.settings.metrics.clone()) else { return };
-        let text = figures().await;
+        // A store that hangs must not keep spans and lines from leaving.
+        let Ok(text) = timeout(self.settings.within, figures()).await else {
+            self.dropped.add(Droppable::MetricsReport, 1);
+            return;
+        };
         let nanoseconds = |at: Timestamp| u128::from(at.0) * 1_000_000;
         let metrics = figures::metrics(&text, nanoseconds(self.began), nanoseconds(machine::system_now()));
         let body = encode::metrics(&self.resource, &metrics);
@@ -274,15 +278,19 @@ impl Posts {
             sleep(PAUSE).await;
             ended = self.try_once(&to, &body).await;
         }
+        let failed = self.failing.contains(&what);
         match ended {
-            Ok(()) if std::mem::replace(&mut self.fails, false) => {
-                (self.report)(Report::Recovered);
+            Ok(()) if failed => {
+                self.failing.retain(|other| *other != what);
+                (self.report)(Report::Recovered { what: what.name() });
             }
             Ok(()) => {}
             Err((_, why)) => {
                 self.dropped.add(what, count as u64);
-                if !std::mem::replace(&mut self.fails, true) {
-                    (self.report)(Report::Fails { host: to.host().unwrap_or_default(), cause: &why });
+                if !failed {
+                    self.failing.push(what);
+                    let host = to.host().unwrap_or_default();
+                    (self.report)(Report::Fails { what: what.name(), host, cause: &why });
                 }
             }
         }

@@ -21,15 +21,20 @@ use kew_http::TraceContext;
 pub enum Report<'a> {
     /// A protocol was asked for that is not spoken.
     OtherProtocol(&'a str),
-    /// The collector takes nothing.
+    /// The collector takes nothing of one kind.
     Fails {
+        /// The kind, as metrics name it.
+        what: &'static str,
         /// Its host.
         host: &'a str,
         /// Why.
         cause: &'a str,
     },
-    /// It takes reports again.
-    Recovered,
+    /// It takes this kind again.
+    Recovered {
+        /// The kind, as metrics name it.
+        what: &'static str,
+    },
 }
 
 /// What a span was.

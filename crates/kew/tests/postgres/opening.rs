@@ -9,7 +9,7 @@ use super::nodes::{Node, ask};
 /// How long a test waits for a node to be in the middle of its opening.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A store that nobody owns, on a server of its own.
+/// A store without an owner, on a server of its own.
 fn store() -> (PgServer, String) {
     let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
     let url = server.database().expect("the server makes databases");

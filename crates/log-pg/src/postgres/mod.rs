@@ -179,7 +179,7 @@ impl Connection {
         Ok(Taking::Taken { epoch, clock })
     }
 
-    /// Also the shard's row says that nobody owns it: a renewal under way would make the node's row anew. The rows are
+    /// Also the shard's row says that it has no owner: a renewal under way would make the node's row anew. The rows are
     /// locked in the order in which a take-over and a renewal do.
     async fn give_shard_up(&mut self, own: Own, node: &Node) -> Result<(), PgError> {
         let transaction = self.client.transaction().await?;

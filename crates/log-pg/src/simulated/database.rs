@@ -382,7 +382,7 @@ impl State {
         self.up_at = Instant::now() + down;
     }
 
-    /// Cuts all connections and shows so many of the commits that the standby does not have; the others are lost.
+    /// Cuts all connections and shows this number of the commits that the standby does not have; the others are lost.
     fn start_anew(&mut self, kept: usize) {
         self.behind.truncate(kept);
         self.visible = self.standby.clone();
@@ -401,7 +401,7 @@ impl State {
         self.up_at = Instant::now() + down;
     }
 
-    /// The standby takes over, with so many of the commits that were on their way to it. Its clock is another one.
+    /// The standby takes over, with this number of the commits that were on their way to it. Its clock is another one.
     fn fail_over_with(&mut self, received: usize) {
         self.start_anew(received);
         self.send_to_standby(received);

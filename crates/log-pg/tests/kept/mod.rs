@@ -51,7 +51,7 @@ pub fn small() -> LogOptions {
     }
 }
 
-/// A store that does its upkeep after every so many commits.
+/// A store that does its upkeep after every few commits.
 struct Kept {
     store: PgStore,
     commits_per_upkeep: u32,

@@ -64,7 +64,7 @@ impl Store for Kept {
         if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {
             self.store.log().keep_up().unwrap();
         }
-        // Whoever asked waits for the answer without letting time pass.
+        // The caller waits for the answer without letting time pass.
         loop {
             self.world.pass(Duration::from_millis(1));
             if !self.store.commit() && self.disk.is_quiet() {

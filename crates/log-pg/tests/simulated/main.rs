@@ -91,7 +91,7 @@ fn every_append_of_a_long_history_meets_every_fault() {
     assert!(all.faults > 12 * 20, "only {} faults", all.faults);
 }
 
-/// Of the histories that `KEW_MODEL_HISTORIES` asks for one in so many is played; all of them with `KEW_LONG=1`.
+/// Of the histories that `KEW_MODEL_HISTORIES` asks for a part is played; all of them with `KEW_LONG=1`.
 const ONE_OF: usize = 4;
 
 #[test]

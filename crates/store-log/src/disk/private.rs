@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(made, [folder.path().to_owned(), top.clone(), top.join("middle")]);
         let made = make_directories(&top.join("middle/other")).expect("a directory can be made");
         assert_eq!(made, [top.join("middle")]);
-        assert_eq!(make_directories(&top).expect("it is there"), [] as [PathBuf; 0]);
+        assert_eq!(make_directories(&top).expect("the directory exists"), [] as [PathBuf; 0]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl std::fmt::Display for BackupFailed {
     }
 }
 
-/// Backs a store up that nobody else uses, into an empty directory, which is made if it is missing.
+/// Backs up a store that is not in use, into an empty directory, which is made if it is missing.
 pub fn backup(store: &LogStore, target: &Path, sharing: Sharing) -> Result<BackupReport, LogError> {
     let plan = BackupPlan::alone(sharing);
     backup_watched(store, target, plan, &BackupProgress::default()).map_err(|failed| failed.cause)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::LogError;
 
-/// Bytes that stay free beside a backup: for its list, and for whoever else writes to that disk.
+/// Bytes that stay free beside a backup: for its list, and for others that write to that disk.
 const FREE_KEPT: u64 = 64 << 20;
 /// How fast files are read for their checksums that the file system shared: the disk may be the store's own.
 const READ_PER_SECOND_MAX: u64 = 64 << 20;
@@ -35,7 +35,7 @@ impl BackupPlan {
         Self { sharing, free_kept: FREE_KEPT, read_per_second_max: READ_PER_SECOND_MAX }
     }
 
-    /// The plan for a store that nobody else uses: nothing waits for the disk.
+    /// The plan for a store that is not in use: nothing waits for the disk.
     pub fn alone(sharing: Sharing) -> Self {
         Self { read_per_second_max: u64::MAX, ..Self::of(sharing) }
     }

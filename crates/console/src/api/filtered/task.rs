@@ -66,6 +66,16 @@ pub(super) struct Progress {
     pub(super) from: Sequence,
 }
 
+impl Progress {
+    /// Messages left of those that were counted; at the end those that were found and stayed.
+    fn left(&self, counted: u64) -> u64 {
+        match self.state {
+            State::Done => self.stranded + self.passed_by,
+            _ => counted.saturating_sub(self.moved),
+        }
+    }
+}
+
 /// One task.
 pub(in crate::api) struct Task {
     pub(in crate::api) id: String,
@@ -175,7 +185,7 @@ impl Task {
             "to": to.map_or_else(|| "origin".to_owned(), |key| home.text(key)),
             "state": state,
             "moved": progress.moved,
-            "left": self.order.matched.saturating_sub(progress.moved),
+            "left": progress.left(self.order.matched),
             "filter": self.order.filter,
             "reason": reason,
         })

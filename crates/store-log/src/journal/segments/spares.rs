@@ -358,7 +358,7 @@ impl Segments {
 }
 
 impl Table {
-    /// A freed segment whose file nobody needs under its name.
+    /// A freed segment whose file is not needed under its name.
     fn take_retired(&mut self) -> Option<Arc<Segment>> {
         let index = self.retired.iter().rposition(|segment| !segment.is_held())?;
         Some(self.retired.remove(index))

@@ -266,7 +266,13 @@ impl<S: Shelf> Ledger<S> {
             .map(|item| u64::from(item.record_bytes.max(item.body_bytes)) + 2 * MESSAGE_BYTES + 256)
             .sum();
         self.shelf.room(bytes)?;
-        let is_at_hand = |all: Result<(), StoreError>, item: &Item| all.and(self.shelf.at_hand(item.place()));
+        let is_at_hand = |all: Result<(), StoreError>, item: &Item| {
+            all.and(match self.shelf.at_hand(item.place()) {
+                // That one stays; the others are moved.
+                Err(StoreError::Damaged { .. }) => Ok(()),
+                at_hand => at_hand,
+            })
+        };
         chosen.iter().fold(Ok(()), is_at_hand)?;
         let mut results = Vec::with_capacity(command.tokens.len());
         for token in &command.tokens {
