@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A queue's number inside one store. Never reused, so a token of a deleted queue names nothing.
+/// A queue's number inside one store. Never reused, so a token of a deleted queue names nothing. It says which shard
+/// the queue is in ([`crate::ShardCount::of_queue`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(pub u64);
 

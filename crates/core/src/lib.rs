@@ -18,6 +18,7 @@ pub mod queue;
 pub mod report;
 pub mod room;
 pub mod rules;
+pub mod shard;
 pub mod table;
 pub mod tally;
 pub mod task;
@@ -38,6 +39,7 @@ pub use queue::{
 };
 pub use report::{Reports, Work};
 pub use room::Room;
+pub use shard::{ShardCount, ShardId, ShardPlace};
 pub use table::{Ask, Command, Outcome, Records, ask};
 pub use tally::{Departure, Departures, Tally, Traffic, Waits};
 pub use task::{MoveTask, TaskFailure, TaskState};

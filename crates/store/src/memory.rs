@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
-    Command, Content, DeduplicationId, Departures, Entropy, GroupId, MessageId, QueueId, Tally, Timestamp,
-    Traffic, Waits,
+    Command, Content, DeduplicationId, Departures, Entropy, GroupId, MessageId, QueueId, ShardPlace, Tally,
+    Timestamp, Traffic, Waits,
 };
 use parking_lot::Mutex;
 
@@ -31,10 +31,15 @@ impl MemoryStore {
 
     /// An empty store with bounds of its own.
     pub fn with_bounds(entropy: Arc<dyn Entropy>, bounds: Bounds) -> Self {
+        Self::shard(entropy, bounds, ShardPlace::ONLY)
+    }
+
+    /// An empty store that is one shard of several.
+    pub fn shard(entropy: Arc<dyn Entropy>, bounds: Bounds, place: ShardPlace) -> Self {
         // There is nowhere to put older ids away.
         let bounds = Bounds { deduplication_ids_max: bounds.deduplication_ids, ..bounds };
         let key = TokenKey(entropy.wide_bits().to_be_bytes());
-        Self { ledger: Mutex::new(Ledger::new(MemoryShelf::default(), key, entropy, bounds)) }
+        Self { ledger: Mutex::new(Ledger::new(MemoryShelf::default(), key, entropy, bounds).at(place)) }
     }
 }
 
@@ -165,5 +170,43 @@ impl Shelf for MemoryShelf {
 
     fn mark(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use kew_core::command::{CreateQueue, StartMove};
+    use kew_core::{AccountId, Ask, Policy, QueueKey, ShardCount, ShardId, ask};
+
+    use super::*;
+
+    struct NoChance;
+
+    impl Entropy for NoChance {
+        fn bits(&self) -> u64 {
+            0
+        }
+    }
+
+    fn made(store: &MemoryStore, name: &str) -> QueueId {
+        let key = QueueKey::new(AccountId(1), "r", name);
+        let create = CreateQueue { key, policy: Policy::standard(), documents: Vec::new() };
+        let made = store.step(Timestamp(1), &ask::CreateQueue::command(create));
+        let Some(kew_core::Outcome::Queue(queue)) = made.peek() else { panic!("{name} was not made") };
+        queue.id
+    }
+
+    #[test]
+    fn queues_and_tasks_of_a_shard_are_numbered_by_it() {
+        let of = ShardCount::new(16).unwrap();
+        let place = ShardPlace { shard: ShardId(3), of };
+        let store = MemoryStore::shard(Arc::new(NoChance), Bounds::default(), place);
+        let (first, second) = (made(&store, "a"), made(&store, "b"));
+        assert_eq!((first, second), (QueueId(3), QueueId(19)));
+        let start = StartMove { source: second, destination: None, rate_max: None, running_max: 10 };
+        let started = store.step(Timestamp(2), &ask::StartMove::command(start));
+        let Some(kew_core::Outcome::Move(task)) = started.peek() else { panic!("no task was started") };
+        assert_eq!(of.of_task(task.id), ShardId(3));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kew_core::ShardPlace;
 use kew_store::ledger::Bounds;
 
 use crate::journal::SegmentOptions;
@@ -28,6 +29,8 @@ pub struct LogOptions {
     pub drive: Drive,
     /// What may grow, and how far.
     pub bounds: Bounds,
+    /// Which shard it is: its queues and tasks are numbered by that.
+    pub place: ShardPlace,
 }
 
 impl Default for LogOptions {
@@ -41,6 +44,7 @@ impl Default for LogOptions {
             durability: Durability::Sync,
             drive: Drive::Threads,
             bounds: Bounds::default(),
+            place: ShardPlace::ONLY,
         }
     }
 }

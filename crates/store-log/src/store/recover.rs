@@ -154,7 +154,8 @@ impl Loaded {
         let segments = Segments::open(disk.clone(), options.segments)?;
         named.expected().check(manifest.as_ref(), &segments)?;
         let shelf = empty_shelf(&segments, identity.checksums(), &options);
-        let mut ledger = Ledger::new(shelf, TokenKey(identity.mac_key), entropy, options.bounds);
+        let mut ledger =
+            Ledger::new(shelf, TokenKey(identity.mac_key), entropy, options.bounds).at(options.place);
         let mut reaches = Reaches::new();
         if let Some(manifest) = &manifest {
             check_segments(manifest, &segments)?;

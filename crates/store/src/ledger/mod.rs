@@ -52,7 +52,7 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use kew_core::{
     AccountId, ByName, Command, Departures, DocumentKey, Entropy, MoveTask, Outcome, Queue, QueueId,
-    QueueKey, RuleError, Sequence, Tally, TaskId, Timestamp, Traffic, Waits,
+    QueueKey, RuleError, Sequence, ShardPlace, Tally, TaskId, Timestamp, Traffic, Waits,
 };
 use smallvec::SmallVec;
 
@@ -123,6 +123,8 @@ pub struct Ledger<S> {
     books: HashMap<QueueId, Box<Book>>,
     names: HashSet<ByName>,
     regions: Regions,
+    /// Which shard it is: its queues and tasks are numbered by that.
+    place: ShardPlace,
     next_queue: QueueId,
     next_task: TaskId,
     /// Running tasks, and the newest finished ones.
@@ -160,6 +162,7 @@ impl<S: Shelf> Ledger<S> {
             books: HashMap::new(),
             names: HashSet::new(),
             regions: Regions::default(),
+            place: ShardPlace::ONLY,
             next_queue: QueueId(1),
             next_task: TaskId(1),
             tasks: BTreeMap::new(),
@@ -178,6 +181,11 @@ impl<S: Shelf> Ledger<S> {
             dirty: BTreeSet::new(),
             pace: Pace::new(&bounds),
         }
+    }
+
+    /// The same, as one shard of several.
+    pub fn at(self, place: ShardPlace) -> Self {
+        Self { place, ..self }
     }
 
     /// Applies one command. The time never runs back: an earlier `now` counts as the newest.

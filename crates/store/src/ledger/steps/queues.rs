@@ -27,7 +27,7 @@ impl<S: Shelf> Ledger<S> {
         let bytes = documents_bytes(command.documents.iter().map(|(_, bytes)| bytes))?;
         self.shelf.room(bytes + DEFINITION_BYTES)?;
         let queue = Arc::new(Queue {
-            id: self.next_queue,
+            id: QueueId(self.place.number_from(self.next_queue.0)),
             key: self.regions.share(command.key),
             policy: command.policy,
             documents: command.documents.into_iter().collect(),

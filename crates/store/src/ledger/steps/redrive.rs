@@ -44,7 +44,7 @@ impl<S: Shelf> Ledger<S> {
             return Err(RuleError::TooManyTasks.into());
         }
         let task = MoveTask {
-            id: self.next_task,
+            id: TaskId(self.place.number_from(self.next_task.0)),
             source: command.source,
             source_key,
             destination: command.destination.clone(),
