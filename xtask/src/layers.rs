@@ -51,6 +51,9 @@ const ROOMS: &[Room] = &[
         .tests_also(&["kew-store", "kew-testing"]),
     room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
     room("kew-functions", &["kew-azure", "kew-http", "kew-core"]).tests_also(&["kew-testing"]),
+    room("kew-fleet", &["kew-engine", "kew-store", "kew-core"])
+        .tests_also(&["kew-testing"])
+        .outside(Outside::NoHttp),
     room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
     // Only dev-dependencies of others name it.
     room("kew-testing", &["kew-http", "kew-engine", "kew-store", "kew-store-log", "kew-core"]),

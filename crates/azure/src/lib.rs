@@ -302,7 +302,7 @@ impl Context<'_> {
             return Err(Code::QueueBeingDeleted.into());
         }
         let name = QueueName { account: self.account.id, region: &self.settings.region, name };
-        Ok(self.engine.queue(name))
+        Ok(self.engine.find(name)?)
     }
 
     /// The id of the message that is asked about.

@@ -72,7 +72,11 @@ pub(crate) fn error(told: &WireError) -> Reply {
 fn queue(house: &Cloudflare, request: &Request) -> Result<Arc<Queue>, WireError> {
     let caller = auth::check_binding(&house.settings, request)?;
     let name = request.header(QUEUE).unwrap_or_default();
-    find_queue(&house.engine, &house.settings, caller.account, name).ok_or_else(|| Code::NoSuchQueue.into())
+    let found = find_queue(&house.engine, &house.settings, caller.account, name);
+    if found.is_none() {
+        house.engine.check_knows_all()?;
+    }
+    found.ok_or_else(|| Code::NoSuchQueue.into())
 }
 
 async fn send(house: &Cloudflare, request: &Request) -> Result<Reply, WireError> {

@@ -212,7 +212,7 @@ impl Context<'_> {
     /// The queue that the path names.
     fn queue(&self) -> Result<Arc<Queue>, WireError> {
         let id = self.route.queue_id()?.ok_or(Code::QueueNotFound)?;
-        let queue = self.engine.queue_by_id(id).filter(|queue| self.is_shown(queue));
+        let queue = self.engine.find_by_id(id)?.filter(|queue| self.is_shown(queue));
         queue.ok_or_else(|| Code::QueueNotFound.into())
     }
 
@@ -249,7 +249,7 @@ impl Context<'_> {
     ) -> Result<Arc<Queue>, WireError> {
         let mut crossed = 0;
         loop {
-            let queue = self.engine.queue_by_id(id).ok_or(Code::QueueNotFound)?;
+            let queue = self.engine.find_by_id(id)?.ok_or(Code::QueueNotFound)?;
             let QueueChange { policy, documents, rename } = change(&queue)?;
             let if_version = Some(queue.version);
             let update = UpdateQueue { queue: id, if_version, policy, documents, rename };

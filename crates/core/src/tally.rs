@@ -71,7 +71,33 @@ impl Traffic {
     }
 }
 
+impl Departures {
+    /// Both together: those of `other` come behind.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.first.extend(other.first);
+        self.more = self.more.saturating_add(other.more);
+        self
+    }
+}
+
 impl Tally {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_add(other.sent),
+            deduplicated: self.deduplicated.saturating_add(other.deduplicated),
+            leased: self.leased.saturating_add(other.leased),
+            acked: self.acked.saturating_add(other.acked),
+            expired: self.expired.saturating_add(other.expired),
+            lapsed: self.lapsed.saturating_add(other.lapsed),
+            released: self.released.saturating_add(other.released),
+            dead_lettered: self.dead_lettered.saturating_add(other.dead_lettered),
+            dropped: self.dropped.saturating_add(other.dropped),
+        }
+    }
+
     /// Counts what happened to one message, as far as the event alone says what it was.
     pub fn count(&mut self, kind: &EventKind) {
         match kind {

@@ -46,22 +46,26 @@ impl Engine {
     pub async fn create_queue(&self, create: CreateQueue) -> Result<Arc<Queue>, EngineError> {
         let key = create.key.clone();
         let command = Command::CreateQueue(create);
-        let asked = {
+        let begun = {
             let mut pass = self.pass();
             let is_new = self.snapshots.by_name((&key).into()).is_none();
             let max = self.options.queues_max;
             if is_new && self.snapshots.count(key.account) >= max as usize {
                 return Err(EngineError::TooManyQueues { max });
             }
-            self.ask_in(&mut pass, command)
+            match self.store.define(&command) {
+                Some(submission) => Defining::Agreed(submission),
+                None => Defining::Taken(self.ask_in(&mut pass, command)),
+            }
         };
-        Ok(ask::CreateQueue::answer(asked.await?))
+        Ok(ask::CreateQueue::answer(self.defined(begun).await?))
     }
 
     /// Changes a queue's settings, documents or name.
     pub async fn update_queue(&self, update: UpdateQueue) -> Result<Arc<Queue>, EngineError> {
         let renamed = update.rename.as_ref().and_then(|_| self.queue_by_id(update.queue));
-        let queue = self.answer::<ask::UpdateQueue>(update).await?;
+        let begun = self.begin_to_define(ask::UpdateQueue::command(update));
+        let queue = ask::UpdateQueue::answer(self.defined(begun).await?);
         if renamed.is_some_and(|before| before.key != queue.key && self.snapshots.names(&before.key)) {
             // A store that answers from elsewhere: other queues' rules have followed the name there.
             self.load_queues().await?;
@@ -72,9 +76,28 @@ impl Engine {
     /// Deletes a queue and says how many messages went with it. Its waits end empty.
     pub async fn delete_queue(&self, delete: DeleteQueue) -> Result<u64, EngineError> {
         let queue = delete.queue;
-        let messages = self.answer::<ask::DeleteQueue>(delete).await?;
+        let begun = self.begin_to_define(ask::DeleteQueue::command(delete));
+        let messages = ask::DeleteQueue::answer(self.defined(begun).await?);
         self.queue_is_gone(&mut self.pass(), queue);
         Ok(messages)
+    }
+
+    fn begin_to_define(&self, command: Command) -> Defining<'_> {
+        match self.store.define(&command) {
+            Some(submission) => Defining::Agreed(submission),
+            None => Defining::Taken(self.ask(command)),
+        }
+    }
+
+    async fn defined(&self, begun: Defining<'_>) -> Result<Outcome, EngineError> {
+        match begun {
+            Defining::Taken(asked) => asked.await,
+            Defining::Agreed(submission) => {
+                let answer = submission.await;
+                self.learn_late(&answer);
+                Ok(answer?)
+            }
+        }
     }
 
     /// Adds messages, all or none.
@@ -127,7 +150,13 @@ impl Engine {
                     let held = Held::of(room.as_ref(), &submission);
                     Begun::Claimed(submission, held)
                 }
-                _ => self.begin_wait(lease, wait, room)?,
+                _ => match self.store.lease_elsewhere(&lease, wait) {
+                    Some(submission) => {
+                        let held = Held::of(room.as_ref(), &submission);
+                        Begun::Claimed(submission, held)
+                    }
+                    None => self.begin_wait(lease, wait, room)?,
+                },
             };
             match begun {
                 Begun::Claimed(submission, _held) => {
@@ -278,6 +307,11 @@ impl Engine {
         self.answer::<ask::History>(history).await
     }
 
+    /// Takes a step that another node asks for, whose kind it alone knows.
+    pub async fn carry_out(&self, command: Command) -> Result<Outcome, EngineError> {
+        self.ask(command).await
+    }
+
     /// Takes a command's step; what is answered is the command's own kind of answer.
     #[inline(always)]
     pub(crate) fn answer<A: Ask>(&self, input: A::Input) -> Answering<'_, A> {
@@ -298,6 +332,14 @@ impl Engine {
         let again = if submission.is_put_off() { Some(PutOff::new(command)) } else { None };
         Asked { engine: self, submission, late, again, _busy: busy }
     }
+}
+
+/// A queue that is being made, changed or deleted.
+enum Defining<'a> {
+    /// The step was taken.
+    Taken(Asked<'a>),
+    /// Other nodes agree to it first.
+    Agreed(Submission),
 }
 
 /// How often a step that was put off is taken again. Each time a spare file was made or a batch was written meanwhile.
@@ -391,7 +433,8 @@ impl Engine {
                 self.snapshots.put(queue);
                 self.pass().watches.changed(queue.id, &self.work);
             }
-            Ok(Outcome::Move(task)) => self.learn_move(task),
+            // Another node drives the tasks of queues that it keeps.
+            Ok(Outcome::Move(task)) if self.store.keeps(task.source) => self.learn_move(task),
             _ => {}
         }
     }

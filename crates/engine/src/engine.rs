@@ -79,12 +79,39 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The queue of this name.
+    /// The queue of this name, for a client that asks for it: an error where it cannot be said that there is none.
+    pub fn find<'a>(&self, name: impl Into<QueueName<'a>>) -> Result<Option<Arc<Queue>>, EngineError> {
+        self.sure_of(self.queue(name))
+    }
+
+    /// The same by its number.
+    pub fn find_by_id(&self, id: QueueId) -> Result<Option<Arc<Queue>>, EngineError> {
+        self.sure_of(self.queue_by_id(id))
+    }
+
+    fn sure_of(&self, found: Option<Arc<Queue>>) -> Result<Option<Arc<Queue>>, EngineError> {
+        if found.is_none() {
+            self.check_knows_all()?;
+        }
+        Ok(found)
+    }
+
+    /// Fails where not every queue is known just now: for lists, and for answers that there is none.
+    pub fn check_knows_all(&self) -> Result<(), EngineError> {
+        if self.store.knows_all() {
+            return Ok(());
+        }
+        Err(EngineError::Unavailable {
+            cause: "the queues that other nodes keep are not all known just now".into(),
+        })
+    }
+
+    /// The queue of this name, as far as queues are known.
     pub fn queue<'a>(&self, name: impl Into<QueueName<'a>>) -> Option<Arc<Queue>> {
         self.snapshots.by_name(name.into())
     }
 
-    /// The queue of this number.
+    /// The queue of this number, as far as queues are known.
     pub fn queue_by_id(&self, id: QueueId) -> Option<Arc<Queue>> {
         self.snapshots.by_id(id)
     }

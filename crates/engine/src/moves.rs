@@ -11,7 +11,7 @@ use crate::pace::Pace;
 use crate::timers::either;
 use crate::{Engine, EngineError};
 use kew_core::command::{ContinueMove, ListMoves};
-use kew_core::{MoveTask, RuleError, TaskId, TaskState, Timestamp, ask};
+use kew_core::{MoveTask, QueueId, RuleError, TaskId, TaskState, Timestamp, ask};
 
 /// How long a task rests, in engine time, after the store could not go on with it.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -26,9 +26,9 @@ impl Engine {
             self.take_on(&mut runs);
             let now = self.now();
             let due: Vec<TaskId> =
-                runs.iter().filter(|(_, run)| run.next_at() <= now).map(|(id, _)| *id).collect();
+                runs.iter().filter(|(_, run)| run.pace.next_at() <= now).map(|(id, _)| *id).collect();
             if due.is_empty() {
-                let next = runs.values().map(Pace::next_at).min().unwrap_or(Timestamp::NEVER);
+                let next = runs.values().map(|run| run.pace.next_at()).min().unwrap_or(Timestamp::NEVER);
                 let next = if resumed { next } else { next.min(now.plus(REST_AFTER_FAILURE)) };
                 either(self.sleep_until(next), self.moves_bell.notified()).await;
                 continue;
@@ -54,7 +54,8 @@ impl Engine {
         let _busy = self.work.begin();
         match self.list_moves(ListMoves { source: None }).await {
             Ok(tasks) => {
-                tasks.iter().for_each(|task| self.learn_move(task));
+                let kept = tasks.iter().filter(|task| self.store.keeps(task.source));
+                kept.for_each(|task| self.learn_move(task));
                 true
             }
             Err(error) => {
@@ -68,27 +69,38 @@ impl Engine {
         let started = std::mem::take(&mut *self.started_moves.lock());
         let now = self.now();
         for task in started {
-            runs.entry(task.id)
-                .or_insert_with(|| Pace::new((task.rate_max, self.options.move_batch), task.moved, now));
+            let pace = || Pace::new((task.rate_max, self.options.move_batch), task.moved, now);
+            runs.entry(task.id).or_insert_with(|| Run { source: task.source, pace: pace() });
         }
     }
 
     /// Takes a task's next step.
     async fn drive(&self, runs: &mut Runs, id: TaskId) {
-        let Some(run) = runs.get_mut(&id) else { return };
-        let next = ContinueMove { task: id, max: run.step() };
+        let Some(Run { source, pace }) = runs.get_mut(&id) else { return };
+        if !self.store.keeps(*source) {
+            // Its shard has left this node: the owner drives it.
+            runs.remove(&id);
+            return;
+        }
+        let next = ContinueMove { task: id, max: pace.step() };
         match self.answer::<ask::ContinueMove>(next).await {
             Ok(task) if task.state == TaskState::Running => {
-                run.stepped(task.moved, self.now());
+                pace.stepped(task.moved, self.now());
             }
             // Completed, failed, or cancelled by somebody: the store remembers which.
             Ok(_) | Err(EngineError::Rule(RuleError::TaskNotFound)) => drop(runs.remove(&id)),
             Err(error) => {
-                run.rest_until(self.now().plus(REST_AFTER_FAILURE));
+                pace.rest_until(self.now().plus(REST_AFTER_FAILURE));
                 (self.options.notices)(Notice::MoveFailed(id, error));
             }
         }
     }
 }
 
-type Runs = BTreeMap<TaskId, Pace>;
+/// A task that this engine drives.
+struct Run {
+    source: QueueId,
+    pace: Pace,
+}
+
+type Runs = BTreeMap<TaskId, Run>;

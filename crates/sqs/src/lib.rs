@@ -297,7 +297,7 @@ impl Context<'_> {
             return Err(Code::QueueDoesNotExist.into());
         }
         let name = QueueName { account, region, name: address.name };
-        let queue = self.engine.queue(name).ok_or(Code::QueueDoesNotExist)?;
+        let queue = self.engine.find(name)?.ok_or(Code::QueueDoesNotExist)?;
         self.authorize(&queue)?;
         Ok(queue)
     }

@@ -12,6 +12,9 @@ pub mod memory;
 pub mod submission;
 pub mod token;
 
+use std::time::Duration;
+
+use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
 
@@ -94,6 +97,31 @@ pub trait Store: Send + Sync {
     /// that owns it no more: what that one knows may be old. Asked for each reply, so it waits for nothing.
     fn may_answer(&self) -> bool {
         true
+    }
+
+    /// Whether it keeps this queue itself. What it does not keep it asks another node for.
+    fn keeps(&self, queue: QueueId) -> bool {
+        let _all_are_kept = queue;
+        true
+    }
+
+    /// Whether every queue is known that there is. Where it is not, one that is not found may have been made by another
+    /// node just now.
+    fn knows_all(&self) -> bool {
+        true
+    }
+
+    /// The answer of a command that makes, changes or deletes a queue where other nodes have to agree to it first:
+    /// `None` where the step may be taken at once.
+    fn define(&self, command: &Command) -> Option<Submission> {
+        let _is_ours_alone = command;
+        None
+    }
+
+    /// The answer of a lease that waits where its queue is kept: `None` where that is here, and the caller waits.
+    fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {
+        let _waits_here = (lease, wait);
+        None
     }
 
     /// Writes what was applied so far without syncing it, so that answers which need no more leave, also while another

@@ -19,6 +19,7 @@ pub(crate) fn list_queues(cx: &Context<'_>) -> Result<Reply, WireError> {
     let includes = cx.params.text("include").unwrap_or_default();
     let with_metadata = includes.split(',').any(|word| word.trim().eq_ignore_ascii_case("metadata"));
     let max = asked.unwrap_or(limits::PAGE).min(limits::PAGE);
+    cx.engine.check_knows_all()?;
     let (queues, more) = page(cx, prefix, after.as_deref(), max);
 
     let mut out = encode::document();

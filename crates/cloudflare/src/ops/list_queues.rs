@@ -14,6 +14,7 @@ const PAIRS_MAX: usize = 1_000;
 
 pub(crate) fn list_queues(cx: &Context<'_>) -> Result<Reply, WireError> {
     let query = Query::read(cx.request.uri.query().unwrap_or_default())?;
+    cx.engine.check_knows_all()?;
     let mut page = Page::of(&query);
     if query.names.is_empty() {
         cx.look_through(|queue| {

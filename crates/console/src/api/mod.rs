@@ -289,7 +289,7 @@ impl Context<'_> {
 
     fn queue_named(&self, engine: &Engine, text: &str) -> Result<Arc<kew_core::Queue>, ApiError> {
         let key = self.home().key(text)?;
-        engine.queue(&key).ok_or_else(|| ApiError::queue_not_found(text))
+        engine.find(&key)?.ok_or_else(|| ApiError::queue_not_found(text))
     }
 }
 

@@ -70,7 +70,7 @@ impl RedrivePolicy {
         }
         // What is not in the source's region is not there for it.
         let in_region = self.target.region == source.region;
-        let target = engine.queue(&self.target).filter(|_| in_region);
+        let target = engine.find(&self.target)?.filter(|_| in_region);
         let Some(target) = target else { return refuse("Dead letter target does not exist.") };
         if target.policy.kind.is_fifo() != fifo {
             return refuse("Dead-letter queue must be same type of queue as the source.");

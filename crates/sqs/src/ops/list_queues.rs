@@ -25,6 +25,7 @@ const QUEUE_URLS: Name = Name { json: "QueueUrls", xml: "QueueUrl" };
 pub(crate) fn list_queues(cx: &Context<'_>) -> Result<Reply, WireError> {
     let request: Request<'_> = cx.read()?;
     let page = Page::read(request.max_results, request.next_token.as_deref())?;
+    cx.engine.check_knows_all()?;
     let mut found = Vec::new();
     let mut after = page.after.clone();
     while found.len() < page.reach() as usize {

@@ -11,8 +11,9 @@ mod pace;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, Outcome, QueueId, Records, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
@@ -225,6 +226,22 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn may_answer(&self) -> bool {
         self.store.may_answer()
+    }
+
+    fn keeps(&self, queue: QueueId) -> bool {
+        self.store.keeps(queue)
+    }
+
+    fn knows_all(&self) -> bool {
+        self.store.knows_all()
+    }
+
+    fn define(&self, command: &Command) -> Option<Submission> {
+        self.store.define(command)
+    }
+
+    fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {
+        self.store.lease_elsewhere(lease, wait)
     }
 
     fn write(&self) {

@@ -1,0 +1,174 @@
+//! Queues that are made, changed and deleted: all nodes agree to that before it is answered.
+//!
+//! A name belongs to one shard. The owner of the shard claims it, then makes the queue in the shard's ledger; whether
+//! there is a queue of the name is said by that ledger. A deleted queue's name is released after it is gone from the
+//! ledger, so an owner that dies in between leaves a name without a queue, which its successor finds and releases.
+//! Before the answer, every node that is heard of shows the queue as it is now.
+
+use std::sync::Arc;
+
+use kew_core::command::CreateQueue;
+use kew_core::{Command, DeadLetterAction, Outcome, Queue, QueueId, QueueKey, ShardId};
+use kew_engine::{Engine, EngineError};
+use kew_store::StoreError;
+
+use crate::asking::away;
+use crate::fleet::Inner;
+use crate::request::{Refusal, Reply, Request};
+use crate::serving::refusal;
+
+/// Shards that are asked for one name at most: it moves only while it is being looked for.
+const SHARDS_TRIED: usize = 4;
+
+impl Inner {
+    /// Makes, changes or deletes a queue wherever its shard is kept.
+    pub(crate) async fn define(self: Arc<Self>, command: Command) -> Result<Outcome, StoreError> {
+        let mut shard = match &command {
+            Command::CreateQueue(create) => self.shard_for(create),
+            Command::UpdateQueue(update) => self.places.count.of_queue(update.queue),
+            Command::DeleteQueue(delete) => self.places.count.of_queue(delete.queue),
+            _ => return Err(away("only queues are defined")),
+        };
+        for _ in 0..SHARDS_TRIED {
+            let request = Request::Step { shard, command: command.clone() };
+            match self.try_owner(shard, request).await {
+                Ok(Reply::Done(outcome)) => return Ok(outcome),
+                Err(Refusal::NameIsIn(other)) => shard = other,
+                Err(Refusal::Store(error)) => return Err(error),
+                Ok(Reply::Queues(..) | Reply::Shown) | Err(Refusal::NotTheOwner) => break,
+            }
+        }
+        Err(away("no node keeps the shard of the queue"))
+    }
+
+    /// The shard of a new queue: that of its name where that is known, that of the queue its dead letters go to, or
+    /// the one with the fewest queues.
+    fn shard_for(&self, create: &CreateQueue) -> ShardId {
+        let Some(engine) = self.engine() else { return ShardId::OF_ACCOUNTS };
+        let of = |key: &QueueKey| engine.queue(key).map(|queue| self.places.count.of_queue(queue.id));
+        let target = create.policy.dead_letters.as_deref().and_then(|rule| match &rule.then {
+            DeadLetterAction::MoveTo(key) => of(key),
+            _ => None,
+        });
+        of(&create.key).or(target).unwrap_or_else(|| self.emptiest(&engine))
+    }
+
+    fn emptiest(&self, engine: &Engine) -> ShardId {
+        let count = self.places.count;
+        let mut queues = vec![0_usize; usize::from(count.get())];
+        let making: Vec<ShardId> = self.making.lock().values().copied().collect();
+        let made = engine.all_queues().into_iter().map(|queue| count.of_queue(queue.id));
+        for shard in made.chain(making) {
+            if let Some(queues) = queues.get_mut(usize::from(shard.0)) {
+                *queues += 1;
+            }
+        }
+        let fewest = count.all().zip(queues).min_by_key(|(_, queues)| *queues);
+        fewest.map_or(ShardId::OF_ACCOUNTS, |(shard, _)| shard)
+    }
+
+    /// The same in a shard that is kept here, one name of it at a time.
+    pub(crate) async fn define_here(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        command: Command,
+    ) -> Result<Outcome, Refusal> {
+        let _one_at_a_time = self.directory.naming(shard).await;
+        self.must_keep(shard)?;
+        match command {
+            Command::CreateQueue(create) => self.create_here(engine, shard, create).await,
+            Command::UpdateQueue(update) => {
+                let before = engine.queue_by_id(update.queue);
+                let renamed = update.rename.clone();
+                if let Some(key) = &renamed {
+                    self.claim(shard, key).await?;
+                }
+                let done = engine.carry_out(Command::UpdateQueue(update)).await;
+                let released = match (&done, before, renamed) {
+                    (Ok(_), Some(before), Some(key)) if before.key != key => Some(before.key.clone()),
+                    // The ledger has the last word: a name that it refused belongs to no queue, or to its old one.
+                    (Err(EngineError::Rule(_)), _, Some(key)) if engine.queue(&key).is_none() => Some(key),
+                    _ => None,
+                };
+                if let Some(key) = released {
+                    self.names.release(shard, &key).await.map_err(Refusal::Store)?;
+                }
+                let outcome = done.map_err(refusal)?;
+                self.tell_of(&outcome).await;
+                Ok(outcome)
+            }
+            Command::DeleteQueue(delete) => {
+                let (queue, before) = (delete.queue, engine.queue_by_id(delete.queue));
+                let outcome = engine.carry_out(Command::DeleteQueue(delete)).await.map_err(refusal)?;
+                if let Some(before) = before {
+                    self.names.release(shard, &before.key).await.map_err(Refusal::Store)?;
+                }
+                self.tell_gone(queue).await;
+                Ok(outcome)
+            }
+            _ => Err(Refusal::Store(away("only queues are defined"))),
+        }
+    }
+
+    async fn create_here(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        create: CreateQueue,
+    ) -> Result<Outcome, Refusal> {
+        let key = create.key.clone();
+        self.claim(shard, &key).await?;
+        let _making = Making::begin(self, &key, shard);
+        match engine.carry_out(Command::CreateQueue(create)).await {
+            Ok(outcome) => {
+                self.tell_of(&outcome).await;
+                Ok(outcome)
+            }
+            Err(error) => {
+                if engine.queue(&key).is_none() {
+                    // It was not made: its name is free for any shard. If this fails the next owner does it.
+                    let _released = self.names.release(shard, &key).await;
+                }
+                Err(refusal(error))
+            }
+        }
+    }
+
+    async fn claim(&self, shard: ShardId, key: &QueueKey) -> Result<(), Refusal> {
+        match self.names.claim(shard, key).await {
+            Ok(owner) if owner == shard => Ok(()),
+            Ok(owner) => Err(Refusal::NameIsIn(owner)),
+            Err(error) => Err(Refusal::Store(error)),
+        }
+    }
+
+    async fn tell_of(self: &Arc<Self>, outcome: &Outcome) {
+        if let Outcome::Queue(queue) = outcome {
+            self.tell_all(Request::Show(vec![Arc::<Queue>::clone(queue)])).await;
+        }
+    }
+
+    async fn tell_gone(self: &Arc<Self>, queue: QueueId) {
+        self.tell_all(Request::Hide(queue)).await;
+    }
+}
+
+/// A name that is being given to a queue, while this lives.
+struct Making<'a> {
+    fleet: &'a Inner,
+    key: &'a QueueKey,
+}
+
+impl<'a> Making<'a> {
+    fn begin(fleet: &'a Inner, key: &'a QueueKey, shard: ShardId) -> Self {
+        fleet.making.lock().insert(key.clone(), shard);
+        Self { fleet, key }
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.fleet.making.lock().remove(self.key);
+    }
+}

@@ -1,0 +1,319 @@
+//! The store of a node in a fleet: each step goes to the shard of its queue, wherever that is kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use kew_core::command::Lease;
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{
+    Command, Departures, Outcome, QueueId, QueueKey, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
+};
+use kew_engine::Engine;
+use kew_store::{Freed, Store, StoreError, Submission};
+use parking_lot::{Mutex, RwLock};
+
+use crate::asking;
+use crate::contracts::{Carrier, Names};
+use crate::directory::Directory;
+use crate::map::{FleetMap, NodeId};
+use crate::places::Places;
+use crate::request::{Reply, Request};
+use crate::upkeep::Resting;
+
+/// A store whose shards are kept by several nodes, of which this is one.
+pub struct Fleet(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) me: NodeId,
+    pub(crate) places: Places,
+    pub(crate) carrier: Arc<dyn Carrier>,
+    pub(crate) names: Arc<dyn Names>,
+    pub(crate) engine: OnceLock<Weak<Engine>>,
+    pub(crate) directory: Directory,
+    /// Guards the names that are being given to queues, each with its shard.
+    pub(crate) making: Mutex<HashMap<QueueKey, ShardId>>,
+    /// Guards what the database said last; held for a moment.
+    pub(crate) map: RwLock<Arc<FleetMap>>,
+    pub(crate) resting: Resting,
+}
+
+/// Where a step is taken.
+enum Reach {
+    /// In one shard.
+    One(ShardId),
+    /// In each shard that is kept here.
+    EachHere,
+    /// In one shard after the other, wherever they are: a look.
+    Around,
+}
+
+impl Fleet {
+    /// The store of node `me`, which keeps no shard yet.
+    pub fn new(me: NodeId, shards: ShardCount, carrier: Arc<dyn Carrier>, names: Arc<dyn Names>) -> Self {
+        Self(Arc::new(Inner {
+            me,
+            places: Places::new(shards),
+            carrier,
+            names,
+            engine: OnceLock::new(),
+            directory: Directory::new(shards),
+            making: Mutex::default(),
+            map: RwLock::default(),
+            resting: Resting::default(),
+        }))
+    }
+
+    /// Serves with the engine that stands on this store. Called once, before the first shard comes.
+    pub fn serve_with(&self, engine: &Arc<Engine>) {
+        assert!(self.0.engine.set(Arc::downgrade(engine)).is_ok(), "a fleet's store is under one engine");
+    }
+
+    /// What the database said last.
+    pub fn map(&self) -> Arc<FleetMap> {
+        Arc::clone(&self.0.map.read())
+    }
+
+    /// The shard that a queue is in.
+    pub fn shard_of(&self, queue: QueueId) -> ShardId {
+        self.0.places.count.of_queue(queue)
+    }
+
+    /// Whether this node keeps a shard.
+    pub fn keeps_shard(&self, shard: ShardId) -> bool {
+        self.0.places.is_here(shard)
+    }
+
+    /// The shards that this node keeps.
+    pub fn kept(&self) -> Vec<ShardId> {
+        self.0.places.all_here().into_iter().map(|(shard, _)| shard).collect()
+    }
+
+    /// Whether every queue there is is known here. Where it is not, a name that is not found may be one's that another
+    /// node has just made.
+    pub fn knows_all(&self) -> bool {
+        self.0.knows_all()
+    }
+
+    /// Answers what another node asks.
+    pub async fn serve(&self, request: Request) -> Result<Reply, crate::Refusal> {
+        self.0.serve(request).await
+    }
+}
+
+impl Inner {
+    /// The engine over this store. `None` when the node ends.
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.get()?.upgrade()
+    }
+
+    fn reach(&self, command: &Command) -> Reach {
+        let count = self.places.count;
+        let of = |queue: QueueId| Reach::One(count.of_queue(queue));
+        match command {
+            // The name was claimed for a shard just before: `defining.rs`.
+            Command::CreateQueue(create) => {
+                let shard = self.making.lock().get(&create.key).copied();
+                Reach::One(shard.unwrap_or(ShardId::OF_ACCOUNTS))
+            }
+            Command::UpdateQueue(update) => of(update.queue),
+            Command::DeleteQueue(delete) => of(delete.queue),
+            Command::Send(send) => of(send.queue),
+            Command::Lease(lease) => of(lease.queue),
+            Command::Withdraw(withdraw) => of(withdraw.queue),
+            Command::Ack(ack) => of(ack.queue),
+            Command::Extend(extend) => of(extend.queue),
+            Command::Release(release) => of(release.queue),
+            Command::Peek(peek) => of(peek.queue),
+            Command::Browse(browse) => of(browse.queue),
+            Command::Groups(groups) => of(groups.queue),
+            Command::FirstSend(first) => of(first.queue),
+            Command::Note(note) => of(note.queue),
+            Command::Promote(promote) => of(promote.queue),
+            Command::Identify(identify) => of(identify.queue),
+            Command::Purge(purge) => of(purge.queue),
+            Command::Counts(queue) => of(*queue),
+            Command::StartMove(start) => of(start.source),
+            Command::MoveChosen(chosen) => of(chosen.source),
+            Command::History(history) => of(history.queue),
+            Command::ContinueMove(next) => Reach::One(count.of_task(next.task)),
+            Command::CancelMove(task) => Reach::One(count.of_task(*task)),
+            Command::ListMoves(list) => list.source.map_or(Reach::Around, of),
+            Command::Trace(_) => Reach::Around,
+            Command::PutDocuments(_) | Command::Documents(_) => Reach::One(ShardId::OF_ACCOUNTS),
+            Command::ReleaseOwners(_) | Command::HoldExpiry(_) | Command::Due | Command::Queues => {
+                Reach::EachHere
+            }
+        }
+    }
+
+    /// Takes a step in each shard that is kept here. A shard that refuses rests for a while, and holds no other up.
+    fn step_each(&self, now: Timestamp, command: &Command) -> Submission {
+        let (mut freed, mut late) = (Freed::new(), None);
+        let mut queues = Vec::new();
+        for (shard, store) in self.places.all_here() {
+            if matches!(command, Command::Due) && !self.resting.is_due(shard, &*store, now) {
+                continue;
+            }
+            let mut submission = store.step(now, command);
+            freed.extend_from_slice(&submission.freed);
+            match submission.peek() {
+                Some(Outcome::Queues(some)) => queues.extend(some.iter().cloned()),
+                Some(_) => {}
+                None if submission.is_put_off() => late = late.or(Some(submission)),
+                None => {
+                    self.resting.refused(shard, &mut submission);
+                }
+            }
+        }
+        if let Some(late) = late {
+            return late.freeing(freed);
+        }
+        let outcome =
+            if matches!(command, Command::Queues) { Outcome::Queues(queues) } else { Outcome::Done };
+        Submission::settled(Ok(outcome)).freeing(freed)
+    }
+
+    /// What each of these queues has of something, where its shard is kept here.
+    fn of_queues<T: Default + Clone>(
+        &self,
+        queues: &[QueueId],
+        look: impl Fn(&dyn Store, &[QueueId]) -> Vec<T>,
+    ) -> Vec<T> {
+        let mut found = vec![T::default(); queues.len()];
+        for (shard, store) in self.places.all_here() {
+            let of_shard = |queue: &QueueId| self.places.count.of_queue(*queue) == shard;
+            let there: Vec<QueueId> = queues.iter().copied().filter(of_shard).collect();
+            if there.is_empty() {
+                continue;
+            }
+            let mut seen = look(&*store, &there).into_iter();
+            for (_, place) in queues.iter().zip(&mut found).filter(|(queue, _)| of_shard(queue)) {
+                *place = seen.next().unwrap_or_default();
+            }
+        }
+        found
+    }
+}
+
+impl Store for Fleet {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        match self.0.reach(command) {
+            Reach::One(shard) => match self.0.places.here(shard) {
+                Some(store) => store.step(now, command),
+                None => {
+                    let request = Request::Step { shard, command: command.clone() };
+                    Submission::remote(asking::outcome(Arc::clone(&self.0), shard, request))
+                }
+            },
+            Reach::EachHere => self.0.step_each(now, command),
+            Reach::Around => Submission::remote(asking::around(Arc::clone(&self.0), command.clone())),
+        }
+    }
+
+    fn knows_all(&self) -> bool {
+        self.0.knows_all()
+    }
+
+    fn define(&self, command: &Command) -> Option<Submission> {
+        Some(Submission::remote(Arc::clone(&self.0).define(command.clone())))
+    }
+
+    fn keeps(&self, queue: QueueId) -> bool {
+        self.0.places.is_here(self.0.places.count.of_queue(queue))
+    }
+
+    fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {
+        let shard = self.0.places.count.of_queue(lease.queue);
+        if self.0.places.is_here(shard) {
+            return None;
+        }
+        let request = Request::Lease { shard, lease: lease.clone(), wait };
+        Some(Submission::remote(asking::outcome(Arc::clone(&self.0), shard, request)))
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        let mut next: Option<Timestamp> = None;
+        for (shard, store) in self.0.places.all_here() {
+            let due = store.next_due().filter(|_| !self.0.resting.rests(shard));
+            next = next.into_iter().chain(due).min();
+        }
+        next
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        let mut newest = Timestamp::ZERO;
+        self.0.places.for_each_here(|store| newest = newest.max(store.newest_instant()));
+        newest
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        let mut hold = None;
+        self.0.places.for_each_here(|store| hold = hold.or_else(|| store.expiry_hold()));
+        hold
+    }
+
+    fn commit(&self) -> bool {
+        let mut any = false;
+        for (_, store) in self.0.places.all_here() {
+            any |= store.commit();
+        }
+        any
+    }
+
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        let mut all = true;
+        for (_, store) in self.0.places.all_here() {
+            all &= store.commit_at_once(may_sync);
+        }
+        all
+    }
+
+    fn syncs(&self) -> u64 {
+        let mut syncs = 0_u64;
+        self.0.places.for_each_here(|store| syncs = syncs.saturating_add(store.syncs()));
+        syncs
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.0.places.for_each_here(|store| tally = tally.and(store.tally()));
+        tally
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.0.of_queues(queues, |store, queues| store.tallies(queues))
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.0.of_queues(queues, |store, queues| store.waits(queues))
+    }
+
+    fn take_departures(&self) -> Departures {
+        let mut departures = Departures::default();
+        for (_, store) in self.0.places.all_here() {
+            departures = departures.and(store.take_departures());
+        }
+        departures
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.0.of_queues(queues, |store, queues| store.traffic(queues))
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn may_answer(&self) -> bool {
+        let mut may = true;
+        self.0.places.for_each_here(|store| may &= store.may_answer());
+        may
+    }
+
+    fn write(&self) {
+        for (_, store) in self.0.places.all_here() {
+            store.write();
+        }
+    }
+}

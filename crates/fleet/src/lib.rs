@@ -1,0 +1,31 @@
+//! Many nodes: which one keeps which shard, and how a step reaches it.
+//!
+//! A node has one engine. Under it stands a [`Fleet`], a store that gives each step to the shard of its queue: to the
+//! store of a shard that this node keeps, or to the node that keeps it. So any node serves any request. A request
+//! reaches its shard by one hop: a node that is asked for a shard it does not keep says so, and the asker looks again.
+//!
+//! How nodes speak to each other ([`Carrier`]), where shards are kept ([`Home`]) and where names are agreed upon
+//! ([`Names`]) are contracts of this crate. The program keeps them with sockets and PostgreSQL; tests keep them in
+//! memory.
+//!
+//! First to read: `fleet.rs`, then `asking.rs` (a step that goes elsewhere), `defining.rs` (queues made and deleted),
+//! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go).
+
+mod asking;
+mod contracts;
+mod defining;
+mod directory;
+mod fleet;
+mod keeper;
+mod map;
+mod places;
+mod plan;
+mod request;
+mod serving;
+mod upkeep;
+
+pub use contracts::{Agreed, Carried, Carrier, Home, Kept, Lost, Names};
+pub use fleet::Fleet;
+pub use keeper::{Keeper, ShardNews};
+pub use map::{FleetMap, NodeId, NodeRow, ShardRow};
+pub use request::{Refusal, Reply, Request};

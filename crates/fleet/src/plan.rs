@@ -1,0 +1,200 @@
+//! Which shards a node takes and which it hands over, from what the database says of the fleet: a pure function.
+//!
+//! Each node is due the same number of shards, give or take one. Nodes count off by their ids, so all of them come to
+//! the same shares without speaking to each other. A node takes free shards up to its share, and beyond it those that
+//! have been free for a while. A node above its share hands one shard at a time to a node below.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kew_core::ShardId;
+
+use crate::map::{FleetMap, NodeId};
+
+/// A shard that has been free for this long is taken by any node.
+const FREE_FOR_ALL_AFTER: Duration = Duration::from_secs(1);
+/// Shards are spread again only while the same nodes have lived for this long: a node that restarts gets its own back.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+
+/// What a node is to do next.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Plan {
+    /// Shards to take.
+    pub take: Vec<ShardId>,
+    /// A shard to hand over, and the node to hand it to.
+    pub hand_over: Option<(ShardId, NodeId)>,
+}
+
+/// What a node remembers from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// Since when each free shard has been free.
+    free_since: BTreeMap<ShardId, Duration>,
+    /// The nodes of the last look, and since when they have been the same.
+    nodes: Vec<NodeId>,
+    same_since: Duration,
+}
+
+impl Looks {
+    /// Notes a look at `now` of a steady clock.
+    pub(crate) fn note(&mut self, map: &FleetMap, now: Duration) {
+        let free: BTreeMap<ShardId, Duration> = map
+            .shards
+            .iter()
+            .filter(|row| row.owner.is_none())
+            .map(|row| (row.shard, self.free_since.get(&row.shard).copied().unwrap_or(now)))
+            .collect();
+        self.free_since = free;
+        let nodes: Vec<NodeId> = map.nodes.iter().map(|node| node.id.clone()).collect();
+        if nodes != self.nodes {
+            (self.nodes, self.same_since) = (nodes, now);
+        }
+    }
+
+    /// What node `me` is to do at `now`. One that leaves takes nothing and hands everything over.
+    pub(crate) fn plan(&self, map: &FleetMap, me: &NodeId, leaves: bool, now: Duration) -> Plan {
+        let staying: Vec<&NodeId> =
+            map.nodes.iter().map(|node| &node.id).filter(|node| !leaves || *node != me).collect();
+        let share = |node: &NodeId| share(&staying, map.shards.len(), node);
+        let held = map.owned_by(me);
+        let mut plan = Plan::default();
+        if !leaves {
+            plan.take = self.to_take(map, me, share(me).saturating_sub(held), now);
+        }
+        let is_settled = leaves || now.saturating_sub(self.same_since) >= SETTLED_AFTER;
+        let is_moving = map.shards.iter().any(|row| row.owner.is_none());
+        if is_settled && held > share(me) && (leaves || !is_moving) {
+            let neediest = staying
+                .iter()
+                .filter(|node| **node != me)
+                .map(|node| (share(node).saturating_sub(map.owned_by(node)), *node))
+                .max_by(|(one, a), (other, b)| one.cmp(other).then_with(|| b.cmp(a)));
+            let mine = map.shards.iter().rev().find(|row| row.owner.as_ref() == Some(me));
+            if let (Some((1.., node)), Some(row)) = (neediest, mine) {
+                plan.hand_over = Some((row.shard, node.clone()));
+            }
+        }
+        plan
+    }
+
+    fn to_take(&self, map: &FleetMap, me: &NodeId, room: usize, now: Duration) -> Vec<ShardId> {
+        let free = map.shards.iter().filter(|row| row.owner.is_none());
+        let (for_me, others): (Vec<_>, Vec<_>) = free.partition(|row| row.wanted.as_ref() == Some(me));
+        let others: Vec<ShardId> =
+            others.iter().filter(|row| row.wanted.is_none()).map(|row| row.shard).collect();
+        // Nodes begin at different shards, so that they seldom try the same one.
+        let nodes: Vec<&NodeId> = map.nodes.iter().map(|node| &node.id).collect();
+        let before: usize = nodes
+            .iter()
+            .take_while(|node| **node != me)
+            .map(|node| share(&nodes, map.shards.len(), node))
+            .sum();
+        let begin = (before * others.len()).checked_div(map.shards.len()).unwrap_or(0);
+        let (before, behind) = others.split_at(begin);
+        let in_turn = behind.iter().chain(before).copied();
+        let for_all = |shard: &ShardId| {
+            let since = self.free_since.get(shard).copied().unwrap_or(now);
+            now.saturating_sub(since) >= FREE_FOR_ALL_AFTER
+        };
+        let taken = in_turn.enumerate().filter(|(place, shard)| *place < room || for_all(shard));
+        for_me.iter().map(|row| row.shard).chain(taken.map(|(_, shard)| shard)).collect()
+    }
+}
+
+/// How many of all shards a node is due.
+fn share(nodes: &[&NodeId], shards: usize, node: &NodeId) -> usize {
+    let Some(rank) = nodes.iter().position(|other| *other == node) else { return 0 };
+    let each = shards / nodes.len();
+    each + usize::from(rank < shards % nodes.len())
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::map::{NodeRow, ShardRow};
+
+    fn id(name: &str) -> NodeId {
+        NodeId(name.into())
+    }
+
+    fn fleet(nodes: &[&str], owners: &[Option<&str>]) -> FleetMap {
+        let nodes = nodes.iter().map(|name| NodeRow {
+            id: id(name),
+            name: (*name).into(),
+            address: "".into(),
+            version: "".into(),
+        });
+        let shards = owners.iter().enumerate().map(|(shard, owner)| ShardRow {
+            shard: ShardId(u16::try_from(shard).expect("the tests have few shards")),
+            epoch: 1,
+            owner: owner.map(id),
+            wanted: None,
+        });
+        FleetMap { nodes: nodes.collect(), shards: shards.collect() }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn plan(map: &FleetMap, me: &str, after: u64) -> Plan {
+        let mut looks = Looks::default();
+        looks.note(map, Duration::ZERO);
+        looks.note(map, at(after));
+        looks.plan(map, &id(me), false, at(after))
+    }
+
+    #[test]
+    fn nodes_that_start_together_take_different_shards_that_are_all_there_are() {
+        let map = fleet(&["a", "b", "c"], &[None; 16]);
+        let mut taken: Vec<u16> = Vec::new();
+        for me in ["a", "b", "c"] {
+            let plan = plan(&map, me, 0);
+            assert!(matches!(plan.take.len(), 5 | 6), "{me} takes {}", plan.take.len());
+            assert_eq!(plan.hand_over, None);
+            taken.extend(plan.take.iter().map(|shard| shard.0));
+        }
+        taken.sort_unstable();
+        assert_eq!(taken, (0..16).collect::<Vec<u16>>());
+    }
+
+    #[test]
+    fn shards_of_a_node_that_died_go_to_nodes_below_their_share_and_after_a_while_to_any() {
+        let map = fleet(&["a", "b"], &[Some("a"), Some("a"), None, None]);
+        assert_eq!(plan(&map, "a", 0).take, []);
+        assert_eq!(plan(&map, "b", 0).take.len(), 2);
+        assert_eq!(plan(&map, "a", 1).take.len(), 2);
+    }
+
+    #[test]
+    fn node_above_its_share_hands_one_shard_over_once_the_fleet_has_settled() {
+        let map = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("a"), Some("a")]);
+        assert_eq!(plan(&map, "a", 2).hand_over, None);
+        assert_eq!(plan(&map, "a", 3).hand_over, Some((ShardId(3), id("b"))));
+        assert_eq!(plan(&map, "b", 3), Plan::default());
+        let even = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("b"), Some("a"), Some("b")]);
+        assert_eq!(plan(&even, "a", 3), Plan::default(), "one more than others is even");
+        let moving = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("a"), None]);
+        assert_eq!(plan(&moving, "a", 3).hand_over, None, "one shard moves at a time");
+    }
+
+    #[test]
+    fn shard_that_is_handed_to_a_node_is_left_to_it() {
+        let mut map = fleet(&["a", "b"], &[Some("a"), Some("a"), None]);
+        map.shards[2].wanted = Some(id("b"));
+        assert_eq!(plan(&map, "a", 5).take, []);
+        assert_eq!(plan(&map, "b", 0).take, [ShardId(2)]);
+    }
+
+    #[test]
+    fn node_that_leaves_hands_everything_over_and_takes_nothing() {
+        let map = fleet(&["a", "b"], &[Some("a"), None, Some("b"), None]);
+        let mut looks = Looks::default();
+        looks.note(&map, Duration::ZERO);
+        let plan = looks.plan(&map, &id("a"), true, Duration::ZERO);
+        assert_eq!(plan, Plan { take: Vec::new(), hand_over: Some((ShardId(0), id("b"))) });
+        let alone = fleet(&["a"], &[Some("a")]);
+        assert_eq!(looks.plan(&alone, &id("a"), true, Duration::ZERO), Plan::default());
+    }
+}

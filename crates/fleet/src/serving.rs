@@ -1,0 +1,103 @@
+//! What other nodes ask of this one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::command::ListMoves;
+use kew_core::{Command, Outcome, Queue, QueueId, ShardId};
+use kew_engine::{Engine, EngineError};
+use kew_store::StoreError;
+
+use crate::asking::away;
+use crate::fleet::Inner;
+use crate::request::{Refusal, Reply, Request};
+
+/// Queues on one page.
+const PAGE: usize = 500;
+
+impl Inner {
+    /// Answers a request of a shard that is kept here, or of the directory.
+    pub(crate) async fn serve(self: &Arc<Self>, request: Request) -> Result<Reply, Refusal> {
+        let engine = self.engine().ok_or_else(|| Refusal::Store(away("the node ends")))?;
+        match request {
+            Request::Step { shard, command } => self.step_here(&engine, shard, command).await,
+            Request::Lease { shard, lease, wait } => {
+                self.must_keep(shard)?;
+                let leased = engine.lease_within(lease, wait, None).await;
+                leased.map(|leased| Reply::Done(Outcome::Leased(leased))).map_err(refusal)
+            }
+            Request::Queues { shard, after } => {
+                self.must_keep(shard)?;
+                Ok(self.page_of(&engine, shard, after))
+            }
+            Request::Show(queues) => {
+                for queue in &queues {
+                    self.directory.shown(queue);
+                    engine.show_queue(queue);
+                }
+                Ok(Reply::Shown)
+            }
+            Request::Hide(queue) => {
+                self.directory.hidden(queue);
+                engine.hide_queue(queue);
+                Ok(Reply::Shown)
+            }
+        }
+    }
+
+    async fn step_here(
+        self: &Arc<Self>,
+        engine: &Engine,
+        shard: ShardId,
+        command: Command,
+    ) -> Result<Reply, Refusal> {
+        self.must_keep(shard)?;
+        let done = match command {
+            Command::CreateQueue(_) | Command::UpdateQueue(_) | Command::DeleteQueue(_) => {
+                return self.define_here(engine, shard, command).await.map(Reply::Done);
+            }
+            // Dropped before it is committed, it is withdrawn.
+            Command::Lease(lease) => {
+                engine.lease_within(lease, Duration::ZERO, None).await.map(Outcome::Leased)
+            }
+            // One that is asked of all shards is asked of each by itself.
+            Command::ListMoves(ListMoves { source: None }) | Command::Trace(_) => {
+                let store = self.places.here(shard).ok_or(Refusal::NotTheOwner)?;
+                return store.step(engine.now(), &command).await.map(Reply::Done).map_err(Refusal::Store);
+            }
+            command => engine.carry_out(command).await,
+        };
+        done.map(Reply::Done).map_err(refusal)
+    }
+
+    pub(crate) fn must_keep(&self, shard: ShardId) -> Result<(), Refusal> {
+        if self.places.is_here(shard) { Ok(()) } else { Err(Refusal::NotTheOwner) }
+    }
+
+    /// The queues of a shard, of greater numbers than `after`.
+    fn page_of(&self, engine: &Engine, shard: ShardId, after: QueueId) -> Reply {
+        let is_next = |queue: &Arc<Queue>| queue.id > after && self.places.count.of_queue(queue.id) == shard;
+        let mut queues: Vec<Arc<Queue>> = engine.all_queues().into_iter().filter(is_next).collect();
+        queues.sort_by_key(|queue| queue.id);
+        let is_last = queues.len() <= PAGE;
+        queues.truncate(PAGE);
+        Reply::Queues(queues, is_last)
+    }
+}
+
+/// What another node is answered where this one's engine did not do it.
+pub(crate) fn refusal(error: EngineError) -> Refusal {
+    Refusal::Store(match error {
+        EngineError::Rule(rule) => StoreError::Rule(rule),
+        EngineError::NoSpace => StoreError::NoSpace,
+        EngineError::Overloaded { what } => StoreError::Overloaded { what },
+        EngineError::Damaged { what } => StoreError::Damaged { what },
+        // It may be kept by another node a moment later.
+        EngineError::FailStopped { cause } | EngineError::Unavailable { cause } => {
+            StoreError::Unavailable { cause }
+        }
+        error @ (EngineError::TooManyQueues { .. } | EngineError::ClockNotVirtual) => {
+            away(&error.to_string())
+        }
+    })
+}
