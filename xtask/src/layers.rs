@@ -42,6 +42,7 @@ const ROOMS: &[Room] = &[
     room("kew-engine", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
+    room("kew-peer", &["kew-engine", "kew-store", "kew-core"]).outside(Outside::NoHttp),
     room("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
     // Its wire tests run over each store that ships, which `kew-testing` opens: what the spec calls recorded must hold
     // on the one people use.

@@ -88,6 +88,16 @@ macro_rules! table {
         }
 
         impl Command {
+            /// Whether an outcome is of the kind that answers it: one that came from another process has to be asked,
+            /// since [`Ask::answer`] panics on another kind.
+            pub fn is_answered_by(&self, outcome: &Outcome) -> bool {
+                match self {
+                    $(Self::$name { .. } => matches!(outcome, Outcome::$reply { .. }),)*
+                }
+            }
+        }
+
+        impl Command {
             /// Whether what it records must be synced before its answer leaves.
             #[inline]
             pub fn records(&self) -> Records {

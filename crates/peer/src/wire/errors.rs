@@ -1,0 +1,41 @@
+//! The forms of what is refused.
+
+use kew_core::RuleError;
+use kew_engine::EngineError;
+
+use super::forms::choices;
+
+choices! {
+    RuleError {
+        0 => QueueNotFound,
+        1 => QueueExists(queue),
+        2 => VersionChanged,
+        3 => TokenForged,
+        4 => TokenOfOtherQueue,
+        5 => MessageNotFound,
+        6 => TokenStale,
+        7 => LeaseEnded,
+        8 => NotDelayed,
+        9 => LeaseTooLong { cap },
+        10 => TooManyInFlight,
+        11 => GroupMissing,
+        12 => DeduplicationMissing,
+        13 => DeduplicationNotAllowed,
+        14 => DelayNotAllowed,
+        15 => DocumentTooLarge { max },
+        16 => KindChange,
+        17 => TaskNotFound,
+        18 => TaskRunning,
+        19 => TooManyTasks,
+    }
+    EngineError {
+        0 => Rule(rule),
+        1 => TooManyQueues { max },
+        2 => NoSpace,
+        3 => Overloaded { what },
+        4 => FailStopped { cause },
+        5 => Unavailable { cause },
+        6 => Damaged { what },
+        7 => ClockNotVirtual,
+    }
+}

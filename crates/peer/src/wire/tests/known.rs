@@ -1,0 +1,49 @@
+//! The texts of bounds are those of the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use kew_engine::EngineError;
+
+use crate::wire::bounds::{KNOWN, OTHER};
+use crate::wire::{decode, encode};
+
+/// The crates whose errors reach an engine's answer.
+const CRATES: [&str; 4] = ["store", "store-log", "log-pg", "engine"];
+
+/// Every text of a bound in the sources of a folder.
+fn texts(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("the sources of the workspace can be listed") {
+        let path = entry.expect("the sources of the workspace can be listed").path();
+        if path.is_dir() {
+            texts(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let source = fs::read_to_string(&path).expect("the sources of the workspace can be read");
+            for part in source.split("Overloaded").skip(1) {
+                let part = part.trim_start().strip_prefix('{').map(str::trim_start);
+                let part = part.and_then(|part| part.strip_prefix("what: \""));
+                found.extend(part.and_then(|part| part.split('"').next()).map(str::to_owned));
+            }
+        }
+    }
+}
+
+#[test]
+fn texts_of_bounds_are_all_those_of_the_sources() {
+    let mut found = BTreeSet::new();
+    for name in CRATES {
+        texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut found);
+    }
+    let known: BTreeSet<String> = KNOWN.into_iter().map(str::to_owned).collect();
+    assert_eq!(found, known, "wire/bounds.rs lists the texts of EngineError::Overloaded");
+}
+
+#[test]
+fn text_of_another_version_becomes_a_general_one() {
+    for (text, read) in [(KNOWN[0], KNOWN[0]), ("something new", OTHER)] {
+        let frame = Bytes::from(encode(&EngineError::Overloaded { what: text }));
+        assert_eq!(decode(&frame), Ok(EngineError::Overloaded { what: read }));
+    }
+}
