@@ -42,7 +42,7 @@ const ROOMS: &[Room] = &[
     room("kew-engine", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    room("kew-peer", &["kew-engine", "kew-store", "kew-core"]).outside(Outside::NoHttp),
+    room("kew-peer", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
     room("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
     // Its wire tests run over each store that ships, which `kew-testing` opens: what the spec calls recorded must hold
     // on the one people use.
@@ -52,7 +52,7 @@ const ROOMS: &[Room] = &[
         .tests_also(&["kew-store", "kew-testing"]),
     room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
     room("kew-functions", &["kew-azure", "kew-http", "kew-core"]).tests_also(&["kew-testing"]),
-    room("kew-fleet", &["kew-engine", "kew-store", "kew-core"])
+    room("kew-fleet", &["kew-peer", "kew-engine", "kew-store", "kew-core"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
     room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),

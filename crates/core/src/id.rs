@@ -11,10 +11,6 @@ use bytes::Bytes;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QueueId(pub u64);
 
-/// A shard's number inside one store, counted from 0. Each shard has its own ledger, its own journal and one writer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct ShardId(pub u16);
-
 /// A message's place in the order of sends of its queue, counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Sequence(pub u64);

@@ -28,8 +28,8 @@ pub mod why;
 pub use error::RuleError;
 pub use event::{Event, EventKind, Failure};
 pub use id::{
-    AccountId, DeduplicationId, GroupId, MessageId, OwnerId, QueueId, QueueKey, Sequence, ShardId, TaskId,
-    Text, is_region,
+    AccountId, DeduplicationId, GroupId, MessageId, OwnerId, QueueId, QueueKey, Sequence, TaskId, Text,
+    is_region,
 };
 pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};

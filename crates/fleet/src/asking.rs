@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::contracts::Lost;
 use crate::fleet::Inner;
 use crate::places::Place;
-use crate::request::{Refusal, Reply, Request};
+use kew_peer::{Refusal, Reply, Request};
 
 /// How long a step waits for its shard to have an owner. A take-over takes up to 5 s.
 const PATIENCE: Duration = Duration::from_secs(8);

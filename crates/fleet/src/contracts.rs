@@ -8,7 +8,7 @@ use kew_core::{QueueKey, ShardId};
 use kew_store::{Store, StoreError};
 
 use crate::map::NodeId;
-use crate::request::{Refusal, Reply, Request};
+use kew_peer::{Refusal, Reply, Request};
 
 /// An answer of another node on its way. Dropped, it is cancelled there.
 pub type Carried = Pin<Box<dyn Future<Output = Result<Result<Reply, Refusal>, Lost>> + Send>>;

@@ -14,8 +14,8 @@ use kew_store::StoreError;
 
 use crate::asking::away;
 use crate::fleet::Inner;
-use crate::request::{Refusal, Reply, Request};
 use crate::serving::refusal;
+use kew_peer::{Refusal, Reply, Request};
 
 /// Shards that are asked for one name at most: it moves only while it is being looked for.
 const SHARDS_TRIED: usize = 4;

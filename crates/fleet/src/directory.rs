@@ -19,7 +19,7 @@ use crate::contracts::Lost;
 use crate::fleet::Inner;
 use crate::map::NodeId;
 use crate::places::Place;
-use crate::request::{Refusal, Reply, Request};
+use kew_peer::{Refusal, Reply, Request};
 
 /// The pause before what a node has to know is told, or asked for, again.
 const PAUSE: Duration = Duration::from_millis(50);

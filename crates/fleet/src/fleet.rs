@@ -18,8 +18,8 @@ use crate::contracts::{Carrier, Names};
 use crate::directory::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::Places;
-use crate::request::{Reply, Request};
 use crate::upkeep::Resting;
+use kew_peer::{Reply, Request};
 
 /// A store whose shards are kept by several nodes, of which this is one.
 pub struct Fleet(pub(crate) Arc<Inner>);
@@ -96,7 +96,7 @@ impl Fleet {
     }
 
     /// Answers what another node asks.
-    pub async fn serve(&self, request: Request) -> Result<Reply, crate::Refusal> {
+    pub async fn serve(&self, request: Request) -> Result<Reply, kew_peer::Refusal> {
         self.0.serve(request).await
     }
 }

@@ -4,7 +4,7 @@
 //! store of a shard that this node keeps, or to the node that keeps it. So any node serves any request. A request
 //! reaches its shard by one hop: a node that is asked for a shard it does not keep says so, and the asker looks again.
 //!
-//! How nodes speak to each other ([`Carrier`]), where shards are kept ([`Home`]) and where names are agreed upon
+//! How requests reach other nodes ([`Carrier`]), where shards are kept ([`Home`]) and where names are agreed upon
 //! ([`Names`]) are contracts of this crate. The program keeps them with sockets and PostgreSQL; tests keep them in
 //! memory.
 //!
@@ -20,7 +20,6 @@ mod keeper;
 mod map;
 mod places;
 mod plan;
-mod request;
 mod serving;
 mod upkeep;
 
@@ -28,4 +27,3 @@ pub use contracts::{Agreed, Carried, Carrier, Home, Kept, Lost, Names};
 pub use fleet::Fleet;
 pub use keeper::{Keeper, ShardNews};
 pub use map::{FleetMap, NodeId, NodeRow, ShardRow};
-pub use request::{Refusal, Reply, Request};

@@ -10,7 +10,7 @@ use kew_store::StoreError;
 
 use crate::asking::away;
 use crate::fleet::Inner;
-use crate::request::{Refusal, Reply, Request};
+use kew_peer::{Refusal, Reply, Request};
 
 /// Queues on one page.
 const PAGE: usize = 500;

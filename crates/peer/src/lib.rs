@@ -7,4 +7,4 @@
 // `link` stands here: the connection of two nodes, which carries requests and answers as opaque bytes.
 pub mod wire;
 
-pub use wire::{PROTOCOL, Refusal, Request, Response, WireError};
+pub use wire::{PROTOCOL, Refusal, Reply, Request, Response, WireError};

@@ -12,9 +12,9 @@ use kew_core::{
 };
 use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_fleet::{
-    Agreed, Carried, Carrier, Fleet, FleetMap, Home, Keeper, Kept, Lost, Names, NodeId, NodeRow, Request,
-    ShardRow,
+    Agreed, Carried, Carrier, Fleet, FleetMap, Home, Keeper, Kept, Lost, Names, NodeId, NodeRow, ShardRow,
 };
+use kew_peer::Request;
 use kew_store::ledger::Bounds;
 use kew_store::{MemoryStore, Store, StoreError, Submission};
 use kew_testing::CountingEntropy;

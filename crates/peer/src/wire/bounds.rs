@@ -1,4 +1,4 @@
-//! What may be at its bound (`EngineError::Overloaded`), as texts that live as long as the program.
+//! What may be at its bound (`StoreError::Overloaded`), as texts that live as long as the program.
 //!
 //! The text itself is written. A reader finds its own copy of it here, and takes [`OTHER`] for one that it does not
 //! know, as another version may have.

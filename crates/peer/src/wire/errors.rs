@@ -1,7 +1,7 @@
 //! The forms of what is refused.
 
 use kew_core::RuleError;
-use kew_engine::EngineError;
+use kew_store::StoreError;
 
 use super::forms::choices;
 
@@ -28,14 +28,12 @@ choices! {
         18 => TaskRunning,
         19 => TooManyTasks,
     }
-    EngineError {
+    StoreError {
         0 => Rule(rule),
-        1 => TooManyQueues { max },
-        2 => NoSpace,
-        3 => Overloaded { what },
-        4 => FailStopped { cause },
-        5 => Unavailable { cause },
-        6 => Damaged { what },
-        7 => ClockNotVirtual,
+        1 => NoSpace,
+        2 => Overloaded { what },
+        3 => FailStopped { cause },
+        4 => Unavailable { cause },
+        5 => Damaged { what },
     }
 }

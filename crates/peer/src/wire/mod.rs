@@ -35,7 +35,7 @@ mod tests;
 
 pub use error::{Fault, WireError};
 pub use frame::{In, Out, Wire, decode, encode};
-pub use request::{Refusal, Request, Response};
+pub use request::{Refusal, Reply, Request, Response};
 
 /// The number of the forms that this version writes and reads.
 pub const PROTOCOL: u16 = 1;

@@ -1,63 +1,108 @@
-//! What a node asks of the owner of a shard, and what it gets back.
+//! What a node asks of another, and what it gets back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kew_core::{Command, Outcome, ShardId, command};
-use kew_engine::EngineError;
+use kew_core::command::Lease;
+use kew_core::{Command, Outcome, Queue, QueueId, ShardId};
+use kew_store::StoreError;
 use thiserror::Error;
 
 use super::forms::choices;
 use super::{Fault, WireError, decode};
 
-/// What is asked of the owner of a shard.
+/// What a node is asked for.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// One step of the shard's engine.
-    Ask {
-        /// Which shard.
+    /// A step of a shard.
+    Step {
+        /// The shard, which the node that is asked keeps.
         shard: ShardId,
         /// The step.
         command: Command,
     },
-    /// A lease that waits at the owner until a message comes. If the asker cancels it, it is withdrawn.
-    LeaseWaiting {
-        /// Which shard.
+    /// A lease that waits for messages.
+    Lease {
+        /// The shard, which the node that is asked keeps.
         shard: ShardId,
         /// The lease.
-        lease: command::Lease,
-        /// How long it waits at most.
+        lease: Lease,
+        /// How long it waits.
         wait: Duration,
     },
+    /// A page of the queues of a shard, by number.
+    Queues {
+        /// The shard, which the node that is asked keeps.
+        shard: ShardId,
+        /// Only queues of greater numbers than this.
+        after: QueueId,
+    },
+    /// To show these queues as they are now.
+    Show(Vec<Arc<Queue>>),
+    /// To show a queue no more.
+    Hide(QueueId),
 }
 
-/// What the owner answers.
-pub type Response = Result<Outcome, Refusal>;
+/// What was done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// A step, or a lease.
+    Done(Outcome),
+    /// A page of queues, and whether it is the last.
+    Queues(Vec<Arc<Queue>>, bool),
+    /// The queues are shown so.
+    Shown,
+}
 
-/// Why a request was not done.
+/// What a node answers.
+pub type Response = Result<Reply, Refusal>;
+
+/// Why nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
-    /// The shard's engine did not do it.
+    /// The store of the shard refused the step.
     #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// This node does not own the shard, and did nothing. The asker looks again who does.
+    Store(#[from] StoreError),
+    /// The node that was asked does not keep the shard.
     #[error("this node does not own the shard")]
     NotTheOwner,
+    /// The name of the queue belongs to this shard.
+    #[error("the name belongs to shard {0}")]
+    NameIsIn(ShardId),
 }
 
 choices! {
     Request {
-        0 => Ask { shard, command },
-        1 => LeaseWaiting { shard, lease, wait },
+        0 => Step { shard, command },
+        1 => Lease { shard, lease, wait },
+        2 => Queues { shard, after },
+        3 => Show(queues),
+        4 => Hide(queue),
     }
-    Refusal { 0 => Engine(error), 1 => NotTheOwner, }
+    Reply { 0 => Done(outcome), 1 => Queues(queues, is_last), 2 => Shown, }
+    Refusal { 0 => Store(error), 1 => NotTheOwner, 2 => NameIsIn(shard), }
 }
 
 impl Request {
-    /// The shard whose owner is asked.
-    pub fn shard(&self) -> ShardId {
+    /// Whether it may be asked once more where it is not known if it was done.
+    pub fn may_repeat(&self) -> bool {
         match self {
-            Self::Ask { shard, .. } | Self::LeaseWaiting { shard, .. } => *shard,
+            Self::Step { command, .. } => matches!(
+                command,
+                Command::Peek(_)
+                    | Command::Browse(_)
+                    | Command::Groups(_)
+                    | Command::FirstSend(_)
+                    | Command::Trace(_)
+                    | Command::Identify(_)
+                    | Command::Counts(_)
+                    | Command::ListMoves(_)
+                    | Command::Documents(_)
+                    | Command::History(_)
+            ),
+            Self::Lease { .. } => false,
+            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) => true,
         }
     }
 
@@ -66,17 +111,19 @@ impl Request {
     pub fn read_response(&self, frame: &Bytes) -> Result<Response, WireError> {
         let response = decode::<Response>(frame)?;
         match &response {
-            Ok(outcome) if !self.is_answered_by(outcome) => {
-                Err(WireError::new("Outcome", Fault::OtherAnswer))
-            }
+            Ok(reply) if !self.is_answered_by(reply) => Err(WireError::new("Reply", Fault::OtherAnswer)),
             _ => Ok(response),
         }
     }
 
-    fn is_answered_by(&self, outcome: &Outcome) -> bool {
-        match self {
-            Self::LeaseWaiting { .. } => matches!(outcome, Outcome::Leased(_)),
-            Self::Ask { command, .. } => command.is_answered_by(outcome) && has_entries(command, outcome),
+    fn is_answered_by(&self, reply: &Reply) -> bool {
+        match (self, reply) {
+            (Self::Lease { .. }, Reply::Done(outcome)) => matches!(outcome, Outcome::Leased(_)),
+            (Self::Step { command, .. }, Reply::Done(outcome)) => {
+                command.is_answered_by(outcome) && has_entries(command, outcome)
+            }
+            (Self::Queues { .. }, Reply::Queues(..)) | (Self::Show(_) | Self::Hide(_), Reply::Shown) => true,
+            _ => false,
         }
     }
 }
@@ -105,7 +152,7 @@ mod tests {
     fn ack(tokens: usize) -> Request {
         let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 1, mac: 1 };
         let ack = Ack { queue: QueueId(1), receipt: ReceiptRule::Any, tokens: vec![token; tokens] };
-        Request::Ask { shard: ShardId(3), command: Command::Ack(ack) }
+        Request::Step { shard: ShardId(3), command: Command::Ack(ack) }
     }
 
     fn frame(response: &Response) -> Bytes {
@@ -115,28 +162,27 @@ mod tests {
     #[test]
     fn answer_of_another_kind_or_length_is_refused() {
         let request = ack(2);
-        let entries = |count| Ok(Outcome::Acked(vec![Err(RuleError::TokenStale); count]));
+        let entries = |count| Ok(Reply::Done(Outcome::Acked(vec![Err(RuleError::TokenStale); count])));
         assert_eq!(request.read_response(&frame(&entries(2))), Ok(entries(2)));
-        let other = WireError::new("Outcome", Fault::OtherAnswer);
+        let other = WireError::new("Reply", Fault::OtherAnswer);
         assert_eq!(request.read_response(&frame(&entries(1))), Err(other));
-        assert_eq!(request.read_response(&frame(&Ok(Outcome::Done))), Err(other));
+        assert_eq!(request.read_response(&frame(&Ok(Reply::Done(Outcome::Done)))), Err(other));
     }
 
     #[test]
     fn every_request_may_be_refused() {
-        for refusal in [Refusal::NotTheOwner, EngineError::NoSpace.into()] {
+        for refusal in [Refusal::NotTheOwner, StoreError::NoSpace.into()] {
             assert_eq!(ack(2).read_response(&frame(&Err(refusal.clone()))), Ok(Err(refusal)));
         }
     }
 
     #[test]
     fn waiting_lease_is_answered_by_leases_alone() {
-        let lease = command::Lease::of(QueueId(1), 1, kew_core::Timestamp(1));
-        let request = Request::LeaseWaiting { shard: ShardId(3), lease, wait: Duration::from_secs(20) };
-        assert_eq!(request.shard(), ShardId(3));
-        let nothing = Ok(Outcome::Leased(Vec::new()));
+        let lease = Lease::of(QueueId(1), 1, kew_core::Timestamp(1));
+        let request = Request::Lease { shard: ShardId(3), lease, wait: Duration::from_secs(20) };
+        let nothing = Ok(Reply::Done(Outcome::Leased(Vec::new())));
         assert_eq!(request.read_response(&frame(&nothing)), Ok(nothing));
-        let other = WireError::new("Outcome", Fault::OtherAnswer);
-        assert_eq!(request.read_response(&frame(&Ok(Outcome::Sent(Vec::new())))), Err(other));
+        let other = WireError::new("Reply", Fault::OtherAnswer);
+        assert_eq!(request.read_response(&frame(&Ok(Reply::Done(Outcome::Sent(Vec::new()))))), Err(other));
     }
 }

@@ -17,10 +17,10 @@ use kew_core::{
     Carries, ContentType, DeadLetterAction, DeduplicationScope, EventKind, Expiry, MoveReason, Outcome,
     QueueKind, ReceiptRule, Return, RuleError, ShardId, State, TaskFailure, TaskState, WhenFree,
 };
-use kew_engine::EngineError;
+use kew_store::StoreError;
 
 use crate::wire::any::{Chance, Choice, Variant};
-use crate::wire::{PROTOCOL, Refusal, Request, Response, Wire, WireError, decode, encode};
+use crate::wire::{PROTOCOL, Refusal, Reply, Request, Response, Wire, WireError, decode, encode};
 
 /// One value of one variant.
 struct Case {
@@ -60,15 +60,16 @@ fn plain<T: Choice + Wire + Debug>(kind: &str) -> Vec<Case> {
 }
 
 fn all() -> Vec<Case> {
-    let ask = |command| Request::Ask { shard: ShardId(300), command };
-    let refused = |error: EngineError| Response::Err(error.into());
+    let ask = |command| Request::Step { shard: ShardId(300), command };
+    let refused = |error: StoreError| Response::Err(error.into());
     [
         plain::<Request>("Request"),
         cases("Request of Command", ask),
-        cases("Response of Outcome", |outcome: Outcome| Response::Ok(outcome)),
+        cases("Response of Outcome", |outcome: Outcome| Response::Ok(Reply::Done(outcome))),
+        cases("Response of Reply", |reply: Reply| Response::Ok(reply)),
         cases("Response of Refusal", |refusal: Refusal| Response::Err(refusal)),
-        cases("Response of EngineError", refused),
-        cases("Response of RuleError", |error: RuleError| Response::Err(EngineError::Rule(error).into())),
+        cases("Response of StoreError", refused),
+        cases("Response of RuleError", |error: RuleError| Response::Err(StoreError::Rule(error).into())),
         plain::<Carries>("Carries"),
         plain::<ContentType>("ContentType"),
         plain::<DeadLetterAction>("DeadLetterAction"),

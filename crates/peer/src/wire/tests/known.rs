@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
-use kew_engine::EngineError;
+use kew_store::StoreError;
 
 use crate::wire::bounds::{KNOWN, OTHER};
 use crate::wire::{decode, encode};
@@ -37,13 +37,13 @@ fn texts_of_bounds_are_all_those_of_the_sources() {
         texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut found);
     }
     let known: BTreeSet<String> = KNOWN.into_iter().map(str::to_owned).collect();
-    assert_eq!(found, known, "wire/bounds.rs lists the texts of EngineError::Overloaded");
+    assert_eq!(found, known, "wire/bounds.rs lists the texts of StoreError::Overloaded");
 }
 
 #[test]
 fn text_of_another_version_becomes_a_general_one() {
     for (text, read) in [(KNOWN[0], KNOWN[0]), ("something new", OTHER)] {
-        let frame = Bytes::from(encode(&EngineError::Overloaded { what: text }));
-        assert_eq!(decode(&frame), Ok(EngineError::Overloaded { what: read }));
+        let frame = Bytes::from(encode(&StoreError::Overloaded { what: text }));
+        assert_eq!(decode(&frame), Ok(StoreError::Overloaded { what: read }));
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use kew_core::{Command, Outcome, RuleError, Sequence, Timestamp};
-use kew_engine::EngineError;
+use kew_store::StoreError;
 
 use crate::wire::any::{Any, Chance, Choice};
-use crate::wire::{Fault, Out, Refusal, Request, Response, Wire, decode, encode};
+use crate::wire::{Fault, Out, Refusal, Reply, Request, Response, Wire, decode, encode};
 
 /// Values of each variant.
 const EACH: u64 = 200;
@@ -31,8 +31,9 @@ fn requests_and_answers_survive_their_bytes() {
     survives::<Request>();
     survives::<Command>();
     survives::<Outcome>();
+    survives::<Reply>();
     survives::<Refusal>();
-    survives::<EngineError>();
+    survives::<StoreError>();
     survives::<RuleError>();
     for seed in 0..EACH {
         let response = Response::any(&mut Chance::new(seed));
