@@ -20,7 +20,7 @@ impl Engine {
     /// Drives the move tasks until [`Engine::shutdown`]. The builder of the engine spawns it once and joins it.
     pub async fn run_moves(&self) {
         let mut runs = Runs::new();
-        let mut resumed = false;
+        let mut resumed = self.options.shards_come;
         while !self.is_shut_down() {
             resumed = resumed || self.resume_moves().await;
             self.take_on(&mut runs);
@@ -54,8 +54,7 @@ impl Engine {
         let _busy = self.work.begin();
         match self.list_moves(ListMoves { source: None }).await {
             Ok(tasks) => {
-                let kept = tasks.iter().filter(|task| self.store.keeps(task.source));
-                kept.for_each(|task| self.learn_move(task));
+                tasks.iter().for_each(|task| self.learn_move(task));
                 true
             }
             Err(error) => {

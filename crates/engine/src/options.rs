@@ -24,6 +24,8 @@ pub struct Options {
     pub queues_max: u32,
     /// Maximum number of messages that a move task moves in one step.
     pub move_batch: u32,
+    /// Whether the store's shards come and go, each with its move tasks ([`crate::Engine::shard_came`]).
+    pub shards_come: bool,
     /// Receives what an operator should know; runs on the request path, so it must not block.
     pub notices: Arc<dyn Fn(Notice) + Send + Sync>,
 }
@@ -38,6 +40,7 @@ impl Default for Options {
             waiters_per_queue_max: 50_000,
             queues_max: 100_000,
             move_batch: 100,
+            shards_come: false,
             notices: Arc::new(drop),
         }
     }
@@ -53,6 +56,7 @@ impl fmt::Debug for Options {
             .field("waiters_per_queue_max", &self.waiters_per_queue_max)
             .field("queues_max", &self.queues_max)
             .field("move_batch", &self.move_batch)
+            .field("shards_come", &self.shards_come)
             .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use kew_store::StoreError;
 use tokio::time::Instant;
 
 use crate::contracts::Lost;
-use crate::fleet::Inner;
+use crate::inner::Inner;
 use crate::places::Place;
 use kew_peer::{Refusal, Reply, Request};
 

@@ -5,117 +5,29 @@
 //! itself, and from then on does not know all names. It knows them again when it has read the lists of those shards'
 //! owners.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{Queue, QueueId, ShardCount, ShardId};
-use parking_lot::Mutex;
-use tokio::sync::{Mutex as LongMutex, MutexGuard as LongGuard};
+use kew_core::{Queue, QueueId, ShardId};
+use kew_peer::{Refusal, Reply, Request};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::contracts::Lost;
-use crate::fleet::Inner;
+use crate::inner::Inner;
+use crate::known::Known;
 use crate::map::NodeId;
 use crate::places::Place;
-use kew_peer::{Refusal, Reply, Request};
 
 /// The pause before what a node has to know is told, or asked for, again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a node is told of one change. By then it is cut off, and knows that.
 const TELLS_MAX: Duration = Duration::from_secs(3);
-/// A map of the fleet that is older than this may not know of a new owner.
-const MAP_AGE_MAX: Duration = Duration::from_secs(2);
-
-/// What is known of the shards that other nodes keep.
-pub(crate) struct Directory {
-    /// Guards what is known; held for a moment.
-    state: Mutex<State>,
-    /// One name of a shard is claimed or released at a time.
-    naming: Vec<LongMutex<()>>,
-}
-
-/// A node whose list was read, and the conversation in which its changes were heard since then.
-#[derive(Clone, PartialEq, Eq)]
-struct Known {
-    from: NodeId,
-    heard_in: Option<u64>,
-}
-
-struct State {
-    /// What is known of each shard.
-    known_from: Vec<Option<Known>>,
-    /// What was heard while a list is being read.
-    meanwhile: Option<Meanwhile>,
-    /// When the map of the fleet was read last.
-    map_at: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Meanwhile {
-    shown: HashMap<QueueId, Arc<Queue>>,
-    hidden: HashSet<QueueId>,
-}
-
-impl Directory {
-    pub(crate) fn new(shards: ShardCount) -> Self {
-        let state = State { known_from: shards.all().map(|_| None).collect(), meanwhile: None, map_at: None };
-        let naming = shards.all().map(|_| LongMutex::new(())).collect();
-        Self { state: Mutex::new(state), naming }
-    }
-
-    /// Holds the names of a shard.
-    pub(crate) async fn naming(&self, shard: ShardId) -> Option<LongGuard<'_, ()>> {
-        match self.naming.get(usize::from(shard.0)) {
-            Some(lock) => Some(lock.lock().await),
-            None => None,
-        }
-    }
-
-    /// Another node has made or changed a queue.
-    pub(crate) fn shown(&self, queue: &Arc<Queue>) {
-        if let Some(meanwhile) = &mut self.state.lock().meanwhile {
-            meanwhile.hidden.remove(&queue.id);
-            meanwhile.shown.insert(queue.id, Arc::clone(queue));
-        }
-    }
-
-    /// Another node has deleted a queue.
-    pub(crate) fn hidden(&self, queue: QueueId) {
-        if let Some(meanwhile) = &mut self.state.lock().meanwhile {
-            meanwhile.shown.remove(&queue);
-            meanwhile.hidden.insert(queue);
-        }
-    }
-
-    /// The map of the fleet was read.
-    pub(crate) fn map_read(&self) {
-        self.state.lock().map_at = Some(Instant::now());
-    }
-
-    fn known(&self, shard: ShardId) -> Option<Known> {
-        self.state.lock().known_from.get(usize::from(shard.0)).cloned().flatten()
-    }
-
-    /// This node keeps a shard no more. It knows all its queues until another node does.
-    pub(crate) fn left(&self, shard: ShardId, me: NodeId) {
-        self.set_known(shard, Known { from: me, heard_in: None });
-    }
-
-    fn set_known(&self, shard: ShardId, is_known: Known) {
-        if let Some(known) = self.state.lock().known_from.get_mut(usize::from(shard.0)) {
-            *known = Some(is_known);
-        }
-    }
-}
 
 impl Inner {
     /// Whether every queue there is is known here.
     pub(crate) fn knows_all(&self) -> bool {
-        let map_at = self.directory.state.lock().map_at;
-        let is_fresh = map_at.is_some_and(|at| at.elapsed() <= MAP_AGE_MAX);
-        is_fresh && self.places.count.all().all(|shard| self.knows(shard))
+        self.directory.is_map_fresh() && self.places.count.all().all(|shard| self.knows(shard))
     }
 
     fn knows(&self, shard: ShardId) -> bool {
@@ -155,18 +67,18 @@ impl Inner {
 
     /// Reads the list of a shard's queues; false if that failed.
     async fn read_list(&self, shard: ShardId, node: &NodeId) -> bool {
-        self.directory.state.lock().meanwhile = Some(Meanwhile::default());
+        self.directory.begin_list();
         let read = self.read_pages(shard, node).await;
-        // From here to its end what is heard is shown at once, and this list knows all that was heard before.
-        let mut state = self.directory.state.lock();
-        let meanwhile = state.meanwhile.take().unwrap_or_default();
-        let (Some(mut queues), Some(engine)) = (read, self.engine()) else { return false };
-        queues.retain(|queue| !meanwhile.hidden.contains(&queue.id));
         let is_of = |queue: QueueId| self.places.count.of_queue(queue) == shard;
-        queues.extend(meanwhile.shown.into_values().filter(|queue| is_of(queue.id)));
-        engine.show_all(&queues, is_of);
-        drop(state);
-        true
+        let mut is_read = false;
+        self.directory.end_list(|meanwhile| {
+            let (Some(mut queues), Some(engine)) = (read, self.engine()) else { return };
+            queues.retain(|queue| !meanwhile.hidden.contains(&queue.id));
+            queues.extend(meanwhile.shown.into_values().filter(|queue| is_of(queue.id)));
+            engine.show_all(&queues, is_of);
+            is_read = true;
+        });
+        is_read
     }
 
     async fn read_pages(&self, shard: ShardId, node: &NodeId) -> Option<Vec<Arc<Queue>>> {

@@ -1,13 +1,12 @@
 //! The store of a node in a fleet: each step goes to the shard of its queue, wherever that is kept.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
-    Command, Departures, Outcome, QueueId, QueueKey, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
+    Command, Departures, Outcome, QueueId, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
 };
 use kew_engine::Engine;
 use kew_store::{Freed, Store, StoreError, Submission};
@@ -15,7 +14,8 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::asking;
 use crate::contracts::{Carrier, Names};
-use crate::directory::Directory;
+use crate::inner::Inner;
+use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::Places;
 use crate::upkeep::Resting;
@@ -23,20 +23,6 @@ use kew_peer::{Reply, Request};
 
 /// A store whose shards are kept by several nodes, of which this is one.
 pub struct Fleet(pub(crate) Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) me: NodeId,
-    pub(crate) places: Places,
-    pub(crate) carrier: Arc<dyn Carrier>,
-    pub(crate) names: Arc<dyn Names>,
-    pub(crate) engine: OnceLock<Weak<Engine>>,
-    pub(crate) directory: Directory,
-    /// Guards the names that are being given to queues, each with its shard.
-    pub(crate) making: Mutex<HashMap<QueueKey, ShardId>>,
-    /// Guards what the database said last; held for a moment.
-    pub(crate) map: RwLock<Arc<FleetMap>>,
-    pub(crate) resting: Resting,
-}
 
 /// Where a step is taken.
 enum Reach {
@@ -102,11 +88,6 @@ impl Fleet {
 }
 
 impl Inner {
-    /// The engine over this store. `None` when the node ends.
-    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
-        self.engine.get()?.upgrade()
-    }
-
     fn reach(&self, command: &Command) -> Reach {
         let count = self.places.count;
         let of = |queue: QueueId| Reach::One(count.of_queue(queue));

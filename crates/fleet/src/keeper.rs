@@ -12,11 +12,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::contracts::{Home, Kept};
-use crate::fleet::Inner;
+use crate::fleet::Fleet;
+use crate::inner::Inner;
 use crate::map::FleetMap;
+use crate::map::NodeId;
 use crate::places::Place;
 use crate::plan::Looks;
-use crate::{Fleet, NodeId};
 
 /// How often it is looked whether a shard is still owned.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use kew_engine::{Engine, EngineError};
 use kew_store::StoreError;
 
 use crate::asking::away;
-use crate::fleet::Inner;
+use crate::inner::Inner;
 use kew_peer::{Refusal, Reply, Request};
 
 /// Queues on one page.
