@@ -79,9 +79,14 @@ impl World {
             Arc::new(Fleet::new(id.clone(), self.count, Arc::clone(&reach) as _, Arc::clone(&reach) as _));
         let entropy = Arc::new(CountingEntropy::from(u64::from(name.as_bytes()[0]) << 32));
         let source = Arc::new(Passing(self.begun));
-        let engine = Engine::start(Arc::clone(&fleet) as _, source, entropy, Options::default())
-            .await
-            .expect("starts");
+        let engine = Engine::start(
+            Arc::clone(&fleet) as _,
+            source,
+            entropy,
+            Options { shards_come: true, ..Options::default() },
+        )
+        .await
+        .expect("starts");
         fleet.serve_with(&engine);
         self.state.lock().nodes.insert(id.clone(), Arc::clone(&fleet));
         self.publish();
