@@ -108,6 +108,15 @@ impl Pool {
         &self.database
     }
 
+    /// Closes the connections of sessions that do nothing. The next operation makes one.
+    pub fn close_idle(&self) {
+        for slot in &self.slots {
+            if let Ok(mut idle) = slot.session.try_lock() {
+                drop(idle.take());
+            }
+        }
+    }
+
     /// Does work in a session, again and again while the database cannot be reached.
     pub async fn work<T>(
         &self,

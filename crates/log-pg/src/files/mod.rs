@@ -48,7 +48,7 @@ pub struct PgDisk {
 
 pub(crate) struct Shared {
     pub driver: Driver,
-    pub pool: Pool,
+    pub pool: Arc<Pool>,
     pub tenure: Arc<Tenure>,
     pub journal: Arc<Lane>,
     pub bulk: Arc<Lane>,
@@ -73,9 +73,9 @@ pub(crate) struct Shared {
 
 impl PgDisk {
     pub(crate) fn new(driver: Driver, database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
-        let lane = |sessions| Lane::start(&driver, Arc::clone(&database), Arc::clone(&tenure), sessions);
+        let pool = Arc::new(Pool::new(database, Arc::clone(&tenure)));
+        let lane = |sessions| Lane::start(&driver, &pool, Arc::clone(&tenure), sessions);
         let (journal, bulk) = (lane(2), lane(1));
-        let pool = Pool::new(Arc::clone(&database), Arc::clone(&tenure));
         let (next_id, next_seq) = (AtomicI64::new(tenure.epoch << 24), AtomicI64::new(0));
         let (open, unstored, unneeded) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (serves, unread) = (AtomicBool::new(false), AtomicU64::new(0));

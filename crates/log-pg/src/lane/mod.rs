@@ -28,6 +28,7 @@ use crate::PgError;
 use crate::database::{Asked, Database, IfThere, NO_ANSWER, Row, Session};
 use crate::driver::Driver;
 use crate::planted::Planted;
+use crate::pool::Pool;
 use crate::tables::Table;
 use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
@@ -79,7 +80,7 @@ struct State {
 }
 
 impl State {
-    /// Nothing is sent from now on.
+    /// Nothing is sent from now on: [`Lane::break_off`].
     fn break_off(&mut self) {
         self.is_broken = true;
         self.broken_at.get_or_insert_with(Instant::now);
@@ -93,6 +94,8 @@ impl State {
 /// A lane of writes.
 pub(crate) struct Lane {
     database: Arc<dyn Database>,
+    /// Sessions beside the lane's own, for reads and file operations.
+    pool: Arc<Pool>,
     tenure: Arc<Tenure>,
     sessions: usize,
     /// Bytes of a row that is sent beside another.
@@ -103,23 +106,21 @@ pub(crate) struct Lane {
     broken: Notify,
     /// Rings when statements that hang are given up.
     gives_up: Notify,
+    /// Rings when the lane is asked to look at what the database has.
+    looks: Notify,
     /// Rings at every progress.
     progress: Notify,
     news: Passing,
 }
 
 impl Lane {
-    /// A lane with this many sessions; its tasks run on `driver`.
-    pub fn start(
-        driver: &Driver,
-        database: Arc<dyn Database>,
-        tenure: Arc<Tenure>,
-        sessions: usize,
-    ) -> Arc<Self> {
+    /// A lane with this many sessions to the database of `pool`; its tasks run on `driver`.
+    pub fn start(driver: &Driver, pool: &Arc<Pool>, tenure: Arc<Tenure>, sessions: usize) -> Arc<Self> {
         // The first sessions are made as all later ones are.
         let is_broken = tenure.may_change().is_ok();
         let lane = Arc::new(Self {
-            database,
+            database: Arc::clone(pool.database()),
+            pool: Arc::clone(pool),
             sessions: sessions.clamp(1, SESSIONS_MAX),
             large_row: driver.large_row(LARGE_ROW),
             state: Mutex::new(State {
@@ -131,6 +132,7 @@ impl Lane {
             ready: Notify::new(),
             broken: Notify::new(),
             gives_up: Notify::new(),
+            looks: Notify::new(),
             progress: Notify::new(),
             news: Passing::default(),
             tenure,
@@ -147,14 +149,24 @@ impl Lane {
         self.news.begin(driver, Arc::clone(&self.tenure), listener);
     }
 
+    /// Nothing is sent from now on. Idle connections of reads and file operations may lead to a server that was failed
+    /// over as well.
+    fn break_off(&self, state: &mut State) {
+        state.break_off();
+        if !(Planted::PoolSessionsKept.is_there() || Planted::IdleSessionsKept.is_there()) {
+            self.pool.close_idle();
+        }
+    }
+
     /// A connection to the database was cut: it may have been failed over. What it has is looked at before anything
     /// else is sent.
     pub fn look_again(&self) {
         {
             let mut state = self.state.lock();
-            state.break_off();
+            self.break_off(&mut state);
             state.looks_wanted += 1;
         }
+        self.looks.notify_waiters();
         self.broken.notify_one();
     }
 
@@ -306,7 +318,7 @@ impl Lane {
             }
             Err(error) => {
                 state.rows.failed();
-                state.break_off();
+                self.break_off(&mut state);
                 state.note_failure(&error);
                 drop(state);
                 if !error.may_pass() {
