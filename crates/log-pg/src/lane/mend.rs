@@ -97,6 +97,7 @@ impl Lane {
             match self.what_is_to_do() {
                 ToDo::Mend => {}
                 ToDo::Wait(pause) => {
+                    self.rest();
                     let _timed_out = tokio::time::timeout(pause, broken).await;
                     continue;
                 }
@@ -183,7 +184,7 @@ impl Lane {
         // Asked for meanwhile: these sessions may lead to a server that was failed over.
         state.is_broken = state.looks_wanted != looks_wanted;
         state.broken_at = state.is_broken.then(Instant::now);
-        state.failed = None;
+        (state.failed, state.is_resting) = (None, false);
         state.sessions = sessions;
         state.generation += 1;
         if !Planted::NoNewsOfMending.is_there() {

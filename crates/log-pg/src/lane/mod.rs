@@ -12,6 +12,7 @@
 
 mod mend;
 mod news;
+mod rest;
 mod rows;
 mod trouble;
 
@@ -32,11 +33,10 @@ use crate::pool::Pool;
 use crate::tables::Table;
 use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
+pub(crate) use rest::Kind;
 use rows::{Reached, Rows};
 use trouble::Failed;
 
-/// Rows under way at a time are at most as many as the lane has sessions.
-const SESSIONS_MAX: usize = 4;
 /// A row this large is sent beside others.
 const LARGE_ROW: u64 = 256 << 10;
 /// Beside a row that has taken this long, the next is sent whatever its size.
@@ -58,6 +58,11 @@ struct State {
     is_broken: bool,
     /// Since when that is so.
     broken_at: Option<Instant>,
+    /// It has no session, since nothing is written. The next row is sent as after a session that failed: in a new one,
+    /// when it is known what the database has.
+    is_resting: bool,
+    /// When a row was handed over last.
+    pushed_at: Option<Instant>,
     /// Why the last statement failed, until the lane is mended.
     failed: Option<Failed>,
     /// How often the lane was asked to look at what the database has: once more while it mends means that it mends
@@ -97,6 +102,8 @@ pub(crate) struct Lane {
     /// Sessions beside the lane's own, for reads and file operations.
     pool: Arc<Pool>,
     tenure: Arc<Tenure>,
+    kind: Kind,
+    /// Rows under way at a time are at most this many.
     sessions: usize,
     /// Bytes of a row that is sent beside another.
     large_row: u64,
@@ -114,17 +121,19 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lane with this many sessions to the database of `pool`; its tasks run on `driver`.
-    pub fn start(driver: &Driver, pool: &Arc<Pool>, tenure: Arc<Tenure>, sessions: usize) -> Arc<Self> {
+    /// A lane to the database of `pool`; its tasks run on `driver`.
+    pub fn start(driver: &Driver, pool: &Arc<Pool>, tenure: Arc<Tenure>, kind: Kind) -> Arc<Self> {
         // The first sessions are made as all later ones are.
-        let is_broken = tenure.may_change().is_ok();
+        let is_broken = kind == Kind::Journal && tenure.may_change().is_ok();
         let lane = Arc::new(Self {
             database: Arc::clone(pool.database()),
             pool: Arc::clone(pool),
-            sessions: sessions.clamp(1, SESSIONS_MAX),
+            kind,
+            sessions: kind.sessions(),
             large_row: driver.large_row(LARGE_ROW),
             state: Mutex::new(State {
                 is_broken,
+                is_resting: kind == Kind::Bulk,
                 broken_at: is_broken.then(Instant::now),
                 reported: Some(Reached::default()),
                 ..State::default()
@@ -187,8 +196,29 @@ impl Lane {
 
     /// Hands a row over.
     pub fn push(&self, row: Row) {
-        self.state.lock().rows.push(row);
+        let was_resting = {
+            let mut state = self.state.lock();
+            state.rows.push(row);
+            state.pushed_at = Some(Instant::now());
+            let was_resting = std::mem::take(&mut state.is_resting);
+            if was_resting {
+                state.break_off();
+            }
+            was_resting
+        };
+        if was_resting {
+            self.broken.notify_one();
+        }
         self.ready.notify_one();
+    }
+
+    /// Its tasks end: the tenure is over or closed.
+    pub fn close(&self) {
+        self.progress.notify_waiters();
+        self.broken.notify_one();
+        for _ in 0..self.sessions {
+            self.ready.notify_one();
+        }
     }
 
     /// Whether a writer that may wait has to.

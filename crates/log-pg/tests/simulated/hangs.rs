@@ -200,8 +200,8 @@ fn connections_that_did_nothing_are_closed_when_another_one_is_cut() {
     assert_eq!(after, before, "the planted fault shows nothing");
 }
 
-/// Seconds until a lane is mended whose mending waited for a statement that hangs, with a limit that had grown to 160 s,
-/// when the database started anew.
+/// Seconds until a lane is mended whose mending waited for a statement that hangs, with a limit that had grown to
+/// 160 s, when the database started anew.
 fn seconds_until_mended_after_a_fail_over() -> u64 {
     let world = World::new(1, Rates::default());
     let _inside = world.enter();
