@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kew_core::{Entropy, Timestamp};
-use kew_log_pg::{Ending, PgDisk, Waiting};
+use kew_core::{Entropy, ShardId, Timestamp};
+use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, PgError, Waiting};
 use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
 };
@@ -79,6 +79,28 @@ impl Standing {
     }
 }
 
+/// The shard that this version serves. A store of many shards is served by a later one.
+pub const ONLY_SHARD: ShardId = ShardId(0);
+
+/// This run of a node in a store in PostgreSQL.
+pub fn this_run(name: &str, entropy: &dyn Entropy) -> Node {
+    let id = kew_log_pg::node_id(name, entropy.wide_bits());
+    Node { version: Some(env!("CARGO_PKG_VERSION").to_owned()), ..Node::alone(&id, name) }
+}
+
+/// What a store in PostgreSQL is made with.
+pub fn founding(entropy: &dyn Entropy) -> Founding {
+    Founding::usual(PeerSecret::from_chance(entropy.wide_bits(), entropy.wide_bits()))
+}
+
+/// Refuses a store of many shards, of which one would be taken for all of it.
+pub fn of_one_shard(disk: &PgDisk) -> Result<(), PgError> {
+    match disk.shards().get() {
+        1 => Ok(()),
+        shards => Err(PgError::ManyShards { shards }),
+    }
+}
+
 /// The log of the store in PostgreSQL, as soon as no other node owns it. `waits` is called with the reason each time
 /// it is found that this node has to wait.
 pub fn own_postgres(
@@ -90,9 +112,9 @@ pub fn own_postgres(
     mut waits: impl FnMut(&str),
 ) -> Result<PgDisk, StartError> {
     let name = node.map_or_else(machine::host_name, ToOwned::to_owned);
-    let id = kew_log_pg::node_id(&name, entropy.wide_bits());
+    let node = this_run(&name, entropy);
     let shown = url.to_string();
-    let owned = kew_log_pg::wait_to_own(&url.0, &name, &id, ending, |waiting| {
+    let owned = kew_log_pg::wait_to_own(&url.0, ONLY_SHARD, (&node, founding(entropy)), ending, |waiting| {
         let is_news = standing.is_news(Instant::now(), matches!(waiting, Waiting::Failing(_)));
         match waiting {
             Waiting::For(node) => {
@@ -111,7 +133,11 @@ pub fn own_postgres(
             }
         }
     });
-    let ready = owned.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
+    let ready = owned.and_then(|ready| {
+        of_one_shard(&ready.disk)?;
+        Ok(ready)
+    });
+    let ready = ready.map_err(|cause| StartError::Postgres { url: url.clone(), cause })?;
     for warning in &ready.warnings {
         log.tell(Level::Warn, warning, &[("store", &shown)]);
     }

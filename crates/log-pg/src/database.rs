@@ -10,8 +10,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use kew_core::QueueKey;
+
 use crate::PgError;
+use crate::map::{Node, ShardRow};
 use crate::tables::Table;
+
+/// How long a shard that is handed over waits for the node it is meant for, while that lives.
+pub(crate) const PROMISED: Duration = Duration::from_secs(2);
+/// How long the row of a node that has gone is kept.
+pub(crate) const NODES_KEPT: Duration = Duration::from_secs(3_600);
 
 /// What is said of a statement that was given up.
 pub(crate) const NO_ANSWER: &str = "the database does not answer";
@@ -30,15 +38,6 @@ pub(crate) trait Database: Send + Sync + 'static {
 pub(crate) struct Own {
     pub shard: i32,
     pub epoch: i64,
-}
-
-/// A node, as its row in the database says.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    /// Names this run of the node.
-    pub id: String,
-    /// Its name, for people.
-    pub name: String,
 }
 
 /// One row of a large file; without a table it is a barrier, which is stored nowhere.
@@ -73,17 +72,32 @@ pub(crate) enum IfThere {
 pub(crate) enum Taking {
     /// It was taken, in this epoch, at this many milliseconds since 1970 by the database's clock.
     Taken { epoch: i64, clock: i64 },
-    /// This node owns it.
+    /// This node owns it, or is handed it.
     Owned(String),
 }
 
-/// What a renewal found.
+/// What a renewal of a node found.
 pub(crate) struct Renewed {
-    /// The epoch of the shard, and the run of a node that owns it.
-    pub epoch: i64,
-    pub owner: String,
+    /// Shards and epochs that the node owned while its row was renewed: no take-over of these was under way. Its hold
+    /// of them counts from before the renewal was sent.
+    pub held: Vec<(i32, i64)>,
+    /// All shards, as they were a moment before.
+    pub shards: Vec<ShardRow>,
+    /// The other nodes that live.
+    pub others: Vec<Node>,
     /// Milliseconds since 1970, by the database's clock.
     pub clock: i64,
+}
+
+/// What the owner of a shard does with the name of a queue. Each may be done twice, and is then done once.
+#[derive(Clone, Debug)]
+pub(crate) enum Naming {
+    /// Claims it, if no other shard has it.
+    Claim(QueueKey),
+    /// Lets it go, if this shard has it.
+    Release(QueueKey),
+    /// Claims one, and lets another go if that came about.
+    Rename { from: QueueKey, to: QueueKey },
 }
 
 /// A file as its row says.
@@ -132,17 +146,35 @@ pub(crate) trait Session: Send {
     /// Reads a range of a large file. What no row holds is zeros.
     fn read<'a>(&'a mut self, table: &'a Table, offset: u64, len: usize) -> Asked<'a, Vec<u8>>;
 
-    /// The name of the node that owns a shard by the database's clock.
+    /// The name of the node that owns a shard by the database's clock, or that it is handed over to.
     fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>>;
-    /// Takes a shard that no other node owns: waits for inserts under way, raises the epoch, and renews for this long.
-    /// A node that took it before and did not hear of it takes it again, in another epoch.
+    /// Takes a shard that no other node owns or is handed: waits for inserts under way, raises the epoch, and renews
+    /// for this long. A node that took it before and did not hear of it takes it again, in another epoch.
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking>;
-    /// Says that a node lives for this long from now on.
-    fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
+    /// Says that a node lives for this long from now on, and reads the map. A shard that is being taken over or given
+    /// up is waited for neither, and is not held then.
+    fn renew<'a>(&'a mut self, node: &'a Node, length: Duration) -> Asked<'a, Renewed>;
     /// Milliseconds since 1970, by the database's clock.
     fn clock(&mut self) -> Asked<'_, i64>;
-    /// Gives a shard away that a node owns in this epoch: no renewal that is carried out later brings that back.
-    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()>;
+    /// Gives a shard up that a node owns in this epoch, to another node if that is named: no renewal that is carried
+    /// out later brings it back. False for a shard that has another owner by now, or had one since. May be done twice.
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node, to: Option<&'a str>) -> Asked<'a, bool>;
+    /// Takes the row of a node away that has given all its shards up.
+    fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()>;
+    /// Deletes the rows of nodes that are long past.
+    fn forget_past_nodes(&mut self) -> Asked<'_, ()>;
+
+    /// Does something with a queue's name if the epoch is the shard's. Answers the shard that has it afterwards.
+    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>>;
+    /// The shard that has the name of a queue.
+    fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>>;
+    /// Names that a shard has, in order, behind one of them, this many at most.
+    fn names<'a>(
+        &'a mut self,
+        shard: i32,
+        after: Option<&'a QueueKey>,
+        most: usize,
+    ) -> Asked<'a, Vec<QueueKey>>;
 
     /// The file of a name.
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>>;

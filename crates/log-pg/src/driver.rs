@@ -73,6 +73,19 @@ impl Driver {
         }
     }
 
+    /// Runs a task beside the others and waits for its end. `None` when it cannot end any more.
+    pub fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + Send + 'static {
+        let (give, take) = tokio::sync::oneshot::channel();
+        self.spawn(async move {
+            // The one who asked waits, or is gone.
+            let _given = give.send(task.await);
+        });
+        async move { take.await.ok() }
+    }
+
     /// Runs `tell` with each of the messages, in order: on a thread of its own, since it may be slow. It may take
     /// further ones that wait.
     pub fn tell<T: Send + 'static>(

@@ -27,18 +27,23 @@ struct State {
 impl Ending {
     /// A try to take the shard begins. False when the opening is to end: nothing is taken any more.
     pub(crate) fn begin(&self) -> bool {
-        let mut state = self.state.lock();
-        state.is_trying = !state.is_over;
-        state.taken = None;
-        state.is_trying
+        let (begins, _before) = {
+            let mut state = self.state.lock();
+            state.is_trying = !state.is_over;
+            (state.is_trying, state.taken.take())
+        };
+        // What was taken before is dropped without the lock: that may wait for the thread of its connections.
+        begins
     }
 
     /// The try has ended.
     pub(crate) fn tried(&self, taken: Option<&PgDisk>) {
-        let mut state = self.state.lock();
-        state.is_trying = false;
-        state.taken = taken.cloned();
-        self.tried.notify_all();
+        let _before = {
+            let mut state = self.state.lock();
+            state.is_trying = false;
+            self.tried.notify_all();
+            std::mem::replace(&mut state.taken, taken.cloned())
+        };
     }
 
     /// Whether the opening is to end.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use kew_core::ShardId;
 use tokio_postgres::error::SqlState;
 
 /// Why a store in PostgreSQL cannot be used.
@@ -50,7 +51,27 @@ pub enum PgError {
         /// Which one.
         number: i32,
     },
-    /// Another node owns the shard.
+    /// There is a store already, with another number of shards.
+    #[error("the database holds a store already, of {shards} shards")]
+    StoreExists {
+        /// How many shards it has.
+        shards: u16,
+    },
+    /// The store has no such shard.
+    #[error("there is no shard {shard}: the store has {shards}, counted from 0")]
+    NoShard {
+        /// The shard.
+        shard: ShardId,
+        /// How many there are.
+        shards: u16,
+    },
+    /// The store has more shards than the caller works on.
+    #[error("the store has {shards} shards: this version of Kew works on stores of one")]
+    ManyShards {
+        /// How many there are.
+        shards: u16,
+    },
+    /// Another node owns the shard, or is handed it.
     #[error("shard {shard} is owned by node {node}")]
     Owned {
         /// The shard.

@@ -6,10 +6,13 @@
 //! with one statement and one round trip each (`lane/`), and nothing is updated but the rows of shards, nodes, and
 //! small files. All replication and fail-over is PostgreSQL's.
 //!
-//! SQL stands in `postgres/mod.rs`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
+//! A store has one or more shards, each with an epoch of its own. A node is a member of the store ([`PgNode`]): its row
+//! says that it lives, it reads which nodes and owners there are ([`Map`]), and takes shards and gives them up.
+//!
+//! SQL stands in `postgres/`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
 //! simulated database there (`simulated/`).
 //!
-//! First to read: `migrations/0001_files.sql`, `database.rs`, then `lane/mod.rs`.
+//! First to read: `migrations/`, `database.rs`, `node.rs`, then `lane/mod.rs`.
 
 mod database;
 mod driver;
@@ -20,6 +23,10 @@ mod hosts;
 mod lane;
 #[cfg(feature = "simulated")]
 mod machine;
+mod map;
+mod members;
+mod names;
+mod node;
 mod open;
 #[cfg(feature = "simulated")]
 pub mod planted;
@@ -42,6 +49,9 @@ mod warnings;
 pub use ending::Ending;
 pub use error::PgError;
 pub use files::{PgDisk, Undropped};
-pub use open::{Ready, Waiting, look, node_id, own, wait_to_own};
+pub use map::{Founding, Map, Membership, Node, PeerSecret, SHARDS_OF_A_NEW_STORE, ShardRow};
+pub use names::NAMES_MAX;
+pub use node::PgNode;
+pub use open::{Joined, Ready, Waiting, create, join, look, node_id, own, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};

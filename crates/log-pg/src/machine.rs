@@ -24,7 +24,7 @@ pub(super) struct Room {
     posts: Mutex<Vec<Weak<Post>>>,
 }
 
-/// Passes on what waits for the store of one machine.
+/// Passes on what waits for a store of one machine.
 struct Post {
     power: Power,
     pass_on: Mutex<Box<dyn FnMut() + Send>>,
@@ -35,7 +35,7 @@ pub struct Machine {
     room: Arc<Room>,
     power: Power,
     tasks: Mutex<Vec<AbortHandle>>,
-    post: Mutex<Option<Arc<Post>>>,
+    posts: Mutex<Vec<Arc<Post>>>,
     /// Bytes of a row that its node sends beside another.
     pub(crate) large_row: u64,
 }
@@ -100,7 +100,7 @@ impl Room {
         Self { runtime, bell: Notify::new(), posts: Mutex::default() }
     }
 
-    /// Waits here for a task. Stores hear their news meanwhile, but the one of the machine that waits.
+    /// Waits here for a task. Stores hear their news meanwhile, but those of the machine that waits.
     pub fn wait<T>(&self, task: impl Future<Output = T>, waits: Option<&Machine>) -> T {
         let mut task = pin!(task);
         loop {
@@ -125,9 +125,9 @@ impl Room {
             posts.retain(|post| post.strong_count() > 0);
             posts.iter().filter_map(Weak::upgrade).collect()
         };
-        let own = waits.and_then(|machine| machine.post.lock().clone());
+        let own = waits.map(|machine| machine.posts.lock().clone()).unwrap_or_default();
         for post in posts {
-            if own.as_ref().is_none_or(|own| !Arc::ptr_eq(own, &post)) && !post.power.is_stopped() {
+            if !own.iter().any(|own| Arc::ptr_eq(own, &post)) && !post.power.is_stopped() {
                 (post.pass_on.lock())();
             }
         }
@@ -136,7 +136,7 @@ impl Room {
 
 impl Machine {
     pub(super) fn new(room: Arc<Room>, large_row: u64) -> Self {
-        Self { room, power: Power::default(), tasks: Mutex::default(), post: Mutex::default(), large_row }
+        Self { room, power: Power::default(), tasks: Mutex::default(), posts: Mutex::default(), large_row }
     }
 
     pub(super) fn power(&self) -> Power {
@@ -144,7 +144,9 @@ impl Machine {
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.lock().push(self.room.runtime.spawn(self.power.run(task)).abort_handle());
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(self.room.runtime.spawn(self.power.run(task)).abort_handle());
     }
 
     pub(crate) fn wait<T>(&self, task: impl Future<Output = T>) -> T {
@@ -174,7 +176,7 @@ impl Machine {
         };
         let post = Arc::new(Post { power: self.power(), pass_on: Mutex::new(Box::new(pass_on)) });
         self.room.posts.lock().push(Arc::downgrade(&post));
-        *self.post.lock() = Some(post);
+        self.posts.lock().push(post);
     }
 }
 

@@ -1,28 +1,22 @@
-//! Opening a shard's log: as its owner, in wait for it, or only to look.
+//! Opening a store: as a node of it, as the owner of one shard, in wait for that, or only to look.
 
-use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::database::{Database, NO_ANSWER, Node, Session};
+use kew_core::ShardId;
+
 use crate::driver::Driver;
 use crate::ending::Ending;
-use crate::files::{PgDisk, Shared};
-use crate::planted::Planted;
-use crate::postgres::Target;
-use crate::tenure::{RENEWAL, TENURE, Tenure};
+use crate::files::PgDisk;
+use crate::map::{Founding, Node};
+use crate::node::{Home, PgNode, TAKE_MAX, within};
+use crate::postgres::{self, Target};
+use crate::tenure::Tenure;
 use crate::{PgError, schema, warnings};
 
-/// The only shard of a store so far.
-const SHARD: i32 = 0;
 /// How often a node that waits looks whether the owner has gone.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
-/// given up then: whether the shard was taken is found out by taking it again.
-const TAKE_MAX: Duration = Duration::from_secs(10);
-/// How long a connection for a renewal may take to be made: the renewal has to fit into the tenure too.
-const CONNECT_MAX: Duration = Duration::from_millis(1_500);
 /// How long making the tables ready may take.
 const MAKE_READY_MAX: Duration = Duration::from_secs(60);
 
@@ -30,6 +24,14 @@ const MAKE_READY_MAX: Duration = Duration::from_secs(60);
 pub struct Ready {
     /// Its files.
     pub disk: PgDisk,
+    /// What an operator should know of the database.
+    pub warnings: Vec<String>,
+}
+
+/// A node of a store.
+pub struct Joined {
+    /// The node. It has no shard yet.
+    pub node: PgNode,
     /// What an operator should know of the database.
     pub warnings: Vec<String>,
 }
@@ -47,13 +49,16 @@ pub fn node_id(name: &str, random: u128) -> String {
     format!("{name}/{random:032x}")
 }
 
-/// Takes the shard now, or says which node owns it. Makes the tables when there are none.
-pub fn own(url: &str, name: &str, id: &str) -> Result<Ready, PgError> {
-    own_unless(url, name, id, &Ending::default())
+/// A database with its tables, and what it is used by.
+struct Made {
+    target: Target,
+    driver: Driver,
+    founding: Founding,
+    warnings: Vec<String>,
 }
 
-/// The same, unless the opening is to end.
-fn own_unless(url: &str, name: &str, id: &str, ending: &Ending) -> Result<Ready, PgError> {
+/// Makes the tables ready. A database that holds no store gets one.
+fn make_ready(url: &str, founding: Founding) -> Result<Made, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
     let reached = target.clone();
@@ -61,57 +66,74 @@ fn own_unless(url: &str, name: &str, id: &str, ending: &Ending) -> Result<Ready,
         let mut connection = reached.open().await?;
         let mut warnings = warnings::of_settings(&connection.client).await?;
         warnings.extend(warnings::of_pooler(&connection.client, &reached).await?);
-        schema::migrate(&mut connection.client).await?;
-        Ok(warnings)
+        let founding = schema::migrate(&mut connection.client, founding).await?;
+        Ok((founding, warnings))
     }));
-    let warnings = made_ready.unwrap_or(Err(PgError::Closed))?;
-    let node = Node { id: id.to_owned(), name: name.to_owned() };
+    let (founding, warnings) = made_ready.unwrap_or(Err(PgError::Closed))?;
+    Ok(Made { target, driver, founding, warnings })
+}
+
+impl Made {
+    fn home(self, node: &Node, is_member: bool) -> Arc<Home> {
+        Home::new(self.driver, Arc::new(self.target), node.clone(), self.founding, is_member)
+    }
+}
+
+/// Makes a store. One that is there already stays as it is, and is refused if it has another number of shards.
+pub fn create(url: &str, founding: Founding) -> Result<(), PgError> {
+    let shards = make_ready(url, founding)?.founding.shards;
+    if shards == founding.shards { Ok(()) } else { Err(PgError::StoreExists { shards: shards.get() }) }
+}
+
+/// Becomes a node of a store, which is made if there is none.
+pub fn join(url: &str, node: &Node, founding: Founding) -> Result<Joined, PgError> {
+    let mut made = make_ready(url, founding)?;
+    let warnings = std::mem::take(&mut made.warnings);
+    Ok(Joined { node: PgNode::live(made.home(node, true))?, warnings })
+}
+
+/// Takes one shard now, or says which node owns it. Makes the store when there is none. The node lives for as long as
+/// it holds the shard.
+pub fn own(url: &str, shard: ShardId, node: &Node, founding: Founding) -> Result<Ready, PgError> {
+    own_unless(url, shard, node, founding, &Ending::default())
+}
+
+/// The same, unless the opening is to end.
+fn own_unless(
+    url: &str,
+    shard: ShardId,
+    node: &Node,
+    founding: Founding,
+    ending: &Ending,
+) -> Result<Ready, PgError> {
+    let mut made = make_ready(url, founding)?;
+    let warnings = std::mem::take(&mut made.warnings);
     if !ending.begin() {
         return Err(PgError::Closed);
     }
-    let taken = take(driver, Arc::new(target), node);
+    let taken = take_alone(&made.home(node, false), shard);
     ending.tried(taken.as_ref().ok());
     Ok(Ready { disk: taken?, warnings })
 }
 
-/// Takes the shard in a database that has its tables.
-pub(crate) fn take(driver: Driver, database: Arc<dyn Database>, node: Node) -> Result<PgDisk, PgError> {
-    let taken = {
-        let (database, steady) = (Arc::clone(&database), driver.steady());
-        driver.wait(within(TAKE_MAX, async move {
-            let mut session = database.connect().await?;
-            let tenure = Tenure::take(&mut *session, SHARD, node, steady).await?;
-            tenure.learn_clock(session, &*database).await?;
-            Ok(tenure)
-        }))
-    };
-    let tenure = Arc::new(taken.unwrap_or(Err(PgError::Closed))?);
-    let disk = PgDisk::new(driver, database, tenure);
-    let shared = disk.shared();
-    shared.driver.spawn(renew(Arc::downgrade(shared), Arc::clone(shared.pool.database())));
-    disk.begin_to_drop();
+/// Takes one shard for a node that lives for as long as it holds it.
+pub(crate) fn take_alone(home: &Arc<Home>, shard: ShardId) -> Result<PgDisk, PgError> {
+    let disk = home.take(shard)?;
+    home.begin_to_renew();
     Ok(disk)
 }
 
-/// Gives work up after a time. What its last statement does is not known then.
-async fn within<T>(most: Duration, work: impl Future<Output = Result<T, PgError>>) -> Result<T, PgError> {
-    match tokio::time::timeout(most, work).await {
-        Ok(done) => done,
-        Err(_elapsed) => Err(PgError::Unreachable(NO_ANSWER.to_owned())),
-    }
-}
-
-/// Takes the shard as soon as no other node owns it; fails with [`PgError::Closed`] when `ending` says that this ends.
+/// Takes a shard as soon as no other node owns it; fails with [`PgError::Closed`] when `ending` says that this ends.
 /// Errors that may pass are waited out; `waits` gets each.
 pub fn wait_to_own(
     url: &str,
-    name: &str,
-    id: &str,
+    shard: ShardId,
+    (node, founding): (&Node, Founding),
     ending: &Ending,
     mut waits: impl FnMut(Waiting<'_>),
 ) -> Result<Ready, PgError> {
     loop {
-        match own_unless(url, name, id, ending) {
+        match own_unless(url, shard, node, founding, ending) {
             Ok(ready) => return Ok(ready),
             Err(PgError::Owned { node, .. }) => waits(Waiting::For(&node)),
             // Another node has taken it a moment after this one.
@@ -124,104 +146,22 @@ pub fn wait_to_own(
     }
 }
 
-/// Opens the files of a stopped store to look at them.
-pub fn look(url: &str) -> Result<PgDisk, PgError> {
+/// Opens the files of a shard that no node owns to look at them.
+pub fn look(url: &str, shard: ShardId) -> Result<PgDisk, PgError> {
     let target = Target::of(url)?;
     let driver = Driver::start()?;
     let (reached, steady) = (target.clone(), driver.steady());
     let looked = driver.wait(within(TAKE_MAX, async move {
         let mut connection = reached.open().await?;
         schema::verify(&connection.client).await?;
-        Tenure::look(&mut connection, SHARD, steady).await
+        let founding = postgres::founding(&connection.client).await?;
+        let tenure = Tenure::look(&mut connection, shard.0.into(), steady).await?;
+        Ok((founding, tenure))
     }));
-    let tenure = Arc::new(looked.unwrap_or(Err(PgError::Closed))?);
-    Ok(PgDisk::new(driver, Arc::new(target), tenure))
-}
-
-const MAKES_NO_FILES: &str = "there is no room: the database does not let a table be made for it";
-
-/// Renews the tenure for as long as the log is open, and tells the store when it may not answer.
-async fn renew(shared: Weak<Shared>, database: Arc<dyn Database>) {
-    let mut session: Option<Box<dyn Session>> = None;
-    let mut was_cut = false;
-    loop {
-        tokio::time::sleep(RENEWAL).await;
-        let Some(shared) = shared.upgrade() else { return };
-        let (tenure, journal) = (&shared.tenure, &shared.journal);
-        if tenure.check().is_err() {
-            return;
-        }
-        let renewed = tokio::time::timeout(TENURE, renew_once(&mut session, &*database, tenure)).await;
-        let why = match renewed {
-            Ok(Ok(())) => {
-                tenure.note_renewal(None);
-                if std::mem::replace(&mut was_cut, false) {
-                    journal.look_again();
-                    if !Planted::SlicesNotLookedAt.is_there() {
-                        shared.bulk.look_again();
-                    }
-                }
-                journal.stop_if_it_hangs();
-                shared.bulk.stop_if_it_hangs();
-                let is_slow = shared.pool.longest_on_files() > TENURE;
-                journal.suspend_room(is_slow.then_some(MAKES_NO_FILES));
-                let stuck = (journal.oldest_waits() > TENURE).then(|| journal.why_stuck());
-                tenure.refuse(stuck.as_deref());
-                if let Some(why) = &stuck {
-                    journal.suspend(why);
-                } else if tenure.is_held() {
-                    journal.go_on();
-                }
-                continue;
-            }
-            Ok(Err(error @ PgError::Fenced { .. })) => {
-                journal.lose(&error.to_string());
-                return;
-            }
-            Ok(Err(error)) => error.to_string(),
-            Err(_timed_out) => NO_ANSWER.to_owned(),
-        };
-        tenure.note_renewal(Some(&why));
-        (session, was_cut) = (None, true);
-        if !tenure.is_held() {
-            let why = format!("this node may not answer for its shard: {why}");
-            journal.suspend(&why);
-            journal.suspend_room(Some(&why));
-        }
-    }
-}
-
-async fn renew_once(
-    slot: &mut Option<Box<dyn Session>>,
-    database: &dyn Database,
-    tenure: &Tenure,
-) -> Result<(), PgError> {
-    let mut session = match slot.take() {
-        Some(session) => session,
-        None => within(CONNECT_MAX, database.connect()).await?,
-    };
-    tenure.renew(&mut *session).await?;
-    tenure.look_closer(&mut *session).await?;
-    *slot = Some(session);
-    Ok(())
-}
-
-impl PgDisk {
-    /// Gives the shard away, so that the next owner need not wait. What is not written by now never is.
-    pub fn give_up(&self) {
-        let shared = Arc::clone(self.shared());
-        shared.tenure.close();
-        let database = Arc::clone(shared.pool.database());
-        let tenure = Arc::clone(&shared.tenure);
-        // If it fails the next owner waits for the end of the tenure.
-        let _given_up = shared.driver.wait(async move {
-            let given_up = async {
-                let mut session = database.connect().await?;
-                tenure.give_up(&mut *session).await
-            };
-            tokio::time::timeout(TENURE, given_up).await
-        });
-    }
+    let (founding, tenure) = looked.unwrap_or(Err(PgError::Closed))?;
+    let home = Home::new(driver, Arc::new(target), Node::alone("", ""), founding, false);
+    home.number(shard)?;
+    Ok(PgDisk::new(home, Arc::new(tenure)))
 }
 
 #[cfg(all(test, feature = "server"))]
@@ -230,13 +170,19 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::map::PeerSecret;
     use crate::server::PgServer;
+
+    fn first_shard(url: &str, name: &str) -> Result<Ready, PgError> {
+        let founding = Founding::usual(PeerSecret([7; 32]));
+        own(url, ShardId(0), &Node::alone(&node_id(name, 1), name), founding)
+    }
 
     #[test]
     fn owner_that_vanished_within_a_transaction_keeps_no_other_from_taking_over() {
         let server = PgServer::start(&["fsync=off"]).unwrap();
         let url = server.database().unwrap();
-        let first = own(&url, "first", &node_id("first", 1)).unwrap();
+        let first = first_shard(&url, "first").unwrap();
         let epoch = first.disk.tenure().epoch();
         first.disk.give_up();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -249,7 +195,7 @@ mod tests {
             connection
         });
         let begun = Instant::now();
-        let second = own(&url, "second", &node_id("second", 2)).unwrap();
+        let second = first_shard(&url, "second").unwrap();
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(second.disk.tenure().epoch(), epoch + 1);
         drop(vanished);

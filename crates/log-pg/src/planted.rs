@@ -57,8 +57,12 @@ pub enum Planted {
     SlicesNotLookedAt,
     /// A file's rows are forgotten, and its table dropped, while they are inserted again.
     ForgetsWhileMending,
-    /// Sessions that send nothing are kept when the lane breaks off.
+    /// Sessions that send nothing, the pool's too, are kept when the lane breaks off.
     IdleSessionsKept,
+    /// A statement of a mending is waited for although the lane was asked to look again.
+    MendingGoesOn,
+    /// Sessions of the pool that do nothing are kept when a lane breaks off.
+    PoolSessionsKept,
     /// The listener does not hear of an append that ended behind another that is under way.
     NoNewsOfAnEnd,
     /// It does not hear of a mending behind which there is no progress.

@@ -4,6 +4,7 @@
 //! closed. Operations are made so that doing one twice changes nothing. One whose statement hangs, though the server
 //! lives, is given up with its connection when its patience ends.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,34 +27,52 @@ const TRY_MAX: Duration = Duration::from_secs(20);
 /// How long a client waits for a read.
 const READ_MAX: Duration = Duration::from_secs(5);
 
-/// Sessions of one log.
+/// Sessions of one node.
 pub(crate) struct Pool {
     database: Arc<dyn Database>,
-    slots: Vec<Slot>,
+    slots: Vec<Mutex<Option<Box<dyn Session>>>>,
     next: AtomicUsize,
-    tenure: Arc<Tenure>,
-    begun: Instant,
 }
 
-/// Room for one session.
-struct Slot {
-    session: Mutex<Option<Box<dyn Session>>>,
-    /// Milliseconds after the pool's begin at which its operation began; [`FREE`] without one.
-    busy_since: AtomicU64,
-    /// The same for an operation that a client's read does not wait for: one on files.
-    files_since: AtomicU64,
+/// Who an operation is for: a hold of a shard, with the operations that are under way for it.
+pub(crate) struct Holder {
+    pub tenure: Arc<Tenure>,
+    /// When each began, and whether it is one on files, which no client's read waits for. By a number of its own.
+    under_way: parking_lot::Mutex<BTreeMap<u64, (Instant, bool)>>,
+    next: AtomicU64,
 }
 
-/// No operation.
-const FREE: u64 = u64::MAX;
+/// An operation is under way while this lives.
+struct UnderWay<'a>(&'a Holder, u64);
 
-/// An operation is under way in a slot while this lives.
-struct Busy<'a>(&'a Slot);
-
-impl Drop for Busy<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.busy_since.store(FREE, Ordering::Release);
-        self.0.files_since.store(FREE, Ordering::Release);
+        self.0.under_way.lock().remove(&self.1);
+    }
+}
+
+impl Holder {
+    pub fn new(tenure: Arc<Tenure>) -> Self {
+        Self { tenure, under_way: parking_lot::Mutex::default(), next: AtomicU64::new(0) }
+    }
+
+    fn begin(&self, is_on_files: bool) -> UnderWay<'_> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.under_way.lock().insert(number, (Instant::now(), is_on_files));
+        UnderWay(self, number)
+    }
+
+    /// How long an operation has been under way, at most, with the wait for a session.
+    pub fn longest_statement(&self) -> Duration {
+        let under_way = self.under_way.lock();
+        under_way.values().next().map_or(Duration::ZERO, |(since, _)| since.elapsed())
+    }
+
+    /// The same for operations on files, which steps that wait for a new file wait for. They wait for no read.
+    pub fn longest_on_files(&self) -> Duration {
+        let under_way = self.under_way.lock();
+        let oldest = under_way.values().find(|(_, is_on_files)| *is_on_files);
+        oldest.map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 }
 
@@ -78,57 +97,50 @@ impl Patience {
 }
 
 impl Pool {
-    pub fn new(database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
-        let slot = |_| Slot {
-            session: Mutex::new(None),
-            busy_since: AtomicU64::new(FREE),
-            files_since: AtomicU64::new(FREE),
-        };
-        let slots = (0..SESSIONS).map(slot).collect();
-        Self { database, slots, next: AtomicUsize::new(0), tenure, begun: Instant::now() }
-    }
-
-    /// How long an operation has been under way, at most.
-    pub fn longest_statement(&self) -> Duration {
-        self.longest_of(|slot| &slot.busy_since)
-    }
-
-    /// The same for operations on files, which steps that wait for a new file wait for. They wait for no read.
-    pub fn longest_on_files(&self) -> Duration {
-        self.longest_of(|slot| &slot.files_since)
-    }
-
-    fn longest_of(&self, since: impl Fn(&Slot) -> &AtomicU64) -> Duration {
-        let oldest = self.slots.iter().map(|slot| since(slot).load(Ordering::Acquire)).min();
-        let oldest = oldest.filter(|oldest| *oldest != FREE).map(Duration::from_millis);
-        oldest.map_or(Duration::ZERO, |oldest| self.begun.elapsed().saturating_sub(oldest))
+    pub fn new(database: Arc<dyn Database>) -> Self {
+        let slots = (0..SESSIONS).map(|_| Mutex::new(None)).collect();
+        Self { database, slots, next: AtomicUsize::new(0) }
     }
 
     pub fn database(&self) -> &Arc<dyn Database> {
         &self.database
     }
 
-    /// Does work in a session, again and again while the database cannot be reached.
+    /// Closes the connections of sessions that do nothing. The next operation makes one.
+    pub fn close_idle(&self) {
+        for slot in &self.slots {
+            if let Ok(mut idle) = slot.try_lock() {
+                drop(idle.take());
+            }
+        }
+    }
+
+    /// Does work in a session, again and again while the database cannot be reached. Without a holder it is for the
+    /// node, whichever shards that holds.
     pub async fn work<T>(
         &self,
+        holder: Option<&Holder>,
         patience: Patience,
         work: impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
         let until = Instant::now() + patience.most();
+        let may_read = || holder.is_none_or(|holder| holder.tenure.is_held_or_looks());
         loop {
-            self.tenure.check()?;
+            holder.map_or(Ok(()), |holder| holder.tenure.check())?;
             let ends = until.min(Instant::now() + TRY_MAX);
-            let tried = tokio::time::timeout_at(ends, self.try_once(patience, &work));
+            let under_way = holder.map(|holder| holder.begin(patience != Patience::WhileHeld));
+            let tried = tokio::time::timeout_at(ends, self.try_once(&work));
             let tried = match patience {
                 Patience::For(_) | Patience::Once(_) => tried.await,
-                Patience::WhileHeld => self.while_held(tried).await,
+                Patience::WhileHeld => while_held(may_read, tried).await,
             };
+            drop(under_way);
             let error = match tried {
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(error)) => error,
                 Err(_elapsed) => PgError::Unreachable(NO_ANSWER.to_owned()),
             };
-            let is_held = patience != Patience::WhileHeld || self.tenure.is_held_or_looks();
+            let is_held = patience != Patience::WhileHeld || may_read();
             let is_over = matches!(patience, Patience::Once(_)) || Instant::now() >= until;
             if !error.may_pass() || is_over || !is_held {
                 return Err(error);
@@ -137,35 +149,11 @@ impl Pool {
         }
     }
 
-    /// Gives up when the tenure has ended meanwhile. The session is lost then, and nothing else is: it only reads.
-    async fn while_held<T>(
-        &self,
-        tried: impl Future<Output = Result<Result<T, PgError>, Elapsed>>,
-    ) -> Result<Result<T, PgError>, Elapsed> {
-        let ends = async {
-            while self.tenure.is_held_or_looks() {
-                tokio::time::sleep(RETRY).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            done = tried => done,
-            () = ends => Ok(Err(PgError::Unreachable(NO_ANSWER.to_owned()))),
-        }
-    }
-
     async fn try_once<T>(
         &self,
-        patience: Patience,
         work: &impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T>,
     ) -> Result<T, PgError> {
-        let (slot, mut kept) = self.slot().await;
-        let since = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(FREE);
-        slot.busy_since.store(since, Ordering::Release);
-        if patience != Patience::WhileHeld {
-            slot.files_since.store(since, Ordering::Release);
-        }
-        let _busy = Busy(slot);
+        let mut kept = self.slot().await;
         let mut session = match kept.take() {
             Some(session) if !session.is_closed() => session,
             _ => self.database.connect().await?,
@@ -179,13 +167,31 @@ impl Pool {
     }
 
     /// A free session, or the next one's turn.
-    async fn slot(&self) -> (&Slot, MutexGuard<'_, Option<Box<dyn Session>>>) {
+    async fn slot(&self) -> MutexGuard<'_, Option<Box<dyn Session>>> {
         for slot in &self.slots {
-            if let Ok(free) = slot.session.try_lock() {
-                return (slot, free);
+            if let Ok(free) = slot.try_lock() {
+                return free;
             }
         }
         let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
-        (slot, slot.session.lock().await)
+        slot.lock().await
+    }
+}
+
+/// Gives up when the tenure has ended meanwhile. The session is lost then, and nothing else is: what it does may be
+/// done again.
+async fn while_held<T>(
+    may_read: impl Fn() -> bool,
+    tried: impl Future<Output = Result<Result<T, PgError>, Elapsed>>,
+) -> Result<Result<T, PgError>, Elapsed> {
+    let ends = async {
+        while may_read() {
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = tried => done,
+        () = ends => Ok(Err(PgError::Unreachable(NO_ANSWER.to_owned()))),
     }
 }

@@ -4,19 +4,23 @@
 //! node at a time migrate. A database whose newest migration this program does not know was made by a newer Kew and is
 //! refused.
 
+use kew_core::ShardCount;
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 
-use crate::PgError;
+use crate::map::Founding;
+use crate::{PgError, postgres};
 
 /// The lock that a migrating node holds: "kew" and "migr" in letters.
 const LOCK: i64 = 0x6b65_776d_6967_7200;
 
 /// What the database is brought to, in order. A migration that was released is never changed.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_files.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_files.sql"), include_str!("../migrations/0002_shards.sql")];
 
-/// Brings the database to this program's version, in one transaction: the lock ends with it, also behind a pooler.
-pub(crate) async fn migrate(client: &mut Client) -> Result<(), PgError> {
+/// Brings the database to this program's version, in one transaction: the lock ends with it, also behind a pooler. One
+/// that holds no store gets one; a store of an older version has one shard. Answers what the store was made with.
+pub(crate) async fn migrate(client: &mut Client, founding: Founding) -> Result<Founding, PgError> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(&format!("SELECT pg_advisory_xact_lock({LOCK})")).await?;
     transaction
@@ -33,7 +37,22 @@ pub(crate) async fn migrate(client: &mut Client) -> Result<(), PgError> {
         let insert = "INSERT INTO kew_migration (number, checksum) VALUES ($1, $2)";
         transaction.execute(insert, &[&number, &checksum]).await?;
     }
+    let shards = if applied == 0 { founding.shards } else { ShardCount::ONE };
+    found(transaction.client(), Founding { shards, ..founding }).await?;
+    let founding = postgres::founding(transaction.client()).await?;
     transaction.commit().await?;
+    Ok(founding)
+}
+
+/// Notes what the store is made with, unless that is known, and makes the rows of its shards.
+async fn found(client: &Client, founding: Founding) -> Result<(), PgError> {
+    let shards = i32::from(founding.shards.get());
+    let secret: &[u8] = &founding.secret.0;
+    let insert = "INSERT INTO kew_store (shards, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    client.execute(insert, &[&shards, &secret]).await?;
+    let rows = "INSERT INTO kew_shard (id) SELECT generate_series(0, shards - 1) FROM kew_store
+        ON CONFLICT DO NOTHING";
+    client.execute(rows, &[]).await?;
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! Who owns a shard: the epoch that fences old owners, and how long this node may answer.
 //!
-//! An owner renews its row in `kew_node` twice a second. It answers only until the end it asked for at the last renewal
-//! that succeeded, counted from before that was sent and by a clock of its own that goes on while the machine is
-//! suspended (`steady.rs`); so it stops before another node may take over by the database's clock. Taking over raises
-//! the epoch, and every write names its epoch.
+//! A node renews its row in `kew_node` twice a second (`members.rs`), and so its hold of each of its shards. It answers
+//! for a shard only until the end it asked for at the last renewal that succeeded. That is counted from before it was
+//! sent, and by a clock of its own that goes on while the machine is suspended (`steady.rs`); so it stops before another
+//! node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::PgError;
-use crate::database::{Database, Node, Own, Session, Taking};
+use crate::database::{Database, Own, Session, Taking};
+use crate::map::Node;
 use crate::planted::{Planted, wall_clock_behind};
 use crate::steady::Steady;
 
@@ -40,7 +41,6 @@ const LOOK_RETRY: Duration = Duration::from_millis(20);
 pub struct Tenure {
     pub(crate) shard: i32,
     pub(crate) epoch: i64,
-    node: Node,
     steady: Steady,
     /// What `steady` showed when this began.
     begun: Duration,
@@ -62,11 +62,10 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    fn new(shard: i32, epoch: i64, node: Node, (steady, begun): (Steady, Duration), looks: bool) -> Self {
+    fn new(shard: i32, epoch: i64, (steady, begun): (Steady, Duration), looks: bool) -> Self {
         Self {
             shard,
             epoch,
-            node,
             steady,
             begun,
             until: AtomicU64::new(0),
@@ -85,9 +84,8 @@ impl Tenure {
         if let Some(node) = session.owner(shard).await? {
             return Err(PgError::Owned { shard, node });
         }
-        let node = Node { id: String::new(), name: String::new() };
         let begun = steady.now();
-        let tenure = Self::new(shard, 0, node, (steady, begun), true);
+        let tenure = Self::new(shard, 0, (steady, begun), true);
         tenure.look_at_clock(session).await?;
         Ok(tenure)
     }
@@ -97,15 +95,15 @@ impl Tenure {
     pub(crate) async fn take(
         session: &mut dyn Session,
         shard: i32,
-        node: Node,
+        node: &Node,
         steady: Steady,
     ) -> Result<Self, PgError> {
         let sent = steady.now();
-        let (epoch, clock) = match session.take(shard, &node, TENURE).await? {
+        let (epoch, clock) = match session.take(shard, node, TENURE).await? {
             Taking::Taken { epoch, clock } => (epoch, clock),
             Taking::Owned(node) => return Err(PgError::Owned { shard, node }),
         };
-        let tenure = Self::new(shard, epoch, node, (steady, sent), false);
+        let tenure = Self::new(shard, epoch, (steady, sent), false);
         tenure.extend(sent);
         tenure.set_clock(sent, clock);
         Ok(tenure)
@@ -162,33 +160,16 @@ impl Tenure {
         Ok(())
     }
 
-    /// Renews the tenure. What it says counts from before it was sent.
-    pub(crate) async fn renew(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        let sent = self.steady.now();
-        let renewed = session.renew(self.shard, &self.node, TENURE).await?;
-        // Also the owner is compared: a fail-over that lost a take-over may have given its epoch away again.
-        if renewed.epoch != self.epoch || renewed.owner != self.node.id {
-            if self.closed.load(Ordering::Acquire) {
-                // It was given up meanwhile.
-                return Err(PgError::Closed);
-            }
-            self.end(&self.fenced().to_string());
-            return Err(self.fenced());
-        }
-        self.set_clock(sent, renewed.clock);
-        self.extend(if Planted::TenureFromAnswer.is_there() { self.steady.now() } else { sent });
-        Ok(())
-    }
-
     /// A renewal that was sent at this instant has succeeded.
-    fn extend(&self, sent: Duration) {
+    pub(crate) fn extend(&self, sent: Duration) {
+        let sent = if Planted::TenureFromAnswer.is_there() { self.steady.now() } else { sent };
         let margin = if Planted::NoMargin.is_there() { Duration::ZERO } else { MARGIN };
         let until = (sent.saturating_sub(self.begun) + (TENURE - margin)).as_millis();
         self.until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::AcqRel);
     }
 
     /// The database's clock showed this at some moment after `asked`, and before now.
-    fn set_clock(&self, asked: Duration, clock: i64) {
+    pub(crate) fn set_clock(&self, asked: Duration, clock: i64) {
         let begun = |reading: Duration| {
             i64::try_from(reading.saturating_sub(self.begun).as_millis()).unwrap_or(i64::MAX)
         };
@@ -198,18 +179,13 @@ impl Tenure {
         self.quickest.fetch_min(took, Ordering::AcqRel);
     }
 
-    /// Gives the shard away: the next node may take it at once.
-    pub(crate) async fn give_up(&self, session: &mut dyn Session) -> Result<(), PgError> {
-        session.give_up(self.own(), &self.node).await
-    }
-
     /// Whether this node may answer for the shard.
     pub fn is_held(&self) -> bool {
         let mut now = u64::try_from(self.steady.since(self.begun).as_millis()).unwrap_or(u64::MAX);
         if Planted::WallClock.is_there() {
             now = now.saturating_sub(wall_clock_behind());
         }
-        now < self.until.load(Ordering::Acquire) && self.over.get().is_none()
+        now < self.until.load(Ordering::Acquire) && self.check().is_ok()
     }
 
     /// Refuses requests for a reason, until it is called with `None`.
@@ -226,6 +202,9 @@ impl Tenure {
     pub fn refusal(&self) -> Option<String> {
         if self.is_held_or_looks() {
             return self.refuses.lock().clone();
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Some("this node has given its shard up".to_owned());
         }
         let why = self.not_renewed.lock().clone();
         let why = why.unwrap_or_else(|| "its database has not renewed that in time".to_owned());

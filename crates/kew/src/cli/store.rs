@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::config::{PgUrl, is_postgres};
 use crate::machine::{SystemEntropy, system_now};
+use crate::opening;
 use crate::private;
 
 /// The arguments of `kew store`.
@@ -182,10 +183,20 @@ impl StoreArgs {
     }
 
     fn own(&self, url: &PgUrl) -> Result<PgDisk, ToolError> {
-        let id = kew_log_pg::node_id("kew store", entropy()?.wide_bits());
-        let owned =
-            kew_log_pg::own(&url.0, "kew store", &id).map_err(|error| self.explain_postgres(error))?;
-        Ok(owned.disk)
+        let entropy = entropy()?;
+        let node = opening::this_run("kew store", &*entropy);
+        let owned = kew_log_pg::own(&url.0, opening::ONLY_SHARD, &node, opening::founding(&*entropy));
+        let disk = owned.map_err(|error| self.explain_postgres(error))?.disk;
+        opening::of_one_shard(&disk).map_err(|error| self.explain_postgres(error))?;
+        Ok(disk)
+    }
+
+    /// The store of a URL, to be read only.
+    fn look_at(&self, url: &PgUrl) -> Result<PgDisk, ToolError> {
+        let looked = kew_log_pg::look(&url.0, opening::ONLY_SHARD);
+        let disk = looked.map_err(|error| self.explain_postgres(error))?;
+        opening::of_one_shard(&disk).map_err(|error| self.explain_postgres(error))?;
+        Ok(disk)
     }
 
     fn explain_postgres(&self, error: PgError) -> ToolError {
@@ -279,7 +290,7 @@ impl StoreArgs {
     fn disk(&self) -> Result<(Arc<dyn Disk>, Option<PgDisk>), ToolError> {
         if let Some(url) = self.postgres() {
             // Looked at first: only a store that is there is owned.
-            drop(kew_log_pg::look(&url.0).map_err(|error| self.explain_postgres(error))?);
+            drop(self.look_at(&url)?);
             return self.disk_to_fill();
         }
         self.holds_a_store()?;
@@ -290,8 +301,7 @@ impl StoreArgs {
     /// The same, to be read only.
     fn disk_to_look_at(&self) -> Result<Arc<dyn Disk>, ToolError> {
         if let Some(url) = self.postgres() {
-            let looked = kew_log_pg::look(&url.0).map_err(|error| self.explain_postgres(error))?;
-            return Ok(Arc::new(looked));
+            return Ok(Arc::new(self.look_at(&url)?));
         }
         self.holds_a_store()?;
         let disk = RealDisk::look(&self.store).map_err(doing(format!("opening {}", self.store.display())))?;

@@ -62,7 +62,9 @@ impl Shared {
     /// Notes the files that were removed before this was opened. False when they are not known.
     async fn find_removed(&self) -> bool {
         let shard = self.tenure.shard;
-        let Ok(files) = self.pool.work(PATIENCE, move |session| session.files(shard)).await else {
+        let Ok(files) =
+            self.home.pool.work(Some(&self.holder), PATIENCE, move |session| session.files(shard)).await
+        else {
             return false;
         };
         let removed = files.into_iter().filter(|(_, name)| name.starts_with(REMOVED));
@@ -102,7 +104,7 @@ impl Shared {
 
     async fn drop_one(&self, id: i64) -> Result<bool, PgError> {
         let (own, change) = (self.tenure.own(), Arc::new(Change::Drop { id }));
-        let work = self.pool.work(Patience::Once(TRY_MAX), move |session| {
+        let work = self.home.pool.work(Some(&self.holder), Patience::Once(TRY_MAX), move |session| {
             let change = Arc::clone(&change);
             Box::pin(async move { session.change(own, &change).await })
         });

@@ -156,7 +156,7 @@ impl DiskFile for PgFile {
         let bulk = &self.shared.bulk;
         if bulk.is_full() {
             let room = Arc::clone(bulk).wait_for_room();
-            self.shared.driver.wait(room).unwrap_or(Err(PgError::Closed))?;
+            self.shared.home.driver.wait(room).unwrap_or(Err(PgError::Closed))?;
         }
         bulk.push(row);
         Ok(())
@@ -203,7 +203,7 @@ impl DiskFile for PgFile {
             return self.store();
         }
         for lane in [&self.shared.bulk, &self.shared.journal] {
-            let synced = self.shared.driver.wait(Arc::clone(lane).sync());
+            let synced = self.shared.home.driver.wait(Arc::clone(lane).sync());
             synced.unwrap_or(Err(PgError::Closed))?;
         }
         self.store()

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use kew_core::{ShardCount, ShardId};
 use kew_store_log::{
     AppendListener, Appends, CHECKPOINTS_FOLDER, DEDUPLICATION_FOLDER, Disk, DiskFile, DiskLock,
     SEGMENTS_FOLDER,
@@ -22,10 +23,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::PgError;
-use crate::database::{Asked, Change, Database, FoundFile, Session};
-use crate::driver::Driver;
-use crate::lane::Lane;
-use crate::pool::{Patience, Pool};
+use crate::database::{Asked, Change, FoundFile, Session};
+use crate::lane::{Kind, Lane};
+use crate::node::{Home, shard_id};
+use crate::pool::{Holder, Patience};
 use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;
 use dropping::Failing;
@@ -47,9 +48,10 @@ pub struct PgDisk {
 }
 
 pub(crate) struct Shared {
-    pub driver: Driver,
-    pub pool: Pool,
+    /// What it shares with the node's other shards.
+    pub home: Arc<Home>,
     pub tenure: Arc<Tenure>,
+    pub holder: Holder,
     pub journal: Arc<Lane>,
     pub bulk: Arc<Lane>,
     /// Files that are open, by id.
@@ -72,18 +74,20 @@ pub(crate) struct Shared {
 }
 
 impl PgDisk {
-    pub(crate) fn new(driver: Driver, database: Arc<dyn Database>, tenure: Arc<Tenure>) -> Self {
-        let lane = |sessions| Lane::start(&driver, Arc::clone(&database), Arc::clone(&tenure), sessions);
-        let (journal, bulk) = (lane(2), lane(1));
-        let pool = Pool::new(Arc::clone(&database), Arc::clone(&tenure));
-        let (next_id, next_seq) = (AtomicI64::new(tenure.epoch << 24), AtomicI64::new(0));
+    pub(crate) fn new(home: Arc<Home>, tenure: Arc<Tenure>) -> Self {
+        let lane = |kind| Lane::start(&home.driver, &home.pool, Arc::clone(&tenure), kind);
+        let (journal, bulk) = (lane(Kind::Journal), lane(Kind::Bulk));
+        // Unlike those of any other epoch of any shard.
+        let epochs = i64::from(home.shards().get()).saturating_mul(tenure.epoch);
+        let (next_id, next_seq) = ((epochs + i64::from(tenure.shard)) << 24, AtomicI64::new(0));
         let (open, unstored, unneeded) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (serves, unread) = (AtomicBool::new(false), AtomicU64::new(0));
+        let holder = Holder::new(Arc::clone(&tenure));
         Self {
             shared: Arc::new(Shared {
-                driver,
-                pool,
+                home,
                 tenure,
+                holder,
                 journal,
                 bulk,
                 open,
@@ -91,12 +95,39 @@ impl PgDisk {
                 unneeded,
                 unneeded_rings: Arc::default(),
                 drops_fail: Mutex::default(),
-                next_id,
+                next_id: AtomicI64::new(next_id),
                 next_seq,
                 serves,
                 unread,
             }),
         }
+    }
+
+    /// Which shard's files these are.
+    pub fn shard(&self) -> ShardId {
+        shard_id(self.shared.tenure.shard)
+    }
+
+    /// How many shards the store has.
+    pub fn shards(&self) -> ShardCount {
+        self.shared.home.shards()
+    }
+
+    /// Gives the shard away, so that the next owner need not wait. What is not written by now never is.
+    pub fn give_up(&self) {
+        // If it fails the next owner waits for the end of the tenure.
+        let _given_up = self.shared.home.give_up(&self.shared, None);
+    }
+
+    /// Gives the shard away to a run of a node. For two seconds, while that one lives, no other node may take it. What
+    /// is not written by now never is. Fails for a shard that has another owner, or had one since; where the outcome is
+    /// not known it may be called again.
+    pub fn hand_over(&self, to: &str) -> Result<(), PgError> {
+        self.shared.home.give_up(&self.shared, Some(to))
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakDisk {
+        WeakDisk(Arc::downgrade(&self.shared))
     }
 
     /// Reads of large files that failed, since this was opened.
@@ -123,17 +154,42 @@ impl PgDisk {
     pub fn longest_statement(&self) -> Duration {
         let shared = &self.shared;
         let lanes = shared.journal.longest_statement().max(shared.bulk.longest_statement());
-        lanes.max(shared.pool.longest_statement())
+        lanes.max(shared.holder.longest_statement())
     }
 
     /// Begins to drop the tables of files that were removed, also by an earlier owner.
     pub(crate) fn begin_to_drop(&self) {
-        self.shared.driver.spawn(dropping::drop_removed(Arc::downgrade(&self.shared)));
+        self.shared.home.driver.spawn(dropping::drop_removed(Arc::downgrade(&self.shared)));
     }
 
     /// Tables of removed files that cannot be dropped just now, since somebody reads them.
     pub fn undropped(&self) -> Option<Undropped> {
         self.shared.undropped()
+    }
+}
+
+/// A handle that keeps no disk.
+pub(crate) struct WeakDisk(Weak<Shared>);
+
+impl WeakDisk {
+    /// Whether somebody keeps the disk.
+    pub fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// The disk, if its shard is held.
+    pub fn held(&self) -> Option<Arc<Shared>> {
+        self.0.upgrade().filter(|shared| shared.tenure.check().is_ok())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The node goes on without this shard: nothing is left of it that waits.
+        self.tenure.close();
+        self.journal.close();
+        self.bulk.close();
+        self.unneeded_rings.notify_one();
     }
 }
 
@@ -145,7 +201,10 @@ impl Shared {
         work: impl for<'a> Fn(&'a mut dyn Session) -> Asked<'a, T> + Send + Sync + 'static,
     ) -> Result<T, PgError> {
         let shared = Arc::clone(self);
-        let done = self.driver.wait(async move { shared.pool.work(patience, work).await });
+        let done = self.home.driver.wait(async move {
+            let pool = &shared.home.pool;
+            pool.work(Some(&shared.holder), patience, work).await
+        });
         done.unwrap_or(Err(PgError::Closed))
     }
 
@@ -318,7 +377,7 @@ impl Appends for Journal {
     fn report_to(&self, listener: Arc<dyn AppendListener>) {
         let Some(shared) = self.0.upgrade() else { return };
         shared.serves.store(true, Ordering::Release);
-        shared.journal.report_to(&shared.driver, listener);
+        shared.journal.report_to(&shared.home.driver, listener);
     }
 
     fn takes_more(&self, bytes: u64) -> bool {

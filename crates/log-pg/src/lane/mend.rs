@@ -36,24 +36,59 @@ enum ToDo {
 }
 
 /// How long statements of a mending may take.
-struct Pace(Duration);
+struct Pace {
+    limit: Duration,
+    /// The limit at which a statement was last cut short.
+    cut_short: Option<Duration>,
+}
 
 impl Pace {
-    /// Waits for a statement that may hang. One that is given up gives the next one more time.
+    const FIRST: Self = Self { limit: ANSWER_FIRST, cut_short: None };
+
+    /// Whether a statement may be cut short: its limit has grown, and none was cut short since then. So a row that
+    /// needs long gets its time, however often a connection beside it is cut.
+    fn may_cut_short(&self) -> bool {
+        self.limit > ANSWER_FIRST && self.cut_short != Some(self.limit) && !Planted::MendingGoesOn.is_there()
+    }
+
+    /// One that was given up gives the next one more time.
+    fn gave_up(&mut self) -> PgError {
+        let given = self.limit;
+        self.limit = (2 * given).min(ANSWER_LAST);
+        let text = format!("the database did not answer within {given:?}; it has {:?} now", self.limit);
+        PgError::Unreachable(text)
+    }
+}
+
+/// One mending: how long its statements may take, and what it begins with.
+struct Mending<'a> {
+    lane: &'a Lane,
+    pace: &'a mut Pace,
+    /// How often the lane had been asked to look when this began.
+    looks_wanted: u64,
+}
+
+impl Mending<'_> {
+    /// Waits for a statement that may hang. Where its limit has grown it is given up when the lane is asked to look
+    /// again: its connection may lead to a server that was failed over.
     async fn in_time<T>(&mut self, asked: Asked<'_, T>) -> Result<T, PgError> {
-        if let Ok(answered) = tokio::time::timeout(self.0, asked).await {
-            return answered;
+        let may_cut_short = self.pace.may_cut_short();
+        tokio::select! {
+            biased;
+            answered = tokio::time::timeout(self.pace.limit, asked) => {
+                answered.unwrap_or_else(|_elapsed| Err(self.pace.gave_up()))
+            }
+            () = self.lane.asked_again(self.looks_wanted), if may_cut_short => {
+                self.pace.cut_short = Some(self.pace.limit);
+                Err(PgError::Unreachable("another connection was cut, so a new one is made".to_owned()))
+            }
         }
-        let given = self.0;
-        self.0 = (2 * given).min(ANSWER_LAST);
-        let text = format!("the database did not answer within {given:?}; it has {:?} now", self.0);
-        Err(PgError::Unreachable(text))
     }
 }
 
 impl Lane {
     pub(super) async fn mend_when_broken(self: Arc<Self>) {
-        let mut pace = Pace(ANSWER_FIRST);
+        let mut pace = Pace::FIRST;
         loop {
             let broken = self.broken.notified();
             if self.tenure.check().is_err() {
@@ -62,6 +97,7 @@ impl Lane {
             match self.what_is_to_do() {
                 ToDo::Mend => {}
                 ToDo::Wait(pause) => {
+                    self.rest();
                     let _timed_out = tokio::time::timeout(pause, broken).await;
                     continue;
                 }
@@ -77,7 +113,7 @@ impl Lane {
             self.state.lock().is_mending = false;
             match mended {
                 Ok(()) => {
-                    pace = Pace(ANSWER_FIRST);
+                    pace = Pace::FIRST;
                     // Those that are free look for rows.
                     for _ in 0..self.sessions {
                         self.ready.notify_one();
@@ -89,6 +125,17 @@ impl Lane {
                 }
                 Err(error) => return self.lose(&error.to_string()),
             }
+        }
+    }
+
+    /// Waits until the lane is asked to look once more than this.
+    async fn asked_again(&self, looks_wanted: u64) {
+        loop {
+            let looks = self.looks.notified();
+            if self.state.lock().looks_wanted != looks_wanted {
+                return;
+            }
+            looks.await;
         }
     }
 
@@ -104,9 +151,10 @@ impl Lane {
 
     async fn mend(&self, pace: &mut Pace) -> Result<(), PgError> {
         let looks_wanted = self.state.lock().looks_wanted;
+        let mut mending = Mending { lane: self, pace, looks_wanted };
         let mut sessions = Vec::with_capacity(self.sessions);
         for _ in 0..self.sessions {
-            sessions.push(pace.in_time(self.database.connect()).await?);
+            sessions.push(mending.in_time(self.database.connect()).await?);
         }
         let Some(session) = sessions.first_mut() else { return Ok(()) };
         let (rows, last_durable) = {
@@ -115,7 +163,7 @@ impl Lane {
         };
         let own = self.tenure.own();
         if let Some(last) = last_durable.filter(|_| !Planted::LastDurableNotLookedAt.is_there())
-            && !pace.in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
+            && !mending.in_time(session.has(&last.table, last.pos, own.epoch, last.seq)).await?
         {
             let text = format!(
                 "the database has lost row {} of {}, which it had reported durable: it was failed over to a \
@@ -125,10 +173,10 @@ impl Lane {
             return Err(PgError::Database(text));
         }
         for row in rows.iter().filter(|row| row.table.is_some()) {
-            self.insert_again(pace, &mut **session, row).await?;
+            self.insert_again(&mut mending, &mut **session, row).await?;
         }
         // What is there may be a commit that no standby has: all of it rests on this one.
-        if !Planted::NoBarrier.is_there() && pace.in_time(session.barrier(own)).await? == 0 {
+        if !Planted::NoBarrier.is_there() && mending.in_time(session.barrier(own)).await? == 0 {
             return Err(self.tenure.fenced());
         }
         let mut state = self.state.lock();
@@ -136,7 +184,7 @@ impl Lane {
         // Asked for meanwhile: these sessions may lead to a server that was failed over.
         state.is_broken = state.looks_wanted != looks_wanted;
         state.broken_at = state.is_broken.then(Instant::now);
-        state.failed = None;
+        (state.failed, state.is_resting) = (None, false);
         state.sessions = sessions;
         state.generation += 1;
         if !Planted::NoNewsOfMending.is_there() {
@@ -148,14 +196,14 @@ impl Lane {
 
     async fn insert_again(
         &self,
-        pace: &mut Pace,
+        mending: &mut Mending<'_>,
         session: &mut dyn Session,
         row: &Row,
     ) -> Result<(), PgError> {
         let Some(table) = &row.table else { return Ok(()) };
         let own = self.tenure.own();
-        let inserted = pace.in_time(session.insert(own, row, IfThere::Skip)).await?;
-        if inserted == 0 && !pace.in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
+        let inserted = mending.in_time(session.insert(own, row, IfThere::Skip)).await?;
+        if inserted == 0 && !mending.in_time(session.has(table, row.pos, own.epoch, row.seq)).await? {
             return Err(self.tenure.fenced());
         }
         Ok(())

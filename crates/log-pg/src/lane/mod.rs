@@ -12,6 +12,7 @@
 
 mod mend;
 mod news;
+mod rest;
 mod rows;
 mod trouble;
 
@@ -28,14 +29,14 @@ use crate::PgError;
 use crate::database::{Asked, Database, IfThere, NO_ANSWER, Row, Session};
 use crate::driver::Driver;
 use crate::planted::Planted;
+use crate::pool::Pool;
 use crate::tables::Table;
 use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
+pub(crate) use rest::Kind;
 use rows::{Reached, Rows};
 use trouble::Failed;
 
-/// Rows under way at a time are at most as many as the lane has sessions.
-const SESSIONS_MAX: usize = 4;
 /// A row this large is sent beside others.
 const LARGE_ROW: u64 = 256 << 10;
 /// Beside a row that has taken this long, the next is sent whatever its size.
@@ -57,6 +58,11 @@ struct State {
     is_broken: bool,
     /// Since when that is so.
     broken_at: Option<Instant>,
+    /// It has no session, since nothing is written. The next row is sent as after a session that failed: in a new one,
+    /// when it is known what the database has.
+    is_resting: bool,
+    /// When a row was handed over last.
+    pushed_at: Option<Instant>,
     /// Why the last statement failed, until the lane is mended.
     failed: Option<Failed>,
     /// How often the lane was asked to look at what the database has: once more while it mends means that it mends
@@ -79,7 +85,7 @@ struct State {
 }
 
 impl State {
-    /// Nothing is sent from now on.
+    /// Nothing is sent from now on: [`Lane::break_off`].
     fn break_off(&mut self) {
         self.is_broken = true;
         self.broken_at.get_or_insert_with(Instant::now);
@@ -93,7 +99,11 @@ impl State {
 /// A lane of writes.
 pub(crate) struct Lane {
     database: Arc<dyn Database>,
+    /// Sessions beside the lane's own, for reads and file operations.
+    pool: Arc<Pool>,
     tenure: Arc<Tenure>,
+    kind: Kind,
+    /// Rows under way at a time are at most this many.
     sessions: usize,
     /// Bytes of a row that is sent beside another.
     large_row: u64,
@@ -103,27 +113,27 @@ pub(crate) struct Lane {
     broken: Notify,
     /// Rings when statements that hang are given up.
     gives_up: Notify,
+    /// Rings when the lane is asked to look at what the database has.
+    looks: Notify,
     /// Rings at every progress.
     progress: Notify,
     news: Passing,
 }
 
 impl Lane {
-    /// A lane with this many sessions; its tasks run on `driver`.
-    pub fn start(
-        driver: &Driver,
-        database: Arc<dyn Database>,
-        tenure: Arc<Tenure>,
-        sessions: usize,
-    ) -> Arc<Self> {
+    /// A lane to the database of `pool`; its tasks run on `driver`.
+    pub fn start(driver: &Driver, pool: &Arc<Pool>, tenure: Arc<Tenure>, kind: Kind) -> Arc<Self> {
         // The first sessions are made as all later ones are.
-        let is_broken = tenure.may_change().is_ok();
+        let is_broken = kind == Kind::Journal && tenure.may_change().is_ok();
         let lane = Arc::new(Self {
-            database,
-            sessions: sessions.clamp(1, SESSIONS_MAX),
+            database: Arc::clone(pool.database()),
+            pool: Arc::clone(pool),
+            kind,
+            sessions: kind.sessions(),
             large_row: driver.large_row(LARGE_ROW),
             state: Mutex::new(State {
                 is_broken,
+                is_resting: kind == Kind::Bulk,
                 broken_at: is_broken.then(Instant::now),
                 reported: Some(Reached::default()),
                 ..State::default()
@@ -131,6 +141,7 @@ impl Lane {
             ready: Notify::new(),
             broken: Notify::new(),
             gives_up: Notify::new(),
+            looks: Notify::new(),
             progress: Notify::new(),
             news: Passing::default(),
             tenure,
@@ -147,14 +158,24 @@ impl Lane {
         self.news.begin(driver, Arc::clone(&self.tenure), listener);
     }
 
+    /// Nothing is sent from now on. Idle connections of reads and file operations may lead to a server that was failed
+    /// over as well.
+    fn break_off(&self, state: &mut State) {
+        state.break_off();
+        if !(Planted::PoolSessionsKept.is_there() || Planted::IdleSessionsKept.is_there()) {
+            self.pool.close_idle();
+        }
+    }
+
     /// A connection to the database was cut: it may have been failed over. What it has is looked at before anything
     /// else is sent.
     pub fn look_again(&self) {
         {
             let mut state = self.state.lock();
-            state.break_off();
+            self.break_off(&mut state);
             state.looks_wanted += 1;
         }
+        self.looks.notify_waiters();
         self.broken.notify_one();
     }
 
@@ -175,8 +196,29 @@ impl Lane {
 
     /// Hands a row over.
     pub fn push(&self, row: Row) {
-        self.state.lock().rows.push(row);
+        let was_resting = {
+            let mut state = self.state.lock();
+            state.rows.push(row);
+            state.pushed_at = Some(Instant::now());
+            let was_resting = std::mem::take(&mut state.is_resting);
+            if was_resting {
+                state.break_off();
+            }
+            was_resting
+        };
+        if was_resting {
+            self.broken.notify_one();
+        }
         self.ready.notify_one();
+    }
+
+    /// Its tasks end: the tenure is over or closed.
+    pub fn close(&self) {
+        self.progress.notify_waiters();
+        self.broken.notify_one();
+        for _ in 0..self.sessions {
+            self.ready.notify_one();
+        }
     }
 
     /// Whether a writer that may wait has to.
@@ -306,7 +348,7 @@ impl Lane {
             }
             Err(error) => {
                 state.rows.failed();
-                state.break_off();
+                self.break_off(&mut state);
                 state.note_failure(&error);
                 drop(state);
                 if !error.may_pass() {

@@ -41,7 +41,7 @@ impl Lane {
             let mut state = self.state.lock();
             let hangs = !state.is_broken && state.rows.longest_statement() > HANGS_AFTER;
             if hangs {
-                state.break_off();
+                self.break_off(&mut state);
             }
             hangs
         };

@@ -3,19 +3,24 @@
 //! A statement that decides who owns a shard, or that writes as its owner, says itself how it commits: what the
 //! database's settings say about `synchronous_commit` does not count, unless it is `remote_apply`, which asks for more.
 
+mod names;
+mod shards;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kew_core::QueueKey;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Client, Config, Statement, Transaction};
 
 use crate::PgError;
 use crate::database::{
-    Asked, Change, Database, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file,
+    Asked, Change, Database, FoundFile, IfThere, Naming, Own, Renewed, Row, Session, Taking, no_file,
 };
 use crate::hosts::Hosts;
+use crate::map::Node;
 use crate::tables::{Purpose, Table, overlay};
 use crate::tls::Tls;
 
@@ -32,23 +37,11 @@ const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '2s'";
 const NO_IDLE_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '2s'";
 
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node ON kew_node.id = kew_shard.node
-    WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp() AND kew_node.id <> $2";
 /// Locks the shard's row for share, if the epoch is its own, and lets this transaction commit synchronously.
 const OWN: &str = "SELECT set_config('synchronous_commit',
         CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
     FROM kew_shard
     WHERE id = $1 AND epoch = $2 FOR SHARE OF kew_shard";
-/// The shard's row is locked before the node's: a take-over locks them in this order, and a renewal that comes while
-/// one is under way waits for it and finds the new epoch. Otherwise both would be answered. The end is counted from
-/// when the node's row is locked: a renewal that was given up and is carried out late must not undo a newer one.
-const RENEW: &str = "WITH own AS MATERIALIZED (SELECT epoch, node FROM kew_shard WHERE id = $4 FOR SHARE),
-    renewed AS (
-        INSERT INTO kew_node (id, name, until)
-            SELECT $1, $2, clock_timestamp() + $3 * interval '1 millisecond'
-            FROM own, (SELECT set_config('synchronous_commit', 'on', true)) AS commits WHERE own.node = $1
-        ON CONFLICT (id) DO UPDATE SET until = clock_timestamp() + $3 * interval '1 millisecond')
-    SELECT epoch, node, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM own";
 const SYNCED: &str = "SELECT set_config('synchronous_commit', 'on', true)";
 
 /// A connection over which nothing comes for this long is probed, if the URL does not say: a server whose machine is
@@ -58,6 +51,8 @@ const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVES_RETRIES: u32 = 3;
 /// What the client has where a URL does not say.
 const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+
+pub(crate) use shards::founding;
 
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
@@ -157,40 +152,6 @@ impl Connection {
         Ok(())
     }
 
-    async fn take_shard(&mut self, shard: i32, node: &Node, length: Duration) -> Result<Taking, PgError> {
-        if let Some(owner) = owner(&self.client, shard, &node.id).await? {
-            return Ok(Taking::Owned(owner));
-        }
-        let transaction = self.client.transaction().await?;
-        transaction.query_one(SYNCED, &[]).await?;
-        let seen = transaction
-            .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
-            .await?;
-        let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
-        if let Some(owner) = owner(transaction.client(), shard, &node.id).await? {
-            return Ok(Taking::Owned(owner));
-        }
-        let epoch = seen + 1;
-        let take = "UPDATE kew_shard SET epoch = $2, node = $3, taken_at = clock_timestamp() WHERE id = $1";
-        transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
-        transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&before]).await?;
-        let clock = renew(transaction.client(), shard, node, length).await?.clock;
-        transaction.commit().await?;
-        Ok(Taking::Taken { epoch, clock })
-    }
-
-    /// Also the shard's row says that it has no owner: a renewal under way would make the node's row anew. The rows are
-    /// locked in the order in which a take-over and a renewal do.
-    async fn give_shard_up(&mut self, own: Own, node: &Node) -> Result<(), PgError> {
-        let transaction = self.client.transaction().await?;
-        let leave = "UPDATE kew_shard SET node = '' WHERE id = $1 AND epoch = $2 AND node = $3";
-        if transaction.execute(leave, &[&own.shard, &own.epoch, &node.id]).await? > 0 {
-            transaction.execute("DELETE FROM kew_node WHERE id = $1", &[&node.id]).await?;
-        }
-        transaction.commit().await?;
-        Ok(())
-    }
-
     async fn change_files(&mut self, own: Own, change: &Change) -> Result<bool, PgError> {
         let transaction = self.client.transaction().await?;
         if transaction.query_opt(OWN, &[&own.shard, &own.epoch]).await?.is_none() {
@@ -200,17 +161,6 @@ impl Connection {
         transaction.commit().await?;
         Ok(done)
     }
-}
-
-/// The name of the node that owns a shard, if that is another one.
-async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
-    Ok(client.query_opt(OWNER, &[&shard, &own_id]).await?.map(|row| row.get(0)))
-}
-
-async fn renew(client: &Client, shard: i32, node: &Node, length: Duration) -> Result<Renewed, PgError> {
-    let length = length.as_millis() as f64;
-    let row = client.query_one(RENEW, &[&node.id, &node.name, &length, &shard]).await?;
-    Ok(Renewed { epoch: row.get(0), owner: row.get(1), clock: row.get(2) })
 }
 
 /// Fails for a change of a file whose row was not there: what it should have kept is kept nowhere.
@@ -325,15 +275,15 @@ impl Session for Connection {
     }
 
     fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>> {
-        Box::pin(owner(&self.client, shard, ""))
+        Box::pin(shards::owner(&self.client, shard, ""))
     }
 
     fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
         Box::pin(self.take_shard(shard, node, length))
     }
 
-    fn renew<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed> {
-        Box::pin(renew(&self.client, shard, node, length))
+    fn renew<'a>(&'a mut self, node: &'a Node, length: Duration) -> Asked<'a, Renewed> {
+        Box::pin(self.renew_node(node, length))
     }
 
     fn clock(&mut self) -> Asked<'_, i64> {
@@ -344,8 +294,33 @@ impl Session for Connection {
         })
     }
 
-    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
-        Box::pin(self.give_shard_up(own, node))
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node, to: Option<&'a str>) -> Asked<'a, bool> {
+        Box::pin(self.give_shard_up(own, node, to))
+    }
+
+    fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
+        Box::pin(self.leave_store(node))
+    }
+
+    fn forget_past_nodes(&mut self) -> Asked<'_, ()> {
+        Box::pin(self.forget_nodes())
+    }
+
+    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        Box::pin(self.name_queue(own, naming))
+    }
+
+    fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>> {
+        Box::pin(self.shard_with_name(key))
+    }
+
+    fn names<'a>(
+        &'a mut self,
+        shard: i32,
+        after: Option<&'a QueueKey>,
+        most: usize,
+    ) -> Asked<'a, Vec<QueueKey>> {
+        Box::pin(self.names_with(shard, after, most))
     }
 
     fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
 use super::*;
+use crate::map::{Founding, PeerSecret};
 use crate::schema;
 use crate::server::{PgServer, name_in};
 use crate::tenure::TENURE;
@@ -23,21 +24,21 @@ fn renewal_that_is_carried_out_after_the_shard_was_given_up_brings_nothing_back(
     runtime.block_on(async {
         let target = Target::of(&url).unwrap();
         let mut first = target.open().await.unwrap();
-        schema::migrate(&mut first.client).await.unwrap();
-        let node = Node { id: "owner/1".to_owned(), name: "owner".to_owned() };
+        schema::migrate(&mut first.client, Founding::usual(PeerSecret([7; 32]))).await.unwrap();
+        let node = Node::alone("owner/1", "owner");
         let Ok(Taking::Taken { epoch, .. }) = first.take(SHARD, &node, LENGTH).await else {
             panic!("nobody owns it");
         };
         let (mut second, holder) = (target.open().await.unwrap(), target.open().await.unwrap());
         holder.client.batch_execute("BEGIN; LOCK TABLE kew_shard IN EXCLUSIVE MODE").await.unwrap();
         let renewing = node.clone();
-        let renewal = tokio::spawn(async move { first.renew(SHARD, &renewing, LENGTH).await.map(|_| first) });
+        let renewal = tokio::spawn(async move { first.renew(&renewing, LENGTH).await.map(|_| first) });
         while server.psql(database, waiting).unwrap() == "0" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let giver = node.clone();
         let given_up = tokio::spawn(async move {
-            second.give_up(Own { shard: SHARD, epoch }, &giver).await.map(|()| second)
+            second.give_up(Own { shard: SHARD, epoch }, &giver, None).await.map(|_| second)
         });
         // It waits for the lock too, or is done.
         while !given_up.is_finished() && server.psql(database, waiting).unwrap() != "2" {

@@ -8,11 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kew_core::ShardId;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::faults::{Chance, Course, Fault, Hanging, Rates};
-use super::tables::{Did, Key, Tables};
+use super::locks::{Begun, Locked, Locks, Transaction};
+use super::tables::{Did, Tables};
 use crate::PgError;
 use crate::database::{Asked, Database, Session};
 
@@ -22,14 +24,6 @@ use super::session::SimSession;
 const BEGINNING_MS: i64 = 1_700_000_000_000;
 /// The pause before a statement that waits for a lock looks again.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
-
-/// A lock of the shard's row.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RowLock {
-    None,
-    Share,
-    Exclusive,
-}
 
 /// A commit that the standby may not have.
 struct Committed {
@@ -48,21 +42,18 @@ pub(super) struct State {
     /// Raised when every connection is cut.
     incarnation: u64,
     up_at: Instant,
-    sharers: u64,
-    is_exclusive: bool,
-    /// Rows that transactions under way insert.
-    keys: Vec<(i64, Key)>,
+    locks: Locks,
     begun: Instant,
     clock_ahead: i64,
     /// Thousandths of the nodes' speed.
     speed: u64,
     appends: u64,
     faults: u64,
-    /// Looks at the clock that are to be cut.
     /// New connections are never answered.
     is_silent: bool,
     /// Somebody reads every table.
     is_read: bool,
+    /// Looks at the clock that are to be cut.
     pub looks_to_cut: u64,
     /// Statements that are never answered.
     pub hanging: Hanging,
@@ -78,30 +69,21 @@ pub struct Photograph(Tables);
 #[derive(Clone)]
 pub struct SimDatabase(pub(super) Arc<Mutex<State>>);
 
-/// The locks and the commit of one transaction.
-pub(super) struct Transaction {
-    pub lock: RowLock,
-    pub is_synced: bool,
-    pub key: Option<(i64, Key)>,
-}
-
 impl SimDatabase {
-    pub(super) fn new(seed: u64, rates: Rates) -> Self {
+    pub(super) fn new(seed: u64, rates: Rates, shards: u16) -> Self {
         let mut chance = Chance::of(seed);
         let speed = 1_000 + chance.below(rates.drift + 1);
         let now = Instant::now();
         Self(Arc::new(Mutex::new(State {
             chance,
             rates,
-            visible: Tables::default(),
-            standby: Tables::default(),
+            visible: Tables::of_shards(shards),
+            standby: Tables::of_shards(shards),
             behind: VecDeque::new(),
             commits: 0,
             incarnation: 0,
             up_at: now,
-            sharers: 0,
-            is_exclusive: false,
-            keys: Vec::new(),
+            locks: Locks::default(),
             begun: now,
             clock_ahead: 0,
             speed,
@@ -116,9 +98,19 @@ impl SimDatabase {
         })))
     }
 
-    /// The epoch of the shard, as statements see it.
+    /// The epoch of the first shard, as statements see it.
     pub fn epoch(&self) -> i64 {
-        self.0.lock().visible.epoch
+        self.epoch_of(ShardId(0))
+    }
+
+    /// The epoch of a shard; 0 for one that is not there.
+    pub fn epoch_of(&self, shard: ShardId) -> i64 {
+        self.0.lock().visible.shard(shard.0.into()).map_or(0, |shard| shard.epoch)
+    }
+
+    /// Rows of nodes, also of those that have gone.
+    pub fn node_rows(&self) -> usize {
+        self.0.lock().visible.node_rows()
     }
 
     /// Milliseconds since 1970 by its clock.
@@ -206,33 +198,38 @@ impl SimDatabase {
         incarnation: u64,
         course: Course,
         transaction: Transaction,
-        evaluate: impl FnOnce(&Tables, i64) -> Result<(T, Vec<Did>), PgError>,
+        evaluate: impl FnOnce(&Tables, i64, &[(i32, i64)]) -> Result<(T, Vec<Did>), PgError>,
     ) -> Result<T, PgError> {
         pause(course.before).await;
-        while !self.0.lock().begin(incarnation, &transaction)? {
-            sleep(LOCK_PAUSE).await;
-        }
+        let locked = loop {
+            let begun = self.0.lock().begin(incarnation, &transaction)?;
+            match begun {
+                Some(locked) => break locked,
+                None => sleep(LOCK_PAUSE).await,
+            }
+        };
+        let transaction = &Begun { transaction, locked };
         let evaluated = {
             let state = self.0.lock();
-            evaluate(&state.visible, state.clock())
+            evaluate(&state.visible, state.clock(), &transaction.locked)
         };
         let (answer, did) = match evaluated {
             Ok(evaluated) => evaluated,
             Err(error) => {
-                self.0.lock().end(&transaction);
+                self.0.lock().locks.end(transaction);
                 return Err(error);
             }
         };
         pause(course.during).await;
         self.fault(course.fault, Fault::RestartBefore, Fault::FailOverBefore);
-        let number = self.0.lock().commit(incarnation, &transaction, did)?;
-        if transaction.is_synced {
+        let number = self.0.lock().commit(incarnation, transaction, did)?;
+        if transaction.transaction.is_synced {
             pause(course.waiting).await;
             self.fault(course.fault, Fault::RestartWhileWaiting, Fault::FailOverWhileWaiting);
             if course.fault == Some(Fault::ShownAndWithdrawn) {
                 self.show_and_withdraw();
             }
-            self.0.lock().received(incarnation, &transaction, number)?;
+            self.0.lock().received(incarnation, transaction, number)?;
         }
         self.fault(course.fault, Fault::RestartAfter, Fault::FailOverAfter);
         pause(course.after).await;
@@ -300,44 +297,20 @@ impl State {
         if self.incarnation == incarnation { Ok(()) } else { Err(cut()) }
     }
 
-    /// Takes the locks; false while others hold them.
-    fn begin(&mut self, incarnation: u64, transaction: &Transaction) -> Result<bool, PgError> {
+    /// Takes the locks of a transaction; `None` while others hold them.
+    fn begin(&mut self, incarnation: u64, transaction: &Transaction) -> Result<Option<Locked>, PgError> {
         self.is_same(incarnation)?;
-        let is_free = match transaction.lock {
-            RowLock::None => true,
-            RowLock::Share => !self.is_exclusive,
-            RowLock::Exclusive => !self.is_exclusive && self.sharers == 0,
-        };
-        if !is_free || transaction.key.is_some_and(|key| self.keys.contains(&key)) {
-            return Ok(false);
-        }
-        match transaction.lock {
-            RowLock::None => {}
-            RowLock::Share => self.sharers += 1,
-            RowLock::Exclusive => self.is_exclusive = true,
-        }
-        self.keys.extend(transaction.key);
-        Ok(true)
-    }
-
-    /// Lets the locks go.
-    fn end(&mut self, transaction: &Transaction) {
-        match transaction.lock {
-            RowLock::None => {}
-            RowLock::Share => self.sharers -= 1,
-            RowLock::Exclusive => self.is_exclusive = false,
-        }
-        self.keys.retain(|key| Some(*key) != transaction.key);
+        Ok(self.locks.begin(&self.visible, transaction))
     }
 
     /// Commits on this server.
-    fn commit(&mut self, incarnation: u64, transaction: &Transaction, did: Vec<Did>) -> Result<u64, PgError> {
+    fn commit(&mut self, incarnation: u64, begun: &Begun, did: Vec<Did>) -> Result<u64, PgError> {
         self.is_same(incarnation)?;
         self.commits += 1;
-        let (number, is_synced) = (self.commits, transaction.is_synced);
+        let (number, is_synced) = (self.commits, begun.transaction.is_synced);
         if !is_synced {
             did.iter().for_each(|did| self.visible.apply(did));
-            self.end(transaction);
+            self.locks.end(begun);
         }
         if is_synced || !did.is_empty() {
             self.behind.push_back(Committed { number, did, is_synced });
@@ -350,7 +323,7 @@ impl State {
     }
 
     /// The standby has this commit and all before it: it is shown and answered.
-    fn received(&mut self, incarnation: u64, transaction: &Transaction, number: u64) -> Result<(), PgError> {
+    fn received(&mut self, incarnation: u64, begun: &Begun, number: u64) -> Result<(), PgError> {
         self.is_same(incarnation)?;
         if let Some(place) = self.behind.iter().position(|commit| commit.number == number) {
             let did = self.behind[place].did.clone();
@@ -364,7 +337,7 @@ impl State {
             shown.flat_map(|commit| &commit.did).for_each(|did| visible.apply(did));
             self.visible = visible;
         }
-        self.end(transaction);
+        self.locks.end(begun);
         Ok(())
     }
 
@@ -391,8 +364,7 @@ impl State {
         }
         self.incarnation += 1;
         self.connections = 0;
-        (self.sharers, self.is_exclusive) = (0, false);
-        self.keys.clear();
+        self.locks = Locks::default();
     }
 
     fn fail_over(&mut self, down: Duration) {

@@ -9,6 +9,7 @@
 
 mod database;
 mod faults;
+mod locks;
 mod session;
 mod switches;
 mod tables;
@@ -20,9 +21,12 @@ use std::time::Duration;
 use tokio::runtime::EnterGuard;
 use tokio::task::AbortHandle;
 
-use crate::database::Node;
+use kew_core::{ShardCount, ShardId};
+
 use crate::driver::Driver;
 use crate::machine::Room;
+use crate::map::{Founding, Node, PeerSecret};
+use crate::node::{Home, PgNode};
 use crate::{PgDisk, PgError, open};
 
 pub use crate::machine::{Machine, Power};
@@ -36,13 +40,19 @@ const TURNS: usize = 8;
 pub struct World {
     room: Arc<Room>,
     database: SimDatabase,
+    shards: ShardCount,
     /// Bytes of a row that is sent beside another.
     large_row: u64,
 }
 
 impl World {
-    /// A world whose chance comes from a seed.
+    /// A world whose chance comes from a seed, with a store of one shard.
     pub fn new(seed: u64, rates: Rates) -> Self {
+        Self::of_shards(seed, rates, ShardCount::ONE)
+    }
+
+    /// The same with a store of many shards.
+    pub fn of_shards(seed: u64, rates: Rates, shards: ShardCount) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -50,9 +60,9 @@ impl World {
             .expect("a runtime without input and output needs nothing of the system");
         let database = {
             let _inside = runtime.enter();
-            SimDatabase::new(seed, rates)
+            SimDatabase::new(seed, rates, shards.get())
         };
-        Self { room: Arc::new(Room::new(runtime)), database, large_row: 0 }
+        Self { room: Arc::new(Room::new(runtime)), database, shards, large_row: 0 }
     }
 
     /// Nodes send a row beside another if it has this many bytes, and else wait for the other. Without this they wait
@@ -95,12 +105,29 @@ impl World {
         self.room.runtime.spawn(power.run(task)).abort_handle()
     }
 
-    /// A node takes the shard, or learns why it cannot. The answer can be stopped and continued.
+    /// Waits for a task. Time passes meanwhile.
+    pub fn wait<T>(&self, task: impl Future<Output = T>) -> T {
+        self.room.wait(task, None)
+    }
+
+    /// A node takes the first shard, or learns why it cannot. The answer can be stopped and continued.
     pub fn own(&self, name: &str) -> Result<(PgDisk, Power), PgError> {
+        let (home, power) = self.home(name, false);
+        Ok((open::take_alone(&home, ShardId(0))?, power))
+    }
+
+    /// A node of the store, that has no shard yet.
+    pub fn join(&self, name: &str) -> Result<(PgNode, Power), PgError> {
+        let (home, power) = self.home(name, true);
+        Ok((PgNode::live(home)?, power))
+    }
+
+    fn home(&self, name: &str, is_member: bool) -> (Arc<Home>, Power) {
         let machine = Machine::new(Arc::clone(&self.room), self.large_row);
         let power = machine.power();
-        let node = Node { id: name.to_owned(), name: name.to_owned() };
-        let disk = open::take(Driver::simulated(machine), Arc::new(self.database.clone()), node)?;
-        Ok((disk, power))
+        let node = Node { peer: Some(format!("{name}:9400")), ..Node::alone(name, name) };
+        let founding = Founding { shards: self.shards, secret: PeerSecret([7; 32]) };
+        let database = Arc::new(self.database.clone());
+        (Home::new(Driver::simulated(machine), database, node, founding, is_member), power)
     }
 }

@@ -1,23 +1,38 @@
 //! A session with the simulated server: each call is a transaction, on a connection that may be cut.
 
+use std::collections::hash_map::DefaultHasher;
 use std::future::{Future, pending};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use kew_core::QueueKey;
 use tokio::time::sleep;
 
-use super::database::{RowLock, SimDatabase, Transaction, cut};
+use super::database::{SimDatabase, cut};
 use super::faults::{Course, Fault, Hanging};
+use super::locks::{RowLock, Transaction};
 use super::tables::{Did, Key, Tables};
 use crate::PgError;
-use crate::database::{Asked, Change, FoundFile, IfThere, Node, Own, Renewed, Row, Session, Taking, no_file};
+use crate::database::{
+    Asked, Change, FoundFile, IfThere, NODES_KEPT, Naming, Own, Renewed, Row, Session, Taking, no_file,
+};
+use crate::map::Node;
 use crate::planted::Planted;
 use crate::tables::Table;
 
 /// How long a drop waits for readers.
 const DROP_WAITS: Duration = Duration::from_millis(500);
 
-/// What a renewal locks of the table of nodes.
-const NODES: (i64, Key) = (-1, (0, 0, 0));
+/// A row with a text for its key that a transaction locks: of a node, or of a queue's name.
+fn row_of(key: &str) -> (i64, Key) {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    (-1, (hasher.finish(), 0, 0))
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
 
 pub(super) struct SimSession {
     server: SimDatabase,
@@ -37,6 +52,16 @@ impl SimSession {
         is_append: bool,
         transaction: Transaction,
         evaluate: impl FnOnce(&Tables, i64) -> Result<(T, Vec<Did>), PgError> + Send + 'static,
+    ) -> Result<T, PgError> {
+        self.ask_locked(is_append, transaction, move |tables, clock, _| evaluate(tables, clock)).await
+    }
+
+    /// The same, for what depends on the shards whose rows are locked.
+    async fn ask_locked<T: Send + 'static>(
+        &mut self,
+        is_append: bool,
+        transaction: Transaction,
+        evaluate: impl FnOnce(&Tables, i64, &[(i32, i64)]) -> Result<(T, Vec<Did>), PgError> + Send + 'static,
     ) -> Result<T, PgError> {
         if self.is_closed {
             return Err(cut());
@@ -107,15 +132,18 @@ impl Session for SimSession {
         Box::pin(async move {
             let Some(table) = row.table.clone() else { return self.barrier(own).await };
             let key = (row.pos, own.epoch, row.seq);
-            let transaction =
-                Transaction { lock: RowLock::Share, is_synced: row.syncs, key: Some((table.id, key)) };
+            let transaction = Transaction {
+                lock: RowLock::Share(own.shard),
+                is_synced: row.syncs,
+                key: Some((table.id, key)),
+            };
             let bytes = row.bytes.clone();
             let is_fenced = !(Planted::MendsUnfenced.is_there() && if_there == IfThere::Skip);
             let is_append = row.batch > 0 && if_there == IfThere::Fail;
             sleep(self.server.row_arrives_after()).await;
             self.ask(is_append, transaction, move |tables, _| {
                 let is_there = tables.has(&table, key)?;
-                if is_fenced && tables.epoch != own.epoch {
+                if is_fenced && !tables.has_epoch(own) {
                     return Ok((0, Vec::new()));
                 }
                 match (is_there, if_there) {
@@ -131,8 +159,8 @@ impl Session for SimSession {
     }
 
     fn barrier(&mut self, own: Own) -> Asked<'_, u64> {
-        let owns = move |tables: &Tables, _| Ok((u64::from(tables.epoch == own.epoch), vec![Did::Nothing]));
-        Box::pin(self.ask(false, synced(RowLock::Share), owns))
+        let owns = move |tables: &Tables, _| Ok((u64::from(tables.has_epoch(own)), vec![Did::Nothing]));
+        Box::pin(self.ask(false, synced(RowLock::Share(own.shard)), owns))
     }
 
     fn has<'a>(&'a mut self, table: &'a Table, pos: u64, epoch: i64, seq: i64) -> Asked<'a, bool> {
@@ -148,45 +176,51 @@ impl Session for SimSession {
         })
     }
 
-    fn owner(&mut self, _shard: i32) -> Asked<'_, Option<String>> {
-        Box::pin(self.look(|tables, clock| Ok(tables.owner_at(clock, ""))))
+    fn owner(&mut self, shard: i32) -> Asked<'_, Option<String>> {
+        Box::pin(self.look(move |tables, clock| Ok(tables.owner_at(shard, clock, ""))))
     }
 
-    fn take<'a>(&'a mut self, _shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
+    fn take<'a>(&'a mut self, shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Taking> {
         Box::pin(async move {
             let own_id = node.id.clone();
-            if let Some(owner) = self.look(move |tables, clock| Ok(tables.owner_at(clock, &own_id))).await? {
+            let owner = self.look(move |tables, clock| Ok(tables.owner_at(shard, clock, &own_id))).await?;
+            if let Some(owner) = owner {
                 return Ok(Taking::Owned(owner));
             }
-            let lock =
-                if Planted::TakeOverDoesNotWait.is_there() { RowLock::None } else { RowLock::Exclusive };
-            let transaction = Transaction { is_synced: !Planted::TenureUnsynced.is_there(), ..synced(lock) };
-            let Node { id, name } = node.clone();
-            let rises = i64::from(!Planted::EpochNotRaised.is_there() || self.server.epoch() == 0);
+            let is_unlocked = Planted::TakeOverDoesNotWait.is_there();
+            let lock = if is_unlocked { RowLock::None } else { RowLock::Exclusive(shard) };
+            let is_synced = !Planted::TenureUnsynced.is_there();
+            let transaction = Transaction { lock, is_synced, key: Some(row_of(&node.id)) };
+            let node = node.clone();
+            let rises = !Planted::EpochNotRaised.is_there();
             self.ask(false, transaction, move |tables, clock| {
-                if let Some(owner) = tables.owner_at(clock, &id) {
+                if let Some(owner) = tables.owner_at(shard, clock, &node.id) {
                     return Ok((Taking::Owned(owner), Vec::new()));
                 }
-                let epoch = tables.epoch + rises;
-                let took = Did::Took { epoch, node: id.clone() };
-                let until = clock + i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-                Ok((Taking::Taken { epoch, clock }, vec![took, Did::Renewed { node: id, name, until }]))
+                let seen = tables.shard(shard)?;
+                let epoch = seen.epoch + i64::from(rises || seen.epoch == 0);
+                let before = tables.nodes_past(clock).into_iter().filter(|past| *past == seen.node);
+                let before = before.filter(|past| *past != node.id).collect();
+                let took = Did::Took { shard, epoch, node: node.id.clone() };
+                let renewed = Did::Renewed { node, until: clock + millis(length) };
+                Ok((Taking::Taken { epoch, clock }, vec![took, renewed, Did::Forgot(before)]))
             })
             .await
         })
     }
 
-    fn renew<'a>(&'a mut self, _shard: i32, node: &'a Node, length: Duration) -> Asked<'a, Renewed> {
-        let lock = if Planted::RenewalUnlocked.is_there() { RowLock::None } else { RowLock::Share };
-        let key = (!Planted::RenewalUndone.is_there()).then_some(NODES);
+    fn renew<'a>(&'a mut self, node: &'a Node, length: Duration) -> Asked<'a, Renewed> {
+        let is_unlocked = Planted::RenewalUnlocked.is_there();
+        let lock = if is_unlocked { RowLock::None } else { RowLock::ShareOfNode(node.id.clone()) };
+        let key = (!Planted::RenewalUndone.is_there()).then(|| row_of(&node.id));
         let is_synced = !Planted::TenureUnsynced.is_there();
         let transaction = Transaction { lock, is_synced, key };
-        let Node { id, name } = node.clone();
-        Box::pin(self.ask(false, transaction, move |tables, clock| {
-            let renewed = Renewed { epoch: tables.epoch, owner: tables.owner.clone(), clock };
-            let until = clock + i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-            let did = if tables.owner == id { Did::Renewed { node: id, name, until } } else { Did::Nothing };
-            Ok((renewed, vec![did]))
+        let node = node.clone();
+        Box::pin(self.ask_locked(false, transaction, move |tables, clock, locked| {
+            let held = if is_unlocked { tables.shards_of(&node.id) } else { locked.to_vec() };
+            let others = tables.live_nodes(clock).filter(|other| other.id != node.id).cloned().collect();
+            let renewed = Renewed { held, shards: tables.shard_rows(), others, clock };
+            Ok((renewed, vec![Did::Renewed { node, until: clock + millis(length) }]))
         }))
     }
 
@@ -197,29 +231,74 @@ impl Session for SimSession {
         Box::pin(self.look(|_, clock| Ok(clock)))
     }
 
-    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node) -> Asked<'a, ()> {
-        let Node { id, name } = node.clone();
+    fn give_up<'a>(&'a mut self, own: Own, node: &'a Node, to: Option<&'a str>) -> Asked<'a, bool> {
+        let (node, to) = (node.clone(), to.unwrap_or_default().to_owned());
         let is_undone = Planted::GivingUpUndone.is_there();
-        let lock = if is_undone { RowLock::None } else { RowLock::Exclusive };
-        Box::pin(self.ask(false, synced(lock), move |tables, _| {
-            let did = if is_undone {
-                Did::Renewed { node: id, name, until: 0 }
-            } else if tables.epoch == own.epoch && tables.owner == id {
-                Did::GaveUp { node: id }
+        let lock = if is_undone { RowLock::None } else { RowLock::Exclusive(own.shard) };
+        Box::pin(self.ask(false, synced(lock), move |tables, clock| {
+            let row = tables.shard(own.shard)?;
+            if is_undone {
+                return Ok((true, vec![Did::Renewed { node, until: 0 }]));
+            }
+            let is_own = tables.has_epoch(own);
+            let did = if is_own && row.node == node.id {
+                Did::GaveUp { shard: own.shard, to, at: clock }
             } else {
                 Did::Nothing
             };
-            Ok(((), vec![did]))
+            Ok((is_own && (row.node == node.id || row.node.is_empty()), vec![did]))
         }))
     }
 
-    fn find<'a>(&'a mut self, _shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
-        let name = name.to_owned();
-        Box::pin(self.look(move |tables, _| Ok(tables.find(&name))))
+    fn leave<'a>(&'a mut self, node: &'a Node) -> Asked<'a, ()> {
+        let transaction = Transaction { lock: RowLock::None, is_synced: false, key: Some(row_of(&node.id)) };
+        let id = node.id.clone();
+        Box::pin(self.ask(false, transaction, move |tables, _| {
+            let has_none = tables.shards_of(&id).is_empty();
+            Ok(((), if has_none { vec![Did::Forgot(vec![id])] } else { Vec::new() }))
+        }))
     }
 
-    fn files(&mut self, _shard: i32) -> Asked<'_, Vec<(i64, String)>> {
-        Box::pin(self.look(|tables, _| Ok(tables.files())))
+    fn forget_past_nodes(&mut self) -> Asked<'_, ()> {
+        let nothing = Transaction { lock: RowLock::None, is_synced: false, key: None };
+        Box::pin(self.ask(false, nothing, move |tables, clock| {
+            Ok(((), vec![Did::Forgot(tables.nodes_past(clock - millis(NODES_KEPT)))]))
+        }))
+    }
+
+    fn name<'a>(&'a mut self, own: Own, naming: &'a Naming) -> Asked<'a, Option<i32>> {
+        let naming = naming.clone();
+        let key = match &naming {
+            Naming::Claim(key) | Naming::Release(key) | Naming::Rename { to: key, .. } => {
+                row_of(&key.to_string())
+            }
+        };
+        let transaction = Transaction { lock: RowLock::Share(own.shard), is_synced: true, key: Some(key) };
+        Box::pin(self.ask(false, transaction, move |tables, _| named(tables, own, naming)))
+    }
+
+    fn shard_of_name<'a>(&'a mut self, key: &'a QueueKey) -> Asked<'a, Option<i32>> {
+        let key = key.clone();
+        Box::pin(self.look(move |tables, _| Ok(tables.named(&key))))
+    }
+
+    fn names<'a>(
+        &'a mut self,
+        shard: i32,
+        after: Option<&'a QueueKey>,
+        most: usize,
+    ) -> Asked<'a, Vec<QueueKey>> {
+        let after = after.cloned();
+        Box::pin(self.look(move |tables, _| Ok(tables.names(shard, after.as_ref(), most))))
+    }
+
+    fn find<'a>(&'a mut self, shard: i32, name: &'a str) -> Asked<'a, Option<FoundFile>> {
+        let name = name.to_owned();
+        Box::pin(self.look(move |tables, _| Ok(tables.find(shard, &name))))
+    }
+
+    fn files(&mut self, shard: i32) -> Asked<'_, Vec<(i64, String)>> {
+        Box::pin(self.look(move |tables, _| Ok(tables.files(shard))))
     }
 
     fn change<'a>(&'a mut self, own: Own, change: &'a Change) -> Asked<'a, bool> {
@@ -232,14 +311,15 @@ impl Session for SimSession {
         }
         Box::pin(async move {
             self.hang_if(Hanging::Changes).await;
-            self.ask(false, synced(RowLock::Share), move |tables, _| changed(tables, own, change)).await
+            self.ask(false, synced(RowLock::Share(own.shard)), move |tables, _| changed(tables, own, change))
+                .await
         })
     }
 }
 
 /// What a change of files does.
 fn changed(tables: &Tables, own: Own, change: Change) -> Result<(bool, Vec<Did>), PgError> {
-    if tables.epoch != own.epoch {
+    if !tables.has_epoch(own) {
         return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
     }
     if let Change::Rename { id, .. } | Change::Length { id, .. } | Change::Bytes { id, .. } = &change
@@ -248,9 +328,43 @@ fn changed(tables: &Tables, own: Own, change: Change) -> Result<(bool, Vec<Did>)
         return Err(no_file(*id));
     }
     if let Change::Create { id, name, .. } = &change
-        && tables.is_taken(name, *id)
+        && tables.is_taken(own.shard, name, *id)
     {
         return Ok((false, Vec::new()));
     }
-    Ok((true, vec![Did::Changed(change)]))
+    Ok((true, vec![Did::Changed(own.shard, change)]))
+}
+
+/// What is done with a queue's name, and the shard that has it afterwards.
+fn named(tables: &Tables, own: Own, naming: Naming) -> Result<(Option<i32>, Vec<Did>), PgError> {
+    if !tables.has_epoch(own) {
+        return Err(PgError::Fenced { shard: own.shard, epoch: own.epoch });
+    }
+    let claim = |key: QueueKey| match tables.named(&key) {
+        Some(shard) => (shard, Did::Nothing),
+        None => (own.shard, Did::Named(key, own.shard)),
+    };
+    let release = |key: QueueKey| match tables.named(&key) {
+        Some(shard) if shard == own.shard => (None, Did::Released(key)),
+        other => (other, Did::Nothing),
+    };
+    Ok(match naming {
+        Naming::Claim(key) => {
+            let (shard, did) = claim(key);
+            (Some(shard), vec![did])
+        }
+        Naming::Release(key) => {
+            let (shard, did) = release(key);
+            (shard, vec![did])
+        }
+        Naming::Rename { from, to } => {
+            let is_other = from != to;
+            let (shard, did) = claim(to);
+            let mut all = vec![did];
+            if shard == own.shard && is_other {
+                all.push(release(from).1);
+            }
+            (Some(shard), all)
+        }
+    })
 }

@@ -26,6 +26,11 @@ impl SimDatabase {
         state.connections_max = state.connections;
     }
 
+    /// Connections there are.
+    pub fn connections(&self) -> u64 {
+        self.0.lock().connections
+    }
+
     /// A client has closed its connection.
     pub(super) fn disconnected(&self, incarnation: u64) {
         let mut state = self.0.lock();

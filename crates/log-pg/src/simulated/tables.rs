@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use kew_core::QueueKey;
 
 use crate::PgError;
-use crate::database::{Change, FoundFile};
+use crate::database::{Change, FoundFile, Own, PROMISED};
+use crate::map::{Node, ShardRow};
+use crate::node::shard_id;
 use crate::tables::{Purpose, Table, overlay};
 
 /// Position, epoch and number of a row.
@@ -13,18 +16,29 @@ pub(super) type Key = (u64, i64, i64);
 
 #[derive(Clone)]
 struct File {
+    shard: i32,
     name: String,
     length: u64,
     bytes: Option<Vec<u8>>,
 }
 
+/// The row of a shard.
+#[derive(Clone, Default)]
+pub(super) struct Shard {
+    pub epoch: i64,
+    pub node: String,
+    pub wanted: String,
+    pub wanted_at: i64,
+}
+
 /// All tables, at one moment.
 #[derive(Clone, Default)]
 pub(super) struct Tables {
-    pub epoch: i64,
-    pub owner: String,
-    /// Names of nodes, and the instants until which they own, by id.
-    nodes: BTreeMap<String, (String, i64)>,
+    shards: BTreeMap<i32, Shard>,
+    /// Nodes, and the instants until which they live, by id.
+    nodes: BTreeMap<String, (Node, i64)>,
+    /// The shard of each queue's name.
+    names: BTreeMap<QueueKey, i32>,
     files: BTreeMap<i64, File>,
     rows: BTreeMap<i64, BTreeMap<Key, Bytes>>,
 }
@@ -32,11 +46,30 @@ pub(super) struct Tables {
 /// One thing that a transaction did.
 #[derive(Clone)]
 pub(super) enum Did {
-    Inserted { table: i64, key: Key, bytes: Bytes },
-    Took { epoch: i64, node: String },
-    Renewed { node: String, name: String, until: i64 },
-    GaveUp { node: String },
-    Changed(Change),
+    Inserted {
+        table: i64,
+        key: Key,
+        bytes: Bytes,
+    },
+    Took {
+        shard: i32,
+        epoch: i64,
+        node: String,
+    },
+    Renewed {
+        node: Node,
+        until: i64,
+    },
+    GaveUp {
+        shard: i32,
+        to: String,
+        at: i64,
+    },
+    /// Rows of nodes are deleted.
+    Forgot(Vec<String>),
+    Named(QueueKey, i32),
+    Released(QueueKey),
+    Changed(i32, Change),
     Nothing,
 }
 
@@ -46,18 +79,22 @@ impl Tables {
             Did::Inserted { table, key, bytes } => {
                 self.rows.entry(*table).or_default().insert(*key, bytes.clone());
             }
-            Did::Took { epoch, node } => {
-                self.nodes.remove(&self.owner);
-                (self.epoch, self.owner) = (*epoch, node.clone());
+            Did::Took { shard, epoch, node } => {
+                let taken = Shard { epoch: *epoch, node: node.clone(), ..Shard::default() };
+                self.shards.insert(*shard, taken);
             }
-            Did::Renewed { node, name, until } => {
-                self.nodes.insert(node.clone(), (name.clone(), *until));
+            Did::Renewed { node, until } => {
+                self.nodes.insert(node.id.clone(), (node.clone(), *until));
             }
-            Did::GaveUp { node } => {
-                self.nodes.remove(node);
-                self.owner.clear();
+            Did::GaveUp { shard, to, at } => {
+                let shard = self.shards.entry(*shard).or_default();
+                shard.node.clear();
+                (shard.wanted, shard.wanted_at) = (to.clone(), *at);
             }
-            Did::Changed(change) => self.change(change),
+            Did::Forgot(nodes) => nodes.iter().for_each(|node| drop(self.nodes.remove(node))),
+            Did::Named(key, shard) => drop(self.names.insert(key.clone(), *shard)),
+            Did::Released(key) => drop(self.names.remove(key)),
+            Did::Changed(shard, change) => self.change(*shard, change),
             Did::Nothing => {}
         }
     }
@@ -72,19 +109,82 @@ impl Tables {
         self.rows.values().flat_map(BTreeMap::keys).filter(|key| key.1 == epoch).count()
     }
 
-    fn change(&mut self, change: &Change) {
+    /// A store of this many shards that no node has owned.
+    pub fn of_shards(shards: u16) -> Self {
+        let shards = (0..i32::from(shards)).map(|shard| (shard, Shard::default())).collect();
+        Self { shards, ..Self::default() }
+    }
+
+    /// The row of a shard.
+    pub fn shard(&self, shard: i32) -> Result<&Shard, PgError> {
+        self.shards.get(&shard).ok_or_else(|| PgError::Database(format!("there is no row of shard {shard}")))
+    }
+
+    /// Whether a shard has this epoch.
+    pub fn has_epoch(&self, own: Own) -> bool {
+        self.shards.get(&own.shard).is_some_and(|shard| shard.epoch == own.epoch)
+    }
+
+    /// Shards of a node, with their epochs.
+    pub fn shards_of(&self, node: &str) -> Vec<(i32, i64)> {
+        let own = self.shards.iter().filter(|(_, shard)| shard.node == node);
+        own.map(|(id, shard)| (*id, shard.epoch)).collect()
+    }
+
+    /// All shards, as a renewal reads them.
+    pub fn shard_rows(&self) -> Vec<ShardRow> {
+        let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let rows = self.shards.iter().map(|(id, row)| ShardRow {
+            shard: shard_id(*id),
+            epoch: row.epoch,
+            node: some(&row.node),
+            wanted: some(&row.wanted),
+        });
+        rows.collect()
+    }
+
+    /// Nodes that live at this instant.
+    pub fn live_nodes(&self, clock: i64) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(move |(_, until)| *until > clock).map(|(node, _)| node)
+    }
+
+    /// Nodes that had gone at this instant.
+    pub fn nodes_past(&self, clock: i64) -> Vec<String> {
+        let past = self.nodes.iter().filter(|(_, (_, until))| *until <= clock);
+        past.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Rows of nodes, also of those that have gone.
+    pub fn node_rows(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The shard that has a name.
+    pub fn named(&self, key: &QueueKey) -> Option<i32> {
+        self.names.get(key).copied()
+    }
+
+    /// Names of a shard behind one of them.
+    pub fn names(&self, shard: i32, after: Option<&QueueKey>, most: usize) -> Vec<QueueKey> {
+        let own =
+            self.names.iter().filter(|(key, of)| **of == shard && after.is_none_or(|after| *key > after));
+        own.map(|(key, _)| key.clone()).take(most).collect()
+    }
+
+    fn change(&mut self, shard: i32, change: &Change) {
         match change {
             Change::Create { id, name, table } => {
-                let file = File { name: name.clone(), length: 0, bytes: None };
+                let file = File { shard, name: name.clone(), length: 0, bytes: None };
                 self.files.entry(*id).or_insert(file);
                 if table.is_some() {
                     self.rows.entry(*id).or_default();
                 }
             }
             Change::Rename { id, to } => {
-                for (other, file) in
-                    self.files.iter_mut().filter(|(other, file)| *other != id && file.name == *to)
-                {
+                let replaced = |(other, file): &(&i64, &mut File)| {
+                    *other != id && file.shard == shard && file.name == *to
+                };
+                for (other, file) in self.files.iter_mut().filter(replaced) {
                     file.name = format!("#{other}");
                 }
                 self.with(*id, |file| file.name = to.clone());
@@ -116,10 +216,15 @@ impl Tables {
         }
     }
 
-    /// The name of the owner, if that is another node and its tenure has not ended at this instant.
-    pub fn owner_at(&self, clock: i64, own_id: &str) -> Option<String> {
-        let (name, until) = self.nodes.get(&self.owner)?;
-        (*until > clock && self.owner != own_id).then(|| name.clone())
+    /// The name of the node that keeps this one from taking a shard: it owns it, or it is handed it, and lives at this
+    /// instant.
+    pub fn owner_at(&self, shard: i32, clock: i64, own_id: &str) -> Option<String> {
+        let row = self.shards.get(&shard)?;
+        let promised = i64::try_from(PROMISED.as_millis()).unwrap_or(i64::MAX);
+        let is_promised = (0..=promised).contains(&(clock - row.wanted_at));
+        let owner = if row.node.is_empty() { Some(&row.wanted).filter(|_| is_promised)? } else { &row.node };
+        let (node, until) = self.nodes.get(owner)?;
+        (*until > clock && owner != own_id).then(|| node.name.clone())
     }
 
     /// Whether a file is there, by whatever name.
@@ -133,17 +238,21 @@ impl Tables {
     }
 
     /// Whether a name belongs to another file.
-    pub fn is_taken(&self, name: &str, by: i64) -> bool {
-        self.files.iter().any(|(id, file)| *id != by && file.name == name)
+    pub fn is_taken(&self, shard: i32, name: &str, by: i64) -> bool {
+        self.files.iter().any(|(id, file)| *id != by && file.shard == shard && file.name == name)
     }
 
-    pub fn find(&self, name: &str) -> Option<FoundFile> {
-        let (id, file) = self.files.iter().find(|(_, file)| file.name == name)?;
+    pub fn find(&self, shard: i32, name: &str) -> Option<FoundFile> {
+        let (id, file) = self.files.iter().find(|(_, file)| file.shard == shard && file.name == name)?;
         Some(FoundFile { id: *id, length: file.length, bytes: file.bytes.clone() })
     }
 
-    pub fn files(&self) -> Vec<(i64, String)> {
-        self.files.iter().map(|(id, file)| (*id, file.name.clone())).collect()
+    pub fn files(&self, shard: i32) -> Vec<(i64, String)> {
+        self.files
+            .iter()
+            .filter(|(_, file)| file.shard == shard)
+            .map(|(id, file)| (*id, file.name.clone()))
+            .collect()
     }
 
     /// Reads as the statement of `tables.rs` does.

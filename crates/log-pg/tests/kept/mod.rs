@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kew_core::{Command, Timestamp};
+use kew_core::{Command, ShardCount, ShardId, Timestamp};
 use kew_log_pg::server::{PgServer, name_in};
-use kew_log_pg::{PgStore, Ready, node_id, own};
+use kew_log_pg::{Founding, Node, PeerSecret, PgError, PgStore, Ready, node_id, own};
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::{Ending, Factory};
 use kew_store::{Store, Submission};
@@ -29,7 +29,22 @@ pub fn forget_owners(url: &str) {
 pub fn take(url: &str) -> Ready {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    own(url, "test", &node_id("test", run.into())).unwrap()
+    own_first(url, run.into()).unwrap()
+}
+
+/// Takes the first shard of a database, or learns why it cannot be taken.
+pub fn own_first(url: &str, run: u128) -> Result<Ready, PgError> {
+    own(url, ShardId(0), &node(run), founding(ShardCount::ONE))
+}
+
+/// A run of a node.
+pub fn node(run: u128) -> Node {
+    Node::alone(&node_id("test", run), "test")
+}
+
+/// What a test makes a store with.
+pub fn founding(shards: ShardCount) -> Founding {
+    Founding { shards, secret: PeerSecret([7; 32]) }
 }
 
 /// Segments that are full after some messages.

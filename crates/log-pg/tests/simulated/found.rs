@@ -227,7 +227,7 @@ fn renewal_brings_back_what_was_given_up() -> bool {
         world.pass(Duration::from_millis(510 + seed));
         disk.give_up();
         world.database().set_rates(Rates::default());
-        world.pass(Duration::from_secs(2));
+        world.pass(Duration::from_millis(500));
         matches!(world.own("next"), Err(kew_log_pg::PgError::Owned { .. }))
     })
 }

@@ -173,3 +173,59 @@ fn sender_without_work_keeps_no_connection_that_mending_needs() {
     let _planted = Planted::IdleSessionsKept.plant();
     assert!(!is_mended_within_its_connections(), "the planted fault shows nothing");
 }
+
+/// Connections of an owner that has just made a file, before and after an append met a cut connection.
+fn connections_around_a_cut() -> (u64, u64) {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    node.disk.create("segments/file").unwrap();
+    world.pass(Duration::from_secs(1));
+    let before = world.database().connections();
+    let first = world.database().counts().0 + 1;
+    let at_appends = Some(AtAppends { first, one_in: 1_000, fault: Fault::CutBefore });
+    world.database().set_rates(Rates { at_appends, ..Rates::default() });
+    put_a_document(&world, &mut node, &mut history);
+    world.pass(Duration::from_secs(1));
+    assert!(node.disk.is_quiet(), "the lane is mended");
+    (before, world.database().connections())
+}
+
+#[test]
+fn connections_that_did_nothing_are_closed_when_another_one_is_cut() {
+    let (before, after) = connections_around_a_cut();
+    assert!(after < before, "{after} of {before} connections");
+    let _planted = Planted::PoolSessionsKept.plant();
+    let (before, after) = connections_around_a_cut();
+    assert_eq!(after, before, "the planted fault shows nothing");
+}
+
+/// Seconds until a lane is mended whose mending waited for a statement that hangs, with a limit that had grown to
+/// 160 s, when the database started anew.
+fn seconds_until_mended_after_a_fail_over() -> u64 {
+    let world = World::new(1, Rates::default());
+    let _inside = world.enter();
+    let (mut node, mut history) = owner(&world);
+    world.database().set_rates(Rates { row_arrives_ms: 600_000, ..Rates::default() });
+    put_a_document(&world, &mut node, &mut history);
+    // Limits of 10, 20, 40 and 80 s are over.
+    world.pass(Duration::from_secs(160));
+    let why = node.tenure.refusal().unwrap_or_default();
+    assert!(why.contains("it has 160s now"), "{why}");
+    world.database().set_rates(Rates::default());
+    world.database().restart(Duration::ZERO);
+    (1..=200)
+        .find(|_| {
+            world.pass(Duration::from_secs(1));
+            node.disk.is_quiet()
+        })
+        .unwrap_or(u64::MAX)
+}
+
+#[test]
+fn mending_with_a_grown_limit_is_cut_short_by_a_connection_that_was_cut() {
+    let seconds = seconds_until_mended_after_a_fail_over();
+    assert!(seconds <= 5, "{seconds} s");
+    let _planted = Planted::MendingGoesOn.plant();
+    assert!(seconds_until_mended_after_a_fail_over() > 60, "the planted fault shows nothing");
+}

@@ -18,6 +18,7 @@ mod laws;
 mod node;
 mod play;
 mod reference;
+mod shards;
 mod small_rows;
 #[allow(dead_code, reason = "the crash tests of the embedded store use the rest")]
 #[path = "../../../store-log/tests/after_crash/things.rs"]

@@ -1,0 +1,176 @@
+//! Renews a node twice a second, with the shards that it holds, and reads the map of the store.
+//!
+//! One statement does both. A shard counts as renewed when its row was locked for this node while the node's row was
+//! renewed: no other node can have begun to take it over before. What a node does not hold, though the database says
+//! that it is its own, it gives up.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::PgError;
+use crate::database::{NO_ANSWER, Own, Renewed, Session};
+use crate::files::Shared;
+use crate::map::{Map, ShardRow};
+use crate::node::{Home, within};
+use crate::planted::Planted;
+use crate::tenure::{RENEWAL, TENURE};
+
+/// How long a connection for a renewal may take to be made: the renewal has to fit into the tenure too.
+const CONNECT_MAX: Duration = Duration::from_millis(1_500);
+/// How long a renewal waits until a shard is given up that is not held. The next one begins on a new connection then.
+const GIVE_UP_MAX: Duration = Duration::from_millis(300);
+/// How often rows of nodes that are long past are looked for.
+const FORGETS: Duration = Duration::from_secs(600);
+
+const MAKES_NO_FILES: &str = "there is no room: the database does not let a table be made for it";
+const LOCKED: &str = "the row of its shard is locked in the database";
+
+/// The session of renewals, and what it needs to know of the ones before.
+#[derive(Default)]
+struct Renewals {
+    session: Option<Box<dyn Session>>,
+    /// The last one failed: the database may have been failed over.
+    was_cut: bool,
+    /// When rows of nodes that are long past were last looked for.
+    forgot: Option<Instant>,
+}
+
+/// The first renewal of a node that has no shard yet.
+pub(crate) async fn begin(home: &Arc<Home>) -> Result<(), PgError> {
+    Renewals::default().renew(home, &[]).await
+}
+
+/// Renews for as long as the node lives, and tells each store when it may not answer.
+pub(crate) async fn renew(home: Weak<Home>) {
+    let mut renewals = Renewals::default();
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        let Some(home) = home.upgrade() else { return };
+        let holds = home.holds();
+        if home.has_left() || (holds.is_empty() && !home.is_member) {
+            return;
+        }
+        let renewed = tokio::time::timeout(TENURE, renewals.renew(&home, &holds)).await;
+        let why = match renewed {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error.to_string(),
+            Err(_timed_out) => NO_ANSWER.to_owned(),
+        };
+        (renewals.session, renewals.was_cut) = (None, true);
+        home.membership.send_modify(|membership| membership.failing = Some(why.clone()));
+        holds.iter().for_each(|held| held.not_renewed(&why));
+    }
+}
+
+impl Renewals {
+    async fn renew(&mut self, home: &Arc<Home>, holds: &[Arc<Shared>]) -> Result<(), PgError> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => within(CONNECT_MAX, home.pool.database().connect()).await?,
+        };
+        let (sent, read_at) = (home.driver.steady().now(), Instant::now());
+        let renewed = session.renew(&home.node, TENURE).await?;
+        let was_cut = std::mem::replace(&mut self.was_cut, false);
+        for held in holds {
+            held.renewed(&home.node.id, sent, &renewed);
+            if was_cut {
+                held.look_again();
+            }
+        }
+        let Renewed { shards, mut others, clock, .. } = renewed;
+        others.push(home.node.clone());
+        others.sort_by(|one, other| one.id.cmp(&other.id));
+        let map = Arc::new(Map { shards, nodes: others, clock_ms: clock, read_at });
+        home.membership.send_modify(|membership| {
+            membership.map = Some(Arc::clone(&map));
+            membership.failing = None;
+        });
+        for held in holds {
+            held.tenure.look_closer(&mut *session).await?;
+        }
+        // It may wait for a lock of a statement that hangs, and the renewals of other shards do not.
+        let given_up = give_up_what_is_not_held(home, &map, &mut *session);
+        let Ok(given_up) = tokio::time::timeout(GIVE_UP_MAX, given_up).await else { return Ok(()) };
+        given_up?;
+        if self.forgot.is_none_or(|forgot| forgot.elapsed() >= FORGETS) {
+            session.forget_past_nodes().await?;
+            self.forgot = Some(Instant::now());
+        }
+        self.session = Some(session);
+        Ok(())
+    }
+}
+
+/// Gives up shards of this node that it does not hold: nobody would serve them for as long as it lives.
+async fn give_up_what_is_not_held(home: &Home, map: &Map, session: &mut dyn Session) -> Result<(), PgError> {
+    let is_own = |row: &&ShardRow| row.node.as_ref() == Some(&home.node.id);
+    for row in map.shards.iter().filter(is_own) {
+        let own = Own { shard: row.shard.0.into(), epoch: row.epoch };
+        // A shard that is taken from now on has another epoch.
+        if home.has_let_go(own.shard) {
+            session.give_up(own, &home.node, None).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// The node's row was renewed, by a statement that was sent at this instant.
+    fn renewed(&self, node: &str, sent: Duration, renewed: &Renewed) {
+        let (tenure, journal) = (&self.tenure, &self.journal);
+        if tenure.check().is_err() {
+            // It was given up meanwhile.
+            return;
+        }
+        let own = tenure.own();
+        let row = renewed.shards.iter().find(|row| i32::from(row.shard.0) == own.shard);
+        // Also the owner is compared: a fail-over that lost a take-over may have given its epoch away again.
+        if row.is_none_or(|row| row.epoch != own.epoch || row.node.as_deref() != Some(node)) {
+            return journal.lose(&tenure.fenced().to_string());
+        }
+        tenure.set_clock(sent, renewed.clock);
+        if !renewed.held.contains(&(own.shard, own.epoch)) {
+            return self.not_renewed(LOCKED);
+        }
+        tenure.extend(sent);
+        tenure.note_renewal(None);
+        self.refuse_what_cannot_be_done();
+    }
+
+    /// A connection was cut: what the database has is looked at.
+    fn look_again(&self) {
+        self.journal.look_again();
+        if !Planted::SlicesNotLookedAt.is_there() {
+            self.bulk.look_again();
+        }
+    }
+
+    /// Other connections are answered: what takes too long nevertheless is given up, or refused.
+    fn refuse_what_cannot_be_done(&self) {
+        let (tenure, journal) = (&self.tenure, &self.journal);
+        journal.stop_if_it_hangs();
+        self.bulk.stop_if_it_hangs();
+        let is_slow = self.holder.longest_on_files() > TENURE;
+        journal.suspend_room(is_slow.then_some(MAKES_NO_FILES));
+        let stuck = (journal.oldest_waits() > TENURE).then(|| journal.why_stuck());
+        tenure.refuse(stuck.as_deref());
+        if let Some(why) = &stuck {
+            journal.suspend(why);
+        } else if tenure.is_held() {
+            journal.go_on();
+        }
+    }
+
+    /// The hold of this shard was not renewed.
+    fn not_renewed(&self, why: &str) {
+        let tenure = &self.tenure;
+        tenure.note_renewal(Some(why));
+        if !tenure.is_held() {
+            let why = format!("this node may not answer for its shard: {why}");
+            self.journal.suspend(&why);
+            self.journal.suspend_room(Some(&why));
+        }
+    }
+}

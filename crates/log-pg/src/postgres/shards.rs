@@ -1,0 +1,173 @@
+//! Statements about who owns shards, and which nodes live.
+//!
+//! Row locks are taken in one order: a shard's row, the row of the node that acts, the row of the owner before. A
+//! renewal waits for no shard's row: one that is locked is being taken over or given up, and is not held then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::ShardId;
+use tokio_postgres::{Client, Row};
+
+use super::{Connection, SYNCED};
+use crate::PgError;
+use crate::database::{NODES_KEPT, Own, PROMISED, Renewed, Taking};
+use crate::map::{Founding, Node, PeerSecret, ShardRow};
+
+/// The name of the node that keeps others from taking a shard: its owner, or the one that it is handed over to.
+const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node
+        ON kew_node.id = CASE kew_shard.node WHEN '' THEN kew_shard.wanted ELSE kew_shard.node END
+    WHERE kew_shard.id = $1 AND kew_node.until > clock_timestamp() AND kew_node.id <> $2
+        AND (kew_shard.node <> '' OR clock_timestamp() BETWEEN kew_shard.wanted_at
+            AND kew_shard.wanted_at + $3::float8 * interval '1 millisecond')";
+
+/// The end is counted from when the node's row is locked: a renewal that was given up and is carried out late must not
+/// undo a newer one.
+const LIVES: &str = "INSERT INTO kew_node (id, name, until, peer, version)
+        VALUES ($1, $2, clock_timestamp() + $3::float8 * interval '1 millisecond', $4, $5)
+    ON CONFLICT (id) DO UPDATE SET until = clock_timestamp() + $3::float8 * interval '1 millisecond',
+        peer = excluded.peer, version = excluded.version
+    RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// The rows of the node's shards are locked before its own. A take-over locks the shard's row and then looks at the
+/// node's: it finds this renewal, or this does not hold the shard.
+const RENEW: &str = "WITH held AS MATERIALIZED (
+        SELECT id, epoch FROM kew_shard WHERE node = $1 ORDER BY id FOR SHARE SKIP LOCKED),
+    renewed AS (
+        INSERT INTO kew_node (id, name, until, peer, version)
+            SELECT $1, $2, clock_timestamp() + $3::float8 * interval '1 millisecond', $4, $5
+            FROM (SELECT count(*) AS shards FROM held) AS locked,
+                (SELECT set_config('synchronous_commit', 'on', true)) AS commits
+            WHERE locked.shards >= 0
+        ON CONFLICT (id) DO UPDATE SET until = clock_timestamp() + $3::float8 * interval '1 millisecond',
+            peer = excluded.peer, version = excluded.version)
+    SELECT kew_shard.id, kew_shard.epoch, kew_shard.node, kew_shard.wanted, held.epoch AS held,
+            NULL AS peer, NULL AS version, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock
+        FROM kew_shard LEFT JOIN held ON held.id = kew_shard.id
+    UNION ALL
+    SELECT NULL, NULL, id, name, NULL, peer, version, NULL
+        FROM kew_node WHERE until > clock_timestamp() AND id <> $1
+    ORDER BY 1 NULLS LAST, 3";
+
+/// Also the shard's row says that it has no owner: a renewal under way would make the node's row anew.
+const GIVE_UP: &str = "WITH given AS (
+        UPDATE kew_shard SET node = '', wanted = $4, wanted_at = CASE $4 WHEN '' THEN NULL ELSE clock_timestamp() END
+            FROM (SELECT set_config('synchronous_commit', 'on', true)) AS commits
+            WHERE id = $1 AND epoch = $2 AND node = $3
+            RETURNING id)
+    SELECT EXISTS (SELECT FROM given)
+        OR EXISTS (SELECT FROM kew_shard WHERE id = $1 AND epoch = $2 AND node = '')";
+
+/// A node that came back has renewed its row meanwhile, and may answer for its other shards.
+const FORGET_OWNER: &str = "DELETE FROM kew_node WHERE id = $1 AND until <= clock_timestamp()";
+
+const FORGET_PAST: &str = "DELETE FROM kew_node WHERE id IN (
+    SELECT id FROM kew_node WHERE until < clock_timestamp() - $1::float8 * interval '1 millisecond'
+        FOR UPDATE SKIP LOCKED)";
+
+const LEAVE: &str = "DELETE FROM kew_node WHERE id = $1
+    AND NOT EXISTS (SELECT FROM kew_shard WHERE kew_shard.node = $1)";
+
+fn millis(time: Duration) -> f64 {
+    time.as_millis() as f64
+}
+
+/// What a store was made with.
+pub(crate) async fn founding(client: &Client) -> Result<Founding, PgError> {
+    let row = client.query_one("SELECT shards, secret FROM kew_store", &[]).await?;
+    let (shards, secret): (i32, &[u8]) = (row.get(0), row.get(1));
+    let shards = u16::try_from(shards).ok().and_then(kew_core::ShardCount::new);
+    let secret = <[u8; 32]>::try_from(secret).ok();
+    let founding = shards.zip(secret).map(|(shards, secret)| Founding { shards, secret: PeerSecret(secret) });
+    founding.ok_or_else(|| PgError::Database("the row of kew_store is not one that Kew writes".to_owned()))
+}
+
+/// The name of the node that keeps another one from taking a shard.
+pub(super) async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
+    Ok(client.query_opt(OWNER, &[&shard, &own_id, &millis(PROMISED)]).await?.map(|row| row.get(0)))
+}
+
+/// What is not empty.
+fn some(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn renewed(rows: &[Row]) -> Renewed {
+    let mut renewed = Renewed { held: Vec::new(), shards: Vec::new(), others: Vec::new(), clock: 0 };
+    for row in rows {
+        let Some(id) = row.get::<_, Option<i32>>(0) else {
+            let (id, name) = (row.get(2), row.get(3));
+            renewed.others.push(Node { id, name, peer: row.get(5), version: row.get(6) });
+            continue;
+        };
+        if let Some(epoch) = row.get(4) {
+            renewed.held.push((id, epoch));
+        }
+        let (node, wanted) = (some(row.get(2)), some(row.get(3)));
+        let shard = ShardId(u16::try_from(id).unwrap_or(u16::MAX));
+        renewed.shards.push(ShardRow { shard, epoch: row.get(1), node, wanted });
+        renewed.clock = row.get(7);
+    }
+    renewed
+}
+
+impl Connection {
+    pub(super) async fn take_shard(
+        &mut self,
+        shard: i32,
+        node: &Node,
+        length: Duration,
+    ) -> Result<Taking, PgError> {
+        if let Some(owner) = owner(&self.client, shard, &node.id).await? {
+            return Ok(Taking::Owned(owner));
+        }
+        let transaction = self.client.transaction().await?;
+        transaction.query_one(SYNCED, &[]).await?;
+        let seen = transaction
+            .query_one("SELECT epoch, node FROM kew_shard WHERE id = $1 FOR UPDATE", &[&shard])
+            .await?;
+        let (seen, before): (i64, String) = (seen.get(0), seen.get(1));
+        if let Some(owner) = owner(transaction.client(), shard, &node.id).await? {
+            return Ok(Taking::Owned(owner));
+        }
+        let epoch = seen + 1;
+        let take = "UPDATE kew_shard SET epoch = $2, node = $3, taken_at = clock_timestamp(),
+            wanted = '', wanted_at = NULL WHERE id = $1";
+        transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
+        let Node { id, name, peer, version } = node;
+        let clock = transaction.query_one(LIVES, &[id, name, &millis(length), peer, version]).await?.get(0);
+        if before != node.id {
+            transaction.execute(FORGET_OWNER, &[&before]).await?;
+        }
+        transaction.commit().await?;
+        Ok(Taking::Taken { epoch, clock })
+    }
+
+    pub(super) async fn renew_node(&mut self, node: &Node, length: Duration) -> Result<Renewed, PgError> {
+        let statement = self.statement(&Arc::from(RENEW)).await?;
+        let Node { id, name, peer, version } = node;
+        let rows = self.client.query(&statement, &[id, name, &millis(length), peer, version]).await?;
+        Ok(renewed(&rows))
+    }
+
+    pub(super) async fn give_shard_up(
+        &mut self,
+        own: Own,
+        node: &Node,
+        to: Option<&str>,
+    ) -> Result<bool, PgError> {
+        let to = to.unwrap_or_default();
+        let row = self.client.query_one(GIVE_UP, &[&own.shard, &own.epoch, &node.id, &to]).await?;
+        Ok(row.get(0))
+    }
+
+    pub(super) async fn leave_store(&mut self, node: &Node) -> Result<(), PgError> {
+        self.client.execute(LEAVE, &[&node.id]).await?;
+        Ok(())
+    }
+
+    pub(super) async fn forget_nodes(&mut self) -> Result<(), PgError> {
+        self.client.execute(FORGET_PAST, &[&millis(NODES_KEPT)]).await?;
+        Ok(())
+    }
+}

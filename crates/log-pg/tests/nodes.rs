@@ -1,0 +1,324 @@
+//! Many shards and several nodes on PostgreSQL: who owns what, hand-overs, names, connections, and stores of before
+//! there were shards.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kept;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kew_core::{AccountId, QueueKey, ShardCount, ShardId};
+use kew_log_pg::server::name_in;
+use kew_log_pg::{Node, PgDisk, PgError, PgNode, TENURE, create, join, look};
+use kew_store::contract::model::SeededEntropy;
+use kew_store_log::{BatchMark, Disk, LogStore};
+
+const FIRST: ShardId = ShardId(0);
+const SECOND: ShardId = ShardId(1);
+
+fn count(shards: u16) -> ShardCount {
+    ShardCount::new(shards).unwrap()
+}
+
+/// A store of this many shards.
+fn store(shards: u16) -> String {
+    let url = kept::server().database().unwrap();
+    create(&url, kept::founding(count(shards))).unwrap();
+    url
+}
+
+/// A node of a store that is there.
+fn node(url: &str) -> PgNode {
+    static RUNS: AtomicU64 = AtomicU64::new(1);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let node = Node {
+        peer: Some(format!("10.0.0.{run}:9400")),
+        version: Some("1".into()),
+        ..kept::node(run.into())
+    };
+    join(url, &node, kept::founding(ShardCount::ONE)).unwrap().node
+}
+
+fn is_owned<T>(taken: &Result<T, PgError>) -> bool {
+    matches!(taken, Err(PgError::Owned { .. }))
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    begun.elapsed()
+}
+
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+}
+
+fn write(disk: &PgDisk, bytes: &[u8]) {
+    let file = disk.create("segments/1").unwrap();
+    file.append(0, bytes, BatchMark { number: 1, must_sync: true }).unwrap();
+    file.sync_data().unwrap();
+}
+
+fn read(disk: &PgDisk) -> Vec<u8> {
+    let file = disk.open("segments/1").unwrap();
+    let mut bytes = vec![0; 3];
+    file.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn key(name: &str) -> QueueKey {
+    QueueKey::new(AccountId(7), "here", name)
+}
+
+#[test]
+fn two_nodes_hold_shards_of_one_store_and_know_of_each_other() {
+    let url = store(4);
+    let (one, other) = (node(&url), node(&url));
+    assert_eq!(one.shards(), count(4));
+    assert_eq!(one.secret(), other.secret());
+    let first = one.take(FIRST).unwrap();
+    let second = other.take(SECOND).unwrap();
+    assert!(is_owned(&other.take(FIRST)));
+    write(&first, b"one");
+    write(&second, b"two");
+    assert_eq!((read(&first), read(&second)), (b"one".to_vec(), b"two".to_vec()));
+    for node in [&one, &other] {
+        wait_until("both are on the map", || {
+            let map = node.map().unwrap();
+            let owner = |shard| map.owner(shard).map(|owner| (owner.id.clone(), owner.peer.clone()));
+            let is = |of: &PgNode| Some((of.node().id.clone(), of.node().peer.clone()));
+            owner(FIRST) == is(&one) && owner(SECOND) == is(&other) && map.without_owner().count() == 2
+        });
+    }
+    // Longer than any tenure.
+    std::thread::sleep(2 * TENURE);
+    assert!(first.tenure().is_held() && second.tenure().is_held());
+    assert_eq!((first.tenure().epoch(), second.tenure().epoch()), (1, 1));
+}
+
+#[test]
+fn shard_that_is_handed_over_is_stolen_by_no_one_and_goes_on_at_its_node() {
+    let url = store(2);
+    let (one, other, thief) = (node(&url), node(&url), node(&url));
+    let disk = one.take(FIRST).unwrap();
+    let stays = one.take(SECOND).unwrap();
+    write(&disk, b"one");
+    disk.hand_over(&other.node().id).unwrap();
+    assert!(is_owned(&thief.take(FIRST)));
+    assert!(is_owned(&one.take(FIRST)));
+    let taken = other.take(FIRST).unwrap();
+    assert_eq!((read(&taken), taken.tenure().epoch()), (b"one".to_vec(), 2));
+    assert!(matches!(disk.hand_over(&thief.node().id), Err(PgError::Fenced { .. })));
+    std::thread::sleep(TENURE);
+    assert!(taken.tenure().is_held() && stays.tenure().is_held());
+    let wanted = "SELECT count(*) FROM kew_shard WHERE wanted <> '' OR wanted_at IS NOT NULL";
+    assert_eq!(kept::server().psql(name_in(&url), wanted).unwrap(), "0");
+    // The node that it is meant for does not come.
+    taken.hand_over(&one.node().id).unwrap();
+    let begun = Instant::now();
+    wait_until("another node may take it", || thief.take(FIRST).is_ok());
+    assert!(begun.elapsed() > Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    // And one that has gone is not waited for.
+    let gone = node(&url);
+    gone.leave();
+    stays.hand_over(&gone.node().id).unwrap();
+    other.take(SECOND).unwrap();
+}
+
+#[test]
+fn node_that_vanished_is_followed_within_five_seconds_for_each_of_its_shards() {
+    let url = store(4);
+    let (one, other) = (node(&url), node(&url));
+    let disks: Vec<PgDisk> = (0..3).map(|shard| one.take(ShardId(shard)).unwrap()).collect();
+    write(&disks[1], b"one");
+    drop((one, disks));
+    let begun = Instant::now();
+    for shard in (0..3).map(ShardId) {
+        let taken = std::cell::OnceCell::new();
+        wait_until("the shard is free", || other.take(shard).is_ok_and(|disk| taken.set(disk).is_ok()));
+        let taken = taken.into_inner().unwrap();
+        assert_eq!(taken.tenure().epoch(), 2);
+        if shard == SECOND {
+            assert_eq!(read(&taken), b"one");
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn shard_row_that_somebody_locks_holds_up_no_other_shard_of_its_node() {
+    let url = store(2);
+    let one = node(&url);
+    let (first, second) = (one.take(FIRST).unwrap(), one.take(SECOND).unwrap());
+    std::thread::scope(|scope| {
+        let locks = "BEGIN; SELECT FROM kew_shard WHERE id = 0 FOR UPDATE; SELECT pg_sleep(6)";
+        let holds = scope.spawn(|| kept::server().psql(name_in(&url), locks));
+        wait_until("the first shard is not renewed", || !first.tenure().is_held());
+        assert!(first.tenure().refusal().unwrap().contains("is locked"), "{:?}", first.tenure().refusal());
+        assert!(second.tenure().is_held());
+        holds.join().unwrap().unwrap();
+    });
+    wait_until("the first shard is renewed", || first.tenure().is_held());
+    assert!(second.tenure().is_held());
+}
+
+#[test]
+fn name_that_many_claim_at_once_belongs_to_one_shard() {
+    let url = store(4);
+    let (one, other) = (node(&url), node(&url));
+    let disks: Vec<PgDisk> =
+        (0..4).map(|shard| if shard < 2 { &one } else { &other }.take(ShardId(shard)).unwrap()).collect();
+    for round in 0..20 {
+        let key = key(&format!("queue-{round}"));
+        let has: Vec<ShardId> = std::thread::scope(|scope| {
+            let claims: Vec<_> = disks
+                .iter()
+                .map(|disk| scope.spawn(|| block_on(disk.claim_name(key.clone())).unwrap()))
+                .collect();
+            claims.into_iter().map(|claim| claim.join().unwrap()).collect()
+        });
+        assert!(has.iter().all(|shard| *shard == has[0]), "round {round}: {has:?}");
+        assert_eq!(block_on(one.shard_of_name(key)).unwrap(), Some(has[0]));
+    }
+    let all: usize = (0..4).map(|shard| block_on(one.names_of(ShardId(shard), None)).unwrap().len()).sum();
+    assert_eq!(all, 20);
+}
+
+#[test]
+fn names_are_claimed_changed_and_released_once_however_often_that_is_asked() {
+    let url = store(2);
+    let one = node(&url);
+    let (first, second) = (one.take(FIRST).unwrap(), one.take(SECOND).unwrap());
+    let names = |shard| block_on(one.names_of(shard, None)).unwrap();
+    for _twice in 0..2 {
+        assert_eq!(block_on(first.claim_name(key("a"))).unwrap(), FIRST);
+        assert_eq!(block_on(second.claim_name(key("b"))).unwrap(), SECOND);
+    }
+    assert_eq!(block_on(second.claim_name(key("a"))).unwrap(), FIRST);
+    assert_eq!(block_on(first.change_name(key("a"), key("b"))).unwrap(), SECOND);
+    assert_eq!((names(FIRST), names(SECOND)), (vec![key("a")], vec![key("b")]));
+    for _twice in 0..2 {
+        assert_eq!(block_on(first.change_name(key("a"), key("c"))).unwrap(), FIRST);
+    }
+    for _twice in 0..2 {
+        block_on(first.release_name(key("b"))).unwrap();
+        block_on(second.release_name(key("b"))).unwrap();
+    }
+    assert_eq!((names(FIRST), names(SECOND)), (vec![key("c")], vec![]));
+    // Capital letters come first, as in the order of bytes.
+    for name in ["B", "a", "d"] {
+        block_on(first.claim_name(key(name))).unwrap();
+    }
+    assert_eq!(names(FIRST), ["B", "a", "c", "d"].map(key));
+    assert_eq!(block_on(one.names_of(FIRST, Some(key("a")))).unwrap(), ["c", "d"].map(key));
+}
+
+#[test]
+fn old_owner_writes_no_name() {
+    let url = store(1);
+    let (one, other) = (node(&url), node(&url));
+    let old = one.take(FIRST).unwrap();
+    block_on(old.claim_name(key("kept"))).unwrap();
+    // For the database its node has gone; it does not know of that yet, and may renew once more in between.
+    let new = loop {
+        kept::forget_owners(&url);
+        match other.take(FIRST) {
+            Ok(new) => break new,
+            Err(error) => assert!(matches!(error, PgError::Owned { .. }), "{error}"),
+        }
+    };
+    let claimed = block_on(old.claim_name(key("late")));
+    let released = block_on(old.release_name(key("kept")));
+    let changed = block_on(old.change_name(key("kept"), key("late")));
+    assert!(
+        claimed.is_err() && released.is_err() && changed.is_err(),
+        "{claimed:?} {released:?} {changed:?}"
+    );
+    assert_eq!(block_on(other.names_of(FIRST, None)).unwrap(), [key("kept")]);
+    assert_eq!(block_on(new.claim_name(key("late"))).unwrap(), FIRST);
+}
+
+#[test]
+fn sixteen_shards_on_three_nodes_need_few_connections() {
+    let url = store(16);
+    let nodes = [node(&url), node(&url), node(&url)];
+    let disks: Vec<PgDisk> =
+        (0..16).map(|shard| nodes[usize::from(shard) % 3].take(ShardId(shard)).unwrap()).collect();
+    let all = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let connections = || kept::server().psql(name_in(&url), all).unwrap().parse::<usize>().unwrap();
+    wait_until("what took the shards is closed", || connections() <= 16 * 2 + 3 * 5);
+    // Every journal and every upkeep writes, and files are made.
+    for (number, disk) in (0..).zip(&disks) {
+        write(disk, format!("{number:03}").as_bytes());
+        let slice = disk.create("checkpoints/1").unwrap();
+        slice.write_at(0, b"slice").unwrap();
+        slice.sync_data().unwrap();
+    }
+    let busy = connections();
+    assert!(busy <= 16 * 3 + 3 * 5, "{busy} connections");
+    for (number, disk) in (0..).zip(&disks) {
+        assert_eq!(read(disk), format!("{number:03}").as_bytes());
+    }
+}
+
+#[test]
+fn store_that_is_there_keeps_its_shards() {
+    let url = store(4);
+    create(&url, kept::founding(count(4))).unwrap();
+    assert!(matches!(create(&url, kept::founding(count(8))), Err(PgError::StoreExists { shards: 4 })));
+    assert_eq!(node(&url).shards(), count(4));
+    assert!(matches!(node(&url).take(ShardId(4)), Err(PgError::NoShard { shards: 4, .. })));
+    assert!(look(&url, ShardId(3)).is_ok());
+    assert!(look(&url, ShardId(4)).is_err());
+}
+
+#[test]
+fn store_of_the_version_before_shards_becomes_one_of_one_shard_with_everything_in_it() {
+    let url = kept::server().database().unwrap();
+    let psql = |text: &str| kept::server().psql(name_in(&url), text).unwrap();
+    // A store with data, and then all that the second migration brought is taken back.
+    let kept_shard = kept::take(&url);
+    write(&kept_shard.disk, b"old");
+    let opened = LogStore::open(
+        Arc::new(kept_shard.disk.clone()),
+        kept::small(),
+        Arc::new(SeededEntropy::new(1)),
+        kew_core::Timestamp(0),
+    );
+    opened.unwrap().0.close().unwrap();
+    kept_shard.disk.give_up();
+    drop(kept_shard);
+    psql(
+        "DROP TABLE kew_name, kew_store;
+        ALTER TABLE kew_node DROP COLUMN peer, DROP COLUMN version;
+        ALTER TABLE kew_shard DROP COLUMN wanted, DROP COLUMN wanted_at;
+        DELETE FROM kew_migration WHERE number = 2",
+    );
+    let columns = |table: &str| {
+        psql(&format!(
+            "SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns
+                WHERE table_schema = 'public' AND table_name = '{table}'"
+        ))
+    };
+    assert_eq!(columns("kew_shard"), "id,epoch,node,taken_at");
+    assert!(matches!(look(&url, FIRST), Err(PgError::OlderSchema { found: 1 })));
+    // A node that asks for many shards does not get them: the store has one.
+    let many = kept::founding(count(8));
+    let joined = join(&url, &kept::node(77), many).unwrap();
+    assert_eq!(joined.node.shards(), ShardCount::ONE);
+    let disk = joined.node.take(FIRST).unwrap();
+    assert_eq!((read(&disk), disk.tenure().epoch()), (b"old".to_vec(), 2));
+    let opened = LogStore::open(
+        Arc::new(disk),
+        kept::small(),
+        Arc::new(SeededEntropy::new(2)),
+        kew_core::Timestamp(0),
+    );
+    assert!(!opened.unwrap().1.created, "the store is a new one");
+    assert_eq!(psql("SELECT shards || ' ' || octet_length(secret) FROM kew_store"), "1 32");
+    assert_eq!(psql("SELECT count(*) FROM kew_shard"), "1");
+}
