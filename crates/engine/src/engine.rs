@@ -137,6 +137,11 @@ impl Engine {
         self.snapshots.sources(target, after, max)
     }
 
+    /// Whether this node keeps a queue. What another one keeps is that one's to push, and to move.
+    pub fn keeps(&self, queue: QueueId) -> bool {
+        self.store.keeps(queue)
+    }
+
     /// All queues, sorted by account, region and name.
     pub fn all_queues(&self) -> Vec<Arc<Queue>> {
         self.snapshots.all()

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{QueueKey, ShardId};
 use kew_store::{Store, StoreError};
@@ -25,13 +26,16 @@ pub enum Lost {
     Unknown,
 }
 
+/// A node that cannot be told of a change for this long knows by itself that it is cut off.
+pub const CUT_OFF_AFTER: Duration = Duration::from_millis(1_250);
+
 /// Carries requests to other nodes.
 pub trait Carrier: Send + Sync + 'static {
     /// Asks a node.
     fn carry(&self, node: &NodeId, request: Request) -> Carried;
 
-    /// The conversation in which a node is heard of, which has another number after each time it was cut off. Once this
-    /// is `None`, that node knows by itself that it is cut off: it has heard nothing of this one for as long.
+    /// The conversation in which a node is heard of, which has another number after each time it was cut off. `None` at
+    /// the latest [`CUT_OFF_AFTER`] after that node sent something that arrived here.
     fn heard_in(&self, node: &NodeId) -> Option<u64>;
 }
 

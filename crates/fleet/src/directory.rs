@@ -13,7 +13,7 @@ use kew_peer::{Refusal, Reply, Request};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::contracts::Lost;
+use crate::contracts::{CUT_OFF_AFTER, Lost};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::map::NodeId;
@@ -22,7 +22,7 @@ use crate::places::Place;
 /// The pause before what a node has to know is told, or asked for, again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a node is told of one change. By then it is cut off, and knows that.
-const TELLS_MAX: Duration = Duration::from_secs(3);
+const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(250));
 
 impl Inner {
     /// Whether every queue there is is known here.
@@ -107,7 +107,7 @@ impl Inner {
 
     async fn tell(self: Arc<Self>, node: NodeId, news: Request) {
         let until = Instant::now() + TELLS_MAX;
-        while self.carrier.heard_in(&node).is_some() && Instant::now() < until {
+        while Instant::now() < until {
             let told = tokio::time::timeout_at(until, self.carrier.carry(&node, news.clone())).await;
             match told {
                 Ok(Ok(Ok(_))) => return,

@@ -25,7 +25,7 @@ mod plan;
 mod serving;
 mod upkeep;
 
-pub use contracts::{Agreed, Carried, Carrier, Home, Kept, Lost, Names};
+pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names};
 pub use fleet::Fleet;
 pub use keeper::{Keeper, ShardNews};
 pub use map::{FleetMap, NodeId, NodeRow, ShardRow};

@@ -68,6 +68,11 @@ pub fn bind_entrances(
     Ok(entrances)
 }
 
+/// Binds the address where other nodes reach this one.
+pub fn bind_peer(address: SocketAddr) -> Result<TcpListener, StartError> {
+    listen("peer", address).map(|(socket, _)| socket)
+}
+
 fn listen(name: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |cause| StartError::Bind { name, address, cause };
     let socket = TcpListener::bind(address).map_err(failed)?;

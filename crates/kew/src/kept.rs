@@ -27,6 +27,11 @@ pub(crate) struct KeptStore {
 impl KeptStore {
     /// Closes the store. One that another node owns by now is left, and so is one whose database is away.
     pub fn close(self, log: Log) -> Result<(), String> {
+        self.close_for(log, None)
+    }
+
+    /// The same, and hands its shard over to a run of a node.
+    pub fn close_for(self, log: Log, to: Option<&str>) -> Result<(), String> {
         let Self { store, place, owned } = self;
         let failed = |error: LogError| format!("closing the store in {place}: {error}");
         let Some(disk) = owned else { return store.close().map_err(failed) };
@@ -38,7 +43,11 @@ impl KeptStore {
         if disk.tenure().over().is_some() {
             return Ok(());
         }
-        disk.give_up();
+        match to {
+            // If it fails the shard is free when this node has not renewed it for a while.
+            Some(to) => drop(disk.hand_over(to)),
+            None => disk.give_up(),
+        }
         closed.map_err(failed)
     }
 }

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod credentials;
 mod firing;
+pub mod fleet;
 pub mod functions;
 pub mod greeting;
 mod kept;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kew_core::{Entropy, ShardId, Timestamp};
+use kew_core::{Entropy, ShardCount, ShardId, Timestamp};
 use kew_log_pg::{Ending, Founding, Node, PeerSecret, PgDisk, PgError, Waiting};
 use kew_store_log::{
     Disk, Durability, LogError, LogOptions, LogStore, OpenReport, RealDisk, ScrubPace, make_private,
@@ -92,6 +92,15 @@ pub fn this_run(name: &str, entropy: &dyn Entropy) -> Node {
 pub fn founding(entropy: &dyn Entropy) -> Founding {
     Founding::usual(PeerSecret::from_chance(entropy.wide_bits(), entropy.wide_bits()))
 }
+
+/// What a fleet's store is made with.
+pub fn founding_of_fleet(entropy: &dyn Entropy) -> Founding {
+    let shards = ShardCount::new(SHARDS_OF_A_FLEET).expect("a fleet's store has a shard");
+    Founding { shards, ..founding(entropy) }
+}
+
+/// Shards of a fleet's store, where its first node makes it.
+const SHARDS_OF_A_FLEET: u16 = 16;
 
 /// Refuses a store of many shards, of which one would be taken for all of it.
 pub fn of_one_shard(disk: &PgDisk) -> Result<(), PgError> {

@@ -94,7 +94,7 @@ pub enum PgError {
 
 impl PgError {
     /// Whether the same may succeed when it is tried again.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::NoSpace(_))
     }
 }

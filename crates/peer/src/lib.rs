@@ -4,7 +4,7 @@
 //! engine's command to the owner and gets the answer back. [`wire`] is how a command, an answer and a refusal are
 //! written as bytes.
 
-// `link` stands here: the connection of two nodes, which carries requests and answers as opaque bytes.
+pub mod link;
 pub mod wire;
 
 pub use wire::{PROTOCOL, Refusal, Reply, Request, Response, WireError};

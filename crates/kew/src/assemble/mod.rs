@@ -21,6 +21,7 @@ use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, Settings};
 use crate::firing::FiringAlarms;
+use crate::fleet::{FleetEnd, FleetNode};
 use crate::kept::KeptStore;
 use crate::listen::{
     Admin, AdminPlace, CertificateWatch, Certificates, Dialect, Serves, Started, TokenKeysError,
@@ -46,7 +47,9 @@ pub struct Server {
     pub bound: Bound,
     /// How many connections may be open.
     pub connections_max: usize,
+    store_text: String,
     kept: Kept,
+    fleet_end: Option<FleetEnd>,
     backups: Option<Arc<StoreBackups>>,
     drain: Drain,
     pushes: Pushes,
@@ -80,13 +83,21 @@ impl Server {
         let console = parts.console();
         let admin = parts.admin(console.clone(), admin, admin_tls).start();
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
-        let owned = parts.own_store(&mut entrances, &mut bound, ending)?;
+        let node = parts.join_fleet(&mut entrances, &mut bound, ending)?;
+        let fleet_end = node.as_ref().map(FleetNode::end);
+        let owned = match node {
+            Some(_) => None,
+            None => parts.own_store(&mut entrances, &mut bound, ending)?,
+        };
         let mut doors = Vec::new();
         for (serves, socket) in entrances {
             let tls = certificates.load(tls_files(settings, serves))?;
             doors.push(parts.entrance(serves, socket, tls));
         }
-        let (kept, running) = parts.open_and_run(owned, doors)?;
+        let (kept, running) = match node {
+            Some(node) => (None, parts.run_in_fleet(node, doors)?),
+            None => parts.open_and_run(owned, doors)?,
+        };
         let pushes = parts.consumers(&bound, &running)?;
         let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine.now());
@@ -99,7 +110,9 @@ impl Server {
         Ok(Self {
             bound,
             connections_max,
+            store_text: settings.server.store.to_string(),
             kept,
+            fleet_end,
             backups,
             drain,
             pushes,
@@ -120,7 +133,7 @@ impl Server {
     pub fn store_line(&self) -> String {
         match &self.kept {
             Some(kept) => kept.place.clone(),
-            None => "memory".to_owned(),
+            None => self.store_text.clone(),
         }
     }
 
@@ -150,6 +163,10 @@ impl Server {
     /// end.
     pub fn stop(self) -> Result<(), String> {
         self.board.stopping();
+        // Requests are served meanwhile, by the nodes that keep the shards from then on.
+        if let Some(end) = self.fleet_end {
+            end.leave();
+        }
         self.pushes.begin_to_stop();
         self.drain.close();
         self.running.engine.shutdown();

@@ -15,6 +15,7 @@ use super::{Kept, Parts};
 use crate::backups::StoreBackups;
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
+use crate::fleet::{self, FleetNode, Opens};
 use crate::kept::KeptStore;
 use crate::listen::{Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
@@ -79,6 +80,67 @@ impl Parts<'_> {
         }
     }
 
+    /// Joins the fleet of a store in PostgreSQL, where other nodes are to reach this one. While its database cannot be
+    /// used nothing listens but the admin API.
+    pub(super) fn join_fleet(
+        &self,
+        entrances: &mut Vec<(Serves, TcpListener)>,
+        bound: &mut Bound,
+        ending: &Ending,
+    ) -> Result<Option<FleetNode>, StartError> {
+        let server = &self.settings.server;
+        let (StoreChoice::Postgres(url), Some(peer)) = (&server.store, server.peer.socket()) else {
+            return Ok(None);
+        };
+        let name = server.node.clone().unwrap_or_else(machine::host_name);
+        let (log, mut standing) = (self.log.of(Area::Store), Standing::default());
+        let mut waited = false;
+        loop {
+            let socket = bind::bind_peer(peer)?;
+            let founding = opening::founding_of_fleet(&*self.entropy);
+            let joined = fleet::join((url, &name), (socket, founding), &self.entropy, self.opens(), log);
+            match joined {
+                Ok(node) => {
+                    if waited {
+                        self.board.starting();
+                        *entrances = bind::bind_entrances(server, bound)?;
+                    }
+                    return Ok(Some(node));
+                }
+                Err(error) if !ending.is_over() && may_pass(&error) => {
+                    standing.lost(log, url, &error.to_string());
+                    entrances.clear();
+                    waited = true;
+                    self.board.waiting(&format!("the database cannot be used yet: {error}"));
+                    std::thread::sleep(OPENS_AGAIN_AFTER);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn opens(&self) -> Opens {
+        let mut options = self.log_options();
+        // Ids that were put away would be read from the database while steps wait.
+        options.bounds.deduplication_ids_max = self.settings.limits.dedup_ids;
+        Opens {
+            options,
+            entropy: Arc::clone(&self.entropy),
+            reports: Arc::clone(&self.upkeep) as _,
+            log: self.log.of(Area::Store),
+        }
+    }
+
+    /// Runs the event loop over the shards of a fleet.
+    pub(super) fn run_in_fleet(
+        &self,
+        node: FleetNode,
+        entrances: Vec<Entrance>,
+    ) -> Result<Started, StartError> {
+        let (store, time) = (node.store(), node.time());
+        self.run(store, time, entrances, Some(node))
+    }
+
     fn open_owned(&self, url: &PgUrl, disk: &PgDisk) -> Result<Arc<LogStore>, StartError> {
         let mut options = self.log_options();
         // Ids that were put away would be read from the database while steps wait.
@@ -98,7 +160,7 @@ impl Parts<'_> {
                 let warning = "messages are kept in memory only and are gone when the server stops";
                 self.log.tell(Level::Warn, warning, &[]);
                 let store = MemoryStore::with_bounds(Arc::clone(&self.entropy), self.bounds());
-                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances)?))
+                Ok((None, self.run(Arc::new(store), Arc::new(SystemTimeSource), entrances, None)?))
             }
             (StoreChoice::Postgres(url), owned) => {
                 let owned = owned.expect("the store in PostgreSQL was opened before anything runs over it");
@@ -118,7 +180,7 @@ impl Parts<'_> {
         log.report_to(Arc::clone(&self.upkeep) as _);
         let store = Arc::new(PgStore::new(Arc::clone(&log), Arc::clone(&tenure)));
         let time = Arc::new(DatabaseTime::new(tenure));
-        let running = self.run(store, time, entrances)?;
+        let running = self.run(store, time, entrances, None)?;
         Ok((Some(KeptStore { store: log, place: url.to_string(), owned: Some(disk) }), running))
     }
 
@@ -129,7 +191,7 @@ impl Parts<'_> {
         opening::scrub(&store, path, self.settings.scrub)?;
         let place = path.display().to_string();
         let kept = Some(KeptStore { store: Arc::clone(&store), place, owned: None });
-        Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances)?))
+        Ok((kept, self.run(store, Arc::new(SystemTimeSource), entrances, None)?))
     }
 
     fn log_options(&self) -> LogOptions {
@@ -152,6 +214,7 @@ impl Parts<'_> {
         store: Arc<S>,
         source: Arc<dyn TimeSource>,
         entrances: Vec<Entrance>,
+        fleet: Option<FleetNode>,
     ) -> Result<Started, StartError> {
         let (log, limits, upkeep) =
             (self.log.of(Area::Clock), &self.settings.limits, Arc::clone(&self.upkeep));
@@ -162,6 +225,7 @@ impl Parts<'_> {
             waiters_max: limits.waiters_max,
             waiters_per_queue_max: limits.waiters_per_queue_max,
             queues_max: limits.queues_max,
+            shards_come: fleet.is_some(),
             notices: Arc::new(move |notice| notices::tell(log, &*upkeep, notice)),
             ..Options::default()
         };
@@ -170,6 +234,7 @@ impl Parts<'_> {
             source,
             entropy: Arc::clone(&self.entropy),
             options,
+            fleet,
             front_ends: self.front_ends()?,
             entrances,
             syncs: Arc::clone(&self.syncs),
@@ -207,4 +272,9 @@ fn segments() -> SegmentOptions {
     let usual = SegmentOptions::default();
     let quarter = usize::try_from(machine::raise_open_files() / 4).unwrap_or(usize::MAX);
     SegmentOptions { open_max: usual.open_max.min(quarter), ..usual }
+}
+
+/// Whether an error of a database may be gone a moment later.
+fn may_pass(error: &StartError) -> bool {
+    matches!(error, StartError::Postgres { cause, .. } if cause.may_pass())
 }

@@ -82,6 +82,8 @@ pub struct ServerSettings {
     pub store: StoreChoice,
     /// What other nodes and operators call this one; the machine's name if it is not set.
     pub node: Option<String>,
+    /// Where other nodes reach this one.
+    pub peer: Address,
     /// Where SQS is served.
     pub sqs: Address,
     /// Where Azure Queue Storage is served.
@@ -304,6 +306,7 @@ fn server(values: &Values) -> Result<ServerSettings, ConfigError> {
     Ok(ServerSettings {
         store: values.read(section, "store", parse::store)?,
         node: values.read_if_set(section, "node", parse::node)?,
+        peer: values.read(section, "peer", address)?,
         sqs: values.read(section, "sqs", address)?,
         azure: values.read(section, "azure", address)?,
         cloudflare: values.read(section, "cloudflare", address)?,

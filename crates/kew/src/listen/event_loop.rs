@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::fleet::FleetNode;
 use crate::listen::{Door, FrontEndSettings, FrontEnds, Paced, Serves};
 
 /// Requests that are still running when the server is asked to stop get so long.
@@ -29,6 +30,8 @@ pub struct EventLoop<S> {
     pub entropy: Arc<dyn Entropy>,
     /// The engine's settings.
     pub options: Options,
+    /// The node whose shards come and go, if the store is a fleet's.
+    pub fleet: Option<FleetNode>,
     /// The front-ends' settings.
     pub front_ends: FrontEndSettings,
     /// Where they are served.
@@ -143,6 +146,9 @@ impl<S: Store + 'static> EventLoop<S> {
                 return Ok(());
             }
         };
+        if let Some(node) = self.fleet {
+            node.run(&engine)?;
+        }
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
         let mut timers =
             tokio::spawn(kew_timed::polls("the timers' turn", async move { timers.run_timers().await }));
@@ -240,6 +246,7 @@ mod tests {
             source: Arc::new(SystemTimeSource),
             entropy: Arc::clone(&entropy),
             options: Options { clock: ClockKind::System, ..Options::default() },
+            fleet: None,
             front_ends: FrontEndSettings {
                 admin: None,
                 sqs: kew_sqs::Settings::default(),

@@ -1,0 +1,110 @@
+//! The shards of a fleet as they lie in PostgreSQL.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kew_core::{Entropy, Reports, ShardId, ShardPlace};
+use kew_fleet::{Home, Kept, NodeId};
+use kew_log_pg::{PgDisk, PgError, PgNode, PgStore};
+use kew_store_log::{LogOptions, LogStore};
+use parking_lot::Mutex;
+
+use crate::config::PgUrl;
+use crate::kept::KeptStore;
+use crate::log::Log;
+use crate::opening;
+
+/// How a shard's store is opened.
+#[derive(Clone)]
+pub struct Opens {
+    /// Its settings; the place of the shard is put in.
+    pub options: LogOptions,
+    /// The chance that its ids come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// What hears how its work beside requests goes.
+    pub reports: Arc<dyn Reports>,
+    /// Where that is logged.
+    pub log: Log,
+}
+
+/// The shards that this node owns, and how it takes others.
+pub(super) struct PgHome {
+    node: PgNode,
+    url: PgUrl,
+    opens: Opens,
+    /// Guards the logs of the shards that this node owns; held for a moment.
+    disks: Mutex<BTreeMap<ShardId, PgDisk>>,
+}
+
+impl PgHome {
+    pub fn new(node: PgNode, url: PgUrl, opens: Opens) -> Self {
+        Self { node, url, opens, disks: Mutex::default() }
+    }
+
+    /// The log of a shard that this node owns.
+    pub fn disk(&self, shard: ShardId) -> Option<PgDisk> {
+        self.disks.lock().get(&shard).cloned()
+    }
+
+    fn open(&self, shard: ShardId, disk: &PgDisk) -> Result<Arc<LogStore>, String> {
+        let place = ShardPlace { shard, of: self.node.shards() };
+        let options = LogOptions { place, ..self.opens.options };
+        let (entropy, log) = (Arc::clone(&self.opens.entropy), self.opens.log);
+        let opened = opening::open_postgres(disk.clone(), &self.url, options, entropy, log);
+        opened.map_err(|error| error.to_string())
+    }
+}
+
+/// What is closed when a shard leaves this node.
+struct Closing {
+    disks: Arc<PgHome>,
+    shard: ShardId,
+    kept: KeptStore,
+    log: Log,
+}
+
+impl Closing {
+    fn close(self, to: Option<&NodeId>) {
+        self.disks.disks.lock().remove(&self.shard);
+        // The store is left as it is then: whoever takes the shard next recovers it.
+        if let Err(cause) = self.kept.close_for(self.log, to.map(|node| &*node.0)) {
+            let line = "a shard could not be closed in order; its next owner recovers it";
+            self.log.tell(crate::log::Level::Warn, line, &[("cause", &cause)]);
+        }
+    }
+}
+
+/// The home as the fleet's contract has it.
+pub(super) struct SharedHome(pub Arc<PgHome>);
+
+impl Home for SharedHome {
+    fn take(&self, shard: ShardId) -> Result<Option<Kept>, String> {
+        let home = &self.0;
+        let disk = match home.node.take(shard) {
+            Ok(disk) => disk,
+            Err(PgError::Owned { .. }) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let store = match home.open(shard, &disk) {
+            Ok(store) => store,
+            Err(why) => {
+                disk.give_up();
+                return Err(why);
+            }
+        };
+        store.report_to(Arc::clone(&home.opens.reports));
+        home.disks.lock().insert(shard, disk.clone());
+        let tenure = Arc::clone(disk.tenure());
+        let kept = KeptStore { store: Arc::clone(&store), place: home.url.to_string(), owned: Some(disk) };
+        let closing = Closing { disks: Arc::clone(home), shard, kept, log: home.opens.log };
+        let (watched, log) = (Arc::clone(&tenure), Arc::clone(&store));
+        Ok(Some(Kept {
+            store: Arc::new(PgStore::new(store, tenure)),
+            over: Box::new(move || {
+                let over = watched.over().map(ToOwned::to_owned);
+                over.or_else(|| kew_store::Store::health(&*log).err().map(|error| error.to_string()))
+            }),
+            close: Box::new(move |to| closing.close(to)),
+        }))
+    }
+}

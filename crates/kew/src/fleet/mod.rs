@@ -1,0 +1,246 @@
+//! A node of a fleet: the store in PostgreSQL that it joins, its links to the other nodes, and the shards it keeps.
+
+mod home;
+mod links;
+mod names;
+mod time;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kew_core::Entropy;
+use kew_engine::Engine;
+use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, ShardNews, ShardRow};
+use kew_log_pg::{Founding, Map, Node, PgNode};
+use kew_peer::link::{Address, Endpoint, Identity, Peers, Secret, TcpDial, Versions};
+use tokio::sync::watch;
+
+use crate::config::PgUrl;
+use crate::log::{Level, Log};
+use crate::start_error::StartError;
+
+pub use home::Opens;
+pub use time::FleetTime;
+
+use home::{PgHome, SharedHome};
+use links::{Answers, Links};
+use names::PgNames;
+
+/// How long a node that stops waits until others keep its shards.
+const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+
+/// A node that has joined its fleet, and keeps no shard yet.
+pub struct FleetNode {
+    node: PgNode,
+    fleet: Arc<Fleet>,
+    home: Arc<PgHome>,
+    links: Arc<Links>,
+    answers: Arc<Answers>,
+    socket: TcpListener,
+    leaving: watch::Sender<bool>,
+    over: Arc<watch::Sender<bool>>,
+    log: Log,
+}
+
+/// What ends a node's part in its fleet.
+pub struct FleetEnd {
+    node: PgNode,
+    leaving: watch::Sender<bool>,
+    is_over: watch::Receiver<bool>,
+}
+
+/// Joins a fleet, as the node that others reach at `socket`.
+pub fn join(
+    (url, name): (&PgUrl, &str),
+    (socket, founding): (TcpListener, Founding),
+    entropy: &Arc<dyn Entropy>,
+    opens: Opens,
+    log: Log,
+) -> Result<FleetNode, StartError> {
+    let failed = |cause| StartError::Postgres { url: url.clone(), cause };
+    let machine = |cause| StartError::Machine { doing: "listening for other nodes", cause };
+    let address = socket.local_addr().map_err(machine)?;
+    let id = kew_log_pg::node_id(name, entropy.wide_bits());
+    let me = Node {
+        peer: Some(reached_at(address)),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        ..Node::alone(&id, name)
+    };
+    let joined = kew_log_pg::join(&url.0, &me, founding).map_err(failed)?;
+    for warning in &joined.warnings {
+        log.tell(Level::Warn, warning, &[("store", &url.to_string())]);
+    }
+    let node = joined.node;
+    let answers = Arc::new(Answers::default());
+    let links = Arc::new(Links::new(peers(&node, &answers, entropy)?));
+    let home = Arc::new(PgHome::new(node.clone(), url.clone(), opens));
+    let names = Arc::new(PgNames::new(node.clone(), Arc::clone(&home)));
+    let id = NodeId(id.as_str().into());
+    let fleet = Arc::new(Fleet::new(id, node.shards(), Arc::clone(&links) as _, names));
+    answers.serve_with(&fleet);
+    Ok(FleetNode {
+        node,
+        fleet,
+        home,
+        links,
+        answers,
+        socket,
+        leaving: watch::Sender::new(false),
+        over: Arc::new(watch::Sender::new(false)),
+        log,
+    })
+}
+
+/// Where others reach a node that listens on this address. One that listens everywhere is reached by its machine's name.
+fn reached_at(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("{}:{}", crate::machine::host_name(), address.port())
+    } else {
+        address.to_string()
+    }
+}
+
+fn peers(node: &PgNode, answers: &Arc<Answers>, entropy: &Arc<dyn Entropy>) -> Result<Peers, StartError> {
+    let invalid = || StartError::Machine {
+        doing: "naming this node",
+        cause: std::io::Error::other("the name of the node is too long"),
+    };
+    let id = kew_peer::link::NodeId::new(&node.node().id).ok_or_else(invalid)?;
+    let named = kew_peer::link::Node::new(id, &node.node().name).ok_or_else(invalid)?;
+    let versions = Versions { oldest: kew_peer::PROTOCOL, newest: kew_peer::PROTOCOL };
+    let identity = Identity { node: named, versions, secret: Secret(node.secret().0) };
+    let endpoint = Endpoint::new(identity, Arc::clone(entropy), Arc::clone(answers) as _);
+    Ok(Peers::new(endpoint, Arc::new(TcpDial)))
+}
+
+impl FleetNode {
+    /// The store that the node's engine stands on.
+    pub fn store(&self) -> Arc<Fleet> {
+        Arc::clone(&self.fleet)
+    }
+
+    /// The time of the fleet.
+    pub fn time(&self) -> Arc<FleetTime> {
+        Arc::new(FleetTime::following(&self.node))
+    }
+
+    /// What ends its part.
+    pub fn end(&self) -> FleetEnd {
+        let (node, leaving) = (self.node.clone(), self.leaving.clone());
+        FleetEnd { node, leaving, is_over: self.over.subscribe() }
+    }
+
+    /// Begins to keep shards with an engine, on the engine's event loop.
+    pub fn run(self, engine: &Arc<Engine>) -> std::io::Result<()> {
+        self.fleet.serve_with(engine);
+        self.socket.set_nonblocking(true)?;
+        let socket = tokio::net::TcpListener::from_std(self.socket)?;
+        let peers = self.links.peers().clone();
+        tokio::spawn(accept(socket, peers.clone()));
+        let (maps, shown) = watch::channel(Arc::new(FleetMap::default()));
+        tokio::spawn(follow(self.node.clone(), peers, maps));
+        let log = self.log;
+        let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
+        let leaves = self.leaving.subscribe();
+        let (over, answers, node) = (self.over, self.answers, self.node);
+        tokio::spawn(async move {
+            keeper.run(shown, leaves).await;
+            let left = tokio::task::spawn_blocking(move || node.leave()).await;
+            drop((answers, left));
+            over.send_replace(true);
+        });
+        Ok(())
+    }
+}
+
+impl FleetEnd {
+    /// Hands the shards of this node to others, and takes the node out of the fleet.
+    pub fn leave(mut self) {
+        self.leaving.send_replace(true);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        if let Ok(runtime) = runtime {
+            // Where it takes longer the other nodes take the shards over.
+            let _in_time = runtime.block_on(async {
+                tokio::time::timeout(LEAVES_WITHIN, self.is_over.wait_for(|over| *over)).await.is_ok()
+            });
+        }
+        drop(self.node);
+    }
+}
+
+/// Takes connections of other nodes.
+async fn accept(socket: tokio::net::TcpListener, peers: Peers) {
+    loop {
+        match socket.accept().await {
+            Ok((stream, _from)) => {
+                // Without it small requests wait for one another.
+                let _at_once = stream.set_nodelay(true);
+                peers.accept(stream);
+            }
+            // No file is left for it; some are in a moment.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+/// Passes on what the database says of the fleet.
+async fn follow(node: PgNode, peers: Peers, maps: watch::Sender<Arc<FleetMap>>) {
+    let mut memberships = node.subscribe();
+    loop {
+        let map = memberships.borrow_and_update().map.clone();
+        if let Some(map) = map {
+            let address = |node: &Node| {
+                let id = kew_peer::link::NodeId::new(&node.id)?;
+                Some((id, Address(node.peer.clone()?)))
+            };
+            peers.set_nodes(map.nodes.iter().filter_map(address));
+            maps.send_replace(Arc::new(shown(&map)));
+        }
+        if memberships.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A map in the words of the fleet.
+fn shown(map: &Map) -> FleetMap {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    let node = |node: &Node| NodeRow {
+        id: NodeId(node.id.as_str().into()),
+        name: node.name.as_str().into(),
+        address: text(&node.peer),
+        version: text(&node.version),
+    };
+    let lives = |id: &Option<String>| {
+        let id = id.as_deref()?;
+        map.node(id).map(|node| NodeId(node.id.as_str().into()))
+    };
+    let shard = |row: &kew_log_pg::ShardRow| ShardRow {
+        shard: row.shard,
+        epoch: row.epoch,
+        owner: lives(&row.node),
+        wanted: lives(&row.wanted),
+    };
+    FleetMap { nodes: map.nodes.iter().map(node).collect(), shards: map.shards.iter().map(shard).collect() }
+}
+
+fn tell(log: Log, news: &ShardNews) {
+    match news {
+        ShardNews::Came(shard) => {
+            log.tell(Level::Info, "this node keeps a shard", &[("shard", &shard.to_string())]);
+        }
+        ShardNews::Left(shard, to) => {
+            let to = to.as_ref().map(ToString::to_string).unwrap_or_default();
+            log.tell(Level::Info, "a shard is handed over", &[("shard", &shard.to_string()), ("to", &to)]);
+        }
+        ShardNews::Lost(shard, why) => {
+            let line = "this node owns a shard no more";
+            log.tell(Level::Warn, line, &[("shard", &shard.to_string()), ("cause", why)]);
+        }
+        ShardNews::NotOpened(shard, why) => {
+            let line = "a shard could not be opened; it is tried again";
+            log.tell(Level::Warn, line, &[("shard", &shard.to_string()), ("cause", why)]);
+        }
+    }
+}
