@@ -1,7 +1,7 @@
 //! What was read and is not decoded yet.
 //!
-//! The buffer grows with the bytes that arrive, not with a length that was only announced, and is given back once a long
-//! frame is through.
+//! The buffer grows with the bytes that arrive, not with a length that was only announced, and is given back once a
+//! long frame is through.
 
 use std::io;
 use std::pin::pin;

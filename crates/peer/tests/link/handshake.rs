@@ -225,6 +225,27 @@ async fn a_mirror_proves_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_nodes_own_proof_sent_back_proves_nothing() {
+    let (mut stranger, to_stranger) = duplex(4_096);
+    let b = b();
+    let accepting = tokio::spawn(async move { b.accept(to_stranger).await.map(|_| ()) });
+    stranger.write_all(&hello([1; 32])).await.unwrap();
+    body(&mut stranger).await;
+    let proof = body(&mut stranger).await;
+    stranger.write_all(&[&32_u32.to_le_bytes()[..], &proof].concat()).await.unwrap();
+    let refused = accepting.await.unwrap().unwrap_err();
+    assert!(matches!(refused, HandshakeError::NotProven { .. }), "{refused:?}");
+}
+
+/// The hello of a stranger that names itself `c`.
+fn hello(nonce: [u8; 32]) -> Vec<u8> {
+    let mut body = b"KEWPEER\n\x01\0\x01\0".to_vec();
+    body.extend_from_slice(&nonce);
+    body.extend_from_slice(b"\x01c\x01c");
+    [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &body].concat()
+}
+
 /// A stranger names itself `c`. To prove the secret to `b`, it has `b` prove it: it connects to `b` twice, and has the
 /// hello of one connection answered on the other.
 #[tokio::test(start_paused = true)]
@@ -235,12 +256,6 @@ async fn a_nodes_own_proof_of_another_connection_proves_nothing() {
     let (b_first, b_second) = (b.clone(), b.clone());
     let first_result = tokio::spawn(async move { b_first.accept(to_first).await.map(|_| ()) });
     let second_result = tokio::spawn(async move { b_second.accept(to_second).await.map(|_| ()) });
-    let hello = |nonce: [u8; 32]| {
-        let mut body = b"KEWPEER\n\x01\0\x01\0".to_vec();
-        body.extend_from_slice(&nonce);
-        body.extend_from_slice(b"\x01c\x01c");
-        [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &body].concat()
-    };
     first.write_all(&hello([1; 32])).await.unwrap();
     let theirs = body(&mut first).await;
     // The nonce that `b` chose on the first connection is the stranger's own on the second.

@@ -41,7 +41,7 @@ struct Entry {
     pauses: Pauses,
     /// Requests that wait for a link.
     waiting: usize,
-    /// Changes with each new link, with each new waiting request, and when the node is forgotten.
+    /// Changes with each new link and with the first request that waits. Closed when the node is forgotten.
     changes: watch::Sender<u64>,
 }
 
@@ -101,7 +101,10 @@ impl Book {
             return Err(Why::TooManyWaiting);
         }
         entry.waiting += 1;
-        entry.note_change();
+        if entry.waiting == 1 {
+            // For the task that connects, which may be giving way; the others that wait need not look again.
+            entry.note_change();
+        }
         Ok(Found::Wait(entry.changes.subscribe()))
     }
 

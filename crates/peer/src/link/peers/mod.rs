@@ -247,7 +247,9 @@ impl Drop for Held {
 
 /// Connects to a node until there is a link to it, or it is forgotten.
 async fn keep_dialing(weak: Weak<Shared>, id: NodeId) {
-    give_way(&weak, &id).await;
+    if !give_way(&weak, &id).await {
+        return;
+    }
     loop {
         let Some(shared) = weak.upgrade() else { return };
         let Some(next) = shared.book.lock().next_dial(&id) else { return };
@@ -278,20 +280,20 @@ async fn dial_once(
 }
 
 /// The node with the higher id lets the other connect first, unless a request waits: two connections at once cost
-/// more than one a little later.
-async fn give_way(weak: &Weak<Shared>, id: &NodeId) {
+/// more than one a little later. Says whether a connection is still needed.
+async fn give_way(weak: &Weak<Shared>, id: &NodeId) -> bool {
     let until = Instant::now() + DIAL_COURTESY;
     loop {
-        let Some(shared) = weak.upgrade() else { return };
+        let Some(shared) = weak.upgrade() else { return false };
         let changes = shared.book.lock().changes_of(id);
         let next = shared.book.lock().next_dial(id);
-        let (Some(mut changes), Some(next)) = (changes, next) else { return };
+        let (Some(mut changes), Some(next)) = (changes, next) else { return false };
         if next.is_needed || shared.endpoint.id() < id {
-            return;
+            return true;
         }
         drop(shared);
         if timeout_at(until, changes.changed()).await.is_err() {
-            return;
+            return true;
         }
     }
 }
