@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use kew_core::command::DeleteQueue;
 use kew_core::{Command, Timestamp};
 use kew_sqs::Settings;
-use kew_store::{Gate, MemoryStore, Store, StoreError, Submission};
+use kew_store::{BatchNumber, Gate, MemoryStore, Store, StoreError, Submission};
 use serde_json::json;
 
 use super::server::{CountingEntropy, SqsAnswer, SqsServer};
@@ -35,7 +35,7 @@ impl Store for Slow {
         }
         let submission = self.inner.step(now, command);
         let outcome = submission.peek().expect("memory answers at once").clone();
-        Submission::applied(outcome, 1, Arc::new(Shut))
+        Submission::applied(outcome, BatchNumber::FIRST, Arc::new(Shut))
     }
 
     fn next_due(&self) -> Option<Timestamp> {
