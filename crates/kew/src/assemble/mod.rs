@@ -10,7 +10,7 @@ use kew_azure::KeySet;
 use kew_console::{Board, Console, UpkeepReport};
 use kew_core::Entropy;
 use kew_engine::Engine;
-use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, TlsFiles, Witness, Witnesses};
+use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
@@ -23,8 +23,7 @@ use crate::config::{Auth, Bearer, Settings};
 use crate::firing::FiringAlarms;
 use crate::kept::KeptStore;
 use crate::listen::{
-    Admin, AdminPlace, CertificateWatch, Certificates, Dialect, Serves, Started, TokenKeysError,
-    TokenKeysWatch,
+    Admin, AdminPlace, CertificateWatch, Certificates, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
@@ -81,11 +80,7 @@ impl Server {
         let admin = parts.admin(console.clone(), admin, admin_tls).start();
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
         let owned = parts.own_store(&mut entrances, &mut bound, ending)?;
-        let mut doors = Vec::new();
-        for (serves, socket) in entrances {
-            let tls = certificates.load(tls_files(settings, serves))?;
-            doors.push(parts.entrance(serves, socket, tls));
-        }
+        let doors = parts.entrances(entrances, &mut certificates)?;
         let (kept, running) = parts.open_and_run(owned, doors)?;
         let pushes = parts.consumers(&bound, &running)?;
         let backups = parts.backups(&kept)?;
@@ -315,16 +310,6 @@ fn token_keys(
         }
     };
     Ok((keys, watch))
-}
-
-/// The certificate of a listener.
-fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
-    match serves {
-        Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
-        Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
-        Serves::Only(Dialect::Cloudflare) => settings.tls.cloudflare.as_ref(),
-        Serves::All => settings.tls.also.as_ref(),
-    }
 }
 
 /// As many as there may be open files, less what else needs some.
