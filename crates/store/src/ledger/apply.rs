@@ -1,4 +1,4 @@
-//! Applies changes to the book: the same code when a step makes them and when a journal brings them back.
+//! Applies changes to the ledger: the same code when a step makes them and when a journal brings them back.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! The book of all queues in memory, shared by the embedded stores.
+//! The ledger: all queues in memory, the same for every store. One queue in it is a `Book` (`book/`).
 //!
 //! A step decides by the laws of `kew_core::rules`, tells the [`Shelf`] what it [`Change`]d, and applies that change.
-//! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the book comes
+//! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the ledger comes
 //! out the same, to the order of groups in a rotation. What happens by itself (lapses, delays, expiry) needs no
 //! change: it follows from the time, which replay passes through too.
 
@@ -296,7 +296,7 @@ impl<S: Shelf> Ledger<S> {
         expired + self.books.values().map(|book| book.heap_bytes()).sum::<usize>()
     }
 
-    /// What has happened since the book was opened.
+    /// What has happened since the ledger was opened.
     pub fn tally(&self) -> Tally {
         self.history.tally()
     }
