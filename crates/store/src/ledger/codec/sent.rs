@@ -20,7 +20,7 @@ const GROUPED: u8 = 1 << 2;
 const DEDUPLICATED: u8 = 1 << 3;
 const REMEMBERED: u8 = 1 << 4;
 const MOVED: u8 = 1 << 5;
-/// All of them: a record with another bit is damaged. A new bit raises the store's version, see `docs/storage-format.md`.
+/// All of them: a record with another bit is damaged. A new one raises the store's version (`docs/storage-format.md`).
 const KNOWN: u8 = LATER | RANKED | GROUPED | DEDUPLICATED | REMEMBERED | MOVED;
 
 #[inline]
