@@ -16,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::body::Body;
 use super::head::{Fault, Head, Search};
 use super::reply::{self, Asked};
+use crate::bounds::ration::Share;
 use crate::front::Handler;
 use crate::link::Link;
-use crate::pulse::UnderWay;
-use crate::ration::Share;
+use crate::progress::pulse::UnderWay;
+use crate::progress::wire::Wire;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::standing::Stopped;
-use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
