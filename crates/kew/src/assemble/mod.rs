@@ -17,19 +17,19 @@ use kew_store::Store as _;
 
 use crate::access::{AccessLog, AccessWriter};
 use crate::alarms::AlarmPosts;
-use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, Settings};
+use crate::consumers::push::Pushes;
 use crate::firing::FiringAlarms;
-use crate::kept::KeptStore;
 use crate::listen::{
     Admin, AdminPlace, CertificateWatch, Certificates, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
-use crate::push::Pushes;
-use crate::refused::Failures;
+use crate::reports::refused::Failures;
 use crate::start_error::StartError;
+use crate::store::backups::StoreBackups;
+use crate::store::kept::KeptStore;
 use crate::telemetry::Spans;
 use admin::{on_board, store_disk, store_place, upkeep_report};
 
