@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::attempts::Attempt;
 use crate::batch::Batch;
-use crate::circuit::Round;
 use crate::consumer::Consumer;
 use crate::delivered::Delivered;
 use crate::notice::Notice;
+use crate::rules::circuit::Round;
 use crate::settle::{give_back, settle, withdraw};
 use crate::shared::Shared;
 use crate::verdict::Ending;
