@@ -21,27 +21,21 @@ mod fifo;
 mod groups;
 mod history;
 mod item;
-mod keyed;
 mod lane;
 mod lapsing;
-mod ordered;
 mod pace;
 mod ready;
-mod regions;
 #[cfg(test)]
 mod replayed;
-mod row;
 mod run;
 #[cfg(test)]
 mod scene;
 pub mod shelf;
 mod showing;
-mod sink;
-mod slab;
 mod slice;
 mod steps;
+mod structures;
 mod transfer;
-pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -59,6 +53,7 @@ use smallvec::SmallVec;
 pub use change::Change;
 pub use shelf::{Address, Made, Place, Shelf, Stored};
 pub use slice::{DocumentPlace, GENERATION_KEYS, META_KEY, MetaImage, QueueImage};
+pub use structures::varint;
 pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
 use crate::StoreError;
@@ -70,7 +65,8 @@ use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
 use pace::Pace;
-use regions::Regions;
+use structures::regions::Regions;
+use structures::{keyed, ordered, row, sink, slab};
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]
