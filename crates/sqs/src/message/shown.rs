@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kew_core::Content;
 
-use crate::annotations::Annotations;
-use crate::hash::{Hash, hash};
 use crate::limits;
+use crate::message::annotations::Annotations;
+use crate::message::hash::{Hash, hash};
 
 /// A body, and its hash.
 pub(crate) struct Shown<'a> {
@@ -38,7 +38,7 @@ impl<'a> Shown<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotations::{self, Notes};
+    use crate::message::annotations::{self, Notes};
     use bytes::Bytes;
     use kew_core::ContentType;
 
