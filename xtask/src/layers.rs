@@ -37,8 +37,12 @@ const ROOMS: &[Room] = &[
     room("kew-timed", &[]),
     room("kew-core", &[]).outside(Outside::Only(&["bytes", "thiserror"])),
     room("kew-store", &["kew-core"]).outside(Outside::NoHttp),
-    room("kew-store-log", &["kew-store", "kew-core", "kew-timed"]).outside(Outside::NoHttp),
-    room("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"]).outside(Outside::NoHttp),
+    room("kew-store-log", &["kew-store", "kew-core", "kew-timed"])
+        .tests_also(&["kew-testing"])
+        .outside(Outside::NoHttp),
+    room("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"])
+        .tests_also(&["kew-testing"])
+        .outside(Outside::NoHttp),
     room("kew-engine", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kew_core::message::ContentType;
 use kew_core::{Content, Timestamp};
 use kew_http::xml::{self, Writer};
 use kew_http::{HeaderName, HeaderValue, Headers, Method, Reply, Request, StatusCode, date};
@@ -99,11 +98,7 @@ fn seven_decimals(at: Timestamp) -> String {
 
 /// A body as a message's text: as it is if XML can hold it, else in Base64.
 pub(crate) fn message_text(content: &Content) -> Cow<'_, str> {
-    let as_text = match content.content_type {
-        ContentType::Text | ContentType::Json => std::str::from_utf8(&content.body).ok(),
-        ContentType::Bytes | ContentType::V8 => None,
-    };
-    match as_text.filter(|text| xml::can_hold(text)) {
+    match content.text().filter(|text| xml::can_hold(text)) {
         Some(text) => Cow::Borrowed(text),
         None => Cow::Owned(STANDARD.encode(&content.body)),
     }
@@ -113,6 +108,7 @@ pub(crate) fn message_text(content: &Content) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use kew_core::message::ContentType;
 
     #[test]
     fn what_never_ends_ends_with_the_calendar() {

@@ -3,7 +3,7 @@
 //! A new call is a variant of [`Operation`], a row in [`Operation::of`] and an arm of `ops::perform`.
 
 use kew_core::QueueId;
-use kew_http::Method;
+use kew_http::{Method, hex};
 
 use crate::error::{Code, WireError};
 
@@ -233,8 +233,7 @@ pub(crate) fn queue_id(id: QueueId) -> String {
 }
 
 fn read_queue_id(text: &str) -> Option<QueueId> {
-    let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32)?;
-    u64::try_from(number).ok().map(QueueId)
+    u64::try_from(u128::from_be_bytes(hex::sixteen(text)?)).ok().map(QueueId)
 }
 
 #[cfg(test)]

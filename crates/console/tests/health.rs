@@ -14,7 +14,7 @@ use kew_http::{
     Guard, Handler, HeaderValue, Headers, Method, Replies, Reply, Request, RequestId, StatusCode,
 };
 use kew_store::{MemoryStore, Store, StoreError, Submission};
-use kew_testing::{CountingEntropy, FixedClock};
+use kew_testing::{CountingEntropy, FixedClock, Wrap, Wrapped};
 
 /// Nothing here has attributes.
 struct NoNotes;
@@ -30,33 +30,23 @@ impl MessageNotes for NoNotes {
 }
 
 /// A store that can be held up, and that can have failed.
-struct Troubled {
-    store: MemoryStore,
+type Troubled = Wrapped<MemoryStore, Troubles>;
+
+#[derive(Default)]
+struct Troubles {
     /// Counting waits for it.
     held: Mutex<()>,
     failed: Mutex<bool>,
 }
 
-impl Store for Troubled {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+impl Wrap<MemoryStore> for Troubles {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
         let _held: Option<MutexGuard<'_, ()>> = matches!(command, Command::Counts(_))
             .then(|| self.held.lock().expect("no test thread panics while it holds the store"));
-        self.store.step(now, command)
+        store.step(now, command)
     }
 
-    fn next_due(&self) -> Option<Timestamp> {
-        self.store.next_due()
-    }
-
-    fn newest_instant(&self) -> Timestamp {
-        self.store.newest_instant()
-    }
-
-    fn expiry_hold(&self) -> Option<ExpiryHold> {
-        self.store.expiry_hold()
-    }
-
-    fn health(&self) -> Result<(), StoreError> {
+    fn health(&self, _store: &MemoryStore) -> Result<(), StoreError> {
         match *self.failed.lock().expect("no test thread panics while it holds the failure") {
             true => Err(StoreError::FailStopped { cause: "the disk is gone".into() }),
             false => Ok(()),
@@ -165,8 +155,7 @@ async fn ask_with(
 fn store() -> Arc<Troubled> {
     Arc::new(Troubled {
         store: MemoryStore::new(Arc::new(CountingEntropy::default())),
-        held: Mutex::new(()),
-        failed: Mutex::new(false),
+        wrap: Troubles::default(),
     })
 }
 
@@ -176,7 +165,7 @@ fn store() -> Arc<Troubled> {
 async fn a_store_that_hangs_makes_no_health_check_late() {
     let store = store();
     let (console, _board) = console(&store).await;
-    let held = store.held.lock().expect("no test thread panics while it holds the store");
+    let held = store.wrap.held.lock().expect("no test thread panics while it holds the store");
     let scraping = Arc::clone(&console);
     let scrape = tokio::spawn(async move { ask(&scraping, "/metrics").await });
     tokio::task::yield_now().await;
@@ -192,7 +181,7 @@ async fn a_server_that_failed_or_stops_is_not_ready_and_says_why() {
     let store = store();
     let (console, board) = console(&store).await;
     assert_eq!(ask(&console, "/readyz").await.status, StatusCode::OK);
-    *store.failed.lock().expect("no test thread panics while it holds the failure") = true;
+    *store.wrap.failed.lock().expect("no test thread panics while it holds the failure") = true;
     let reply = ask(&console, "/readyz").await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(reply.body, "not ready: the store stopped: the disk is gone\n");

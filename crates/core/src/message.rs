@@ -30,6 +30,17 @@ pub struct Content {
     pub annotations: Bytes,
 }
 
+impl Content {
+    /// The body as text, where its type says that it is text, and it is.
+    #[inline]
+    pub fn text(&self) -> Option<&str> {
+        match self.content_type {
+            ContentType::Text | ContentType::Json => std::str::from_utf8(&self.body).ok(),
+            ContentType::Bytes | ContentType::V8 => None,
+        }
+    }
+}
+
 /// When a message dies unread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expiry {

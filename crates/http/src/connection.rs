@@ -16,8 +16,8 @@ use crate::front::{Handler, Listener};
 use crate::http1::{self, Spoken};
 use crate::http2;
 use crate::link::{Link, Origin, Speaks};
-use crate::pulse::{Overdue, Pulse};
-use crate::wire::Wire;
+use crate::progress::pulse::{Overdue, Pulse};
+use crate::progress::wire::Wire;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve<H: Handler, S>(

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use kew_core::{Clock, Entropy};
 
-use crate::crowded::Crowded;
+use crate::bounds::crowded::Crowded;
+use crate::bounds::limits::Limits;
+use crate::bounds::ration::{Ration, Sender, Share};
+use crate::bounds::room::Replies;
 use crate::drain::Drain;
+use crate::encodings::today::Today;
 use crate::guard::Guard;
-use crate::limits::Limits;
-use crate::ration::{Ration, Sender, Share};
+use crate::progress::watch::Watch;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::room::Replies;
 use crate::standing::{Standing, Stopped};
 use crate::subject::Subject;
-use crate::today::Today;
-use crate::watch::Watch;
 
 /// Maximum bytes of a body from an unknown sender.
 const UNKNOWN_BODY_MAX: usize = 64 << 10;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Uri};
 
+use crate::bounds::room::Room;
 use crate::front::{Handler, Listener};
 use crate::headers::Headers;
-use crate::pulse::Pulse;
+use crate::progress::pulse::Pulse;
+use crate::progress::watch::Watched;
 use crate::request::{Request, RequestId};
-use crate::room::Room;
-use crate::watch::Watched;
 
 /// Where a connection comes from and how.
 #[derive(Clone, Copy)]

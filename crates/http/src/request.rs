@@ -10,9 +10,9 @@ use kew_core::Timestamp;
 use kew_core::event::Tag;
 
 use crate::authority::Authority;
+use crate::bounds::room::Room;
+use crate::encodings::hex;
 use crate::headers::{AsValue, FieldValue, Headers};
-use crate::hex;
-use crate::room::Room;
 
 /// What a client calls itself, for people who ask who holds a message.
 pub const CONSUMER_HEADER: &str = "x-kew-consumer";

@@ -1,6 +1,6 @@
 //! What a request is about, for those who note requests.
 
-use crate::trace::TraceContext;
+use crate::encodings::trace::TraceContext;
 
 /// Bytes kept of each text that a client chose.
 const TEXT_MAX: usize = 256;

@@ -183,7 +183,8 @@ mod tests {
     fn changes_beyond_those_that_may_wait_for_an_address_are_counted_and_reported() {
         // It accepts connections and never answers.
         let hook = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let url: Arc<str> = format!("http://{}/", hook.local_addr().expect("it is bound")).into();
+        let url: Arc<str> =
+            format!("http://{}/", hook.local_addr().expect("a bound socket has an address")).into();
         let rule = AlarmRule {
             name: "many".into(),
             queue: "*".into(),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{Gate, Store, StoreError, Submission};
+use kew_store::{Gate, Store, StoreError, Submission, Through};
 use kew_store_log::LogStore;
 
 use crate::Tenure;
@@ -36,13 +36,13 @@ impl OwnersGate {
 }
 
 impl Gate for OwnersGate {
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        let opened = ready!(self.gate.poll_open(batch, cx));
+    fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let opened = ready!(self.gate.poll_open(turn, cx));
         self.look(opened)
     }
 
-    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        let opened = ready!(self.gate.poll_written(batch, rests_on, cx));
+    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let opened = ready!(self.gate.poll_written(wanted, cx));
         self.look(opened)
     }
 }

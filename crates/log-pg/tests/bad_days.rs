@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kept::{forget_owners, small};
+use kept::forget_owners;
 use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send};
 use kew_core::{
     AccountId, Command, MessageId, NewMessage, Outcome, Policy, QueueId, QueueKey, RuleError, Timestamp,
@@ -20,6 +20,7 @@ use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::model::subject::block_on;
 use kew_store::{Store, StoreError};
 use kew_store_log::{Disk, Drive, LogOptions, LogStore};
+use kew_testing::small_log;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -38,7 +39,7 @@ impl Node {
         let run = NEXT.fetch_add(1, Ordering::Relaxed);
         let ready = kept::own_first(url, run.into())?;
         let tenure = Arc::clone(ready.disk.tenure());
-        let options = LogOptions { drive: Drive::Loop, ..small() };
+        let options = LogOptions { drive: Drive::Loop, ..small_log() };
         let entropy = Arc::new(SeededEntropy::new(run));
         let (store, _) = LogStore::open(Arc::new(ready.disk), options, entropy, NOW).unwrap();
         let store = PgStore::new(Arc::new(store), Arc::clone(&tenure));

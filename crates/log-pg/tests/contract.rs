@@ -3,5 +3,6 @@
 mod kept;
 
 use kept::OnPostgres;
+use kew_testing::small_log;
 
-kew_store::contract_tests!(OnPostgres::new(kept::small(), 7));
+kew_store::contract_tests!(OnPostgres::new(small_log(), 7));

@@ -17,9 +17,9 @@ use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::attempts::Attempts;
-use crate::circuit::Circuits;
 use crate::lane::Lane;
 use crate::notice::Notice;
+use crate::rules::circuit::Circuits;
 use crate::shared::{Settings, Shared};
 use crate::target::Targets;
 use crate::webhook::Webhooks;

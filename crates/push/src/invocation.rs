@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::attempts::Attempt;
 use crate::batch::Batch;
-use crate::circuit::Round;
 use crate::consumer::Consumer;
 use crate::delivered::Delivered;
 use crate::notice::Notice;
+use crate::rules::circuit::Round;
 use crate::settle::{give_back, settle, withdraw};
 use crate::shared::Shared;
 use crate::verdict::Ending;
@@ -52,6 +52,23 @@ pub(crate) struct Finished {
     pub(crate) busy: Busy,
 }
 
+impl Finished {
+    /// What has ended well, as it is before any of it was brought.
+    fn well(queue: QueueKey, consumer: Arc<Consumer>, round: Round, busy: Busy) -> Self {
+        Self {
+            queue,
+            consumer,
+            round,
+            ending: Ending::Returned,
+            hold: None,
+            unreached: None,
+            alone: Vec::new(),
+            is_held_back: false,
+            busy,
+        }
+    }
+}
+
 /// Brings what was leased to its target and settles it.
 pub(crate) async fn run(
     shared: Arc<Shared>,
@@ -61,17 +78,7 @@ pub(crate) async fn run(
 ) -> Finished {
     let Invocation { consumer, batches, left_at, round } = invocation;
     let queue = batches.first().map(|batch| batch.queue.clone()).expect("something was leased");
-    let mut finished = Finished {
-        queue,
-        consumer: Arc::clone(&consumer),
-        round,
-        ending: Ending::Returned,
-        hold: None,
-        unreached: None,
-        alone: Vec::new(),
-        is_held_back: false,
-        busy,
-    };
+    let mut finished = Finished::well(queue, Arc::clone(&consumer), round, busy);
     let (mut place, mut left) = (Some(place), batches.len());
     for (number, batch) in batches.iter().enumerate() {
         // Only now: it may have waited for those before it.

@@ -18,15 +18,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::alone::Alone;
-use crate::backlog::Backlog;
 use crate::batch::Batch;
-use crate::batching::{Step, View, next_step};
-use crate::circuit::{Circuit, OpenCircuit, Turn};
-use crate::concurrency::Concurrency;
 use crate::consumer::{Consumer, Push};
 use crate::invocation::{self, Finished, Invocation};
 use crate::limits;
 use crate::notice::Notice;
+use crate::rules::backlog::Backlog;
+use crate::rules::batching::{Step, View, next_step};
+use crate::rules::circuit::{Circuit, OpenCircuit, Turn};
+use crate::rules::concurrency::Concurrency;
 use crate::shared::Shared;
 
 /// The most bytes of bodies in a batch; its first message always fits.

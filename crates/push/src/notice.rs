@@ -6,7 +6,7 @@ use kew_core::{MessageId, QueueKey};
 use kew_engine::EngineError;
 
 use crate::attempts::Attempt;
-use crate::circuit::OpenCircuit;
+use crate::rules::circuit::OpenCircuit;
 
 /// Something an operator should know.
 #[derive(Clone, PartialEq, Eq, Debug)]

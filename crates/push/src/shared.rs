@@ -9,10 +9,10 @@ use kew_http::client::Reach;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::attempts::{Attempt, Attempts};
-use crate::circuit::Circuits;
 use crate::consumer::Consumer;
 use crate::document;
 use crate::notice::Notice;
+use crate::rules::circuit::Circuits;
 use crate::target::Targets;
 use crate::traced::Traces;
 

@@ -5,32 +5,26 @@
 //! `encode` writes one description of a result in either protocol, [`error`] is where every refusal gets its SQS name.
 
 mod action;
-mod annotations;
 mod attributes;
 mod auth;
 mod batch;
 mod cors;
 mod decode;
 mod documents;
-mod draft;
 mod encode;
 pub mod error;
-mod hash;
 mod intervals;
 mod limits;
 mod listing;
 mod look;
-mod message_attributes;
+mod message;
 mod names;
 mod ops;
-mod plain;
 mod policy;
 mod receipts;
 mod route;
-mod shown;
 mod sts;
 mod subject;
-mod system_attributes;
 mod tags;
 mod tasks;
 
@@ -53,7 +47,7 @@ pub use action::Action;
 pub use auth::{AccessKey, Auth, KeyError, Keys};
 pub use error::{Code, WireError};
 pub use look::is_look;
-pub use plain::{PlainAttribute, annotate, attributes, trace_of};
+pub use message::plain::{PlainAttribute, annotate, attributes, trace_of};
 
 /// How the front-end is set up.
 #[derive(Clone)]

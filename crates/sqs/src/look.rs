@@ -14,18 +14,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::action::Action;
-use crate::annotations::{self, Annotations};
 use crate::auth::{self, Auth, Service};
 use crate::decode::query::Form;
 use crate::decode::{Text, read};
 use crate::encode::{self, NAME_VALUE, Shape, Writer};
 use crate::error::WireError;
-use crate::message_attributes::Filter;
+use crate::message::annotations::{self, Annotations};
+use crate::message::message_attributes::Filter;
+use crate::message::shown::Shown;
+use crate::message::system_attributes::Wanted;
 use crate::names::Address;
 use crate::ops::{ATTRIBUTES, MESSAGES, write_attributes};
 use crate::route::{Call, Protocol};
-use crate::shown::Shown;
-use crate::system_attributes::Wanted;
 use crate::{Context, Sqs};
 
 const PATH: &str = "/_aws/sqs/messages";

@@ -3,6 +3,7 @@
 mod stores_with_upkeep;
 
 use kew_store_log::LogOptions;
+use kew_testing::small_log;
 use stores_with_upkeep::OnSimDisk;
 
 mod usual_segments {
@@ -12,7 +13,7 @@ mod usual_segments {
 }
 
 mod tiny_segments {
-    use super::{OnSimDisk, stores_with_upkeep};
+    use super::{OnSimDisk, small_log};
 
-    kew_store::contract_tests!(OnSimDisk::new(stores_with_upkeep::tiny(), 1));
+    kew_store::contract_tests!(OnSimDisk::new(small_log(), 1));
 }

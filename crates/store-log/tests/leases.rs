@@ -5,9 +5,7 @@
 mod small_store;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kew_core::command::{Ack, Extend, Extension, FirstReceipts, Lease, Purge, Send};
@@ -16,30 +14,17 @@ use kew_core::{
     Carries, Command, Content, DeadLetterAction, DeadLetterRule, LeaseToken, Outcome, Policy, QueueId,
     ReceiptRule, WhenFree,
 };
-use kew_store::{Store, StoreError, Submission};
+use kew_store::{Store, Submission};
 use kew_store_log::{Found, LogStore, SimDisk};
 
-use small_store::{Asked, START, entropy, key, options, text_of};
+use small_store::{Asked, START, answer_of, entropy, key, options, text_of};
 
 fn opened(disk: &SimDisk) -> Asked {
     Asked::of(LogStore::open(Arc::new(disk.clone()), options(), entropy(1), START).unwrap().0)
 }
 
-/// The answer, if it may leave by now.
-fn answer_of(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
-    match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
-    }
-}
-
 fn is_answered(answer: &mut Submission) -> bool {
     answer_of(answer).is_some_and(|result| result.is_ok())
-}
-
-fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
-    let messages = vec![asked.message(body)];
-    asked.store.step(asked.now, &Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
 }
 
 fn leasing(asked: &Asked, queue: QueueId, max: u32) -> Submission {
@@ -51,7 +36,7 @@ fn lease_of_a_durable_message_is_answered_when_it_is_written_although_sends_wait
     let asked = opened(&SimDisk::new());
     let queue = asked.queue("plain", Policy::standard());
     asked.send(queue, "durable");
-    let mut sent = sending(&asked, queue, "not yet");
+    let mut sent = asked.sending(queue, "not yet");
     let mut leased = leasing(&asked, queue, 1);
     assert!(!is_answered(&mut leased), "it is not written");
     asked.store.write();
@@ -65,11 +50,11 @@ fn lease_of_a_durable_message_is_answered_when_it_is_written_although_sends_wait
 fn lease_of_a_message_waits_until_its_send_is_synced() {
     let asked = opened(&SimDisk::new());
     let queue = asked.queue("plain", Policy::standard());
-    let mut sent = sending(&asked, queue, "one");
+    let mut sent = asked.sending(queue, "one");
     asked.store.write();
     // In a batch of its own, and together with its send.
     let mut later = leasing(&asked, queue, 1);
-    let mut also_sent = sending(&asked, queue, "two");
+    let mut also_sent = asked.sending(queue, "two");
     let mut together = leasing(&asked, queue, 1);
     asked.store.write();
     assert!(!is_answered(&mut sent) && !is_answered(&mut also_sent));
@@ -141,7 +126,7 @@ fn lease_is_written_and_answered_while_another_thread_syncs() {
     let queue = asked.queue("plain", Policy::standard());
     asked.send(queue, "durable");
     disk.set_sync_delay(Duration::from_secs(1));
-    let mut sent = sending(&asked, queue, "not yet");
+    let mut sent = asked.sending(queue, "not yet");
     let syncs = asked.clone();
     let thread = std::thread::spawn(move || syncs.store.commit());
     while asked.store.stats().written_through == asked.store.stats().durable_through {

@@ -4,18 +4,15 @@
 #[path = "small_store/mod.rs"]
 mod small_store;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::task::{Context, Poll, Waker};
 
-use kew_core::command::{FirstReceipts, Send};
-use kew_core::{Command, Outcome, Policy, QueueId};
+use kew_core::{Policy, QueueId};
 use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{Fault, FaultPlan, Found, LogStore, SimDisk, WatchedDisk, Watcher};
 use parking_lot::Mutex;
 
-use small_store::{Asked, START, entropy, options};
+use small_store::{Asked, START, answer_of, entropy, options};
 
 /// Holds the next sync of data after the disk has done it, and before its caller knows how it ended.
 #[derive(Default)]
@@ -52,23 +49,11 @@ fn opened(disk: &SimDisk) -> (Arc<Asked>, Arc<Hold>) {
     (Arc::new(Asked::of(store)), hold)
 }
 
-fn sending(asked: &Asked, queue: QueueId, body: &str) -> Submission {
-    let messages = vec![asked.message(body)];
-    asked.store.step(asked.now, &Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
-}
-
-fn answer_of(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
-    match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
-    }
-}
-
 /// Sends and writes more than a segment holds.
 fn fill_a_segment(asked: &Asked, queue: QueueId) -> Vec<Submission> {
     let body = "fills a segment ".repeat(20);
     let send = |_| {
-        let sent = sending(asked, queue, &body);
+        let sent = asked.sending(queue, &body);
         asked.store.write();
         sent
     };
@@ -81,7 +66,7 @@ fn a_send_whose_only_sync_failed_on_another_thread_is_not_acknowledged_by_a_new_
     let (asked, hold) = opened(&disk);
     let queue = asked.queue("q", Policy::standard());
     asked.send(queue, "durable");
-    let mut sent = sending(&asked, queue, "its sync fails");
+    let mut sent = asked.sending(queue, "its sync fails");
     let (held, go) = hold.next();
     // The commit's write, then its sync.
     disk.set_fault(Some(FaultPlan { at: disk.points() + 2, fault: Fault::Error }));
@@ -112,7 +97,7 @@ fn after_a_sync_failed_no_later_sync_of_the_store_succeeds() {
     let disk = SimDisk::new();
     let (asked, _) = opened(&disk);
     let queue = asked.queue("q", Policy::standard());
-    let mut sent = sending(&asked, queue, "its sync fails");
+    let mut sent = asked.sending(queue, "its sync fails");
     disk.set_fault(Some(FaultPlan { at: disk.points() + 2, fault: Fault::Error }));
     assert!(!asked.store.commit());
     // The disk works again, and would say that all is well.

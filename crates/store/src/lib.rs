@@ -20,7 +20,7 @@ use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{Freed, Gate, Rest, Submission, Wait};
+pub use submission::{BatchNumber, Freed, Gate, Rest, Submission, Through, Wait};
 
 /// A place that keeps queues and their messages.
 ///

@@ -11,15 +11,63 @@ use smallvec::SmallVec;
 
 use crate::StoreError;
 
-/// Opens for batch after batch, in order.
-pub trait Gate: Send + Sync {
-    /// Ready once the gate has opened for `batch`, or never will.
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>>;
+/// Number of a batch: 1 for the first of a store, then without a gap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct BatchNumber(pub u64);
 
-    /// Ready once `batch` is written and the gate has opened for `rests_on`, or never will.
-    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        let _is_earlier = rests_on;
-        self.poll_open(batch, cx)
+impl BatchNumber {
+    /// Before the first batch: what is durable, or reflected, when no batch is.
+    pub const BEFORE_FIRST: Self = Self(0);
+    /// The first batch of a store.
+    pub const FIRST: Self = Self(1);
+
+    /// The next batch.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The batch before it; [`BatchNumber::BEFORE_FIRST`] has none and stays.
+    #[inline]
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for BatchNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// How far a gate is, or has to be for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Through {
+    /// This batch, and so all before it, is written.
+    pub written: BatchNumber,
+    /// This batch and all before it are as durable as their answers promise.
+    pub open: BatchNumber,
+}
+
+impl Through {
+    /// The batch is written, and as durable as its answers promise.
+    #[inline]
+    pub const fn batch(batch: BatchNumber) -> Self {
+        Self { written: batch, open: batch }
+    }
+}
+
+/// Opens for batch after batch, in order. Where steps wait for room it counts the rooms that were made, in place of
+/// batches.
+pub trait Gate: Send + Sync {
+    /// Ready once the gate has opened for the batch, or the room, of this number; or never will.
+    fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>>;
+
+    /// Ready once the gate has come so far, or never will. `wanted.open` is `wanted.written` or an earlier batch.
+    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.poll_open(wanted.written.0, cx)
     }
 }
 
@@ -49,12 +97,11 @@ pub struct Submission {
 pub enum Wait {
     /// It may be answered at once.
     Nothing,
-    /// That `batch` is written, and that the gate has opened for the batch it rests on: itself, or an earlier one.
+    /// That the batch with its records is written, and that the gate has opened for the newest batch it rests on:
+    /// that one, or an earlier one.
     Gate {
-        /// The batch that has its records.
-        batch: u64,
-        /// The newest batch that must be as durable as it promises.
-        rests_on: u64,
+        /// These two batches.
+        wanted: Through,
         /// Who knows.
         gate: Arc<dyn Gate>,
     },
@@ -89,8 +136,8 @@ impl Submission {
     }
 
     /// An answer that waits until `gate` has opened for `batch`.
-    pub fn applied(outcome: Outcome, batch: u64, gate: Arc<dyn Gate>) -> Self {
-        Self::new(Ok(outcome), Wait::Gate { batch, rests_on: batch, gate }, SmallVec::new())
+    pub fn applied(outcome: Outcome, batch: BatchNumber, gate: Arc<dyn Gate>) -> Self {
+        Self::new(Ok(outcome), Wait::Gate { wanted: Through::batch(batch), gate }, SmallVec::new())
     }
 
     /// An answer that comes from elsewhere.
@@ -129,7 +176,10 @@ impl Submission {
             Wait::Gate { gate, .. } => *gate = Arc::clone(last),
             Wait::Rest { first, .. } => match &mut **first {
                 Wait::Gate { gate, .. } => *gate = Arc::clone(last),
-                Wait::Nothing => **first = Wait::Gate { batch: 0, rests_on: 0, gate: Arc::clone(last) },
+                Wait::Nothing => {
+                    let wanted = Through::batch(BatchNumber::BEFORE_FIRST);
+                    **first = Wait::Gate { wanted, gate: Arc::clone(last) };
+                }
                 Wait::Again { .. } | Wait::Rest { .. } | Wait::Remote(_) => {}
             },
             // Answered in this very moment, a refusal, or known elsewhere.
@@ -162,7 +212,7 @@ impl Future for Submission {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.wait {
             Wait::Nothing => {}
-            Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Remote(answer) => return answer.as_mut().poll(cx),
             Wait::Rest { .. } => ready!(self.poll_rest(cx))?,
@@ -178,7 +228,7 @@ impl Submission {
             return Poll::Ready(Ok(()));
         };
         match &**first {
-            Wait::Gate { batch, rests_on, gate } => ready!(gate.poll_written(*batch, *rests_on, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Nothing | Wait::Rest { .. } | Wait::Remote(_) => {}
         }

@@ -38,7 +38,27 @@ where
 }
 
 pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
-    let nothing = json!({});
+    match action {
+        "SendMessage"
+        | "ReceiveMessage"
+        | "DeleteMessage"
+        | "ChangeMessageVisibility"
+        | "SendMessageBatch"
+        | "DeleteMessageBatch"
+        | "ChangeMessageVisibilityBatch" => message_action(client, action, input).await,
+        "AddPermission" | "RemovePermission" | "ListQueueTags" | "TagQueue" | "UntagQueue" => {
+            permission_or_tag_action(client, action, input).await
+        }
+        "ListDeadLetterSourceQueues"
+        | "StartMessageMoveTask"
+        | "ListMessageMoveTasks"
+        | "CancelMessageMoveTask" => dead_letter_action(client, action, input).await,
+        _ => queue_action(client, action, input).await,
+    }
+}
+
+/// Actions on queues.
+async fn queue_action(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
     match action {
         "CreateQueue" => {
             let call = client.create_queue().set_queue_name(Given::given(&input["QueueName"]));
@@ -56,10 +76,7 @@ pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Val
             let output = send!(client.list_queues(), input, {
                 set_queue_name_prefix: "QueueNamePrefix", set_max_results: "MaxResults", set_next_token: "NextToken",
             });
-            Ok(object([
-                ("QueueUrls", json!(output.queue_urls)),
-                ("NextToken", text(output.next_token())),
-            ]))
+            Ok(object([("QueueUrls", json!(output.queue_urls)), ("NextToken", text(output.next_token()))]))
         }
         "GetQueueAttributes" => {
             let output = send!(client.get_queue_attributes(), input, {
@@ -70,16 +87,23 @@ pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Val
         "SetQueueAttributes" => {
             let call = client.set_queue_attributes().set_queue_url(Given::given(&input["QueueUrl"]));
             answered(call.set_attributes(texts(&input["Attributes"])).send().await)?;
-            Ok(nothing)
+            Ok(json!({}))
         }
         "DeleteQueue" => {
             send!(client.delete_queue(), input, { set_queue_url: "QueueUrl" });
-            Ok(nothing)
+            Ok(json!({}))
         }
         "PurgeQueue" => {
             send!(client.purge_queue(), input, { set_queue_url: "QueueUrl" });
-            Ok(nothing)
+            Ok(json!({}))
         }
+        other => Err(json!({ "broken": format!("no action {other}") })),
+    }
+}
+
+/// Actions on messages.
+async fn message_action(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
+    match action {
         "SendMessage" => {
             let call = client
                 .send_message()
@@ -110,28 +134,35 @@ pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Val
         }
         "DeleteMessage" => {
             send!(client.delete_message(), input, { set_queue_url: "QueueUrl", set_receipt_handle: "ReceiptHandle" });
-            Ok(nothing)
+            Ok(json!({}))
         }
         "ChangeMessageVisibility" => {
             send!(client.change_message_visibility(), input, {
                 set_queue_url: "QueueUrl", set_receipt_handle: "ReceiptHandle",
                 set_visibility_timeout: "VisibilityTimeout",
             });
-            Ok(nothing)
+            Ok(json!({}))
         }
         "SendMessageBatch" | "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => {
             batch(client, action, input).await
         }
+        other => Err(json!({ "broken": format!("no action {other}") })),
+    }
+}
+
+/// Actions on what a queue has beside its attributes.
+async fn permission_or_tag_action(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
+    match action {
         "AddPermission" => {
             send!(client.add_permission(), input, {
                 set_queue_url: "QueueUrl", set_label: "Label", set_aws_account_ids: "AWSAccountIds",
                 set_actions: "Actions",
             });
-            Ok(nothing)
+            Ok(json!({}))
         }
         "RemovePermission" => {
             send!(client.remove_permission(), input, { set_queue_url: "QueueUrl", set_label: "Label" });
-            Ok(nothing)
+            Ok(json!({}))
         }
         "ListQueueTags" => {
             let output = send!(client.list_queue_tags(), input, { set_queue_url: "QueueUrl" });
@@ -140,12 +171,19 @@ pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Val
         "TagQueue" => {
             let call = client.tag_queue().set_queue_url(Given::given(&input["QueueUrl"]));
             answered(call.set_tags(texts(&input["Tags"])).send().await)?;
-            Ok(nothing)
+            Ok(json!({}))
         }
         "UntagQueue" => {
             send!(client.untag_queue(), input, { set_queue_url: "QueueUrl", set_tag_keys: "TagKeys" });
-            Ok(nothing)
+            Ok(json!({}))
         }
+        other => Err(json!({ "broken": format!("no action {other}") })),
+    }
+}
+
+/// Actions on dead letters and their moves.
+async fn dead_letter_action(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
+    match action {
         "ListDeadLetterSourceQueues" => {
             let output = send!(client.list_dead_letter_source_queues(), input, {
                 set_queue_url: "QueueUrl", set_max_results: "MaxResults", set_next_token: "NextToken",
@@ -179,12 +217,15 @@ pub async fn perform(client: &Client, action: &str, input: &Value) -> Result<Val
 async fn batch(client: &Client, action: &str, input: &Value) -> Result<Value, Value> {
     let url: Option<String> = Given::given(&input["QueueUrl"]);
     let entries = input["Entries"].as_array().cloned().unwrap_or_default();
-    let ids = |ids: Vec<&str>| if ids.is_empty() { Value::Null } else { ids.iter().map(|id| json!({ "Id": id })).collect() };
+    let ids = |ids: Vec<&str>| {
+        if ids.is_empty() { Value::Null } else { ids.iter().map(|id| json!({ "Id": id })).collect() }
+    };
     let (successful, failed) = match action {
         "SendMessageBatch" => {
             let entries = entries.iter().map(send_entry).collect();
-            let output =
-                answered(client.send_message_batch().set_queue_url(url).set_entries(Some(entries)).send().await)?;
+            let output = answered(
+                client.send_message_batch().set_queue_url(url).set_entries(Some(entries)).send().await,
+            )?;
             let sent: Vec<Value> = output.successful().iter().map(sent_entry).collect();
             (if sent.is_empty() { Value::Null } else { json!(sent) }, failures(output.failed()))
         }
@@ -196,8 +237,9 @@ async fn batch(client: &Client, action: &str, input: &Value) -> Result<Value, Va
                 built.build().expect("id and handle are given")
             };
             let entries = entries.iter().map(entry).collect();
-            let output =
-                answered(client.delete_message_batch().set_queue_url(url).set_entries(Some(entries)).send().await)?;
+            let output = answered(
+                client.delete_message_batch().set_queue_url(url).set_entries(Some(entries)).send().await,
+            )?;
             (ids(output.successful().iter().map(|entry| entry.id()).collect()), failures(output.failed()))
         }
         _ => {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,23 +32,15 @@ pub fn play(
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
     let mut input = child.stdin.take().ok_or("the script has no standard input")?;
     let output = child.stdout.take().ok_or("the script has no standard output")?;
-    let (sender, said) = channel();
-    // Ends with the script's output, so it need not be joined.
-    thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
+    let said = lines_of(output);
     let begun = Instant::now();
-    let mut told: BTreeMap<String, Done> = BTreeMap::new();
+    let mut reported: BTreeMap<String, Done> = BTreeMap::new();
     while let Ok(line) = said.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
         match line.split_once(' ').unwrap_or((&line, "")) {
-            ("PASS", name) => drop(told.insert(name.to_owned(), Ok(()))),
+            ("PASS", name) => drop(reported.insert(name.to_owned(), Ok(()))),
             ("FAIL", rest) => {
                 let (name, reason) = rest.split_once(": ").unwrap_or((rest, ""));
-                told.insert(name.to_owned(), Err(reason.to_owned()));
+                reported.insert(name.to_owned(), Err(reason.to_owned()));
             }
             ("CLOCK", milliseconds) => {
                 server.advance(milliseconds.parse().map_err(|_| format!("script: {line}"))?)?;
@@ -63,14 +55,33 @@ pub fn play(
     }
     // It has said all, or has had all the time there is.
     let _ended = (child.kill(), child.wait());
+    Ok(results(chapter, reported, errors))
+}
+
+/// The lines of a script, from a thread that ends with them.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (sender, said) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    said
+}
+
+/// A result for each scenario of the chapter, and a failure for each that was reported and is not in it.
+fn results(chapter: &Chapter, mut reported: BTreeMap<String, Done>, errors: &Path) -> Vec<(String, Done)> {
     let results = chapter.scenarios.iter().map(|scenario| {
-        let result = told.remove(&scenario.name);
+        let result = reported.remove(&scenario.name);
         (
             scenario.name.clone(),
             result.unwrap_or_else(|| Err(format!("not reported, see {}", errors.display()))),
         )
     });
     let mut results: Vec<_> = results.collect();
-    results.extend(told.into_keys().map(|name| (name, Err("is not in the list of scenarios".to_owned()))));
-    Ok(results)
+    let others = reported.into_keys();
+    results.extend(others.map(|name| (name, Err("is not in the list of scenarios".to_owned()))));
+    results
 }

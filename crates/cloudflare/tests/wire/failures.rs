@@ -7,6 +7,7 @@ use kew_core::{Command, Timestamp};
 use kew_engine::EngineError;
 use kew_http::Guard;
 use kew_store::{MemoryStore, Store, StoreError, Submission};
+use kew_testing::{Wrap, Wrapped};
 use serde_json::json;
 
 use super::server::{CloudflareAnswer, CloudflareServer, CountingEntropy, settings};
@@ -14,32 +15,26 @@ use super::server::{CloudflareAnswer, CloudflareServer, CountingEntropy, setting
 /// Which steps fail, and how.
 type Failure = (fn(&Command) -> bool, StoreError);
 
-struct Failing {
-    inner: MemoryStore,
+type Failing = Wrapped<MemoryStore, Failures>;
+
+#[derive(Default)]
+struct Failures {
     /// Guards what fails from now on.
     failure: Mutex<Option<Failure>>,
 }
 
-impl Failing {
+impl Failures {
     fn fail(&self, which: fn(&Command) -> bool, error: StoreError) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some((which, error));
     }
 }
 
-impl Store for Failing {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+impl Wrap<MemoryStore> for Failures {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
         match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((which, error)) if which(command) => Submission::settled(Err(error.clone())),
-            Some(_) | None => self.inner.step(now, command),
+            Some(_) | None => store.step(now, command),
         }
-    }
-
-    fn next_due(&self) -> Option<Timestamp> {
-        self.inner.next_due()
-    }
-
-    fn newest_instant(&self) -> Timestamp {
-        self.inner.newest_instant()
     }
 }
 
@@ -53,8 +48,8 @@ struct Failed {
 }
 
 async fn failed() -> Failed {
-    let inner = MemoryStore::new(Arc::new(CountingEntropy::default()));
-    let store = Arc::new(Failing { inner, failure: Mutex::default() });
+    let store = MemoryStore::new(Arc::new(CountingEntropy::default()));
+    let store = Arc::new(Failing { store, wrap: Failures::default() });
     let causes: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&causes);
     let failures = move |_, cause: &str| {
@@ -79,7 +74,7 @@ async fn failures_have_their_numbers_and_keep_their_causes_to_us() {
         (StoreError::Damaged { what: cause() }, 500, 15_000),
     ] {
         let Failed { server, store, queue, causes } = failed().await;
-        store.fail(|_| true, error.clone());
+        store.wrap.fail(|_| true, error.clone());
         let mut calls = 0;
         for (method, path, body) in [
             ("POST", "/queues".to_owned(), json!({ "queue_name": "new" })),
@@ -112,7 +107,7 @@ async fn what_one_part_of_a_settling_did_stands_when_the_other_fails() {
     server.push(&queue, "n", json!({})).await.result();
     let pulled = server.pull(&queue, json!({})).await;
     let [first, second] = [&pulled[0], &pulled[1]].map(|message| message["lease_id"].clone());
-    store.fail(|command| matches!(command, Command::Release(_)), StoreError::NoSpace);
+    store.wrap.fail(|command| matches!(command, Command::Release(_)), StoreError::NoSpace);
     let body = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
     let settled = server.settle(&queue, body).await;
     let expected = json!({
@@ -128,9 +123,9 @@ async fn what_one_part_of_a_settling_did_stands_when_the_other_fails() {
     // The first is gone already, which is no effect.
     let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
     server.call("POST", &path, both).await.is_error(429, 10_251);
-    store.fail(|_| true, StoreError::FailStopped { cause: "it broke".to_owned() });
+    store.wrap.fail(|_| true, StoreError::FailStopped { cause: "it broke".to_owned() });
     let both = json!({ "acks": [{ "lease_id": first }], "retries": [{ "lease_id": second }] });
     server.call("POST", &path, both).await.is_error(429, 10_250);
-    store.fail(|_| false, StoreError::NoSpace);
+    store.wrap.fail(|_| false, StoreError::NoSpace);
     assert_eq!(server.settle(&queue, retry).await["retryCount"], 1);
 }

@@ -215,10 +215,9 @@ pub(super) enum Shown<'a> {
 
 /// Text where the body says that it is text, and is; else Base64.
 pub(super) fn shown_body(content: &Content) -> Shown<'_> {
-    let is_text = matches!(content.content_type, ContentType::Text | ContentType::Json);
-    match std::str::from_utf8(&content.body) {
-        Ok(text) if is_text => Shown::Text(text),
-        _ => Shown::Base64(STANDARD.encode(&content.body)),
+    match content.text() {
+        Some(text) => Shown::Text(text),
+        None => Shown::Base64(STANDARD.encode(&content.body)),
     }
 }
 

@@ -199,14 +199,19 @@ impl Console {
 
 impl Context<'_> {
     async fn perform(&self, op: Op) -> Result<Reply, ApiError> {
-        let text = |refused: Reply| ApiError::of_text(&refused);
-        let (console, request) = (self.console, self.request);
         // Before anything is done: nothing is, for a reply that cannot be kept.
         if !matches!(op, Op::BeginSession | Op::ShowSession | Op::EndSession) {
-            request.room.free().await?;
+            self.request.room.free().await?;
         }
         let is_large = matches!(op, Op::ListMessages | Op::ShowQueueMessage | Op::ShowMessage);
-        let _turn = if is_large { Some(console.work.large.next().await?) } else { None };
+        let _turn = if is_large { Some(self.console.work.large.next().await?) } else { None };
+        self.run(op).await
+    }
+
+    /// The function of each operation.
+    async fn run(&self, op: Op) -> Result<Reply, ApiError> {
+        let text = |refused: Reply| ApiError::of_text(&refused);
+        let (console, request) = (self.console, self.request);
         match op {
             Op::ListQueues => queues::list(self).await,
             Op::CreateQueue => queues::create(self).await,

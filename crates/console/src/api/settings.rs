@@ -150,40 +150,17 @@ fn put_rule(
     }
     let before = policy.dead_letters.take();
     let rule = before.as_deref();
-    let to = match settings.get("dead_letters_to") {
-        Some(value) => value.as_str().map(|text| home.key(text)).transpose()?,
-        None => rule.and_then(target).cloned(),
-    };
-    let drops = match settings.get("drop_exhausted") {
-        Some(value) => value.as_bool().unwrap_or_default(),
-        // A target that is given now takes the place of dropping.
-        None => rule.is_some_and(|rule| rule.then == DeadLetterAction::Drop) && to.is_none(),
-    };
     let attempts = match settings.get("max_attempts") {
         Some(value) => value.as_u64().and_then(|attempts| u32::try_from(attempts).ok()),
         None => rule.map(|rule| rule.attempts_max),
     };
-    let given = settings.get("max_attempts").is_some_and(|value| !value.is_null());
-    let then = match (to, drops) {
-        (Some(_), true) => {
-            return Err(ApiError::bad_request("dead_letters_to and drop_exhausted exclude each other"));
+    let Some(then) = action(rule, settings, attempts, home)? else { return Ok(()) };
+    match &then {
+        DeadLetterAction::MoveTo(to) if rule.and_then(target) != Some(to) => {
+            check_target(to, source, policy, engine, home)?;
         }
-        (Some(to), false) => {
-            if rule.and_then(target) != Some(&to) {
-                check_target(&to, source, policy, engine, home)?;
-            }
-            DeadLetterAction::MoveTo(to)
-        }
-        (None, true) if attempts.is_none() => {
-            return Err(ApiError::bad_request("drop_exhausted needs max_attempts"));
-        }
-        (None, true) => DeadLetterAction::Drop,
-        (None, false) if given => {
-            let message = "max_attempts needs dead_letters_to, or drop_exhausted to delete messages after it";
-            return Err(ApiError::bad_request(message));
-        }
-        (None, false) => return Ok(()),
-    };
+        DeadLetterAction::MoveTo(_) | DeadLetterAction::Drop => {}
+    }
     let attempts_max = attempts.unwrap_or(ATTEMPTS_USUAL);
     policy.dead_letters = match before {
         Some(rule) if rule.attempts_max == attempts_max && rule.then == then => Some(rule),
@@ -195,6 +172,36 @@ fn put_rule(
         })),
     };
     Ok(())
+}
+
+/// What becomes of a message after its last attempt, by the rule so far and the settings given now. `None`: no rule.
+fn action(
+    rule: Option<&DeadLetterRule>,
+    settings: &Map<String, Value>,
+    attempts: Option<u32>,
+    home: &Home<'_>,
+) -> Result<Option<DeadLetterAction>, ApiError> {
+    let to = match settings.get("dead_letters_to") {
+        Some(value) => value.as_str().map(|text| home.key(text)).transpose()?,
+        None => rule.and_then(target).cloned(),
+    };
+    let drops = match settings.get("drop_exhausted") {
+        Some(value) => value.as_bool().unwrap_or_default(),
+        // A target that is given now takes the place of dropping.
+        None => rule.is_some_and(|rule| rule.then == DeadLetterAction::Drop) && to.is_none(),
+    };
+    let given = settings.get("max_attempts").is_some_and(|value| !value.is_null());
+    let refuse = |why: &str| Err(ApiError::bad_request(why));
+    match (to, drops) {
+        (Some(_), true) => refuse("dead_letters_to and drop_exhausted exclude each other"),
+        (Some(to), false) => Ok(Some(DeadLetterAction::MoveTo(to))),
+        (None, true) if attempts.is_none() => refuse("drop_exhausted needs max_attempts"),
+        (None, true) => Ok(Some(DeadLetterAction::Drop)),
+        (None, false) if given => {
+            refuse("max_attempts needs dead_letters_to, or drop_exhausted to delete messages after it")
+        }
+        (None, false) => Ok(None),
+    }
 }
 
 fn check_target(

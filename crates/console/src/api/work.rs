@@ -121,7 +121,7 @@ mod tests {
         let turns = Turns::of_large_replies();
         let mut taken = Vec::new();
         for _ in 0..LARGE_AT_ONCE {
-            taken.push(turns.next().await.expect("there are turns left"));
+            taken.push(turns.next().await.expect("fewer than LARGE_AT_ONCE turns are taken"));
         }
         let mut cx = Context::from_waker(Waker::noop());
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(turns.next())).collect();

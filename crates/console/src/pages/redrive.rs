@@ -293,32 +293,12 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
         return Ok(see(&format!("{}{}", message_path(queue, id), query_of(&[("cursor", cursor)]))));
     }
     let wanted = visit.asked("to").map(str::trim).or(read::given(&found, "origin")).unwrap_or(queue);
-    let (target, shown) = match visit.read(&of_queue(wanted, ""), &[]).await {
-        Ok(shown) => (wanted, shown),
-        // It may still go elsewhere.
-        Err(trouble) if trouble.status == StatusCode::NOT_FOUND => {
-            (queue, visit.read(&of_queue(queue, ""), &[]).await?)
-        }
-        Err(trouble) => return Err(trouble),
-    };
+    let (target, shown) = target_of_resend(visit, wanted, queue).await?;
     if found.get("readable").and_then(Value::as_bool) == Some(false) {
         let message = "the message cannot be read from the store, so it cannot be corrected";
         return Err(Trouble::new(StatusCode::CONFLICT, "unreadable", message));
     }
-    let (body, content_type) = match read::given(&found, "body") {
-        Some(body) => (body, read::text(&found, "content_type")),
-        // What a form holds in Base64 is sent as bytes, whatever the message says of itself.
-        None => (read::text(&found, "body_base64"), "bytes"),
-    };
-    let draft = Draft {
-        body: body.to_owned(),
-        content_type: content_type.to_owned(),
-        group: read::text(&found, "group").to_owned(),
-        attributes: send::attributes_of(&found),
-        original: Some((queue.to_owned(), read::text(&found, "id").to_owned())),
-        cursor: cursor.to_owned(),
-        ..Draft::default()
-    };
+    let draft = draft_of_resend(&found, queue, cursor);
     let content = html! {
         nav.crumbs aria-label="Where this is" {
             a href="/" { "Queues" } " / " a href=(queue_path(queue)) { (text::isolated(queue)) }
@@ -339,6 +319,40 @@ pub(super) async fn resend_form(visit: &Visit<'_>, queue: &str, id: &str) -> Pag
         @else { p { "Your role is read-only: it sends nothing." } }
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of("Correct and resend").at("/"), &content))
+}
+
+/// The queue that gets the new message, with what the admin API shows of it.
+async fn target_of_resend<'a>(
+    visit: &Visit<'_>,
+    wanted: &'a str,
+    queue: &'a str,
+) -> Result<(&'a str, Value), Trouble> {
+    match visit.read(&of_queue(wanted, ""), &[]).await {
+        Ok(shown) => Ok((wanted, shown)),
+        // It may still go elsewhere.
+        Err(trouble) if trouble.status == StatusCode::NOT_FOUND => {
+            Ok((queue, visit.read(&of_queue(queue, ""), &[]).await?))
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// A message of a queue as the form shows it at first.
+fn draft_of_resend(found: &Value, queue: &str, cursor: &str) -> Draft {
+    let (body, content_type) = match read::given(found, "body") {
+        Some(body) => (body, read::text(found, "content_type")),
+        // What a form holds in Base64 is sent as bytes, whatever the message says of itself.
+        None => (read::text(found, "body_base64"), "bytes"),
+    };
+    Draft {
+        body: body.to_owned(),
+        content_type: content_type.to_owned(),
+        group: read::text(found, "group").to_owned(),
+        attributes: send::attributes_of(found),
+        original: Some((queue.to_owned(), read::text(found, "id").to_owned())),
+        cursor: cursor.to_owned(),
+        ..Draft::default()
+    }
 }
 
 /// The form that names another queue for the new message.

@@ -94,16 +94,21 @@ pub(super) fn fields(visit: &Visit<'_>, queue: &str, shown: &Value, draft: &Draf
                     (attribute(number, draft.attributes.get(number - 1)))
                 }
             }
-            @if let Some((from, id)) = &draft.original {
-                input type="hidden" name="original_queue" value=(from);
-                input type="hidden" name="original" value=(id);
-                @if !draft.cursor.is_empty() { input type="hidden" name="cursor" value=(draft.cursor); }
-                label.check {
-                    input type="checkbox" name="delete_original" value="yes" checked;
-                    " Delete the original once this is sent"
-                }
-            }
+            @if let Some((from, id)) = &draft.original { (original(from, id, &draft.cursor)) }
             button.main { "Send" }
+        }
+    }
+}
+
+/// The message that the new one stands for, and whether it is deleted then.
+fn original(queue: &str, id: &str, cursor: &str) -> Markup {
+    html! {
+        input type="hidden" name="original_queue" value=(queue);
+        input type="hidden" name="original" value=(id);
+        @if !cursor.is_empty() { input type="hidden" name="cursor" value=(cursor); }
+        label.check {
+            input type="checkbox" name="delete_original" value="yes" checked;
+            " Delete the original once this is sent"
         }
     }
 }

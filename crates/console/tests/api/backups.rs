@@ -48,7 +48,7 @@ async fn a_backup_begins_as_a_task_whose_progress_is_shown() {
     let shown = |task: &str, rest: serde_json::Value| {
         let mut all = serde_json::json!({ "task": task, "to": "/b", "bytes": 5, "of": 10 });
         let members = rest.as_object().expect("the test writes objects").clone();
-        all.as_object_mut().expect("it is an object").extend(members);
+        all.as_object_mut().expect("json! of braces is an object").extend(members);
         all
     };
     for (task, rest) in [

@@ -127,7 +127,7 @@ async fn queues_are_listed_in_pages_by_prefix_with_their_counts() {
     assert_eq!(names(&rig, "").await, (all.map(str::to_owned).to_vec(), Value::Null));
     let (first, next) = names(&rig, "?prefix=b&limit=2").await;
     assert_eq!(first, ["b1", "b2"]);
-    let cursor = next.as_str().expect("there is another page").replace(':', "%3A");
+    let cursor = next.as_str().expect("a page of 2 of 3 queues has a cursor").replace(':', "%3A");
     let (second, next) = names(&rig, &format!("?prefix=b&limit=2&cursor={cursor}")).await;
     assert_eq!(
         (second, next),

@@ -57,9 +57,9 @@ impl MessageNotes for TextNotes {
             return Vec::new();
         }
         let all: Vec<(String, String, String, bool)> =
-            serde_json::from_slice(&content.annotations).expect("these notes were written here");
+            serde_json::from_slice(&content.annotations).expect("annotations are the JSON that `write` made");
         let one = |(name, data_type, value, is_binary): (String, String, String, bool)| {
-            let decoded = || STANDARD.decode(&value).expect("these notes were written here");
+            let decoded = || STANDARD.decode(&value).expect("a binary value is the Base64 that `write` made");
             let value =
                 if is_binary { AttributeValue::Binary(decoded()) } else { AttributeValue::Text(value) };
             Attribute { name, data_type, value }

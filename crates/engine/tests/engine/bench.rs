@@ -15,7 +15,7 @@ use kew_core::{
     Timestamp,
 };
 use kew_engine::{ClockKind, Engine, EngineError, Notice, Options, QueueName, TimeSource};
-use kew_store::{Gate, MemoryStore, Store, StoreError, Submission};
+use kew_store::{BatchNumber, Gate, MemoryStore, Store, StoreError, Submission};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -152,7 +152,7 @@ impl Store for HandStore {
         let submission = match outcome {
             Ok(outcome) if self.answers == Answers::AtCommit => {
                 let batch = self.gate.fill();
-                Submission::applied(outcome, batch, Arc::clone(&self.gate) as _)
+                Submission::applied(outcome, BatchNumber(batch), Arc::clone(&self.gate) as _)
             }
             outcome => Submission::settled(outcome),
         };
@@ -214,9 +214,9 @@ impl HandGate {
 }
 
 impl Gate for HandGate {
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         let mut state = self.state.lock();
-        if state.open >= batch {
+        if state.open >= turn {
             return Poll::Ready(Ok(()));
         }
         state.waiting.push(cx.waker().clone());

@@ -10,11 +10,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::chunks::Chunks;
 use super::head::{Framing, Head};
-use crate::body::Gathered;
-use crate::pulse::Overdue;
-use crate::ration::Share;
+use crate::bounds::body::Gathered;
+use crate::bounds::ration::Share;
+use crate::progress::pulse::Overdue;
+use crate::progress::wire::Wire;
 use crate::refusal::Refusal;
-use crate::wire::Wire;
 
 /// Of a body that is refused so much is still read, and for so long, so that its client comes to read the refusal.
 const DISCARDED_MAX: usize = 16 << 20;

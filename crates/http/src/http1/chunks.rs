@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BytesMut};
 
-use crate::limits::HEADERS_USUAL;
+use crate::bounds::limits::HEADERS_USUAL;
 use crate::refusal::Refusal;
 
 /// All that says nothing in the lines of sizes, and all trailers, have fewer bytes than this.

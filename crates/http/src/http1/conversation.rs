@@ -16,15 +16,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::body::Body;
 use super::head::{Fault, Head, Search};
 use super::reply::{self, Asked};
+use crate::bounds::ration::Share;
 use crate::front::Handler;
 use crate::link::Link;
-use crate::pulse::UnderWay;
-use crate::ration::Share;
+use crate::progress::pulse::UnderWay;
+use crate::progress::wire::Wire;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::standing::Stopped;
-use crate::wire::Wire;
 
 /// What a client that means HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -50,7 +50,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let today = &link.listener().today;
-    let mut in_a_row = 0;
+    let mut in_a_row = InARow::default();
     loop {
         let mut search = Search::default();
         let head = match poll_fn(|cx| poll_next(link, wire, &mut search, may_be_http2, cx)).await {
@@ -87,17 +87,37 @@ where
         if closes {
             break;
         }
-        in_a_row = if wire.ahead().is_empty() { 0 } else { in_a_row + 1 };
-        if in_a_row == IN_A_ROW {
-            in_a_row = 0;
+        if in_a_row.ends(!wire.ahead().is_empty()) {
             tokio::task::yield_now().await;
         }
     }
+    Box::pin(end(link, wire)).await;
+    Spoken::Http1
+}
+
+/// Requests that were answered one after the other, each sent before the one before it was answered.
+#[derive(Default)]
+struct InARow(u32);
+
+impl InARow {
+    /// Counts an answer; `true` when other connections have their turn now.
+    #[inline]
+    fn ends(&mut self, more_is_ahead: bool) -> bool {
+        self.0 = if more_is_ahead { self.0 + 1 } else { 0 };
+        let ends = self.0 == IN_A_ROW;
+        if ends {
+            self.0 = 0;
+        }
+        ends
+    }
+}
+
+/// Ends the server's side, and waits for the client's.
+async fn end<H: Handler, S: AsyncRead + AsyncWrite + Unpin>(link: &Link<H>, wire: &mut Wire<S>) {
     // A connection whose end cannot be signalled has ended all the same.
     if wire.end().await.is_ok() {
-        Box::pin(linger(wire, link.is_closing())).await;
+        linger(wire, link.is_closing()).await;
     }
-    Spoken::Http1
 }
 
 /// Reads on and forgets what it reads, until the client ends its side too or has had its time. A socket that is closed

@@ -11,8 +11,8 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, Uri, Version};
 use httparse::Status;
 
+use crate::bounds::limits::{HEADERS_USUAL, Limits};
 use crate::headers::{Headers, Span};
-use crate::limits::{HEADERS_USUAL, Limits};
 
 /// A longer target has no room in [`Uri`].
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use http::{StatusCode, Version};
 
 use super::head::Fault;
+use crate::encodings::today::Today;
 use crate::headers::Headers;
 use crate::reply::Reply;
-use crate::today::Today;
 
 /// So much of a body is copied behind its head; what is longer goes out from where it lies.
 const COPIED_MAX: usize = 32 << 10;

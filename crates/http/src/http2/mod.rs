@@ -16,18 +16,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::body::Gathered;
+use crate::bounds::body::Gathered;
+use crate::bounds::ration::Share;
 use crate::drain::Place;
 use crate::front::Handler;
 use crate::headers::Headers;
 use crate::link::Link;
-use crate::pulse::{Overdue, Pulse, UnderWay};
-use crate::ration::Share;
+use crate::progress::pulse::{Overdue, Pulse, UnderWay};
+use crate::progress::wire::Wire;
 use crate::refusal::Refusal;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::standing::Stopped;
-use crate::wire::Wire;
 use streams::{Stream, Streams};
 use taken::Taken;
 
@@ -231,7 +231,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ration::Ration;
+    use crate::bounds::ration::Ration;
     use hyper::body::Frame;
     use std::collections::VecDeque;
     use std::convert::Infallible;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 
-use crate::pulse::{Overdue, Pulse};
+use crate::progress::pulse::{Overdue, Pulse};
 
 /// Runs the streams of one connection.
 #[derive(Clone, Default)]

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::pulse::Pulse;
-use crate::room::Kept;
-use crate::watch::Watched;
+use crate::bounds::room::Kept;
+use crate::progress::pulse::Pulse;
+use crate::progress::watch::Watched;
 
 /// The most of a frame that every client takes.
 const PIECE: usize = 16 << 10;
@@ -116,7 +116,7 @@ impl Drop for Lent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::Replies;
+    use crate::bounds::room::Replies;
 
     fn next(body: &mut Taken) -> Poll<Option<Bytes>> {
         let polled = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()));

@@ -11,12 +11,12 @@ use kew_core::{AccountId, Timestamp};
 use kew_http::Tls;
 
 use super::{Kept, Parts};
-use crate::backups::StoreBackups;
 use crate::config::{Settings, StoreChoice};
+use crate::consumers::push::Pushes;
 use crate::listen::{AdminLoop, Started};
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemTimeSource};
-use crate::push::Pushes;
+use crate::store::backups::StoreBackups;
 use crate::{message_notes, notices, push};
 
 const ADMIN_CONNECTIONS_MAX: usize = 128;

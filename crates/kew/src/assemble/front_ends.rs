@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use kew_azure::Verifier;
-use kew_http::{Guard, Limits, Tls};
+use kew_http::{Guard, Limits, Tls, TlsFiles};
 
 use super::Parts;
-use crate::config::{Auth, Bearer, BearerSettings, UrlStyle};
-use crate::listen::{Dialect, Entrance, FrontEndSettings, Serves};
+use crate::config::{Auth, Bearer, BearerSettings, Settings, UrlStyle};
+use crate::listen::{Certificates, Dialect, Entrance, FrontEndSettings, Serves};
 use crate::start_error::StartError;
 use crate::{credentials, machine};
 
@@ -106,7 +106,21 @@ impl Parts<'_> {
         }
     }
 
-    pub(super) fn entrance(&self, serves: Serves, socket: TcpListener, tls: Option<Tls>) -> Entrance {
+    /// The listeners of the dialects, each with its certificate.
+    pub(super) fn entrances(
+        &self,
+        sockets: Vec<(Serves, TcpListener)>,
+        certificates: &mut Certificates,
+    ) -> Result<Vec<Entrance>, StartError> {
+        let mut entrances = Vec::new();
+        for (serves, socket) in sockets {
+            let tls = certificates.load(tls_files(self.settings, serves))?;
+            entrances.push(self.entrance(serves, socket, tls));
+        }
+        Ok(entrances)
+    }
+
+    fn entrance(&self, serves: Serves, socket: TcpListener, tls: Option<Tls>) -> Entrance {
         let guard = match serves {
             Serves::Only(Dialect::Azure) => self.azure().guard(self.guard()),
             Serves::Only(Dialect::Sqs) => {
@@ -149,4 +163,14 @@ fn host_of(url: &str) -> Option<String> {
     let authority = rest.split('/').next()?;
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     Some(host.to_ascii_lowercase())
+}
+
+/// The certificate of a listener.
+fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
+    match serves {
+        Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
+        Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
+        Serves::Only(Dialect::Cloudflare) => settings.tls.cloudflare.as_ref(),
+        Serves::All => settings.tls.also.as_ref(),
+    }
 }

@@ -10,28 +10,27 @@ use kew_azure::KeySet;
 use kew_console::{Board, Console, UpkeepReport};
 use kew_core::Entropy;
 use kew_engine::Engine;
-use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, TlsFiles, Witness, Witnesses};
+use kew_http::{Drain, Dropped, Durations, Exchange, Histogram, Replies, Witness, Witnesses};
 use kew_log_pg::{Ending, Undropped};
 use kew_push::workers::Workers;
 use kew_store::Store as _;
 
 use crate::access::{AccessLog, AccessWriter};
 use crate::alarms::AlarmPosts;
-use crate::backups::StoreBackups;
 use crate::bind::{self, Bound, Sockets};
 use crate::config::{Auth, Bearer, Settings};
+use crate::consumers::push::Pushes;
 use crate::firing::FiringAlarms;
 use crate::fleet::{FleetEnd, FleetNode};
-use crate::kept::KeptStore;
 use crate::listen::{
-    Admin, AdminPlace, CertificateWatch, Certificates, Dialect, Serves, Started, TokenKeysError,
-    TokenKeysWatch,
+    Admin, AdminPlace, CertificateWatch, Certificates, Started, TokenKeysError, TokenKeysWatch,
 };
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
-use crate::push::Pushes;
-use crate::refused::Failures;
+use crate::reports::refused::Failures;
 use crate::start_error::StartError;
+use crate::store::backups::StoreBackups;
+use crate::store::kept::KeptStore;
 use crate::telemetry::Spans;
 use admin::{on_board, store_disk, store_place, upkeep_report};
 
@@ -89,11 +88,7 @@ impl Server {
             Some(_) => None,
             None => parts.own_store(&mut entrances, &mut bound, ending)?,
         };
-        let mut doors = Vec::new();
-        for (serves, socket) in entrances {
-            let tls = certificates.load(tls_files(settings, serves))?;
-            doors.push(parts.entrance(serves, socket, tls));
-        }
+        let doors = parts.entrances(entrances, &mut certificates)?;
         let (kept, running) = match node {
             Some(node) => (None, parts.run_in_fleet(node, doors)?),
             None => parts.open_and_run(owned, doors)?,
@@ -332,16 +327,6 @@ fn token_keys(
         }
     };
     Ok((keys, watch))
-}
-
-/// The certificate of a listener.
-fn tls_files(settings: &Settings, serves: Serves) -> Option<&TlsFiles> {
-    match serves {
-        Serves::Only(Dialect::Sqs) => settings.tls.sqs.as_ref(),
-        Serves::Only(Dialect::Azure) => settings.tls.azure.as_ref(),
-        Serves::Only(Dialect::Cloudflare) => settings.tls.cloudflare.as_ref(),
-        Serves::All => settings.tls.also.as_ref(),
-    }
 }
 
 /// As many as there may be open files, less what else needs some.

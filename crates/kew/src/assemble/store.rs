@@ -12,17 +12,17 @@ use kew_store::{MemoryStore, Store};
 use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
 
 use super::{Kept, Parts};
-use crate::backups::StoreBackups;
 use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
+use crate::consumers::push::{Pushes, WorkersWanted};
 use crate::fleet::{self, FleetNode, Opens};
-use crate::kept::KeptStore;
 use crate::listen::{Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
-use crate::opening::Standing;
-use crate::push::{Pushes, WorkersWanted};
 use crate::start_error::StartError;
+use crate::store::backups::StoreBackups;
+use crate::store::kept::KeptStore;
+use crate::store::opening::Standing;
 use crate::{notices, opening};
 
 /// The pause before a store that was lost while it was being opened is taken again.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use kew_functions::{HostClock, Project};
 
-use crate::functions::{self, Manner};
+use crate::consumers::functions::{self, Manner};
 use crate::log::{Area, Format, Level, Levels, Log};
 use crate::machine::{SystemClock, SystemEntropy};
 use crate::shutdown::Signals;

@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::{self, BenchArgs};
 use crate::config::ServeArgs;
-use crate::workers::LAUNCH;
+use crate::consumers::workers::LAUNCH;
 use remote::Remote;
 
 /// A durable message-queue server.

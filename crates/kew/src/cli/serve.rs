@@ -8,15 +8,15 @@ use kew_log_pg::Ending;
 
 use crate::assemble::Server;
 use crate::config::{self, ConfigError, Printed, ServeArgs, Settings, StoreChoice};
-use crate::functions::{self, Beside};
+use crate::consumers::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::machine::SystemEntropy;
-use crate::refused::Refusing;
+use crate::reports::refused::Refusing;
 use crate::shutdown::Signals;
 use crate::start_error::StartError;
+use crate::store::undropped::Leftovers;
 use crate::telemetry::{self, Report, TelemetrySettings};
-use crate::undropped::Leftovers;
 
 /// What a program killed by Ctrl-C leaves behind.
 const EXIT_AT_ONCE: i32 = 130;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kew_core::AccountId;
+use kew_http::hex;
 use toml::{Table, Value};
 
 use super::error::ConfigError;
@@ -187,10 +188,8 @@ fn azure_account(entry: &Entry<'_>) -> Result<AzureAccount, ConfigError> {
 
 fn cloudflare_account(entry: &Entry<'_>) -> Result<CloudflareAccount, ConfigError> {
     entry.only(&["id", "tokens"])?;
-    let id = entry.text("id", "32 hex digits", |text| {
-        let fits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        fits.then(|| text.to_ascii_lowercase())
-    })?;
+    let id =
+        entry.text("id", "32 hex digits", |text| hex::sixteen(text).map(|_| text.to_ascii_lowercase()))?;
     let tokens = entry.list("tokens", |entry| {
         entry.only(&["token", "permissions"])?;
         Ok(ApiToken {

@@ -10,9 +10,9 @@ use kew_store_log::{LogOptions, LogStore};
 use parking_lot::Mutex;
 
 use crate::config::PgUrl;
-use crate::kept::KeptStore;
 use crate::log::Log;
-use crate::opening;
+use crate::store::kept::KeptStore;
+use crate::store::opening;
 
 /// How a shard's store is opened.
 #[derive(Clone)]

@@ -187,7 +187,9 @@ mod tests {
     #[test]
     fn families_are_counters_gauges_and_histograms_with_counts_of_each_bucket() {
         let metrics = metrics(TEXT, 1, 2);
-        let named = |name: &str| metrics.iter().find(|metric| metric["name"] == name).expect("it is there");
+        let named = |name: &str| {
+            metrics.iter().find(|metric| metric["name"] == name).expect("each family of the text is a metric")
+        };
         let counter = &named("kew_a_total")["sum"];
         assert_eq!((&counter["isMonotonic"], &counter["aggregationTemporality"]), (&true.into(), &2.into()));
         assert_eq!(counter["dataPoints"][0]["attributes"][0]["value"]["stringValue"], "x \"y\"");

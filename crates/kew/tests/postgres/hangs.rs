@@ -38,7 +38,9 @@ fn stored(node: &Node) -> usize {
     let json = r#"{"QueueUrl":"orders","AttributeNames":["ApproximateNumberOfMessages"]}"#;
     let counted = ask(node.sqs, "GetQueueAttributes", json).expect("the node serves");
     let counted: serde_json::Value = serde_json::from_str(&counted).expect("the reply is JSON");
-    let stored = counted["Attributes"]["ApproximateNumberOfMessages"].as_str().expect("it was asked for");
+    let stored = counted["Attributes"]["ApproximateNumberOfMessages"]
+        .as_str()
+        .expect("the reply has the attribute that was asked for");
     stored.parse().expect("a count is a number")
 }
 
@@ -202,7 +204,8 @@ fn owner_that_is_cut_off_from_the_database_answers_nothing_from_memory() {
     ];
     for (action, json) in actions {
         let target = format!("X-Amz-Target: AmazonSQS.{action}");
-        let (status, body) = request(old.sqs, "POST", "/", &[&target], json).expect("it refuses in time");
+        let (status, body) = request(old.sqs, "POST", "/", &[&target], json)
+            .expect("a node without its shard refuses in time");
         assert!(status == 503 && body.contains("ServiceUnavailable"), "{action}: {status} {body}");
     }
 }

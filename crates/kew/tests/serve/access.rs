@@ -77,7 +77,10 @@ fn each_request_of_every_dialect_and_the_admin_api_has_one_line_without_secrets(
     assert!(told.iter().any(|line| line.starts_with("sqs unknown - 421")), "{told:#?}");
     assert_eq!(lines.len(), 10, "{told:#?}");
     assert!(lines.iter().all(|line| !line.to_string().contains("secret")), "{lines:#?}");
-    let send = lines.iter().find(|line| line["operation"] == "SendMessage").expect("it was found above");
+    let send = lines
+        .iter()
+        .find(|line| line["operation"] == "SendMessage")
+        .expect("a SendMessage line was counted above");
     assert!(send["bytes_in"].is_u64() && send["duration_ms"].is_f64() && send["at_ms"].is_u64(), "{send}");
     assert_eq!((&send["client"], send["request_id"].as_str().map(str::len)), (&"127.0.0.1".into(), Some(36)));
 }

@@ -36,7 +36,7 @@ fn an_alarm_is_posted_until_that_succeeds_shown_logged_and_ends() {
     let file = directory.path().join("kew.toml");
     let rule = format!(
         "[[alarms]]\nname = \"many\"\nqueue = \"ord*\"\nmetric = \"visible\"\nabove = 0\nwebhook = \"http://{}/secret\"\n",
-        hook.local_addr().expect("it is bound")
+        hook.local_addr().expect("a bound socket has an address")
     );
     std::fs::write(&file, rule).expect("the directory is ours");
     let flags = ["--store", "memory", "--config", &file.to_string_lossy(), "--log", "json"];

@@ -191,7 +191,7 @@ fn dashboards_are_whole_and_every_panel_asks_for_something() {
     for dashboard in [OVERVIEW, QUEUES] {
         let dashboard: serde_json::Value = serde_json::from_str(dashboard).expect("a dashboard is JSON");
         assert!(uids.insert(dashboard["uid"].to_string()), "two dashboards share {}", dashboard["uid"]);
-        let panels = dashboard["panels"].as_array().expect("it has panels");
+        let panels = dashboard["panels"].as_array().expect("a dashboard has panels");
         assert!(panels.len() >= 8);
         for panel in panels {
             let targets = panel["targets"].as_array().expect("a panel has queries");

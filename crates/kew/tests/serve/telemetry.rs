@@ -19,7 +19,7 @@ type Post = (String, String, Value);
 /// A collector; it answers each post with this status.
 fn collector(status: u16) -> (String, Receiver<Post>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("a bound socket has an address");
     let (posts, received) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -118,7 +118,7 @@ fn the_send_of_a_message_and_its_delivery_are_spans_of_one_trace() {
         has("SendMessage orders") && has("deliver orders") && metrics(posts).iter().any(is_counted)
     });
     let spans = spans(&posts);
-    let of = |name| spans.iter().find(|span| is_named(span, name)).expect("it was posted");
+    let of = |name| spans.iter().find(|span| is_named(span, name)).expect("a span of that name was posted");
     for (name, kind) in [("SendMessage orders", 2), ("deliver orders", 3)] {
         let span = of(name);
         assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c", "{span}");
@@ -139,7 +139,7 @@ fn the_send_of_a_message_and_its_delivery_are_spans_of_one_trace() {
 fn a_message_hands_its_trace_to_a_webhook_also_where_nothing_is_exported() {
     let directory = data_directory();
     let hook = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/", hook.local_addr().expect("it is bound"));
+    let url = format!("http://{}/", hook.local_addr().expect("a bound socket has an address"));
     let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
     let address = push::cloudflare(&kew);
     let made = push::call(&address, "POST", "", &json!({ "queue_name": "orders" }));
@@ -171,7 +171,10 @@ fn the_log_is_exported_and_what_waits_is_posted_at_the_end() {
         "{records}"
     );
     let spans = spans(&posts);
-    let refused = spans.iter().find(|span| is_named(span, "GetQueueUrl missing")).expect("it was posted");
+    let refused = spans
+        .iter()
+        .find(|span| is_named(span, "GetQueueUrl missing"))
+        .expect("the refused request was posted");
     assert!(refused.to_string().contains("AWS.SimpleQueueService.NonExistentQueue"), "{refused}");
     assert_eq!(refused.get("parentSpanId"), None, "a request that names no trace begins one");
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kew_store_log::AppendListener;
+use kew_store::BatchNumber;
+use kew_store_log::{AppendListener, Reached};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -77,7 +78,9 @@ impl Passing {
 
 fn pass(listener: &dyn AppendListener, news: News) {
     match news {
-        News::Reached(written, durable) => listener.reached(written, durable),
+        News::Reached(written, durable) => {
+            listener.reached(Reached { written: BatchNumber(written), durable: BatchNumber(durable) });
+        }
         News::Suspended(why) => listener.suspended(why),
         News::NoRoom(why) => listener.room_suspended(why),
         News::Lost(why) => listener.lost(why),

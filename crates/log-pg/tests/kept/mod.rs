@@ -2,16 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test program uses some of it")]
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use kew_core::{Command, ShardCount, ShardId, Timestamp};
+use kew_core::{ShardCount, ShardId, Timestamp};
 use kew_log_pg::server::{PgServer, name_in};
 use kew_log_pg::{Founding, Node, PeerSecret, PgError, PgStore, Ready, node_id, own};
+use kew_store::Store;
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::{Ending, Factory};
-use kew_store::{Store, Submission};
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use kew_store_log::{LogOptions, LogStore};
+use kew_testing::{UpkeepByCommits, Wrapped};
 use parking_lot::Mutex;
 
 /// The server of this test program.
@@ -47,73 +48,8 @@ pub fn founding(shards: ShardCount) -> Founding {
     Founding { shards, secret: PeerSecret([7; 32]) }
 }
 
-/// Segments that are full after some messages.
-pub fn small() -> LogOptions {
-    let segments = SegmentOptions {
-        first_bytes: 4 << 10,
-        largest_bytes: 8 << 10,
-        reserve_spares: 1,
-        spares_max: 3,
-        open_max: 4,
-    };
-    LogOptions {
-        segments,
-        recent_bytes: 2 << 10,
-        checkpoint_bytes: 512,
-        slack_bytes: 0,
-        drive: Drive::Manual,
-        ..LogOptions::default()
-    }
-}
-
 /// A store that does its upkeep after every few commits.
-struct Kept {
-    store: PgStore,
-    commits_per_upkeep: u32,
-    commits: AtomicU32,
-}
-
-impl Store for Kept {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        self.store.step(now, command)
-    }
-
-    fn next_due(&self) -> Option<Timestamp> {
-        self.store.next_due()
-    }
-
-    fn newest_instant(&self) -> Timestamp {
-        self.store.newest_instant()
-    }
-
-    fn expiry_hold(&self) -> Option<kew_core::rules::retention::ExpiryHold> {
-        self.store.expiry_hold()
-    }
-
-    fn tally(&self) -> kew_core::Tally {
-        self.store.tally()
-    }
-
-    fn tallies(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Tally> {
-        self.store.tallies(queues)
-    }
-
-    fn waits(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Waits> {
-        self.store.waits(queues)
-    }
-
-    fn take_departures(&self) -> kew_core::Departures {
-        self.store.take_departures()
-    }
-
-    fn commit(&self) -> bool {
-        let waited = self.store.commit();
-        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {
-            self.store.log().keep_up().unwrap();
-        }
-        waited
-    }
-}
+type Kept = Wrapped<PgStore, UpkeepByCommits<PgStore>>;
 
 /// Opens such stores, each in a database of its own.
 pub struct OnPostgres {
@@ -134,8 +70,8 @@ impl OnPostgres {
         let entropy = Arc::new(SeededEntropy::new(self.starts.fetch_add(1, Ordering::Relaxed)));
         let (store, _) = LogStore::open(Arc::new(ready.disk), self.options, entropy, Timestamp(0)).unwrap();
         let store = PgStore::new(Arc::new(store), tenure);
-        let commits_per_upkeep = self.commits_per_upkeep;
-        let store = Arc::new(Kept { store, commits_per_upkeep, commits: AtomicU32::new(0) });
+        let wrap = UpkeepByCommits::new(self.commits_per_upkeep, |store: &PgStore| store.log());
+        let store = Arc::new(Kept { store, wrap });
         *self.newest.lock() = Some((url, store.clone()));
         store
     }

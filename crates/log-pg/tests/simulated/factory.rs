@@ -2,10 +2,9 @@
 //! ask for them. What is asked is answered late, and never wrongly.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Timestamp};
 use kew_log_pg::simulated::{Rates, World};
 use kew_log_pg::{PgDisk, PgStore};
@@ -13,61 +12,31 @@ use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::{Ending, Factory};
 use kew_store::{Store, Submission};
 use kew_store_log::{LogOptions, LogStore};
+use kew_testing::{UpkeepByCommits, Wrap, Wrapped};
 use parking_lot::Mutex;
 
-/// A store that does its upkeep after some commits.
-struct Kept {
+/// A store that does its upkeep after some commits, and lets time pass until each commit is answered.
+type Kept = Wrapped<PgStore, InWorld>;
+
+struct InWorld {
     world: Arc<World>,
-    store: PgStore,
     disk: PgDisk,
-    commits_per_upkeep: u32,
-    commits: AtomicU32,
+    upkeep: UpkeepByCommits<PgStore>,
 }
 
-impl Store for Kept {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+impl Wrap<PgStore> for InWorld {
+    fn step(&self, store: &PgStore, now: Timestamp, command: &Command) -> Submission {
         let _inside = self.world.enter();
-        self.store.step(now, command)
+        store.step(now, command)
     }
 
-    fn next_due(&self) -> Option<Timestamp> {
-        self.store.next_due()
-    }
-
-    fn newest_instant(&self) -> Timestamp {
-        self.store.newest_instant()
-    }
-
-    fn expiry_hold(&self) -> Option<ExpiryHold> {
-        self.store.expiry_hold()
-    }
-
-    fn tally(&self) -> kew_core::Tally {
-        self.store.tally()
-    }
-
-    fn tallies(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Tally> {
-        self.store.tallies(queues)
-    }
-
-    fn waits(&self, queues: &[kew_core::QueueId]) -> Vec<kew_core::Waits> {
-        self.store.waits(queues)
-    }
-
-    fn take_departures(&self) -> kew_core::Departures {
-        self.store.take_departures()
-    }
-
-    fn commit(&self) -> bool {
+    fn commit(&self, store: &PgStore) -> bool {
         let _inside = self.world.enter();
-        let waited = self.store.commit();
-        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.commits_per_upkeep) {
-            self.store.log().keep_up().unwrap();
-        }
+        let waited = self.upkeep.commit(store);
         // The caller waits for the answer without letting time pass.
         loop {
             self.world.pass(Duration::from_millis(1));
-            if !self.store.commit() && self.disk.is_quiet() {
+            if !store.commit() && self.disk.is_quiet() {
                 self.world.settle();
                 return waited;
             }
@@ -102,8 +71,9 @@ impl OnSimulated {
         let entropy = Arc::new(SeededEntropy::new(start));
         let opened = LogStore::open(Arc::new(disk.clone()), self.options, entropy, Timestamp(0));
         let store = PgStore::new(Arc::new(opened.unwrap().0), tenure);
-        let (commits_per_upkeep, commits) = (self.commits_per_upkeep, AtomicU32::new(0));
-        let kept = Arc::new(Kept { world: Arc::clone(&world), store, disk, commits_per_upkeep, commits });
+        let upkeep = UpkeepByCommits::new(self.commits_per_upkeep, |store: &PgStore| store.log());
+        let wrap = InWorld { world: Arc::clone(&world), disk, upkeep };
+        let kept = Arc::new(Kept { store, wrap });
         *self.newest.lock() = Some(Arc::clone(&kept));
         kept
     }
@@ -123,7 +93,7 @@ impl Factory for OnSimulated {
     fn reopen(&self, store: Arc<dyn Store>, ending: Ending) -> Arc<dyn Store> {
         let newest = self.newest.lock().take().unwrap();
         drop(store);
-        let world = Arc::clone(&newest.world);
+        let world = Arc::clone(&newest.wrap.world);
         if ending == Ending::Close {
             let _inside = world.enter();
             newest.store.log().close().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kew_log_pg::planted::Planted;
 use kew_log_pg::simulated::{AtAppends, Fault, Hanging, Rates, World};
 use kew_log_pg::{PgDisk, TENURE};
-use kew_store_log::{AppendListener, BatchMark, Disk, DiskFile};
+use kew_store_log::{AppendListener, BatchMark, Disk, DiskFile, Reached};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -61,7 +61,7 @@ fn append_that_hangs_is_given_up_while_other_connections_are_answered() {
 struct Heard(Mutex<Vec<bool>>);
 
 impl AppendListener for Heard {
-    fn reached(&self, _written: u64, _durable: u64) {}
+    fn reached(&self, _through: Reached) {}
 
     fn suspended(&self, _why: Option<String>) {}
 

@@ -7,7 +7,7 @@ use kew_store::Store;
 use kew_store_log::{LogOptions, LogStore, SegmentOptions, SimDisk};
 
 use crate::node::{Node, Step};
-use crate::things::{Chance, options, text_of};
+use crate::things::{Chance, difference, options, text_of};
 
 /// The other store.
 pub struct Reference {
@@ -69,14 +69,4 @@ fn without_nonces(text: &str) -> String {
     parts.fold(first, |text, part| {
         text + NONCE + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
     })
-}
-
-/// The first lines in which two exports differ.
-fn difference(expected: &str, found: &str) -> String {
-    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
-    let missing = expected.iter().filter(|line| !found.contains(line)).take(3);
-    let surplus = found.iter().filter(|line| !expected.contains(line)).take(3);
-    let missing: Vec<_> = missing.map(|line| format!("  - {line}")).collect();
-    let surplus: Vec<_> = surplus.map(|line| format!("  + {line}")).collect();
-    [missing, surplus].concat().join("\n")
 }

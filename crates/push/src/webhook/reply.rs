@@ -10,7 +10,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use kew_core::{MessageId, Timestamp};
 use kew_http::client::Answer;
-use kew_http::date;
+use kew_http::{date, hex};
 use serde::Deserialize;
 
 use crate::delivered::Delivered;
@@ -138,10 +138,7 @@ impl Said {
 
 /// The id in 32 hex digits. What is no id names no message.
 fn message_id(text: &str) -> Option<MessageId> {
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    u128::from_str_radix(text, 16).ok().map(|number| MessageId(number.to_be_bytes()))
+    hex::sixteen(text).map(MessageId)
 }
 
 #[cfg(test)]

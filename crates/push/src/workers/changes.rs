@@ -9,13 +9,11 @@ use std::sync::Arc;
 use kew_core::{AccountId, Entropy};
 use kew_engine::QueueName;
 use kew_http::hex;
-use parking_lot::Mutex;
 
 use super::error::WorkerError;
 use super::history::{Deployment, Remarks, Version};
 use super::keeper::{Deployed, Starts as _};
 use super::live::Live;
-use super::log::WorkerLog;
 use super::script::{BINDING_BYTES_MAX, BINDINGS_MAX, Binding, Script, ScriptError, check_binding_name};
 use super::shared::Shared;
 use super::stored::{self, Changes, Secrets};
@@ -58,6 +56,14 @@ impl Shared {
         missing.map_or(Ok(()), |queue| Err(WorkerError::QueueNotFound(queue.to_owned())))
     }
 
+    /// Whether the account may have another Worker.
+    fn check_count(&self, account: AccountId) -> Result<(), ScriptError> {
+        if self.count(account) < WORKERS_MAX {
+            return Ok(());
+        }
+        Err(ScriptError::TooMuch { what: "the number of Workers", max: WORKERS_MAX })
+    }
+
     pub(super) async fn upload(
         self: &Arc<Self>,
         account: AccountId,
@@ -71,8 +77,8 @@ impl Shared {
         let _announced = (then == Then::Deploy).then(|| self.announce(account, &name, &script));
         self.check_queues(account, &script)?;
         let worker = self.find(account, &name);
-        if worker.is_none() && self.count(account) >= WORKERS_MAX {
-            return Err(ScriptError::TooMuch { what: "the number of Workers", max: WORKERS_MAX }.into());
+        if worker.is_none() {
+            self.check_count(account)?;
         }
         let Known { mut record, secrets: had, .. } =
             worker.as_ref().map(|worker| worker.known.lock().clone()).unwrap_or_default();
@@ -86,10 +92,7 @@ impl Shared {
         let version = record.add_version(id, parts, remarks.bounded(), now);
         let deployed =
             Deployed { version: version.clone(), script: Arc::clone(&script), secrets: secrets.clone() };
-        let worker = worker.unwrap_or_else(|| {
-            let log = Arc::new(WorkerLog::open(now));
-            Arc::new(Worker { account, name: name.clone(), log, known: Mutex::default() })
-        });
+        let worker = worker.unwrap_or_else(|| Worker::new(account, name.clone(), Known::default(), now));
         let live = self.starter(account, &name, &worker.log).start(&deployed).await?;
         let secrets = match then {
             Then::Deploy => {
@@ -103,10 +106,7 @@ impl Shared {
         changes.put_record(&name, Some(&record));
         self.write(changes, account, &script, &live).await?;
         self.workers.lock().entry((account, name)).or_insert_with(|| Arc::clone(&worker));
-        {
-            let mut known = worker.known.lock();
-            (known.record, known.secrets) = (record, secrets);
-        }
+        worker.keep(record, secrets);
         match then {
             Then::Deploy => self.run_live(&worker, Arc::new(deployed), live).await,
             Then::Keep => live.retire().await,
@@ -140,10 +140,7 @@ impl Shared {
         changes.put_record(name, Some(&record));
         changes.put_secrets(name, &secrets);
         self.write(changes, account, &script, &live).await?;
-        {
-            let mut known = worker.known.lock();
-            (known.record, known.secrets) = (record, secrets);
-        }
+        worker.keep(record, secrets);
         self.run_live(&worker, Arc::new(deployed), live).await;
         Ok(deployment)
     }

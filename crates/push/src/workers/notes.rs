@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use kew_core::MessageId;
+use kew_http::hex;
 use serde::Deserialize;
 
 use crate::verdict::{Report, clamped_delay};
@@ -68,10 +69,7 @@ impl Notes {
 
 /// A message's id from its 32 hex digits.
 pub(super) fn message_id(text: &str) -> Option<MessageId> {
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    u128::from_str_radix(text, 16).ok().map(|number| MessageId(number.to_be_bytes()))
+    hex::sixteen(text).map(MessageId)
 }
 
 #[cfg(test)]

@@ -91,8 +91,7 @@ impl Shared {
         let deployed = record.deployed.as_ref();
         let version = deployed.and_then(|id| record.version(id)).cloned();
         let known = Known { record, secrets: secrets.clone(), running: None };
-        let log = Arc::new(WorkerLog::open(self.engine.now()));
-        let worker = Arc::new(Worker { account, name: name.clone(), log, known: Mutex::new(known) });
+        let worker = Worker::new(account, name.clone(), known, self.engine.now());
         if let Some(version) = version {
             match stored::read_code(&self.engine, account, &name, &version).await? {
                 Some((script, _)) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kew_core::AccountId;
+use kew_core::{AccountId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -67,9 +67,20 @@ pub(super) struct RunningWorker {
 }
 
 impl Worker {
+    pub(super) fn new(account: AccountId, name: String, known: Known, now: Timestamp) -> Arc<Self> {
+        let log = Arc::new(WorkerLog::open(now));
+        Arc::new(Self { account, name, log, known: Mutex::new(known) })
+    }
+
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         let known = self.known.lock();
         known.running.as_ref().and_then(|running| running.up.borrow().clone())
+    }
+
+    /// Takes note of what was written of it.
+    pub(super) fn keep(&self, record: Record, secrets: Secrets) {
+        let mut known = self.known.lock();
+        (known.record, known.secrets) = (record, secrets);
     }
 
     /// Its cron triggers.

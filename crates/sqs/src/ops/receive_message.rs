@@ -10,14 +10,15 @@ use kew_core::{LeaseTerms, Queue, Return};
 use kew_http::{Reply, hex, receipt};
 use serde::Deserialize;
 
-use crate::annotations::{self, Annotations};
 use crate::decode::{Names, Text};
 use crate::encode::{NAME_VALUE, Name, Shape, Writer};
 use crate::error::WireError;
-use crate::message_attributes::{Attribute, Filter, Value};
-use crate::shown::Shown;
-use crate::system_attributes::Wanted;
-use crate::{Context, draft, limits};
+use crate::message::annotations::{self, Annotations};
+use crate::message::draft;
+use crate::message::message_attributes::{Attribute, Filter, Value};
+use crate::message::shown::Shown;
+use crate::message::system_attributes::Wanted;
+use crate::{Context, limits};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::Context;
 use crate::decode::Text;
-use crate::draft::{Accepted, Company, Draft};
 use crate::error::{Code, WireError};
-use crate::message_attributes::Given;
+use crate::message::draft::{Accepted, Company, Draft};
+use crate::message::message_attributes::Given;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

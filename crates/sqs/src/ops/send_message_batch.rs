@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::Context;
 use crate::batch::{self, Entries, Entry, Fates};
 use crate::decode::Text;
-use crate::draft::{Accepted, Company, Draft};
 use crate::error::{Code, WireError};
 use crate::limits;
-use crate::message_attributes::Given;
+use crate::message::draft::{Accepted, Company, Draft};
+use crate::message::message_attributes::Given;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

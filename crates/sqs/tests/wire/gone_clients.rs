@@ -7,14 +7,16 @@ use std::task::{Context, Poll};
 use kew_core::command::DeleteQueue;
 use kew_core::{Command, Timestamp};
 use kew_sqs::Settings;
-use kew_store::{Gate, MemoryStore, Store, StoreError, Submission};
+use kew_store::{BatchNumber, Gate, MemoryStore, Store, StoreError, Submission};
+use kew_testing::{Wrap, Wrapped};
 use serde_json::json;
 
 use super::server::{CountingEntropy, SqsAnswer, SqsServer};
 
 /// A store whose deletions of queues are applied and never answered, or not done at all.
-struct Slow {
-    inner: MemoryStore,
+type Slow = Wrapped<MemoryStore, Deletions>;
+
+struct Deletions {
     refuses: AtomicBool,
 }
 
@@ -27,29 +29,21 @@ impl Gate for Shut {
     }
 }
 
-impl Store for Slow {
-    fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        let Command::DeleteQueue(_) = command else { return self.inner.step(now, command) };
+impl Wrap<MemoryStore> for Deletions {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
+        let Command::DeleteQueue(_) = command else { return store.step(now, command) };
         if self.refuses.load(Ordering::Relaxed) {
             return Submission::settled(Err(StoreError::NoSpace));
         }
-        let submission = self.inner.step(now, command);
+        let submission = store.step(now, command);
         let outcome = submission.peek().expect("memory answers at once").clone();
-        Submission::applied(outcome, 1, Arc::new(Shut))
-    }
-
-    fn next_due(&self) -> Option<Timestamp> {
-        self.inner.next_due()
-    }
-
-    fn newest_instant(&self) -> Timestamp {
-        self.inner.newest_instant()
+        Submission::applied(outcome, BatchNumber::FIRST, Arc::new(Shut))
     }
 }
 
 async fn server() -> (SqsServer, Arc<Slow>) {
-    let inner = MemoryStore::new(Arc::new(CountingEntropy::default()));
-    let store = Arc::new(Slow { inner, refuses: AtomicBool::new(false) });
+    let store = MemoryStore::new(Arc::new(CountingEntropy::default()));
+    let store = Arc::new(Slow { store, wrap: Deletions { refuses: AtomicBool::new(false) } });
     let server = SqsServer::over(Arc::clone(&store) as Arc<dyn Store>, Settings::default()).await;
     server.call("CreateQueue", json!({"QueueName": "orders"})).await.ok();
     (server, store)
@@ -77,9 +71,9 @@ async fn the_name_of_a_queue_is_held_although_the_client_that_deleted_it_left() 
 #[tokio::test]
 async fn a_deletion_that_was_not_done_holds_no_name() {
     let (server, store) = server().await;
-    store.refuses.store(true, Ordering::Relaxed);
+    store.wrap.refuses.store(true, Ordering::Relaxed);
     assert_eq!(server.call("DeleteQueue", json!({"QueueUrl": "orders"})).await.status, 503);
-    store.refuses.store(false, Ordering::Relaxed);
+    store.wrap.refuses.store(false, Ordering::Relaxed);
     // Gone in another way than SQS's, which holds no name.
     let key = kew_core::QueueKey::new(kew_core::AccountId(0), "us-east-1", "orders");
     let queue = server.engine.queue(&key).expect("the queue `orders` exists").id;

@@ -20,6 +20,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use kew_store::BatchNumber;
+
 use crate::error::LogError;
 
 pub(crate) use handles::{Handle, Handles};
@@ -104,14 +106,23 @@ pub trait Appends: Send + Sync + 'static {
 
 /// Learns how far appends have come. It may take the store's lock, and does not wait for an append.
 pub trait AppendListener: Send + Sync + 'static {
-    /// Every batch up to `written` survives the end of this process; every one up to `durable` survives a power cut.
-    fn reached(&self, written: u64, durable: u64);
+    /// Appends have come this far.
+    fn reached(&self, through: Reached);
     /// Answers that wait are refused with this text from now on, until `None`.
     fn suspended(&self, why: Option<String>);
     /// Files cannot be made: steps that wait for room are refused with this text from now on, until `None`.
     fn room_suspended(&self, why: Option<String>);
     /// The log belongs to another owner now, or has lost what was durable: nothing is written any more.
     fn lost(&self, why: String);
+}
+
+/// How far appends have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reached {
+    /// Every batch up to this one survives the end of this process.
+    pub written: BatchNumber,
+    /// Every batch up to this one survives a power cut.
+    pub durable: BatchNumber,
 }
 
 /// A batch on its way into a file.

@@ -1,20 +1,18 @@
-//! Numbers of the journal, each a type of its own: where bytes lie, which batch, which segment.
+//! Numbers of the journal, each a type of its own: where bytes lie, which segment. Those of batches are the contract's,
+//! since answers wait for batches.
 //!
 //! What is left as a plain `u64` is a length or an offset within one file.
 
 use std::ops::{Add, AddAssign, Sub};
 
 use bytes::BufMut;
+pub use kew_store::BatchNumber;
 
 use crate::fields::{Codec, NUMBER_MAX, number_codec};
 
 /// A logical address: a byte offset in the endless journal, or, from [`Address::SURVIVORS`] on, among the survivors.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Address(pub u64);
-
-/// Number of a batch: 1 for the first of a store, then without a gap.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct BatchNumber(pub u64);
 
 /// Number of a segment of either kind: unique in its store, growing in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -81,33 +79,6 @@ impl Sub for Address {
 impl std::fmt::LowerHex for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::LowerHex::fmt(&self.0, f)
-    }
-}
-
-impl BatchNumber {
-    /// Before the first batch: what is durable, or reflected, when no batch is.
-    pub const BEFORE_FIRST: Self = Self(0);
-    /// The first batch of a store.
-    pub const FIRST: Self = Self(1);
-
-    /// The next batch.
-    #[inline]
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-
-    /// The batch before it; [`BatchNumber::BEFORE_FIRST`] has none and stays.
-    #[inline]
-    #[must_use]
-    pub const fn previous(self) -> Self {
-        Self(self.0.saturating_sub(1))
-    }
-}
-
-impl std::fmt::Display for BatchNumber {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.0, f)
     }
 }
 

@@ -6,14 +6,13 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use kew_core::Work;
-use kew_store::StoreError;
+use kew_store::{StoreError, Through};
 
-use super::gate::Through;
 use super::inner::Inner;
 use super::options::Durability;
 use super::shelf::store_error;
 use super::writer::Writing;
-use crate::disk::AppendListener;
+use crate::disk::{AppendListener, Reached};
 use crate::error::LogError;
 use crate::journal::{BatchNumber, Journal};
 use crate::planted::Planted;
@@ -157,7 +156,7 @@ impl Inner {
         }
         shelf.arrivals.forget(open);
         drop(ledger);
-        self.gate.reach(Through { written: written_through.0, open: open.0 });
+        self.gate.reach(Through { written: written_through, open });
         Ok(())
     }
 
@@ -245,9 +244,8 @@ impl Inner {
 pub(super) struct Progress(pub Weak<Inner>);
 
 impl AppendListener for Progress {
-    fn reached(&self, written: u64, durable: u64) {
+    fn reached(&self, Reached { written, durable }: Reached) {
         let Some(inner) = self.0.upgrade() else { return };
-        let (written, durable) = (BatchNumber(written), BatchNumber(durable));
         let mut ledger = inner.writer.lock();
         let shelf = &mut ledger.shelf;
         if let Some(journal) = &mut shelf.journal {
@@ -256,7 +254,7 @@ impl AppendListener for Progress {
         let open = shelf.owed.open_through(durable, written);
         shelf.arrivals.forget(open);
         drop(ledger);
-        inner.gate.reach(Through { written: written.0, open: open.0 });
+        inner.gate.reach(Through { written, open });
         // What filled meanwhile is the next append. Its failure is passed on to those who wait.
         let _written = inner.write();
     }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use kew_store::{Gate, StoreError};
+use kew_store::{BatchNumber, Gate, StoreError, Through};
 use parking_lot::Mutex;
 
 /// Opens as batches become as durable as their answers promise.
@@ -24,25 +24,17 @@ struct Waiting {
     suspended: Option<StoreError>,
 }
 
-/// How far the gate is, or has to be for an answer. A gate for spares counts spares in place of batches.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Through {
-    /// This batch, and so all before it, is written.
-    pub written: u64,
-    /// This batch and all before it are as durable as their answers promise.
-    pub open: u64,
-}
-
 impl LogGate {
-    /// Opens for every batch up to this one, all of which are written.
-    pub(crate) fn open(&self, batch: u64) {
-        self.reach(Through { written: batch, open: batch });
+    /// Opens for every batch up to this one, all of which are written. A gate for spares counts spares in place of
+    /// batches.
+    pub(crate) fn open(&self, turn: u64) {
+        self.reach(Through::batch(BatchNumber(turn)));
     }
 
     /// Takes note of how far batches have come, and wakes the answers that waited for it.
     pub(crate) fn reach(&self, through: Through) {
-        self.written_through.fetch_max(through.written, Ordering::Release);
-        self.open_through.fetch_max(through.open, Ordering::Release);
+        self.written_through.fetch_max(through.written.0, Ordering::Release);
+        self.open_through.fetch_max(through.open.0, Ordering::Release);
         let woken = {
             let mut waiting = self.waiting.lock();
             let wakers = &mut waiting.wakers;
@@ -74,8 +66,8 @@ impl LogGate {
 
     #[inline]
     fn has(&self, wanted: Through) -> bool {
-        self.open_through.load(Ordering::Acquire) >= wanted.open
-            && self.written_through.load(Ordering::Acquire) >= wanted.written
+        self.open_through.load(Ordering::Acquire) >= wanted.open.0
+            && self.written_through.load(Ordering::Acquire) >= wanted.written.0
     }
 
     /// Will never open again: every answer that waits gets the error.
@@ -113,11 +105,11 @@ impl LogGate {
 }
 
 impl Gate for LogGate {
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        self.poll(Through { written: batch, open: batch }, cx)
+    fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.poll(Through::batch(BatchNumber(turn)), cx)
     }
 
-    fn poll_written(&self, batch: u64, rests_on: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        self.poll(Through { written: batch, open: rests_on }, cx)
+    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        self.poll(wanted, cx)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use kew_core::outcome::Leased;
 use kew_core::{Command, Outcome, RuleError, Timestamp};
 use kew_store::ledger::Ledger;
-use kew_store::{Freed, StoreError, Submission, Wait};
+use kew_store::{Freed, StoreError, Submission, Through, Wait};
 
 use super::inner::Inner;
 use super::options::Drive;
@@ -98,7 +98,7 @@ impl Inner {
             Err(StoreError::Rule(RuleError::QueueExists(_))) => (so_far, so_far),
             Ok(_) | Err(_) => return Wait::Nothing,
         };
-        Wait::Gate { batch: batch.0, rests_on: rests_on.0, gate: self.gate.clone() }
+        Wait::Gate { wanted: Through { written: batch, open: rests_on }, gate: self.gate.clone() }
     }
 
     /// Something was recorded: on threads it is committed only when that is asked for.

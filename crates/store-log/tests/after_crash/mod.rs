@@ -18,7 +18,7 @@ use kew_store::contract::model::subject::block_on;
 use kew_store_log::{Found, LogError, LogOptions, LogStore, SimDisk};
 use serde_json::Value;
 
-pub use things::{Chance, Debt, State, States, is_promise, options, text_of};
+pub use things::{Chance, Debt, State, States, difference, is_promise, options, text_of};
 
 /// How the crash went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,14 +276,4 @@ fn in_order(
         }
     }
     Ok(())
-}
-
-/// The first line in which two exports differ.
-fn difference(expected: &str, found: &str) -> String {
-    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
-    let missing = expected.iter().filter(|line| !found.contains(line)).take(3);
-    let surplus = found.iter().filter(|line| !expected.contains(line)).take(3);
-    let missing: Vec<_> = missing.map(|line| format!("  - {line}")).collect();
-    let surplus: Vec<_> = surplus.map(|line| format!("  + {line}")).collect();
-    [missing, surplus].concat().join("\n")
 }

@@ -7,24 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kew_core::outcome::Extended;
 use kew_core::{Command, Entropy, Outcome, Timestamp};
 use kew_store::ledger::Bounds;
-use kew_store_log::{Drive, LogOptions, LogStore, SegmentOptions};
+use kew_store_log::{LogOptions, LogStore};
+use kew_testing::small_log;
 
 pub fn options() -> LogOptions {
-    let segments = SegmentOptions {
-        first_bytes: 4 << 10,
-        largest_bytes: 8 << 10,
-        reserve_spares: 1,
-        spares_max: 3,
-        open_max: 4,
-    };
     LogOptions {
-        segments,
-        recent_bytes: 2 << 10,
         checkpoint_bytes: 256,
-        slack_bytes: 0,
-        drive: Drive::Manual,
         bounds: Bounds { deduplication_ids: 2, ..Bounds::default() },
-        ..LogOptions::default()
+        ..small_log()
     }
 }
 
@@ -99,4 +89,14 @@ pub fn is_promise(command: &Command, outcome: &Outcome) -> bool {
         Outcome::Move(_) => matches!(command, Command::StartMove(_)),
         _ => false,
     }
+}
+
+/// The first lines in which two exports differ.
+pub fn difference(expected: &str, found: &str) -> String {
+    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    let missing = expected.iter().filter(|line| !found.contains(line)).take(3);
+    let surplus = found.iter().filter(|line| !expected.contains(line)).take(3);
+    let missing: Vec<_> = missing.map(|line| format!("  - {line}")).collect();
+    let surplus: Vec<_> = surplus.map(|line| format!("  + {line}")).collect();
+    [missing, surplus].concat().join("\n")
 }

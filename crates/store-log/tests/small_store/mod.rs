@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +18,7 @@ use kew_core::{
 use kew_store::contract::model::SeededEntropy;
 use kew_store::contract::model::subject::block_on;
 use kew_store::ledger::Bounds;
-use kew_store::{Store, StoreError};
+use kew_store::{Store, StoreError, Submission};
 use kew_store_log::{
     Address, Disk, Drive, LogError, LogOptions, LogStore, Manifest, OpenReport, SegmentKind, SegmentOptions,
     SimDisk, export,
@@ -55,6 +57,14 @@ pub fn key(name: &str) -> QueueKey {
     QueueKey::new(AccountId(0), "here", name)
 }
 
+/// The answer, if it may leave by now.
+pub fn answer_of(answer: &mut Submission) -> Option<Result<Outcome, StoreError>> {
+    match Pin::new(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
 /// A store and an instant, asked one thing at a time.
 pub struct Asked {
     pub store: LogStore,
@@ -83,6 +93,12 @@ impl Asked {
                 return answer;
             }
         }
+    }
+
+    /// Sends a message, and does not wait for the answer.
+    pub fn sending(&self, queue: QueueId, body: &str) -> Submission {
+        let messages = vec![self.message(body)];
+        self.store.step(self.now, &Command::Send(Send { queue, messages, receipts: FirstReceipts::Told }))
     }
 
     pub fn ask(&self, command: Command) -> Outcome {

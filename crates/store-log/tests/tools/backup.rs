@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kew_core::{Command, Policy};
@@ -14,6 +14,7 @@ use kew_store_log::{
 };
 use parking_lot::Mutex;
 
+use crate::open_files::{OpenFile, OpenFiles};
 use crate::small_store::{Asked, START, a_bit_of_everything, entropy, options, text_of};
 
 fn opened(folder: &std::path::Path) -> LogStore {
@@ -343,37 +344,20 @@ fn the_list_of_a_backup_says_what_the_store_held_whatever_its_disk_makes_of_it()
 /// Counts the files of segments that are open, and lets something happen when one is read.
 #[derive(Default)]
 struct Counted {
-    open: Arc<AtomicI64>,
-    most: AtomicI64,
+    files: OpenFiles,
     act: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
-/// An open file, while it is.
-struct Opened(Option<Arc<AtomicI64>>);
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        if let Some(open) = &self.0 {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
 impl Watcher for Counted {
-    type File = Opened;
+    type File = OpenFile;
 
-    fn opened(&self, name: &str) -> Opened {
-        let is_segment = name.starts_with("segments/");
-        if is_segment {
-            let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-            self.most.fetch_max(open, Ordering::Relaxed);
-        }
-        Opened(is_segment.then(|| Arc::clone(&self.open)))
+    fn opened(&self, name: &str) -> OpenFile {
+        self.files.opened(name)
     }
 
-    fn reads(&self, file: &Opened) {
+    fn reads(&self, file: &OpenFile) {
         // What it does reads too; the lock is held by then.
-        if file.0.is_some()
+        if file.is_segment()
             && let Some(mut act) = self.act.try_lock()
             && let Some(act) = &mut *act
         {
@@ -417,7 +401,7 @@ fn a_backup_of_many_segments_holds_few_files_open_also_where_all_are_freed_meanw
         before.intersection(&numbers(&asked)).count() < before.len() / 2,
         "segments were freed meanwhile"
     );
-    let most = counted.most.load(Ordering::Relaxed);
+    let most = counted.files.most();
     assert!(most <= bound, "{most} files open at a time, at most {bound}");
     assert_eq!(text_of(&opened(folder.path())).unwrap(), held);
     let files = || disk.list("segments").unwrap().len();

@@ -5,6 +5,8 @@ mod backup;
 mod carried;
 mod check;
 mod missing;
+#[path = "../open_files/mod.rs"]
+mod open_files;
 mod rescue;
 #[path = "../small_store/mod.rs"]
 mod small_store;

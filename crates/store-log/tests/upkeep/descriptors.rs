@@ -2,49 +2,19 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use kew_core::command::Purge;
 use kew_core::{Command, Policy, QueueId};
 use kew_store::StoreError;
-use kew_store_log::{Disk, LogStore, SEGMENTS_FOLDER, ScrubPace, SimDisk, WatchedDisk, Watcher};
+use kew_store_log::{Disk, LogStore, SEGMENTS_FOLDER, ScrubPace, SimDisk, WatchedDisk};
 
+use crate::open_files::OpenFiles;
 use crate::refusing_disk::{Doing, RefusingDisk};
 use crate::small_store::{Asked, START, entropy, options};
 
 const MESSAGES: usize = 600;
-
-/// Counts the files of segments that are open.
-#[derive(Default)]
-struct Files {
-    open: Arc<AtomicI64>,
-    most: AtomicI64,
-}
-
-/// An open file, while it is.
-struct Opened(Option<Arc<AtomicI64>>);
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        if let Some(open) = &self.0 {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Watcher for Files {
-    type File = Opened;
-
-    fn opened(&self, name: &str) -> Opened {
-        let counts = name.starts_with(SEGMENTS_FOLDER);
-        if counts {
-            let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
-            self.most.fetch_max(open, Ordering::Relaxed);
-        }
-        Opened(counts.then(|| Arc::clone(&self.open)))
-    }
-}
 
 fn opened(disk: Arc<dyn Disk>) -> Asked {
     Asked::of(LogStore::open(disk, options(), entropy(1), START).unwrap().0)
@@ -78,7 +48,7 @@ fn receives_all(asked: &Asked, queue: QueueId) {
 #[test]
 fn a_store_of_many_segments_holds_few_files_open() {
     let disk = SimDisk::new();
-    let files = Arc::new(Files::default());
+    let files = Arc::new(OpenFiles::default());
     let watched = || Arc::new(WatchedDisk::new(disk.clone(), Arc::clone(&files))) as Arc<dyn Disk>;
     let segments = options().segments;
     // Those of the bound, spares, the one that is written and the next one, one that is being read or looked at.
@@ -89,7 +59,7 @@ fn a_store_of_many_segments_holds_few_files_open() {
     assert!(in_use as i64 > 5 * bound, "{in_use} segments say nothing about a bound of {bound}");
     asked.store.checkpoint().unwrap();
     drop(asked);
-    assert_eq!(files.open.load(Ordering::Relaxed), 0, "a store that is closed holds nothing open");
+    assert_eq!(files.open(), 0, "a store that is closed holds nothing open");
 
     let mut asked = opened(watched());
     receives_all(&asked, queue);
@@ -104,10 +74,10 @@ fn a_store_of_many_segments_holds_few_files_open() {
         asked.store.keep_up().unwrap();
     }
     assert!(asked.store.segments().list().len() < in_use / 2, "segments come back");
-    let most = files.most.load(Ordering::Relaxed);
+    let most = files.most();
     assert!(most <= bound, "{most} files open at a time, at most {bound}");
     drop(asked);
-    assert_eq!(files.open.load(Ordering::Relaxed), 0);
+    assert_eq!(files.open(), 0);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 mod damaged;
 mod descriptors;
 mod failures;
+#[path = "../open_files/mod.rs"]
+mod open_files;
 #[path = "../refusing_disk/mod.rs"]
 mod refusing_disk;
 mod scrub;

@@ -8,7 +8,8 @@ use kew_core::command::{
 };
 use kew_core::outcome::Leased;
 use kew_core::{
-    AccountId, Carries, Command, DocumentKey, Expiry, NewMessage, Outcome, Policy, RuleError, TaskState, Text,
+    AccountId, Carries, Command, DocumentKey, Expiry, NewMessage, Outcome, Policy, QueueId, RuleError, TaskState,
+    Text,
 };
 
 use super::stage::{Stage, bodies, body, dead_letters, expect_queue, id, seconds};
@@ -52,46 +53,18 @@ pub fn messages_are_there_again_as_they_were(factory: &dyn Factory) {
 /// Many more messages than are kept together, which leave from everywhere: the order of every group holds, also behind
 /// those that are leased, and what remains expires in its time.
 pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {
-    let name = |number: u32| format!("g{}-{number:03}", number * number % 11);
-    let before = |stage: &mut Stage<'_>| {
-        let queue = stage.named("long.fifo", Policy { retention: seconds(1_000), ..Policy::fifo() });
-        for number in 0..600 {
-            if number % 50 == 0 {
-                stage.pass(seconds(10));
-            }
-            stage.send_groups(queue, &[&name(number)]);
-        }
-        let mut there: BTreeSet<u32> = (0..600).collect();
-        let mut ack = |leased: &Leased| {
-            assert_eq!(stage.ack(leased.token), Ok(()));
-            there.retain(|number| name(*number) != body(&leased.message));
-        };
-        (0..40).for_each(|_| stage.lease(queue, 3).iter().for_each(&mut ack));
-        // Every group is leased; out of the middle of what is leased some leave, and the last group stays locked.
-        let leased: Vec<Leased> = (0..6).flat_map(|_| stage.lease_for(queue, 10, seconds(5_000))).collect();
-        assert_eq!((leased.len(), stage.lease(queue, 1).len()), (60, 0));
-        let (held, back) = (&leased[50..], leased.iter().enumerate().take(50));
-        for (place, leased) in back {
-            match place % 4 {
-                1 | 2 => ack(leased),
-                _ => assert!(stage.extend(leased.token, seconds(0)).is_ok()),
-            }
-        }
-        (queue, there, bodies(held))
-    };
-    survives(factory, before, |stage, (queue, mut there, held)| {
+    survives(factory, leave_from_everywhere, |stage, (queue, mut there, held)| {
         assert_eq!(stage.figures(queue), (there.len() as u64 - 10, 10, 0));
-        let group = |body: &str| body.split('-').next().map(str::to_owned);
-        let locked: BTreeSet<_> = held.iter().map(|body| group(body)).collect();
+        let locked: BTreeSet<_> = held.iter().map(|body| group_of(body)).collect();
         for _ in 0..30 {
             let leased = stage.lease(queue, 3);
             assert!(!leased.is_empty());
             for leased in &leased {
                 let found = body(&leased.message);
-                assert!(!locked.contains(&group(&found)), "{found} is behind a leased one");
-                let first = there.iter().copied().find(|number| group(&name(*number)) == group(&found));
+                assert!(!locked.contains(&group_of(&found)), "{found} is behind a leased one");
+                let first = there.iter().copied().find(|number| group_of(&in_group(*number)) == group_of(&found));
                 let first = first.expect("the group of the message has a name");
-                assert_eq!(found, name(first));
+                assert_eq!(found, in_group(first));
                 there.remove(&first);
                 assert_eq!(stage.ack(leased.token), Ok(()));
             }
@@ -102,9 +75,47 @@ pub fn long_groups_keep_their_order_whatever_left_them(factory: &dyn Factory) {
             there.retain(|number| *number > gone_through);
             let counts = stage.counts(queue);
             assert_eq!(counts.visible + counts.in_flight, there.len() as u64);
-            assert_eq!(counts.body_bytes, there.iter().map(|number| name(*number).len() as u64).sum::<u64>());
+            let bytes = there.iter().map(|number| in_group(*number).len() as u64).sum::<u64>();
+            assert_eq!(counts.body_bytes, bytes);
         }
     });
+}
+
+/// The body of a message by its number, which begins with the name of its group.
+fn in_group(number: u32) -> String {
+    format!("g{}-{number:03}", number * number % 11)
+}
+
+fn group_of(body: &str) -> Option<&str> {
+    body.split('-').next()
+}
+
+/// Sends 600 messages, of which some leave: the queue, the numbers of those that remain, and the bodies of the leased.
+fn leave_from_everywhere(stage: &mut Stage<'_>) -> (QueueId, BTreeSet<u32>, Vec<String>) {
+    let queue = stage.named("long.fifo", Policy { retention: seconds(1_000), ..Policy::fifo() });
+    for number in 0..600 {
+        if number % 50 == 0 {
+            stage.pass(seconds(10));
+        }
+        stage.send_groups(queue, &[&in_group(number)]);
+    }
+    let mut there: BTreeSet<u32> = (0..600).collect();
+    let mut ack = |leased: &Leased| {
+        assert_eq!(stage.ack(leased.token), Ok(()));
+        there.retain(|number| in_group(*number) != body(&leased.message));
+    };
+    (0..40).for_each(|_| stage.lease(queue, 3).iter().for_each(&mut ack));
+    // Every group is leased; out of the middle of what is leased some leave, and the last group stays locked.
+    let leased: Vec<Leased> = (0..6).flat_map(|_| stage.lease_for(queue, 10, seconds(5_000))).collect();
+    assert_eq!((leased.len(), stage.lease(queue, 1).len()), (60, 0));
+    let (held, back) = (&leased[50..], leased.iter().enumerate().take(50));
+    for (place, leased) in back {
+        match place % 4 {
+            1 | 2 => ack(leased),
+            _ => assert!(stage.extend(leased.token, seconds(0)).is_ok()),
+        }
+    }
+    (queue, there, bodies(held))
 }
 
 pub fn acked_message_stays_gone(factory: &dyn Factory) {

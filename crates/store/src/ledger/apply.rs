@@ -1,9 +1,13 @@
-//! Applies changes to the book: the same code when a step makes them and when a journal brings them back.
+//! Applies changes to the ledger: the same code when a step makes them and when a journal brings them back.
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use hashbrown::HashSet;
-use kew_core::{ByName, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState, Timestamp};
+use kew_core::{
+    AccountId, ByName, DocumentKey, EventKind, MoveReason, Queue, QueueId, Sequence, TaskId, TaskState,
+    Timestamp,
+};
 
 use super::book::Book;
 use super::change::{Change, DeadLettered, Extended, Leased, Sent};
@@ -92,14 +96,7 @@ impl<S: Shelf> Ledger<S> {
             Change::Purged(queue) => self.apply_purged(*queue),
             Change::TaskSet(task) => self.apply_task(task.clone()),
             Change::DocumentSet { account, key, bytes } => {
-                let place = (*account, key.clone());
-                match bytes {
-                    Some(bytes) => self.documents.insert(place, bytes.clone()),
-                    None => self.documents.remove(&place),
-                };
-                if is_own(*account) {
-                    self.follow_expiry_hold();
-                }
+                self.apply_document_set(*account, key, bytes.as_ref());
             }
             Change::DeadLettered(_) => {}
         }
@@ -127,6 +124,17 @@ impl<S: Shelf> Ledger<S> {
         self.free(id);
         // A shorter delay of a FIFO queue shows what is over under it.
         self.show_some_of(id);
+    }
+
+    fn apply_document_set(&mut self, account: AccountId, key: &DocumentKey, bytes: Option<&Bytes>) {
+        let place = (account, key.clone());
+        match bytes {
+            Some(bytes) => self.documents.insert(place, bytes.clone()),
+            None => self.documents.remove(&place),
+        };
+        if is_own(account) {
+            self.follow_expiry_hold();
+        }
     }
 
     fn apply_queue_deleted(&mut self, queue: QueueId) {

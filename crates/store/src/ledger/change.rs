@@ -10,7 +10,7 @@ use kew_core::{
     Queue, QueueId, QueueKey, Return, Sequence, Text, Timestamp,
 };
 
-/// One change to the book.
+/// One change to the ledger.
 #[derive(Clone, Debug)]
 pub enum Change<'a> {
     /// A queue as it is from now on.

@@ -109,7 +109,7 @@ pub struct Item {
     pub lease_end: MaybeInstant,
     /// Where it came from, if it was moved.
     pub origin: Option<OriginSlot>,
-    /// When it came, if it was moved.
+    /// When it entered this queue, if it was moved from another.
     pub moved_at: Timestamp,
 }
 

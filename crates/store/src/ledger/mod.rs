@@ -1,7 +1,7 @@
-//! The book of all queues in memory, shared by the embedded stores.
+//! The ledger: all queues in memory, the same for every store. One queue in it is a `Book` (`book/`).
 //!
 //! A step decides by the laws of `kew_core::rules`, tells the [`Shelf`] what it [`Change`]d, and applies that change.
-//! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the book comes
+//! Replaying the changes of a journal applies them again, by the same code, without deciding anything: the ledger comes
 //! out the same, to the order of groups in a rotation. What happens by itself (lapses, delays, expiry) needs no
 //! change: it follows from the time, which replay passes through too.
 
@@ -21,27 +21,21 @@ mod fifo;
 mod groups;
 mod history;
 mod item;
-mod keyed;
 mod lane;
 mod lapsing;
-mod ordered;
 mod pace;
 mod ready;
-mod regions;
 #[cfg(test)]
 mod replayed;
-mod row;
 mod run;
 #[cfg(test)]
 mod scene;
 pub mod shelf;
 mod showing;
-mod sink;
-mod slab;
 mod slice;
 mod steps;
+mod structures;
 mod transfer;
-pub mod varint;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -59,6 +53,7 @@ use smallvec::SmallVec;
 pub use change::Change;
 pub use shelf::{Address, Made, Place, Shelf, Stored};
 pub use slice::{DocumentPlace, GENERATION_KEYS, META_KEY, MetaImage, QueueImage};
+pub use structures::varint;
 pub use transfer::{Carried, CarriedLease, CarriedOrder, CarriedQueue, Remembered};
 
 use crate::StoreError;
@@ -70,7 +65,8 @@ use emptied::Emptied;
 use expired::Expired;
 use history::Ring;
 use pace::Pace;
-use regions::Regions;
+use structures::regions::Regions;
+use structures::{keyed, ordered, row, sink, slab};
 
 /// Deduplication ids and history events: what may grow, and how far; and how much one step does.
 #[derive(Clone, Copy, Debug)]
@@ -304,7 +300,7 @@ impl<S: Shelf> Ledger<S> {
         expired + self.books.values().map(|book| book.heap_bytes()).sum::<usize>()
     }
 
-    /// What has happened since the book was opened.
+    /// What has happened since the ledger was opened.
     pub fn tally(&self) -> Tally {
         self.history.tally()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kew_core::command::{Purge, Release};
 use kew_core::outcome::Sent;
 use kew_core::{QueueId, ReceiptRule, RuleError, Sequence};
-use kew_store::{Gate, StoreError};
+use kew_store::{BatchNumber, Gate, StoreError};
 use parking_lot::Mutex;
 
 use super::pace::{GROUPS, SLOW_SYNC};
@@ -40,8 +40,8 @@ struct RecorderGate {
 }
 
 impl Gate for RecorderGate {
-    fn poll_open(&self, batch: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        if *self.open_through.lock() >= batch {
+    fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        if *self.open_through.lock() >= turn {
             return Poll::Ready(Ok(()));
         }
         self.pending.lock().1.push(cx.waker().clone());
@@ -61,7 +61,7 @@ impl Store for Recorder {
             token: None,
             duplicate: false,
         };
-        let batch = *self.gate.open_through.lock() + 1;
+        let batch = BatchNumber(*self.gate.open_through.lock() + 1);
         if self.extends {
             let refused = vec![Err(RuleError::QueueNotFound)];
             return Submission::applied(Outcome::Extended(refused), batch, Arc::clone(&self.gate) as _);

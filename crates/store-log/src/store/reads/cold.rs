@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use hashbrown::HashMap;
 use kew_core::command::Withdraw;
+use kew_core::outcome::Page;
 use kew_core::{Command, LeaseToken, Outcome, Sequence, Timestamp};
 use kew_store::ledger::{Place, Stored};
 use kew_store::{Freed, Rest, StoreError, Submission, Wait};
@@ -216,17 +217,7 @@ fn fill(
         Ok(Outcome::Peeked(seen)) => seen.iter_mut().for_each(|(message, _)| put(message)),
         Ok(Outcome::Browsed(page)) => {
             page.messages.iter_mut().for_each(|seen| put(&mut seen.message));
-            // A damaged message is shown without its content; another failure is the page's.
-            unreadable.retain(|(sequence, error)| {
-                let seen = page.messages.iter_mut().find(|seen| seen.message.sequence == *sequence);
-                match (seen, error) {
-                    (Some(seen), StoreError::Damaged { .. }) => {
-                        seen.is_readable = false;
-                        false
-                    }
-                    (_, _) => true,
-                }
-            });
+            mark_damaged(page, &mut unreadable);
         }
         Ok(Outcome::Groups(page)) => {
             for lock in page.groups.iter_mut().filter_map(|group| group.lock.as_mut()) {
@@ -244,4 +235,18 @@ fn fill(
     }
     unreadable.sort_unstable_by_key(|(sequence, _)| *sequence);
     unreadable
+}
+
+/// A damaged message is shown without its content; another failure is the page's, and stays.
+fn mark_damaged(page: &mut Page, unreadable: &mut Vec<(Sequence, StoreError)>) {
+    unreadable.retain(|(sequence, error)| {
+        let seen = page.messages.iter_mut().find(|seen| seen.message.sequence == *sequence);
+        match (seen, error) {
+            (Some(seen), StoreError::Damaged { .. }) => {
+                seen.is_readable = false;
+                false
+            }
+            (_, _) => true,
+        }
+    });
 }

@@ -144,19 +144,22 @@ pub fn read<T>(kind: u8, record: &Bytes, see: impl FnOnce(Made, Option<&Change<'
             done(&from, Some(&Change::Repeated { queue, until, sequences: &sequences }))
         }
         kind::WITHDRAWN | kind::ACKED => {
-            let queue = QueueId(from.number()?);
-            let sequences = &read_sequences(&mut from)?;
-            let change = if kind == kind::ACKED {
-                Change::Acked { queue, sequences }
-            } else {
-                Change::Withdrawn { queue, sequences }
-            };
-            done(&from, Some(&change))
+            let (queue, sequences) = (QueueId(from.number()?), read_sequences(&mut from)?);
+            done(&from, Some(&settled(kind, queue, &sequences)))
         }
         _ => {
             let change = read_plain(kind, &mut from, record)?;
             done(&from, Some(&change))
         }
+    }
+}
+
+/// What [`put_settled`] wrote.
+fn settled(kind: u8, queue: QueueId, sequences: &[Sequence]) -> Change<'_> {
+    if kind == kind::ACKED {
+        Change::Acked { queue, sequences }
+    } else {
+        Change::Withdrawn { queue, sequences }
     }
 }
 

@@ -20,7 +20,7 @@ const GROUPED: u8 = 1 << 2;
 const DEDUPLICATED: u8 = 1 << 3;
 const REMEMBERED: u8 = 1 << 4;
 const MOVED: u8 = 1 << 5;
-/// All of them: a record with another bit is damaged.
+/// All of them: a record with another bit is damaged. A new one raises the store's version (`docs/storage-format.md`).
 const KNOWN: u8 = LATER | RANKED | GROUPED | DEDUPLICATED | REMEMBERED | MOVED;
 
 #[inline]
@@ -81,7 +81,8 @@ pub(super) struct SentHead {
     origin: Option<Origin>,
 }
 
-/// The names in a sent message's record, which its receivers get; the rest, [`SentHead`] has it, the ledger knows.
+/// The names in a sent message's record: id, group and deduplication id, which the ledger does not hold. The other
+/// fields of [`SentHead`] are in its `Item`.
 #[inline]
 pub(super) fn read_sent_names(
     from: &mut Reader<'_>,

@@ -1,4 +1,5 @@
-//! The steps: each checks what was asked by the laws, then tells the shelf and the book what changed.
+//! The steps: each checks what was asked by the laws, then records what changed on the shelf and applies it to the
+//! books.
 
 mod browse;
 mod dead_letters;

@@ -55,19 +55,11 @@ impl<S: Shelf> Ledger<S> {
         }
         let is_fifo = queue.policy.kind.is_fifo();
         if is_fifo {
-            self.sends.forget_closed(now);
-            if self.sends.len() + checked.len() > self.bounds.deduplication_ids_max {
-                return Err(StoreError::Overloaded { what: "the number of deduplication ids remembered" });
-            }
+            self.room_for_ids(now, checked.len())?;
         }
         self.shelf.room(command.messages.iter().map(shelf_bytes).sum())?;
         if is_fifo {
-            for checked in &mut checked {
-                checked.away = self.put_away(now, checked.hash)?;
-                if checked.away.is_none() {
-                    checked.away_before = self.put_away(now, checked.hash_before)?;
-                }
-            }
+            self.find_put_away(now, &mut checked)?;
         }
         let mut sent = Vec::with_capacity(checked.len());
         for checked in &checked {
@@ -82,6 +74,26 @@ impl<S: Shelf> Ledger<S> {
             }
         }
         Ok(Outcome::Sent(sent))
+    }
+
+    /// Whether that many deduplication ids more may be remembered.
+    fn room_for_ids(&mut self, now: Timestamp, more: usize) -> Result<(), StoreError> {
+        self.sends.forget_closed(now);
+        if self.sends.len() + more > self.bounds.deduplication_ids_max {
+            return Err(StoreError::Overloaded { what: "the number of deduplication ids remembered" });
+        }
+        Ok(())
+    }
+
+    /// Finds the first sends of messages that were put away.
+    fn find_put_away(&mut self, now: Timestamp, checked: &mut [Checked<'_>]) -> Result<(), StoreError> {
+        for checked in checked {
+            checked.away = self.put_away(now, checked.hash)?;
+            if checked.away.is_none() {
+                checked.away_before = self.put_away(now, checked.hash_before)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends one message to the place `sequence`, or finds its first send.

@@ -8,13 +8,13 @@ use kew_core::{Content, DeduplicationId, GroupId, NewMessage, Queue, QueueKind, 
 use kew_http::{HeaderName, hex};
 use sha2::{Digest, Sha256};
 
-use crate::annotations::Notes;
 use crate::decode::Text;
 use crate::encode::{Shape, Writer};
 use crate::error::{Code, WireError};
-use crate::hash::{Hash, hash};
-use crate::message_attributes::{Given, TRACE_HEADER_BYTES, trace_hash};
-use crate::system_attributes::sequence_number;
+use crate::message::annotations::Notes;
+use crate::message::hash::{Hash, hash};
+use crate::message::message_attributes::{Given, TRACE_HEADER_BYTES, trace_hash};
+use crate::message::system_attributes::sequence_number;
 use crate::{Context, limits, names};
 
 /// Traces of the HTTP request a message came in.

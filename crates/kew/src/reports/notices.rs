@@ -1,7 +1,7 @@
 //! What the engine and the work beside requests have to tell an operator, in words.
 
-use kew_console::{AuditEntry, News, UpkeepNews};
-use kew_core::{Reports, Work};
+use kew_console::{AlarmChange, AuditEntry, News, UpkeepNews};
+use kew_core::{MessageId, Reports, Work};
 use kew_engine::Notice;
 
 use crate::log::{Area, Level, Log};
@@ -80,20 +80,7 @@ pub fn tell_news(log: Log, news: &News) {
         News::Alarm(_) | News::TooManyAlarms { .. } => log.of(Area::Alarms),
     };
     match news {
-        News::Departed { queue, to, id } => {
-            let id = id.map(|id| id.to_string()).unwrap_or_default();
-            let mut fields = vec![("queue", queue.as_str()), ("id", &id)];
-            match to {
-                Some(to) => {
-                    fields.extend([("to", to.as_str()), ("reason", "attempts_exhausted")]);
-                    log.tell(Level::Warn, "a message was leased too often and was moved", &fields);
-                }
-                None => {
-                    fields.push(("reason", "attempts_exhausted"));
-                    log.tell(Level::Warn, "a message was leased too often and was deleted", &fields);
-                }
-            }
-        }
+        News::Departed { queue, to, id } => tell_departed(log, queue, to.as_deref(), *id),
         News::MoreDeparted { queue, messages, ids } => {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             let fields = [
@@ -104,25 +91,41 @@ pub fn tell_news(log: Log, news: &News) {
             ];
             log.tell(Level::Warn, "more messages were leased too often and left their queue", &fields);
         }
-        News::Alarm(change) => {
-            let fields = [
-                ("name", &*change.name),
-                ("queue", change.queue.as_deref().unwrap_or_default()),
-                ("metric", change.metric),
-                ("value", &change.value.to_string()),
-                ("bound", &change.bound.to_string()),
-            ];
-            match change.is_firing {
-                true => log.tell(Level::Warn, "an alarm fires", &fields),
-                false => log.tell(Level::Info, "an alarm has ended", &fields),
-            }
-        }
+        News::Alarm(change) => tell_alarm(log, change),
         News::TooManyAlarms { watched } => {
             let fields = [("watched", watched.to_string())];
             let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
             let line = "the rules of alarms are for more queues than are watched: the others have no alarms";
             log.tell(Level::Error, line, &fields);
         }
+    }
+}
+
+fn tell_departed(log: Log, queue: &str, to: Option<&str>, id: Option<MessageId>) {
+    let id = id.map(|id| id.to_string()).unwrap_or_default();
+    let mut fields = vec![("queue", queue), ("id", &id)];
+    let line = match to {
+        Some(to) => {
+            fields.push(("to", to));
+            "a message was leased too often and was moved"
+        }
+        None => "a message was leased too often and was deleted",
+    };
+    fields.push(("reason", "attempts_exhausted"));
+    log.tell(Level::Warn, line, &fields);
+}
+
+fn tell_alarm(log: Log, change: &AlarmChange) {
+    let fields = [
+        ("name", &*change.name),
+        ("queue", change.queue.as_deref().unwrap_or_default()),
+        ("metric", change.metric),
+        ("value", &change.value.to_string()),
+        ("bound", &change.bound.to_string()),
+    ];
+    match change.is_firing {
+        true => log.tell(Level::Warn, "an alarm fires", &fields),
+        false => log.tell(Level::Info, "an alarm has ended", &fields),
     }
 }
 

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::pulse::Pulse;
+use crate::progress::pulse::Pulse;
 
 /// Bytes of one read. The space lies on the stack, so that waiting connections keep none.
 const AT_ONCE: usize = 16 << 10;
@@ -248,7 +248,7 @@ mod tests {
         let (sent, read) = tokio::join!(wire.send(b"01234", b"56789"), client.read_exact(&mut got));
         sent.and(read.map(|_| ())).expect("both parts of the reply reach the client");
         assert_eq!(&got, b"0123456789");
-        assert_eq!(pulse.signs().phase, crate::pulse::Phase::Idle);
+        assert_eq!(pulse.signs().phase, crate::progress::pulse::Phase::Idle);
         drop(client);
         assert!(wire.send(b"x", b"").await.is_err());
     }

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kew_core::{Content, ContentType};
+use kew_core::Content;
 
-use crate::annotations::Annotations;
-use crate::hash::{Hash, hash};
 use crate::limits;
+use crate::message::annotations::Annotations;
+use crate::message::hash::{Hash, hash};
 
 /// A body, and its hash.
 pub(crate) struct Shown<'a> {
@@ -22,10 +22,7 @@ pub(crate) struct Shown<'a> {
 impl<'a> Shown<'a> {
     /// What SQS sent was checked and hashed then; everything else is now.
     pub(crate) fn of(content: &'a Content, annotations: Option<&Annotations<'_>>) -> Self {
-        let text = match content.content_type {
-            ContentType::Text | ContentType::Json => std::str::from_utf8(&content.body).ok(),
-            ContentType::Bytes | ContentType::V8 => None,
-        };
+        let text = content.text();
         if let (Some(text), Some(annotations)) = (text, annotations) {
             return Self { body: Cow::Borrowed(text), hash: annotations.body_hash };
         }
@@ -41,8 +38,9 @@ impl<'a> Shown<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotations::{self, Notes};
+    use crate::message::annotations::{self, Notes};
     use bytes::Bytes;
+    use kew_core::ContentType;
 
     #[test]
     fn bodies_of_others_are_shown_as_text_or_as_base64_and_hashed_as_shown() {

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kew_core::Timestamp;
 use parking_lot::Mutex;
 
-use crate::date::http_date;
+use crate::encodings::date::http_date;
 
 const LINE_BYTES: usize = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n".len();
 
@@ -24,7 +24,7 @@ impl Default for Today {
 
 impl Today {
     /// The header's line at this moment.
-    pub(super) fn line(&self) -> [u8; LINE_BYTES] {
+    pub(crate) fn line(&self) -> [u8; LINE_BYTES] {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut written = self.written.lock();
         if written.0 != now {

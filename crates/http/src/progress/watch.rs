@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::limits::Limits;
-use crate::pulse::{Overdue, Phase, Pulse, Signs};
-use crate::room::Replies;
+use crate::bounds::limits::Limits;
+use crate::bounds::room::Replies;
+use crate::progress::pulse::{Overdue, Phase, Pulse, Signs};
 
 /// Maximum connections that are checked in one step, so that other tasks of the event loop do not wait long.
 const AT_ONCE: usize = 1_024;

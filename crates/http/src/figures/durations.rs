@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use parking_lot::RwLock;
 
-use crate::histogram::{Distribution, Histogram};
+use crate::figures::histogram::{Distribution, Histogram};
 use crate::reply::Reply;
 
 /// Series beyond this many share one.

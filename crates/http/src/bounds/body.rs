@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::ration::Share;
+use crate::bounds::ration::Share;
 use crate::refusal::Refusal;
 
 /// So much room is made for an announced body before it comes: announcing is cheap.

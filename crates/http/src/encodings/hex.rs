@@ -39,6 +39,13 @@ pub fn uuid(bytes: [u8; 16]) -> [u8; 36] {
     text
 }
 
+/// Sixteen bytes from their 32 hex digits, in either case; `None` for any other text.
+pub fn sixteen(text: &str) -> Option<[u8; 16]> {
+    // A sign is no digit, and `from_str_radix` takes one.
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten().map(u128::to_be_bytes)
+}
+
 fn digits(byte: u8) -> [u8; 2] {
     PAIRS[usize::from(byte)]
 }
@@ -54,6 +61,20 @@ mod tests {
         push(&mut text, &[0x00, 0x1f, 0xab, 0xff]);
         assert_eq!(text, b"001fabff");
         assert_eq!(&hash(&[0x1f; 16]), b"1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f");
+    }
+
+    #[test]
+    fn sixteen_bytes_are_read_from_32_digits_and_from_nothing_else() {
+        assert_eq!(sixteen("1F1f1F1f1F1f1F1f1F1f1F1f1F1f1F1f"), Some([0x1f; 16]));
+        for wrong in [
+            "",
+            "1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1",
+            "+f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f",
+            "1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f1",
+            "1f1f1f1f1f1f1f1f1f1f1f1f1f1f1f\u{e9}",
+        ] {
+            assert_eq!(sixteen(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

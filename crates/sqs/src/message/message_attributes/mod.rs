@@ -15,7 +15,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::decode::{Blob, Text};
 use crate::error::{Code, WireError};
-use crate::hash::Hash;
+use crate::message::hash::Hash;
 
 pub(crate) use encoded::{Attribute, Attributes, Encoded, Value};
 pub(crate) use filter::Filter;

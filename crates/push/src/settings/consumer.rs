@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kew_core::{Carries, DeadLetterAction, DeadLetterRule, QueueKey, Timestamp};
+use kew_http::hex;
 
 use crate::{WebhookUrl, limits};
 
@@ -20,10 +21,7 @@ pub struct ConsumerId(pub [u8; 16]);
 impl ConsumerId {
     /// The id in 32 hex digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        u128::from_str_radix(text, 16).ok().map(|number| Self(number.to_be_bytes()))
+        hex::sixteen(text).map(Self)
     }
 }
 

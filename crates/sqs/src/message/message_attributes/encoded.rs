@@ -6,7 +6,7 @@
 
 use md5::{Digest, Md5};
 
-use crate::hash::Hash;
+use crate::message::hash::Hash;
 
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;

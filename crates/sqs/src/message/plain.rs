@@ -5,9 +5,9 @@ use bytes::Bytes;
 use kew_core::Content;
 use kew_http::{TRACEPARENT, TraceContext};
 
-use crate::annotations::{self, Notes};
-use crate::hash::hash;
-use crate::message_attributes::{COUNT_MAX, Encoded, Value, check_attribute};
+use crate::message::annotations::{self, Notes};
+use crate::message::hash::hash;
+use crate::message::message_attributes::{COUNT_MAX, Encoded, Value, check_attribute};
 
 /// One attribute of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]

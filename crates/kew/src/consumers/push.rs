@@ -15,10 +15,10 @@ use kew_push::{Attempt, Attempts, Circuits, Dispatcher, Notice, OpenCircuit, Set
 
 use crate::bind::Bound;
 use crate::config::{Auth, Settings as AllSettings};
+use crate::consumers::workers;
 use crate::log::{Level, Log};
 use crate::machine::SystemClock;
 use crate::telemetry::Exporter;
-use crate::workers;
 
 /// Push consumers that are served.
 pub struct Pushes {

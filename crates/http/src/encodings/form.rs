@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::percent::{self, EncodingError};
+use crate::encodings::percent::{self, EncodingError};
 
 /// Why pairs are not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use kew_core::{Content, ContentType};
 
-use crate::hash::Hash;
-use crate::message_attributes::{Attributes, Encoded};
+use crate::message::hash::Hash;
+use crate::message::message_attributes::{Attributes, Encoded};
 
 const WRITER: u8 = b'S';
 const VERSION: u8 = 1;
@@ -134,7 +134,7 @@ fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message_attributes::Value;
+    use crate::message::message_attributes::Value;
 
     fn content(annotations: Bytes) -> Content {
         Content { annotations, ..Content::default() }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use kew_core::{Message, MoveReason, Queue, Sequence};
 
-use crate::annotations::Annotations;
 use crate::decode::{Names, within};
 use crate::error::{Code, WireError};
+use crate::message::annotations::Annotations;
 use crate::names::Arn;
 
 /// One of them.

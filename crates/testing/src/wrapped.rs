@@ -1,0 +1,99 @@
+//! A store with something of it changed for a test; all else passes through.
+
+use kew_core::rules::retention::ExpiryHold;
+use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
+use kew_store::{Store, StoreError, Submission};
+
+/// What a test changes of a store. Each method may call the store's own.
+pub trait Wrap<S: Store>: Send + Sync {
+    /// In place of [`Store::step`].
+    fn step(&self, store: &S, now: Timestamp, command: &Command) -> Submission {
+        store.step(now, command)
+    }
+
+    /// In place of [`Store::commit`].
+    fn commit(&self, store: &S) -> bool {
+        store.commit()
+    }
+
+    /// In place of [`Store::health`].
+    fn health(&self, store: &S) -> Result<(), StoreError> {
+        store.health()
+    }
+
+    /// In place of [`Store::may_answer`].
+    fn may_answer(&self, store: &S) -> bool {
+        store.may_answer()
+    }
+}
+
+/// A store, and what is changed of it.
+#[derive(Debug)]
+pub struct Wrapped<S, W> {
+    /// The store itself.
+    pub store: S,
+    /// What is changed of it.
+    pub wrap: W,
+}
+
+impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
+    fn step(&self, now: Timestamp, command: &Command) -> Submission {
+        self.wrap.step(&self.store, now, command)
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.store.next_due()
+    }
+
+    fn newest_instant(&self) -> Timestamp {
+        self.store.newest_instant()
+    }
+
+    fn expiry_hold(&self) -> Option<ExpiryHold> {
+        self.store.expiry_hold()
+    }
+
+    fn commit(&self) -> bool {
+        self.wrap.commit(&self.store)
+    }
+
+    fn commit_at_once(&self, may_sync: bool) -> bool {
+        self.store.commit_at_once(may_sync)
+    }
+
+    fn syncs(&self) -> u64 {
+        self.store.syncs()
+    }
+
+    fn tally(&self) -> Tally {
+        self.store.tally()
+    }
+
+    fn tallies(&self, queues: &[QueueId]) -> Vec<Tally> {
+        self.store.tallies(queues)
+    }
+
+    fn waits(&self, queues: &[QueueId]) -> Vec<Waits> {
+        self.store.waits(queues)
+    }
+
+    fn take_departures(&self) -> Departures {
+        self.store.take_departures()
+    }
+
+    fn traffic(&self, queues: &[QueueId]) -> Vec<Traffic> {
+        self.store.traffic(queues)
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.wrap.health(&self.store)
+    }
+
+    fn may_answer(&self) -> bool {
+        self.wrap.may_answer(&self.store)
+    }
+
+    fn write(&self) {
+        self.store.write();
+    }
+}
