@@ -103,7 +103,7 @@ impl Renewals {
     }
 }
 
-/// Gives up shards of this node that it does not hold: nobody would serve them for as long as it lives.
+/// Gives up shards of this node that it does not hold: for as long as it lives no other node could take them.
 async fn give_up_what_is_not_held(home: &Home, map: &Map, session: &mut dyn Session) -> Result<(), PgError> {
     let is_own = |row: &&ShardRow| row.node.as_ref() == Some(&home.node.id);
     for row in map.shards.iter().filter(is_own) {

@@ -150,7 +150,7 @@ fn node_that_vanished_is_followed_within_five_seconds_for_each_of_its_shards() {
 }
 
 #[test]
-fn shard_row_that_somebody_locks_holds_up_no_other_shard_of_its_node() {
+fn shard_row_that_is_locked_holds_up_no_other_shard_of_its_node() {
     let url = store(2);
     let one = node(&url);
     let (first, second) = (one.take(FIRST).unwrap(), one.take(SECOND).unwrap());

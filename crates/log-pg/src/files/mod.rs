@@ -172,7 +172,7 @@ impl PgDisk {
 pub(crate) struct WeakDisk(Weak<Shared>);
 
 impl WeakDisk {
-    /// Whether somebody keeps the disk.
+    /// Whether the disk has a handle.
     pub fn is_there(&self) -> bool {
         self.0.strong_count() > 0
     }

@@ -136,7 +136,7 @@ impl Connection {
         transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
         let Node { id, name, peer, version } = node;
         let clock = transaction.query_one(LIVES, &[id, name, &millis(length), peer, version]).await?.get(0);
-        if before != node.id {
+        if !before.is_empty() && before != node.id {
             transaction.execute(FORGET_OWNER, &[&before]).await?;
         }
         transaction.commit().await?;
