@@ -22,10 +22,11 @@ use kew_store_log::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::Home;
 use crate::PgError;
 use crate::database::{Asked, Change, FoundFile, Session};
 use crate::lane::{Kind, Lane};
-use crate::node::{Home, shard_id};
+use crate::map::shard_id;
 use crate::pool::{Holder, Patience};
 use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::files::Shared;
+use super::{Home, within};
 use crate::PgError;
 use crate::database::{NO_ANSWER, Own, Renewed, Session};
-use crate::files::Shared;
 use crate::map::{Map, ShardRow};
-use crate::node::{Home, within};
 use crate::planted::Planted;
 use crate::tenure::{RENEWAL, TENURE};
 
