@@ -167,6 +167,24 @@ fn shard_row_that_is_locked_holds_up_no_other_shard_of_its_node() {
 }
 
 #[test]
+fn shards_that_are_locked_hold_an_opening_up_no_longer_than_taking_one_may_take() {
+    let url = store(1);
+    std::thread::scope(|scope| {
+        let locks = "BEGIN; LOCK TABLE kew_shard IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(20)";
+        let holds = scope.spawn(|| kept::server().psql(name_in(&url), locks));
+        let held = "SELECT count(*) FROM pg_locks WHERE relation = 'kew_shard'::regclass AND granted
+            AND mode = 'AccessExclusiveLock'";
+        wait_until("the table is locked", || kept::server().psql(name_in(&url), held).unwrap() == "1");
+        let begun = Instant::now();
+        let owned = kept::own_first(&url, 1);
+        assert!(matches!(owned, Err(PgError::Unreachable(_))), "{:?}", owned.err());
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        holds.join().unwrap().unwrap();
+    });
+    kept::own_first(&url, 2).unwrap();
+}
+
+#[test]
 fn name_that_many_claim_at_once_belongs_to_one_shard() {
     let url = store(4);
     let (one, other) = (node(&url), node(&url));
