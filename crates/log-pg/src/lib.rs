@@ -12,20 +12,17 @@
 //! SQL stands in `postgres/`, `tables.rs` and `schema.rs` only, below the contract of `database.rs`. Tests put a
 //! simulated database there (`simulated/`).
 //!
-//! First to read: `migrations/`, `database.rs`, `node.rs`, then `lane/mod.rs`.
+//! First to read: `migrations/`, `database.rs`, `node/mod.rs`, then `lane/mod.rs`.
 
 mod database;
 mod driver;
 mod ending;
 mod error;
-mod files;
 mod hosts;
 mod lane;
 #[cfg(feature = "simulated")]
 mod machine;
 mod map;
-mod members;
-mod names;
 mod node;
 mod open;
 #[cfg(feature = "simulated")]
@@ -48,10 +45,8 @@ mod warnings;
 
 pub use ending::Ending;
 pub use error::PgError;
-pub use files::{PgDisk, Undropped};
 pub use map::{Founding, Map, Membership, Node, PeerSecret, SHARDS_OF_A_NEW_STORE, ShardRow};
-pub use names::NAMES_MAX;
-pub use node::PgNode;
+pub use node::{NAMES_MAX, PgDisk, PgNode, Undropped};
 pub use open::{Joined, Ready, Waiting, create, join, look, node_id, own, wait_to_own};
 pub use store::PgStore;
 pub use tenure::{TENURE, Tenure};

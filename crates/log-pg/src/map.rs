@@ -121,3 +121,8 @@ pub struct Membership {
     /// Why this node's row could not be renewed, since the last time it could.
     pub failing: Option<String>,
 }
+
+/// A shard's number as the tables have it.
+pub(crate) fn shard_id(number: i32) -> ShardId {
+    ShardId(u16::try_from(number).unwrap_or(u16::MAX))
+}

@@ -7,10 +7,9 @@ use kew_core::ShardId;
 
 use crate::driver::Driver;
 use crate::ending::Ending;
-use crate::files::PgDisk;
 use crate::map::{Founding, Node};
-use crate::node::{Home, PgNode, TAKE_MAX, within};
-use crate::postgres::{self, Target};
+use crate::node::{Home, PgDisk, PgNode, TAKE_MAX, within};
+use crate::postgres::Target;
 use crate::tenure::Tenure;
 use crate::{PgError, schema, warnings};
 
@@ -154,7 +153,7 @@ pub fn look(url: &str, shard: ShardId) -> Result<PgDisk, PgError> {
     let looked = driver.wait(within(TAKE_MAX, async move {
         let mut connection = reached.open().await?;
         schema::verify(&connection.client).await?;
-        let founding = postgres::founding(&connection.client).await?;
+        let founding = schema::founding(&connection.client).await?;
         let tenure = Tenure::look(&mut connection, shard.0.into(), steady).await?;
         Ok((founding, tenure))
     }));

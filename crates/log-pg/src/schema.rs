@@ -8,8 +8,8 @@ use kew_core::ShardCount;
 use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 
-use crate::map::Founding;
-use crate::{PgError, postgres};
+use crate::PgError;
+use crate::map::{Founding, PeerSecret};
 
 /// The lock that a migrating node holds: "kew" and "migr" in letters.
 const LOCK: i64 = 0x6b65_776d_6967_7200;
@@ -37,9 +37,12 @@ pub(crate) async fn migrate(client: &mut Client, founding: Founding) -> Result<F
         let insert = "INSERT INTO kew_migration (number, checksum) VALUES ($1, $2)";
         transaction.execute(insert, &[&number, &checksum]).await?;
     }
-    let shards = if applied == 0 { founding.shards } else { ShardCount::ONE };
-    found(transaction.client(), Founding { shards, ..founding }).await?;
-    let founding = postgres::founding(transaction.client()).await?;
+    // A store that is there as it should be is not written to: a lock of its tables must not hold an opening up.
+    if applied < MIGRATIONS.len() as i32 {
+        let shards = if applied == 0 { founding.shards } else { ShardCount::ONE };
+        found(transaction.client(), Founding { shards, ..founding }).await?;
+    }
+    let founding = self::founding(transaction.client()).await?;
     transaction.commit().await?;
     Ok(founding)
 }
@@ -67,6 +70,16 @@ pub(crate) async fn verify(client: &Client) -> Result<(), PgError> {
         found if found < MIGRATIONS.len() as i32 => Err(PgError::OlderSchema { found }),
         _ => Ok(()),
     }
+}
+
+/// What a store was made with.
+pub(crate) async fn founding(client: &Client) -> Result<Founding, PgError> {
+    let row = client.query_one("SELECT shards, secret FROM kew_store", &[]).await?;
+    let (shards, secret): (i32, &[u8]) = (row.get(0), row.get(1));
+    let shards = u16::try_from(shards).ok().and_then(ShardCount::new);
+    let secret = <[u8; 32]>::try_from(secret).ok();
+    let founding = shards.zip(secret).map(|(shards, secret)| Founding { shards, secret: PeerSecret(secret) });
+    founding.ok_or_else(|| PgError::Database("the row of kew_store is not one that Kew writes".to_owned()))
 }
 
 async fn newest(client: &Client) -> Result<i32, PgError> {

@@ -1,9 +1,9 @@
 //! Who owns a shard: the epoch that fences old owners, and how long this node may answer.
 //!
-//! A node renews its row in `kew_node` twice a second (`members.rs`), and so its hold of each of its shards. It answers
-//! for a shard only until the end it asked for at the last renewal that succeeded. That is counted from before it was
-//! sent, and by a clock of its own that goes on while the machine is suspended (`steady.rs`); so it stops before another
-//! node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
+//! A node renews its row in `kew_node` twice a second (`node/members.rs`), and so its hold of each of its shards. It
+//! answers for a shard only until the end it asked for at the last renewal that succeeded. That is counted from before
+//! it was sent, and by a clock of its own that goes on while the machine is suspended (`steady.rs`); so it stops before
+//! another node may take over by the database's clock. Taking over raises the epoch, and every write names its epoch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

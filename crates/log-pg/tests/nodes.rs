@@ -150,7 +150,7 @@ fn node_that_vanished_is_followed_within_five_seconds_for_each_of_its_shards() {
 }
 
 #[test]
-fn shard_row_that_somebody_locks_holds_up_no_other_shard_of_its_node() {
+fn shard_row_that_is_locked_holds_up_no_other_shard_of_its_node() {
     let url = store(2);
     let one = node(&url);
     let (first, second) = (one.take(FIRST).unwrap(), one.take(SECOND).unwrap());
@@ -164,6 +164,24 @@ fn shard_row_that_somebody_locks_holds_up_no_other_shard_of_its_node() {
     });
     wait_until("the first shard is renewed", || first.tenure().is_held());
     assert!(second.tenure().is_held());
+}
+
+#[test]
+fn shards_that_are_locked_hold_an_opening_up_no_longer_than_taking_one_may_take() {
+    let url = store(1);
+    std::thread::scope(|scope| {
+        let locks = "BEGIN; LOCK TABLE kew_shard IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(20)";
+        let holds = scope.spawn(|| kept::server().psql(name_in(&url), locks));
+        let held = "SELECT count(*) FROM pg_locks WHERE relation = 'kew_shard'::regclass AND granted
+            AND mode = 'AccessExclusiveLock'";
+        wait_until("the table is locked", || kept::server().psql(name_in(&url), held).unwrap() == "1");
+        let begun = Instant::now();
+        let owned = kept::own_first(&url, 1);
+        assert!(matches!(owned, Err(PgError::Unreachable(_))), "{:?}", owned.err());
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        holds.join().unwrap().unwrap();
+    });
+    kept::own_first(&url, 2).unwrap();
 }
 
 #[test]

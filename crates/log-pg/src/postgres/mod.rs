@@ -52,8 +52,6 @@ const KEEPALIVES_RETRIES: u32 = 3;
 /// What the client has where a URL does not say.
 const SYSTEM_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 
-pub(crate) use shards::founding;
-
 /// The database of a URL, and how it is reached.
 #[derive(Clone)]
 pub(crate) struct Target {

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row};
 use super::{Connection, SYNCED};
 use crate::PgError;
 use crate::database::{NODES_KEPT, Own, PROMISED, Renewed, Taking};
-use crate::map::{Founding, Node, PeerSecret, ShardRow};
+use crate::map::{Node, ShardRow};
 
 /// The name of the node that keeps others from taking a shard: its owner, or the one that it is handed over to.
 const OWNER: &str = "SELECT kew_node.name FROM kew_shard JOIN kew_node
@@ -72,16 +72,6 @@ fn millis(time: Duration) -> f64 {
     time.as_millis() as f64
 }
 
-/// What a store was made with.
-pub(crate) async fn founding(client: &Client) -> Result<Founding, PgError> {
-    let row = client.query_one("SELECT shards, secret FROM kew_store", &[]).await?;
-    let (shards, secret): (i32, &[u8]) = (row.get(0), row.get(1));
-    let shards = u16::try_from(shards).ok().and_then(kew_core::ShardCount::new);
-    let secret = <[u8; 32]>::try_from(secret).ok();
-    let founding = shards.zip(secret).map(|(shards, secret)| Founding { shards, secret: PeerSecret(secret) });
-    founding.ok_or_else(|| PgError::Database("the row of kew_store is not one that Kew writes".to_owned()))
-}
-
 /// The name of the node that keeps another one from taking a shard.
 pub(super) async fn owner(client: &Client, shard: i32, own_id: &str) -> Result<Option<String>, PgError> {
     Ok(client.query_opt(OWNER, &[&shard, &own_id, &millis(PROMISED)]).await?.map(|row| row.get(0)))
@@ -136,7 +126,7 @@ impl Connection {
         transaction.execute(take, &[&shard, &epoch, &node.id]).await?;
         let Node { id, name, peer, version } = node;
         let clock = transaction.query_one(LIVES, &[id, name, &millis(length), peer, version]).await?.get(0);
-        if before != node.id {
+        if !before.is_empty() && before != node.id {
             transaction.execute(FORGET_OWNER, &[&before]).await?;
         }
         transaction.commit().await?;

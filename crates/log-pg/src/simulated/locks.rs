@@ -10,7 +10,7 @@ pub(super) enum RowLock {
     None,
     Share(i32),
     Exclusive(i32),
-    /// For share those of a node that nobody has locked exclusively just now.
+    /// For share those of a node that are not locked exclusively just now.
     ShareOfNode(String),
 }
 

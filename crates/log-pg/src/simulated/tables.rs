@@ -7,8 +7,7 @@ use kew_core::QueueKey;
 
 use crate::PgError;
 use crate::database::{Change, FoundFile, Own, PROMISED};
-use crate::map::{Node, ShardRow};
-use crate::node::shard_id;
+use crate::map::{Node, ShardRow, shard_id};
 use crate::tables::{Purpose, Table, overlay};
 
 /// Position, epoch and number of a row.

@@ -15,6 +15,7 @@ mod hangs;
 mod history;
 #[path = "../../../store-log/tests/disk_laws/laws.rs"]
 mod laws;
+mod many;
 mod node;
 mod play;
 mod reference;

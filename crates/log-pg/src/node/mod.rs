@@ -7,6 +7,10 @@
 //! written within the last half minute; up to four for reads and files; one that renews; three more while shards are
 //! taken and given up. So they are 3k + 8 at most, and about 2k + 2 when little happens.
 
+mod files;
+mod members;
+mod names;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +23,14 @@ use tokio::sync::{Semaphore, watch};
 use crate::PgError;
 use crate::database::{Database, NO_ANSWER};
 use crate::driver::Driver;
-use crate::files::{PgDisk, Shared, WeakDisk};
 use crate::map::{Founding, Map, Membership, Node, PeerSecret};
-use crate::members;
 use crate::pool::Pool;
 use crate::tenure::{TENURE, Tenure};
+
+use files::{Shared, WeakDisk};
+
+pub use files::{PgDisk, Undropped};
+pub use names::NAMES_MAX;
 
 /// How long taking a shard may take, with the connection for it. A statement that hangs, though the server lives, is
 /// given up then: whether the shard was taken is found out by taking it again.
@@ -257,9 +264,4 @@ impl PgNode {
             session.leave(&home.node).await
         }));
     }
-}
-
-/// A shard's number as the tables have it.
-pub(crate) fn shard_id(number: i32) -> ShardId {
-    ShardId(u16::try_from(number).unwrap_or(u16::MAX))
 }

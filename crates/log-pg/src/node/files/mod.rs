@@ -22,10 +22,11 @@ use kew_store_log::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::Home;
 use crate::PgError;
 use crate::database::{Asked, Change, FoundFile, Session};
 use crate::lane::{Kind, Lane};
-use crate::node::{Home, shard_id};
+use crate::map::shard_id;
 use crate::pool::{Holder, Patience};
 use crate::tables::{Purpose, Table};
 use crate::tenure::Tenure;
@@ -172,7 +173,7 @@ impl PgDisk {
 pub(crate) struct WeakDisk(Weak<Shared>);
 
 impl WeakDisk {
-    /// Whether somebody keeps the disk.
+    /// Whether the disk has a handle.
     pub fn is_there(&self) -> bool {
         self.0.strong_count() > 0
     }

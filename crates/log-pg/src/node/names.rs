@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use kew_core::{QueueKey, ShardId};
 
+use super::{PgDisk, PgNode};
 use crate::PgError;
 use crate::database::Naming;
-use crate::files::PgDisk;
-use crate::node::{PgNode, shard_id};
+use crate::map::shard_id;
 use crate::pool::Patience;
 
 /// Names that are read at a time, at most.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::files::Shared;
+use super::{Home, within};
 use crate::PgError;
 use crate::database::{NO_ANSWER, Own, Renewed, Session};
-use crate::files::Shared;
 use crate::map::{Map, ShardRow};
-use crate::node::{Home, within};
 use crate::planted::Planted;
 use crate::tenure::{RENEWAL, TENURE};
 
@@ -103,7 +103,7 @@ impl Renewals {
     }
 }
 
-/// Gives up shards of this node that it does not hold: nobody would serve them for as long as it lives.
+/// Gives up shards of this node that it does not hold: for as long as it lives no other node could take them.
 async fn give_up_what_is_not_held(home: &Home, map: &Map, session: &mut dyn Session) -> Result<(), PgError> {
     let is_own = |row: &&ShardRow| row.node.as_ref() == Some(&home.node.id);
     for row in map.shards.iter().filter(is_own) {
