@@ -303,7 +303,7 @@ fn store_of_the_version_before_shards_becomes_one_of_one_shard_with_everything_i
     write(&kept_shard.disk, b"old");
     let opened = LogStore::open(
         Arc::new(kept_shard.disk.clone()),
-        kept::small(),
+        kew_testing::small_log(),
         Arc::new(SeededEntropy::new(1)),
         kew_core::Timestamp(0),
     );
@@ -332,7 +332,7 @@ fn store_of_the_version_before_shards_becomes_one_of_one_shard_with_everything_i
     assert_eq!((read(&disk), disk.tenure().epoch()), (b"old".to_vec(), 2));
     let opened = LogStore::open(
         Arc::new(disk),
-        kept::small(),
+        kew_testing::small_log(),
         Arc::new(SeededEntropy::new(2)),
         kew_core::Timestamp(0),
     );
