@@ -23,6 +23,8 @@ use crate::plan::Looks;
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// Shards that are opened beside each other.
 const OPENS_MAX: usize = 4;
+/// Shards that a node which leaves closes beside each other.
+const CLOSES_MAX: usize = 4;
 /// The pause before a shard is tried again that could not be taken.
 const TRIES_AGAIN: Duration = Duration::from_millis(500);
 
@@ -37,6 +39,17 @@ pub enum ShardNews {
     Lost(ShardId, String),
     /// The shard could not be opened; it is tried again.
     NotOpened(ShardId, String),
+}
+
+/// What a node is to do with its shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It keeps its share of them.
+    Staying,
+    /// It hands them to other nodes, and serves those that no other takes.
+    Leaving,
+    /// It closes them.
+    Closing,
 }
 
 /// Takes shards and gives them away.
@@ -76,9 +89,14 @@ impl Keeper {
         }
     }
 
-    /// Follows the map of the fleet until `leaving` says so and no shard is left, or none can be given away any more.
-    /// It runs where the engine does.
-    pub async fn run(mut self, mut maps: watch::Receiver<Arc<FleetMap>>, leaving: watch::Receiver<bool>) {
+    /// Follows the map of the fleet until the node is to close. It runs where the engine does. `handed_over` becomes
+    /// true when a node that leaves keeps no shard that another node could keep.
+    pub async fn run(
+        mut self,
+        mut maps: watch::Receiver<Arc<FleetMap>>,
+        phase: watch::Receiver<Phase>,
+        handed_over: watch::Sender<bool>,
+    ) {
         let informed = tokio::spawn(Arc::clone(&self.fleet).stay_informed());
         loop {
             let is_news = tokio::select! {
@@ -99,21 +117,28 @@ impl Keeper {
             }
             self.drop_lost();
             self.follow(&map);
-            let leaves = *leaving.borrow();
-            self.act(&map, leaves);
-            if leaves && self.is_done(&map) {
+            let phase = *phase.borrow();
+            match phase {
+                Phase::Staying => self.act(&map, false),
+                Phase::Leaving => {
+                    self.act(&map, true);
+                    handed_over.send_replace(self.has_handed_over(&map));
+                }
+                Phase::Closing => {
+                    self.kept.keys().copied().collect::<Vec<_>>().into_iter().for_each(|shard| {
+                        self.close(shard, None);
+                    })
+                }
+            }
+            if phase == Phase::Closing && self.opening.is_empty() && self.closing.is_empty() {
                 break;
             }
         }
         informed.abort();
-        for (shard, kept) in std::mem::take(&mut self.kept) {
-            self.part_with(shard);
-            let _closed = tokio::task::spawn_blocking(move || (kept.close)(None)).await;
-        }
     }
 
-    /// Whether a node that leaves has nothing more to wait for.
-    fn is_done(&self, map: &FleetMap) -> bool {
+    /// Whether a node that leaves has nothing more to hand over.
+    fn has_handed_over(&self, map: &FleetMap) -> bool {
         let is_alone = map.nodes.iter().all(|node| node.id == self.fleet.me);
         self.opening.is_empty() && self.closing.is_empty() && (self.kept.is_empty() || is_alone)
     }
@@ -155,12 +180,12 @@ impl Keeper {
                 let _told = done.send(Done::Opened(shard, home.take(shard)));
             });
         }
-        if let Some((shard, to)) = plan.hand_over
-            && self.closing.is_empty()
-            && self.kept.contains_key(&shard)
-        {
-            self.close(shard, Some(to.clone()));
-            (self.tell)(ShardNews::Left(shard, Some(to)));
+        let room = if leaves { CLOSES_MAX } else { 1 };
+        for (shard, to) in plan.hand_over {
+            if self.closing.len() < room && self.kept.contains_key(&shard) {
+                self.close(shard, Some(to.clone()));
+                (self.tell)(ShardNews::Left(shard, Some(to)));
+            }
         }
     }
 

@@ -27,5 +27,5 @@ mod upkeep;
 
 pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names};
 pub use fleet::Fleet;
-pub use keeper::{Keeper, ShardNews};
+pub use keeper::{Keeper, Phase, ShardNews};
 pub use map::{FleetMap, NodeId, NodeRow, ShardRow};

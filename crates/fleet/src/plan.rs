@@ -21,8 +21,8 @@ const SETTLED_AFTER: Duration = Duration::from_secs(3);
 pub(crate) struct Plan {
     /// Shards to take.
     pub take: Vec<ShardId>,
-    /// A shard to hand over, and the node to hand it to.
-    pub hand_over: Option<(ShardId, NodeId)>,
+    /// Shards to hand over, each with the node to hand it to: one at most, unless the node leaves.
+    pub hand_over: Vec<(ShardId, NodeId)>,
 }
 
 /// What a node remembers from one look to the next.
@@ -61,17 +61,24 @@ impl Looks {
         if !leaves {
             plan.take = self.to_take(map, me, share(me).saturating_sub(held), now);
         }
-        let is_settled = leaves || now.saturating_sub(self.same_since) >= SETTLED_AFTER;
+        let is_settled = now.saturating_sub(self.same_since) >= SETTLED_AFTER;
         let is_moving = map.shards.iter().any(|row| row.owner.is_none());
-        if is_settled && held > share(me) && (leaves || !is_moving) {
-            let neediest = staying
-                .iter()
-                .filter(|node| **node != me)
-                .map(|node| (share(node).saturating_sub(map.owned_by(node)), *node))
-                .max_by(|(one, a), (other, b)| one.cmp(other).then_with(|| b.cmp(a)));
-            let mine = map.shards.iter().rev().find(|row| row.owner.as_ref() == Some(me));
-            if let (Some((1.., node)), Some(row)) = (neediest, mine) {
-                plan.hand_over = Some((row.shard, node.clone()));
+        let most = if leaves { held } else { usize::from(is_settled && !is_moving && held > share(me)) };
+        let others = staying.iter().filter(|node| **node != me);
+        let mut room: Vec<(usize, &NodeId)> =
+            others.map(|node| (share(node).saturating_sub(map.owned_by(node)), *node)).collect();
+        let mine = map.shards.iter().rev().filter(|row| row.owner.as_ref() == Some(me));
+        for row in mine.take(most) {
+            let neediest =
+                room.iter_mut().max_by(|(one, a), (other, b)| one.cmp(other).then_with(|| b.cmp(a)));
+            match neediest {
+                Some((room @ 1.., node)) => {
+                    *room -= 1;
+                    plan.hand_over.push((row.shard, NodeId::clone(node)));
+                }
+                // One that leaves gives its shards to nodes at their share too.
+                Some((_, node)) if leaves => plan.hand_over.push((row.shard, NodeId::clone(node))),
+                Some(_) | None => break,
             }
         }
         plan
@@ -152,7 +159,7 @@ mod tests {
         for me in ["a", "b", "c"] {
             let plan = plan(&map, me, 0);
             assert!(matches!(plan.take.len(), 5 | 6), "{me} takes {}", plan.take.len());
-            assert_eq!(plan.hand_over, None);
+            assert_eq!(plan.hand_over, []);
             taken.extend(plan.take.iter().map(|shard| shard.0));
         }
         taken.sort_unstable();
@@ -170,13 +177,13 @@ mod tests {
     #[test]
     fn node_above_its_share_hands_one_shard_over_once_the_fleet_has_settled() {
         let map = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("a"), Some("a")]);
-        assert_eq!(plan(&map, "a", 2).hand_over, None);
-        assert_eq!(plan(&map, "a", 3).hand_over, Some((ShardId(3), id("b"))));
+        assert_eq!(plan(&map, "a", 2).hand_over, []);
+        assert_eq!(plan(&map, "a", 3).hand_over, [(ShardId(3), id("b"))]);
         assert_eq!(plan(&map, "b", 3), Plan::default());
         let even = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("b"), Some("a"), Some("b")]);
         assert_eq!(plan(&even, "a", 3), Plan::default(), "one more than others is even");
         let moving = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("a"), None]);
-        assert_eq!(plan(&moving, "a", 3).hand_over, None, "one shard moves at a time");
+        assert_eq!(plan(&moving, "a", 3).hand_over, [], "one shard moves at a time");
     }
 
     #[test]
@@ -189,11 +196,14 @@ mod tests {
 
     #[test]
     fn node_that_leaves_hands_everything_over_and_takes_nothing() {
-        let map = fleet(&["a", "b"], &[Some("a"), None, Some("b"), None]);
+        let map = fleet(&["a", "b", "c"], &[Some("a"), None, Some("b"), Some("a"), Some("a")]);
         let mut looks = Looks::default();
         looks.note(&map, Duration::ZERO);
         let plan = looks.plan(&map, &id("a"), true, Duration::ZERO);
-        assert_eq!(plan, Plan { take: Vec::new(), hand_over: Some((ShardId(0), id("b"))) });
+        assert_eq!(plan.take, []);
+        let given: Vec<(u16, &str)> =
+            plan.hand_over.iter().map(|(shard, node)| (shard.0, &*node.0)).collect();
+        assert_eq!(given, [(4, "b"), (3, "c"), (0, "b")]);
         let alone = fleet(&["a"], &[Some("a")]);
         assert_eq!(looks.plan(&alone, &id("a"), true, Duration::ZERO), Plan::default());
     }

@@ -12,7 +12,8 @@ use kew_core::{
 };
 use kew_engine::{Engine, EngineError, Options, TimeSource};
 use kew_fleet::{
-    Agreed, Carried, Carrier, Fleet, FleetMap, Home, Keeper, Kept, Lost, Names, NodeId, NodeRow, ShardRow,
+    Agreed, Carried, Carrier, Fleet, FleetMap, Home, Keeper, Kept, Lost, Names, NodeId, NodeRow, Phase,
+    ShardRow,
 };
 use kew_peer::Request;
 use kew_store::ledger::Bounds;
@@ -49,7 +50,8 @@ pub struct Node {
     pub id: NodeId,
     pub engine: Arc<Engine>,
     pub fleet: Arc<Fleet>,
-    leaving: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+    handed_over: watch::Receiver<bool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -90,17 +92,18 @@ impl World {
         fleet.serve_with(&engine);
         self.state.lock().nodes.insert(id.clone(), Arc::clone(&fleet));
         self.publish();
-        let (leaving, leaves) = watch::channel(false);
+        let (phase, phases) = watch::channel(Phase::Staying);
+        let (hands_over, handed_over) = watch::channel(false);
         let keeper = Keeper::new(&fleet, reach, |_| {});
         let mut maps = self.maps.subscribe();
         maps.mark_changed();
-        let keeper = tokio::spawn(keeper.run(maps, leaves));
+        let keeper = tokio::spawn(keeper.run(maps, phases, hands_over));
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
         let tasks = vec![
             tokio::spawn(async move { timers.run_timers().await }),
             tokio::spawn(async move { moves.run_moves().await }),
         ];
-        Node { id, engine, fleet, leaving, tasks, keeper }
+        Node { id, engine, fleet, phase, handed_over, tasks, keeper }
     }
 
     /// Shows the map as it is now, as each node reads it twice a second.
@@ -191,8 +194,10 @@ impl Node {
     }
 
     /// Ends it in order.
-    pub async fn leave(self, world: &World) {
-        self.leaving.send_replace(true);
+    pub async fn leave(mut self, world: &World) {
+        self.phase.send_replace(Phase::Leaving);
+        self.handed_over.wait_for(|done| *done).await.expect("the keeper runs");
+        self.phase.send_replace(Phase::Closing);
         self.keeper.await.expect("the keeper ends in order");
         self.engine.shutdown();
         world.state.lock().nodes.remove(&self.id);

@@ -160,7 +160,7 @@ impl Server {
         self.board.stopping();
         // Requests are served meanwhile, by the nodes that keep the shards from then on.
         if let Some(end) = self.fleet_end {
-            end.leave();
+            end.hand_over();
         }
         self.pushes.begin_to_stop();
         self.drain.close();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kew_core::Entropy;
 use kew_engine::Engine;
-use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, ShardNews, ShardRow};
+use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, Phase, ShardNews, ShardRow};
 use kew_log_pg::{Founding, Map, Node, PgNode};
 use kew_peer::link::{Address, Endpoint, Identity, Peers, Secret, TcpDial, Versions};
 use tokio::sync::watch;
@@ -29,6 +29,8 @@ use names::PgNames;
 
 /// How long a node that stops waits until others keep its shards.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+/// How long it takes to close those that no other node keeps.
+const CLOSES_WITHIN: Duration = Duration::from_secs(10);
 
 /// A node that has joined its fleet, and keeps no shard yet.
 pub struct FleetNode {
@@ -38,16 +40,23 @@ pub struct FleetNode {
     links: Arc<Links>,
     answers: Arc<Answers>,
     socket: TcpListener,
-    leaving: watch::Sender<bool>,
-    over: Arc<watch::Sender<bool>>,
+    phase: watch::Sender<Phase>,
+    handed_over: watch::Sender<bool>,
     log: Log,
 }
 
-/// What ends a node's part in its fleet.
+/// What has a node hand its shards to others before it stops.
 pub struct FleetEnd {
+    phase: watch::Sender<Phase>,
+    handed_over: watch::Receiver<bool>,
+}
+
+/// A node that keeps shards.
+pub struct FleetRunning {
+    phase: watch::Sender<Phase>,
+    keeper: tokio::task::JoinHandle<()>,
     node: PgNode,
-    leaving: watch::Sender<bool>,
-    is_over: watch::Receiver<bool>,
+    _answers: Arc<Answers>,
 }
 
 /// Joins a fleet, as the node that others reach at `socket`.
@@ -86,8 +95,8 @@ pub fn join(
         links,
         answers,
         socket,
-        leaving: watch::Sender::new(false),
-        over: Arc::new(watch::Sender::new(false)),
+        phase: watch::Sender::new(Phase::Staying),
+        handed_over: watch::Sender::new(false),
         log,
     })
 }
@@ -125,14 +134,13 @@ impl FleetNode {
         Arc::new(FleetTime::following(&self.node))
     }
 
-    /// What ends its part.
+    /// What has it hand its shards over.
     pub fn end(&self) -> FleetEnd {
-        let (node, leaving) = (self.node.clone(), self.leaving.clone());
-        FleetEnd { node, leaving, is_over: self.over.subscribe() }
+        FleetEnd { phase: self.phase.clone(), handed_over: self.handed_over.subscribe() }
     }
 
     /// Begins to keep shards with an engine, on the engine's event loop.
-    pub fn run(self, engine: &Arc<Engine>) -> std::io::Result<()> {
+    pub fn run(self, engine: &Arc<Engine>) -> std::io::Result<FleetRunning> {
         self.fleet.serve_with(engine);
         self.socket.set_nonblocking(true)?;
         let socket = tokio::net::TcpListener::from_std(self.socket)?;
@@ -142,30 +150,33 @@ impl FleetNode {
         tokio::spawn(follow(self.node.clone(), peers, maps));
         let log = self.log;
         let keeper = Keeper::new(&self.fleet, Arc::new(SharedHome(self.home)), move |news| tell(log, &news));
-        let leaves = self.leaving.subscribe();
-        let (over, answers, node) = (self.over, self.answers, self.node);
-        tokio::spawn(async move {
-            keeper.run(shown, leaves).await;
-            let left = tokio::task::spawn_blocking(move || node.leave()).await;
-            drop((answers, left));
-            over.send_replace(true);
-        });
-        Ok(())
+        let keeper = tokio::spawn(keeper.run(shown, self.phase.subscribe(), self.handed_over));
+        Ok(FleetRunning { phase: self.phase, keeper, node: self.node, _answers: self.answers })
+    }
+}
+
+impl FleetRunning {
+    /// Closes the shards that this node still keeps, and takes the node out of the fleet.
+    pub async fn finish(self) {
+        self.phase.send_replace(Phase::Closing);
+        // What is not closed in time is recovered by its next owner.
+        let _in_time = tokio::time::timeout(CLOSES_WITHIN, self.keeper).await;
+        let node = self.node;
+        let _left = tokio::task::spawn_blocking(move || node.leave()).await;
     }
 }
 
 impl FleetEnd {
-    /// Hands the shards of this node to others, and takes the node out of the fleet.
-    pub fn leave(mut self) {
-        self.leaving.send_replace(true);
+    /// Hands the shards of this node to others, as far as there are some. Requests are served meanwhile.
+    pub fn hand_over(mut self) {
+        self.phase.send_replace(Phase::Leaving);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         if let Ok(runtime) = runtime {
             // Where it takes longer the other nodes take the shards over.
             let _in_time = runtime.block_on(async {
-                tokio::time::timeout(LEAVES_WITHIN, self.is_over.wait_for(|over| *over)).await.is_ok()
+                tokio::time::timeout(LEAVES_WITHIN, self.handed_over.wait_for(|done| *done)).await.is_ok()
             });
         }
-        drop(self.node);
     }
 }
 

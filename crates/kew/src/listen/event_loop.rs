@@ -146,9 +146,7 @@ impl<S: Store + 'static> EventLoop<S> {
                 return Ok(());
             }
         };
-        if let Some(node) = self.fleet {
-            node.run(&engine)?;
-        }
+        let fleet = self.fleet.map(|node| node.run(&engine)).transpose()?;
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
         let mut timers =
             tokio::spawn(kew_timed::polls("the timers' turn", async move { timers.run_timers().await }));
@@ -181,6 +179,9 @@ impl<S: Store + 'static> EventLoop<S> {
         // Connections that do not end in time are cut off with the loop.
         let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
         self.others_ended.closing().await;
+        if let Some(fleet) = fleet {
+            fleet.finish().await;
+        }
         let _ended = (timers.await, moves.await);
         Ok(())
     }
