@@ -43,7 +43,7 @@ pub use expiry::HeldExpiry;
 pub use notice::Notice;
 pub use options::Options;
 pub use pace::Pace;
-pub use snapshot::{Listing, QueueName};
+pub use snapshot::{Listing, QueueName, WideListing};
 pub use stats::Stats;
 pub use time::{ClockKind, ClockState, EngineClock, TimeSource};
 pub use watch::{DefinitionWatch, MessageWatch};

@@ -27,6 +27,7 @@ mod telemetry;
 mod tls;
 mod unread;
 mod unsigned;
+mod watching;
 mod welcome;
 mod why;
 mod worker_kills;
