@@ -20,6 +20,7 @@ pub mod machine;
 pub mod message_notes;
 pub mod notices;
 pub mod opening;
+mod outlet;
 pub mod private;
 pub mod push;
 mod refused;

@@ -13,6 +13,7 @@ mod dialects;
 mod documents;
 mod fail_stop;
 mod limits;
+mod log_reader;
 mod long_poll;
 mod metrics;
 mod pipelined;
