@@ -35,7 +35,7 @@ mod watch;
 
 pub use browse::Search;
 pub use busy::Busy;
-pub use chosen::{Matching, MovedSlice, Slice};
+pub use chosen::{Chosen, Matching, MovedSlice, Slice};
 pub use commands::Settled;
 pub use engine::Engine;
 pub use error::EngineError;

@@ -1,11 +1,12 @@
 //! A store that is taken from its node, as the shard of an owner whose tenure ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
-use kew_store::{MemoryStore, Store, Submission};
+use kew_store::{MemoryStore, Store, StoreError, Submission};
+use tokio::sync::Notify;
 
 use crate::CountingEntropy;
 
@@ -13,24 +14,60 @@ use crate::CountingEntropy;
 pub struct LentStore {
     store: MemoryStore,
     is_away: AtomicBool,
+    /// Guards what becomes of the next answer about documents that were put.
+    next: Mutex<NextDocuments>,
+}
+
+/// What becomes of the next answer about documents that were put. They are put in any case.
+#[derive(Default)]
+enum NextDocuments {
+    #[default]
+    Answered,
+    Lost,
+    Held(Arc<Notify>),
 }
 
 impl LentStore {
     /// An empty store that is there.
     pub fn new() -> Arc<Self> {
         let store = MemoryStore::new(Arc::new(CountingEntropy::default()));
-        Arc::new(Self { store, is_away: AtomicBool::new(false) })
+        Arc::new(Self { store, is_away: AtomicBool::new(false), next: Mutex::default() })
     }
 
     /// From now on its node may not answer for it, or may again.
     pub fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::Release);
     }
+
+    /// The next documents are put, and the answer is that this is not known.
+    pub fn lose_next_documents(&self) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::Lost;
+    }
+
+    /// The next documents are put, and that is answered when it is rung.
+    pub fn hold_next_documents(&self) -> Arc<Notify> {
+        let rung = Arc::<Notify>::default();
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::Held(Arc::clone(&rung));
+        rung
+    }
 }
 
 impl Store for LentStore {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
-        self.store.step(now, command)
+        let taken = self.store.step(now, command);
+        if !matches!(command, Command::PutDocuments(_)) {
+            return taken;
+        }
+        match std::mem::take(&mut *self.next.lock().unwrap_or_else(PoisonError::into_inner)) {
+            NextDocuments::Answered => taken,
+            NextDocuments::Lost => {
+                Submission::settled(Err(StoreError::Unavailable { cause: "the answer was lost".to_owned() }))
+            }
+            NextDocuments::Held(rung) => Submission::remote(async move {
+                rung.notified().await;
+                taken.await
+            }),
+        }
     }
 
     fn next_due(&self) -> Option<Timestamp> {
