@@ -96,9 +96,9 @@ pub(crate) static ROUTES: &[Route] = &[
         .reply(QUEUE_WHOLE)
         .refusals(&[(404, "There is no such queue")]),
     get("/queues/{q}/delayed", Op::ShowDelayed, "showDelayed", "Counts delayed messages by when they become visible; one request looks at about 100 000 of them at most")
-        .query(&[field("cursor", Kind::Text(32), "`next` of the reply before")])
+        .query(&[field("cursor", Kind::Text(48), "`next` of the reply before")])
         .reply(&[
-            field("slots", Kind::Objects(DELAYED), "By the minute for an hour, by the hour for two days, then by the day, in order").required(),
+            field("slots", Kind::Objects(DELAYED), "By the minute to the end of the next hour, by the hour for two days or more, then by the day, in order").required(),
             field("messages", COUNT, "Messages counted").required(),
             field("next", TEXT, "Where to go on; null once all are counted").nullable().required(),
         ])

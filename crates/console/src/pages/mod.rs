@@ -242,10 +242,11 @@ impl Visit<'_> {
     /// What a form asks for.
     async fn take(&self, parts: &[&str]) -> Option<PageReply> {
         let (op, places) = places::form_at(parts)?;
-        if let Some(what) = later::undoable(self, op, &places) {
-            return Some(later::keep(self, what));
-        }
-        Some(self.follow(op, &places).await)
+        Some(match later::undoable(self, op, &places).await {
+            Ok(Some(what)) => later::keep(self, what),
+            Ok(None) => self.follow(op, &places).await,
+            Err(trouble) => Err(trouble),
+        })
     }
 
     /// Does what a form asks for.
