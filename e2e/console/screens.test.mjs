@@ -30,6 +30,7 @@ const screens = () => [
   ["queue-fifo", "/queues/payments.fifo"],
   ["queue-empty", "/queues/emails"],
   ["calendar", "/queues/orders/delayed"],
+  ["leases", "/queues/orders/leases"],
   ["send", "/queues/orders/send"],
   ["send-fifo", "/queues/payments.fifo/send"],
   ["settings", "/queues/orders/settings"],

@@ -17,6 +17,7 @@ mod forms;
 mod groups;
 mod later;
 mod layout;
+mod leases;
 mod live;
 mod message;
 mod messages;
@@ -205,6 +206,7 @@ impl Visit<'_> {
             ["queues", queue, "settings"] => settings::form(self, queue).await,
             ["queues", queue, "dead-letters"] => self.in_turn(redrive::show(self, queue)).await,
             ["queues", queue, "delayed"] => delayed::show(self, queue).await,
+            ["queues", queue, "leases"] => leases::show(self, queue).await,
             ["queues", queue, "groups"] => groups::show(self, queue).await,
             ["queues", queue, "charts"] => charts::show(self, queue).await,
             ["queues", queue, "messages", id] => self.in_turn(message::show(self, queue, id)).await,
