@@ -279,6 +279,12 @@ impl Log {
         }
     }
 
+    /// The line that stands where this number of lines were dropped.
+    pub fn line_of_dropped(self, lines: u64) -> Vec<u8> {
+        let message = "lines of this log were dropped here: standard error was not read";
+        self.line(machine::system_now(), Level::Warn, message, &[("lines", &lines.to_string())])
+    }
+
     /// One line, with its end.
     pub fn line(self, at: Timestamp, level: Level, message: &str, fields: &[(&str, &str)]) -> Vec<u8> {
         match self.format {

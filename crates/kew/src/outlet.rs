@@ -1,8 +1,8 @@
 //! Where the lines of the log go: standard error, whose reader may stand still without holding the server up.
 //!
-//! A line for a file, or for a pipe that has room, is written at once by the thread that logs it. Every other line waits
-//! for a thread that may be blocked. What waits is bounded: further lines are dropped and counted, and the line that
-//! comes after them says how many they were.
+//! A line for a file, or for a pipe that has room, is written at once by the thread that logs it. Every other line
+//! waits for a thread that may be blocked. What waits is bounded: further lines are dropped and counted, and the line
+//! that comes after them says how many they were.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,9 +16,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::log::{Format, Level, Levels, Log};
-use crate::machine;
-
 /// Bytes of lines that wait at most.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 /// What a waiting line takes beside its text.
@@ -29,12 +26,14 @@ const AT_ONCE_BYTES_MAX: usize = 4096;
 /// What may be written to, shared by all threads.
 type Target = Box<dyn AsFd + Send + Sync>;
 
+/// Writes the line about this number of dropped lines.
+type NoteOfDropped = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
+
 /// The way out for lines.
 pub struct Outlet {
     to: Target,
     kind: Kind,
-    /// Of the line about dropped lines.
-    format: Format,
+    note: NoteOfDropped,
     /// Guards what waits; held for one write at most, which does not wait for a reader.
     waiting: Mutex<Waiting>,
     /// Notified when a line has to wait.
@@ -71,19 +70,19 @@ impl fmt::Debug for Outlet {
 }
 
 impl Outlet {
-    /// The outlet to standard error, with its thread.
-    pub fn start(format: Format) -> io::Result<Arc<Self>> {
-        Self::start_to(Box::new(io::stderr()), format)
+    /// The outlet to standard error, with its thread. `note` writes the line about a number of dropped lines.
+    pub fn start(note: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> io::Result<Arc<Self>> {
+        Self::start_to(Box::new(io::stderr()), Box::new(note))
     }
 
-    fn start_to(to: Target, format: Format) -> io::Result<Arc<Self>> {
+    fn start_to(to: Target, note: NoteOfDropped) -> io::Result<Arc<Self>> {
         let kind = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::RegularFile) => Kind::File,
             Ok(FileType::Fifo) => Kind::Pipe,
             _ => Kind::Other,
         };
         let (waiting, more, less) = Default::default();
-        let outlet = Arc::new(Self { to, kind, format, waiting, more, less });
+        let outlet = Arc::new(Self { to, kind, note, waiting, more, less });
         let writing = Arc::clone(&outlet);
         std::thread::Builder::new().name("kew-log".into()).spawn(move || writing.write_what_waits())?;
         Ok(outlet)
@@ -139,14 +138,7 @@ impl Outlet {
     /// The line about dropped lines, if there are any.
     fn note_of_dropped(&self, waiting: &mut MutexGuard<'_, Waiting>) -> Option<Vec<u8>> {
         let dropped = std::mem::take(&mut waiting.dropped);
-        if dropped == 0 {
-            return None;
-        }
-        let message = "lines of this log were dropped here: standard error was not read";
-        let fields = [("lines", dropped.to_string())];
-        let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let log = Log::new(self.format, Levels::default());
-        Some(log.line(machine::system_now(), Level::Warn, message, &fields))
+        (dropped > 0).then(|| (self.note)(dropped))
     }
 
     fn takes_at_once(&self, bytes: usize) -> bool {
@@ -238,6 +230,10 @@ mod tests {
         format!("{number:07} {}\n", "x".repeat(1_000)).into_bytes()
     }
 
+    fn note() -> NoteOfDropped {
+        Box::new(|dropped| format!("lines={dropped}\n").into_bytes())
+    }
+
     /// The numbers of lines, and what the lines about dropped ones say.
     fn read(text: &str) -> (Vec<usize>, u64) {
         let (mut numbers, mut dropped) = (Vec::new(), 0);
@@ -254,7 +250,7 @@ mod tests {
     fn a_reader_that_stands_still_holds_no_thread_up_and_hears_how_many_lines_were_dropped() {
         const GIVEN: usize = 5_000;
         let (reader, writer) = io::pipe().expect("the machine has pipes");
-        let outlet = Outlet::start_to(Box::new(writer), Format::Text).expect("a thread can be started");
+        let outlet = Outlet::start_to(Box::new(writer), note()).expect("a thread can be started");
         (0..GIVEN).for_each(|number| outlet.give(line(number)));
         assert!(outlet.waiting.lock().bytes <= WAITING_BYTES_MAX);
         assert!(outlet.waiting.lock().dropped > 3_000, "5 MB do not wait in 1 MiB");
@@ -278,7 +274,7 @@ mod tests {
     fn lines_for_a_file_are_there_at_once() {
         let mut file = tempfile::tempfile().expect("the machine has a temporary directory");
         let to = file.try_clone().expect("a file can be opened twice");
-        let outlet = Outlet::start_to(Box::new(to), Format::Text).expect("a thread can be started");
+        let outlet = Outlet::start_to(Box::new(to), note()).expect("a thread can be started");
         (0..100).for_each(|number| outlet.give(line(number)));
         let mut text = String::new();
         io::Seek::rewind(&mut file).and_then(|()| file.read_to_string(&mut text)).expect("the file is ours");

@@ -1,5 +1,5 @@
-//! When delayed messages become visible, counted: by the minute to the end of the next hour, by the hour to the end of the
-//! day after next, then by the day. So no two slots overlap.
+//! When delayed messages become visible, counted: by the minute to the end of the next hour, by the hour to the end of
+//! the day after next, then by the day. So no two slots overlap.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

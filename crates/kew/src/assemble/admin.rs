@@ -75,8 +75,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Logs the news of the console, and posts changes of alarms. What is not posted is kept for the next start at once;
-    /// what is, when it has arrived.
+    /// Logs the news of the console, and posts changes of alarms. What is not posted is kept for the next start at
+    /// once; what is, when it has arrived.
     fn news(&self) -> Arc<NewsSink> {
         let (log, posts, firing) = (self.log, Arc::clone(&self.alarm_posts), Arc::clone(&self.firing));
         Arc::new(move |news| {

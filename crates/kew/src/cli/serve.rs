@@ -62,7 +62,8 @@ fn print_strict() -> ExitCode {
 }
 
 fn serve(settings: &Settings) -> ExitCode {
-    let outlet: &'static Outlet = match Outlet::start(settings.server.log) {
+    let log = Log::new(settings.server.log, settings.server.log_levels);
+    let outlet: &'static Outlet = match Outlet::start(move |lines| log.line_of_dropped(lines)) {
         // Lines may be written until the program ends.
         Ok(outlet) => Box::leak(Box::new(outlet)),
         Err(error) => {
@@ -70,7 +71,7 @@ fn serve(settings: &Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let log = Log::new(settings.server.log, settings.server.log_levels).through(outlet);
+    let log = log.through(outlet);
     // A project that cannot run is an error before anything is opened.
     if let Some(root) = &settings.server.functions
         && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))

@@ -85,7 +85,8 @@ async fn step(engine: &Arc<Engine>, task: &Arc<Task>, pace: &mut Pace, stored_at
     }
 }
 
-/// One step, and a look before it where one is needed: on a thread that may wait for the engine's locks and read bodies.
+/// One step, and a look before it where one is needed: on a thread that may wait for the engine's locks and read
+/// bodies.
 async fn take_step(
     engine: &Arc<Engine>,
     task: &Arc<Task>,

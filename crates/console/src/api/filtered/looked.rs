@@ -1,7 +1,7 @@
 //! What a redrive by filter knows of the messages before it: those that its latest look chose and no step has moved.
 //!
-//! A slow task would read a thousand messages to move one, if it looked before each step. So it keeps what it chose, for
-//! a few seconds: what was leased and came back since the look has another receipt, and would be passed by.
+//! A slow task would read a thousand messages to move one, if it looked before each step. So it keeps what it chose,
+//! for a few seconds: what was leased and came back since the look has another receipt, and would be passed by.
 
 use std::collections::VecDeque;
 use std::time::Duration;

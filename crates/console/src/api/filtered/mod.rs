@@ -189,7 +189,8 @@ impl Known {
     }
 }
 
-/// Removes the document of a task that was refused, until that succeeds or the engine ends: a later start would begin it.
+/// Removes the document of a task that was refused, until that succeeds or the engine ends: a later start would begin
+/// it.
 async fn take_back(engine: Arc<Engine>, id: String) {
     while put(&engine, &id, None).await.is_err() && !engine.is_shut_down() {
         let _busy = engine.wake_at(engine.now().plus(TAKES_BACK_EVERY)).await;
