@@ -30,6 +30,8 @@ const screens = () => [
   ["queue-fifo", "/queues/payments.fifo"],
   ["queue-empty", "/queues/emails"],
   ["calendar", "/queues/orders/delayed"],
+  ["leases", "/queues/thumbnails/leases"],
+  ["leases-none", "/queues/orders/leases"],
   ["send", "/queues/orders/send"],
   ["send-fifo", "/queues/payments.fifo/send"],
   ["settings", "/queues/orders/settings"],

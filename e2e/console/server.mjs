@@ -80,6 +80,13 @@ export const fill = async (kew) => {
   await kew.api("/queues/payments.fifo/receive", { max: 1, visibility_seconds: 600 });
   const { messages } = await kew.api("/queues/orders/messages?state=in_flight&limit=1", undefined, "GET");
   const dead = await kew.api("/queues/orders-dead/messages?limit=1", undefined, "GET");
+  // What a heat map is made of: messages that a consumer had for a while, in two lengths.
+  for (const pause of [0, 150]) {
+    for (let number = 0; number < 12; number += 1) await kew.api("/queues/thumbnails/messages", { body: `image ${number}` });
+    const { messages: worked } = await kew.api("/queues/thumbnails/receive", { max: 12 });
+    await new Promise((done) => setTimeout(done, pause));
+    await kew.api("/queues/thumbnails/settle", { delete: worked.map((one) => one.receipt) });
+  }
   await kew.api("/queues/emails/messages", { body: "moved slowly" });
   await kew.api("/queues/emails/messages", { body: "moved slowly, too" });
   const { task } = await kew.api("/queues/emails/redrive", { to: "invoices", per_second: 1 });

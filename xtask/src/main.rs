@@ -35,6 +35,7 @@ cargo xtask test-slow     what is about ten minutes, in real time; functions at 
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names
 cargo xtask e2e [--store postgres] [CLIENT…]  the vendors' own clients against a real Kew
+cargo xtask e2e --cases N openapi  the admin API fuzzed, N cases for each operation
 cargo xtask console [PART]  the console in a browser; or the tests with this part in their names
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt
 cargo xtask bench [ARGS]  the budget table, as docs/bench/report.md; or engine and names of its scenarios;

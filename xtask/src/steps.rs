@@ -35,6 +35,9 @@ const LONG: Counts = &[
 /// Clients that play over PostgreSQL in a short run, one of each dialect.
 const ON_POSTGRES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript"];
 
+/// Cases that are made up for each operation of the admin API in a long run.
+const FUZZED_CASES: &str = "300";
+
 /// How long one test program may take; the longest takes four minutes on two cores.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const LONG_LIMIT: Duration = Duration::from_secs(12 * 3_600);
@@ -60,6 +63,7 @@ pub fn test_long() -> Done {
     tools::report()?;
     let mut run = Run::begin();
     everything(&mut run, LONG, LONG_LIMIT, &[]);
+    run.step("the admin API fuzzed at length", || e2e::fuzz(FUZZED_CASES));
     run.step("every test 50 times", || repeat::command(&["50"]));
     run.step("bench of the engine", || bench(&["engine"]));
     run.step("the budget table", || bench(&[]));

@@ -127,14 +127,21 @@ const searches = () => {
   }
 };
 
-/** Loads a page again whose task is still running, unless somebody is busy in it. */
+/** Loads the page again, and says that no person asks: that keeps no session in use. */
+const reload = () => {
+  document.cookie = `kew_reloaded=1; Path=${location.pathname}; Max-Age=2; SameSite=Strict`;
+  location.reload();
+};
+
+/** Loads a page again whose task is still running, unless somebody is busy in it; where something is due, then too. */
 const refreshes = () => {
   const running = document.querySelector("[data-refresh]");
   if (!running) return;
   setInterval(() => {
     const focus = document.activeElement;
-    if (!document.hidden && (focus === document.body || focus.id === "content")) location.reload();
+    if (!document.hidden && (focus === document.body || focus.id === "content")) reload();
   }, running.dataset.refresh * 1000);
+  if (running.dataset.due) setTimeout(reload, Number(running.dataset.due) + 500);
 };
 
 /** What can be chosen on this page: its screens, its parts, and buttons that change nothing but how it looks. */

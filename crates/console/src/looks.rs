@@ -124,7 +124,9 @@ impl Looks {
             None => {}
         }
         self.alarms.forget_others(&seen, engine.now(), &mut news);
-        news.iter().for_each(|news| (self.news)(news));
+        if !news.is_empty() {
+            (self.news)(&news);
+        }
     }
 
     /// Tells which messages left their queues because they were leased too often.
@@ -135,7 +137,7 @@ impl Looks {
             let id = id_of(engine, departure).await;
             let queue = self.name(engine, departure.queue);
             let to = departure.to.map(|to| self.name(engine, to));
-            (self.news)(&News::Departed { queue, to, id });
+            (self.news)(&[News::Departed { queue, to, id }]);
         }
         let mut rest = std::collections::BTreeMap::<QueueId, (u64, Vec<MessageId>)>::new();
         for (number, departure) in departures.first.iter().skip(TOLD_MAX).enumerate() {
@@ -146,10 +148,11 @@ impl Looks {
             }
         }
         for (queue, (messages, ids)) in rest {
-            (self.news)(&News::MoreDeparted { queue: Some(self.name(engine, queue)), messages, ids });
+            (self.news)(&[News::MoreDeparted { queue: Some(self.name(engine, queue)), messages, ids }]);
         }
         if departures.more > 0 {
-            (self.news)(&News::MoreDeparted { queue: None, messages: departures.more, ids: Vec::new() });
+            let more = News::MoreDeparted { queue: None, messages: departures.more, ids: Vec::new() };
+            (self.news)(&[more]);
         }
     }
 

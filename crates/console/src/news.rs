@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use kew_core::{MessageId, Timestamp};
 
-/// Takes what there is to tell. Called by the looks themselves, so it must not block.
-pub type NewsSink = dyn Fn(&News) + Send + Sync;
+/// Takes what there is to tell, all changes of alarms of a look at once. Called by the looks themselves, so it must not
+/// block.
+pub type NewsSink = dyn Fn(&[News]) + Send + Sync;
 
 /// Something an operator should know.
 #[derive(Clone, PartialEq, Debug)]

@@ -302,6 +302,8 @@ pub enum Traced {
     Id(MessageId),
     /// Whatever happened to these messages, and the moves that brought them there.
     Places(Vec<(QueueId, Sequence)>),
+    /// Whatever happened in this queue.
+    Queue(QueueId),
 }
 
 /// See [`crate::Command::Trace`].

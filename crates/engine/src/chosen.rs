@@ -1,12 +1,15 @@
-//! Messages that an operator chooses by what they are: counted, and moved a bounded slice at a time.
+//! Messages that an operator chooses by what they are: counted, and moved a bounded number at a time.
 //!
-//! A slice is one look at a bounded number of messages and one step that moves the chosen ones among them. What is
+//! A look reads a bounded number of messages and keeps the receipts of those that fit; steps then move them. What is
 //! asked of their contents is asked between the two, outside every lock. A message that is leased by then, or was since
-//! the look, stays: the step takes only newest receipts. So a message is moved once, by whatever slices and restarts.
+//! the look, stays: a step takes only newest receipts. So a message is moved once, by whatever looks, steps and
+//! restarts.
+
+use std::collections::VecDeque;
 
 use kew_core::command::{Browse, MoveChosen, StateKind};
 use kew_core::outcome::{Page, Seen};
-use kew_core::{QueueKey, RuleError, Sequence, State, ask};
+use kew_core::{LeaseToken, QueueId, QueueKey, RuleError, Sequence, State, ask};
 
 use crate::{Engine, EngineError};
 
@@ -26,20 +29,25 @@ pub struct Matching {
     pub next: Option<Sequence>,
 }
 
-/// Which messages a slice moves, and where to.
+/// Which messages are looked for.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Which messages are looked at, from which on: of those that are visible.
+    /// Which messages are looked at, from which on: of those that are visible. `max` bounds how many are brought.
     pub browse: Browse,
     /// None behind this one is moved.
     pub through: Sequence,
-    /// Where to; `None` returns each to its origin.
-    pub destination: Option<QueueKey>,
-    /// Messages that are moved at most.
-    pub max: u32,
 }
 
-/// What one slice came to.
+/// What a look found: messages that may be moved in as many steps as wanted, without another look.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Chosen {
+    /// The messages, in the order of sends, by their newest receipts.
+    pub messages: VecDeque<(Sequence, LeaseToken)>,
+    /// Where the next look begins; `None` when this was the last.
+    pub next: Option<Sequence>,
+}
+
+/// What one step came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MovedSlice {
     /// Messages that were moved.
@@ -48,8 +56,6 @@ pub struct MovedSlice {
     pub passed_by: u64,
     /// Messages that have no queue to go to: none is their origin, it was deleted, or it is of the other kind.
     pub stranded: u64,
-    /// Where the next slice begins; `None` when this was the last.
-    pub next: Option<Sequence>,
 }
 
 impl Engine {
@@ -62,7 +68,7 @@ impl Engine {
         let mut found = Matching { next: Some(browse.from), ..Matching::default() };
         for _ in 0..COUNTED_SLICES_MAX {
             let Some(from) = found.next else { break };
-            let Page { messages, next } = self.look_at(browse, from).await?;
+            let Page { messages, next } = self.look_at(browse, from, LOOK_MAX).await?;
             for seen in messages.iter().filter(|seen| may_move(seen) && is_wanted(seen)) {
                 found.messages += 1;
                 found.last = Some(seen.message.sequence);
@@ -73,40 +79,33 @@ impl Engine {
         Ok(found)
     }
 
-    /// Moves the visible messages of one slice that fit, each for itself.
-    pub async fn move_matching(
+    /// Looks for visible messages that fit, among a bounded number. Changes nothing.
+    pub async fn choose(
         &self,
-        slice: Slice,
+        slice: &Slice,
         is_wanted: impl Fn(&Seen) -> bool,
+    ) -> Result<Chosen, EngineError> {
+        let browse = &slice.browse;
+        let Page { messages, next } = self.look_at(browse, browse.from, browse.max).await?;
+        let wanted = messages
+            .iter()
+            .filter(|seen| seen.message.sequence <= slice.through && may_move(seen) && is_wanted(seen));
+        let messages = wanted.map(|seen| (seen.message.sequence, seen.token)).collect();
+        Ok(Chosen { messages, next: next.filter(|next| *next <= slice.through) })
+    }
+
+    /// Moves messages that a look found, each for itself, to a queue; without one, each to its origin.
+    pub async fn move_these(
+        &self,
+        source: QueueId,
+        destination: Option<QueueKey>,
+        tokens: Vec<LeaseToken>,
     ) -> Result<MovedSlice, EngineError> {
-        let Slice { browse, through, destination, max } = slice;
-        let Page { messages, next } = self.look_at(&browse, browse.from).await?;
-        let (mut tokens, mut next) = (Vec::new(), next);
-        for seen in &messages {
-            if seen.message.sequence > through || !may_move(seen) || !is_wanted(seen) {
-                continue;
-            }
-            if tokens.len() >= max as usize {
-                next = Some(seen.message.sequence);
-                break;
-            }
-            tokens.push(seen.token);
-        }
-        let next = next.filter(|next| *next <= through);
-        let moved = MovedSlice { next, ..MovedSlice::default() };
+        let mut slice = MovedSlice::default();
         if tokens.is_empty() {
-            return Ok(moved);
+            return Ok(slice);
         }
-        self.move_these(MoveChosen { source: browse.queue, destination, tokens }, moved).await
-    }
-
-    async fn look_at(&self, browse: &Browse, from: Sequence) -> Result<Page, EngineError> {
-        let (state, max) = (Some(StateKind::Visible), LOOK_MAX);
-        self.answer::<ask::Browse>(Browse { from, state, max, look_max: LOOK_MAX, ..browse.clone() }).await
-    }
-
-    async fn move_these(&self, chosen: MoveChosen, mut slice: MovedSlice) -> Result<MovedSlice, EngineError> {
-        for moved in self.move_chosen(chosen).await? {
+        for moved in self.move_chosen(MoveChosen { source, destination, tokens }).await? {
             match moved {
                 Ok(_) => slice.moved += 1,
                 Err(RuleError::QueueNotFound | RuleError::KindChange) => slice.stranded += 1,
@@ -114,6 +113,12 @@ impl Engine {
             }
         }
         Ok(slice)
+    }
+
+    async fn look_at(&self, browse: &Browse, from: Sequence, max: u32) -> Result<Page, EngineError> {
+        let state = Some(StateKind::Visible);
+        let max = max.clamp(1, LOOK_MAX);
+        self.answer::<ask::Browse>(Browse { from, state, max, look_max: LOOK_MAX, ..browse.clone() }).await
     }
 }
 

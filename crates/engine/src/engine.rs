@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::busy::{Busy, Work};
 use crate::leap::Expiry;
 use crate::options::Options;
-use crate::snapshot::{Listing, QueueName, Snapshots};
+use crate::snapshot::{Listing, QueueName, Snapshots, WideListing};
 use crate::state::Pass;
 use crate::stats::Stats;
 use crate::time::{EngineClock, TimeSource};
@@ -119,6 +119,11 @@ impl Engine {
     /// One page of the queues of a region, sorted by name.
     pub fn queues(&self, listing: Listing<'_>) -> Vec<Arc<Queue>> {
         self.snapshots.page(listing)
+    }
+
+    /// One page of the queues of all accounts and regions, sorted by account, region and name.
+    pub fn wide_page(&self, listing: WideListing<'_>) -> Vec<Arc<Queue>> {
+        self.snapshots.wide_page(listing)
     }
 
     /// Shows the queues of one region to `look`, sorted by name, until it breaks off. Nothing is copied, and a change

@@ -36,7 +36,7 @@ mod watch;
 
 pub use browse::Search;
 pub use busy::Busy;
-pub use chosen::{Matching, MovedSlice, Slice};
+pub use chosen::{Chosen, Matching, MovedSlice, Slice};
 pub use commands::Settled;
 pub use engine::Engine;
 pub use error::EngineError;
@@ -45,7 +45,7 @@ pub use notice::Notice;
 pub use options::Options;
 pub use pace::Pace;
 pub use shards::Brought;
-pub use snapshot::{Listing, QueueName};
+pub use snapshot::{Listing, QueueName, WideListing};
 pub use stats::Stats;
 pub use time::{ClockKind, ClockState, EngineClock, TimeSource};
 pub use watch::{DefinitionWatch, MessageWatch};

@@ -162,6 +162,23 @@ impl Engine {
         Ok(found)
     }
 
+    /// What happened in a queue lately, oldest first, as far as it is remembered: the latest `max` events.
+    pub async fn latest_events(&self, queue: QueueId, max: usize) -> Result<Vec<Event>, EngineError> {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let Trail { events, next } = self.trace(Traced::Queue(queue), before).await?;
+            found.extend(events);
+            if next.is_none() || found.len() >= max {
+                break;
+            }
+            before = next;
+            tokio::task::yield_now().await;
+        }
+        found.truncate(max);
+        found.reverse();
+        Ok(found)
+    }
+
     async fn trace(&self, what: Traced, before: Option<u64>) -> Result<Trail, EngineError> {
         self.answer::<ask::Trace>(Trace { what, before, look_max: EVENTS_AT_ONCE }).await
     }

@@ -46,6 +46,17 @@ pub struct Listing<'a> {
     pub max: u32,
 }
 
+/// One page of the queues of all accounts and regions, sorted by account, region and name.
+#[derive(Clone, Copy, Debug)]
+pub struct WideListing<'a> {
+    /// Only names that begin like this.
+    pub prefix: &'a str,
+    /// Only queues behind this one: the last of the page before.
+    pub after: Option<&'a QueueKey>,
+    /// Maximum number of queues.
+    pub max: usize,
+}
+
 /// A power of two.
 const SHARDS: u64 = 16;
 
@@ -116,6 +127,37 @@ impl Snapshots {
                 && name.name.starts_with(listing.prefix)
         });
         listed.take(listing.max as usize).map(Arc::clone).collect()
+    }
+
+    /// A page of the queues of all regions. Names that do not begin with the prefix are leapt over, a region at a time.
+    pub(crate) fn wide_page(&self, listing: WideListing<'_>) -> Vec<Arc<Queue>> {
+        let mut found = Vec::new();
+        let mut start = listing.after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
+        let sorted = self.sorted.read();
+        loop {
+            let mut leap = None;
+            for ByName(queue) in sorted.range::<QueueKey, _>((start, Bound::Unbounded)) {
+                if found.len() >= listing.max {
+                    break;
+                }
+                let QueueKey { account, region, name } = &queue.key;
+                if name.starts_with(listing.prefix) {
+                    found.push(Arc::clone(queue));
+                    continue;
+                }
+                leap = Some(if **name < *listing.prefix {
+                    QueueKey::new(*account, region, listing.prefix)
+                } else {
+                    // The next text behind that of the region: whatever comes next is of another one.
+                    QueueKey::new(*account, &format!("{region}\0"), "")
+                });
+                break;
+            }
+            match leap {
+                Some(key) => start = Bound::Included(key),
+                None => return found,
+            }
+        }
     }
 
     /// Shows the queues of one region to `look`, sorted by name, until it breaks off.
@@ -320,6 +362,48 @@ mod tests {
         assert_eq!(page(&snapshots, "b", Some("b2"), 2), ["b3"]);
         assert_eq!(page(&snapshots, "b", Some("a"), 9), ["b1", "b2", "b3"]);
         assert_eq!(page(&snapshots, "b", Some("c"), 9), [""; 0]);
+    }
+
+    #[test]
+    fn wide_listing_goes_through_all_regions_and_leaps_over_other_names() {
+        let snapshots = Snapshots::new();
+        let places = [
+            (1, "r", "b2"),
+            (1, "r", "a"),
+            (1, "r", "c"),
+            (1, "r", "b1"),
+            (1, "r-2", "b"),
+            (1, "s", "z"),
+            (2, "r", "b3"),
+        ];
+        for (id, (account, region, name)) in (1..).zip(places) {
+            let key = QueueKey::new(AccountId(account), region, name);
+            snapshots.put(&Arc::new(Queue { key, ..Queue::clone(&queue(id, "", 1)) }));
+        }
+        let page = |prefix: &str, after: Option<&QueueKey>, max: usize| -> Vec<Arc<Queue>> {
+            snapshots.wide_page(WideListing { prefix, after, max })
+        };
+        let texts = |page: &[Arc<Queue>]| -> Vec<String> {
+            let text = |queue: &Arc<Queue>| {
+                format!("{} {} {}", queue.key.account.0, queue.key.region, queue.key.name)
+            };
+            page.iter().map(text).collect()
+        };
+        let all = ["1 r a", "1 r b1", "1 r b2", "1 r c", "1 r-2 b", "1 s z", "2 r b3"];
+        assert_eq!(texts(&page("", None, 9)), all);
+        assert_eq!(texts(&page("b", None, 9)), ["1 r b1", "1 r b2", "1 r-2 b", "2 r b3"]);
+        assert_eq!(texts(&page("d", None, 9)), [""; 0]);
+        for max in 1..=7 {
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let next = page("", after.as_ref(), max);
+                let Some(last) = next.last() else { break };
+                assert!(next.len() <= max, "a page has at most {max} queues");
+                after = Some(last.key.clone());
+                seen.extend(texts(&next));
+            }
+            assert_eq!(seen, all, "pages of {max}");
+        }
     }
 
     #[test]

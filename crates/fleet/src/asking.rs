@@ -71,6 +71,8 @@ async fn trace_around(fleet: Arc<Inner>, trace: Trace) -> Result<Trail, StoreErr
             Traced::Places(there.collect())
         }
         id @ Traced::Id(_) => id,
+        Traced::Queue(queue) if count.of_queue(queue) == shard => Traced::Queue(queue),
+        Traced::Queue(_) => Traced::Places(Vec::new()),
     };
     if matches!(&what, Traced::Places(places) if places.is_empty()) {
         return Ok(Trail { events: Vec::new(), next: next_place });

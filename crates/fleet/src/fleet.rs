@@ -47,6 +47,7 @@ impl Fleet {
             making: Mutex::default(),
             map: RwLock::default(),
             resting: Resting::default(),
+            leaving: Mutex::default(),
         }))
     }
 

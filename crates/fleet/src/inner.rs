@@ -1,6 +1,6 @@
 //! What one node of a fleet knows and reaches. The steps that are taken with it stand in the files of their subjects.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kew_core::{QueueKey, ShardId};
@@ -25,6 +25,8 @@ pub(crate) struct Inner {
     /// Guards what the database said last; held for a moment.
     pub(crate) map: RwLock<Arc<FleetMap>>,
     pub(crate) resting: Resting,
+    /// Guards the nodes that are about to stop; held for a moment.
+    pub(crate) leaving: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Inner {

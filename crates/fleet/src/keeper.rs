@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_core::command::{ListMoves, ReleaseOwners};
-use kew_core::{Ask, Outcome, QueueId, QueueKey, ShardId, TaskState, ask};
+use kew_core::{Ask, Outcome, QueueId, QueueKey, ShardId, TaskState, Text, ask};
 use kew_engine::{Brought, Engine};
+use kew_peer::Request;
 use kew_store::Store;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -119,9 +120,10 @@ impl Keeper {
             self.follow(&map);
             let phase = *phase.borrow();
             match phase {
-                Phase::Staying => self.act(&map, false),
+                Phase::Staying => self.act(&map),
                 Phase::Leaving => {
-                    self.act(&map, true);
+                    begin_to_leave(&self.fleet).await;
+                    self.act(&map);
                     handed_over.send_replace(self.has_handed_over(&map));
                 }
                 Phase::Closing => {
@@ -164,10 +166,16 @@ impl Keeper {
         }
     }
 
-    fn act(&mut self, map: &FleetMap, leaves: bool) {
+    fn act(&mut self, map: &FleetMap) {
         let now = self.begun.elapsed();
         self.looks.note(map, now);
-        let plan = self.looks.plan(map, &self.fleet.me, leaves, now);
+        let leaving = {
+            let mut leaving = self.fleet.leaving.lock();
+            leaving.retain(|node| *node == self.fleet.me || map.node(node).is_some());
+            leaving.clone()
+        };
+        let plan = self.looks.plan(map, &self.fleet.me, &leaving, now);
+        let leaves = leaving.contains(&self.fleet.me);
         for shard in plan.take {
             let is_early = self.not_before.get(&shard).is_some_and(|at| Instant::now() < *at);
             let is_busy = self.kept.contains_key(&shard) || self.closing.contains(&shard);
@@ -273,6 +281,13 @@ async fn bring(fleet: &Inner, shard: ShardId, store: &dyn Store) -> Result<Broug
     settled.map_err(|error| format!("its names could not be compared: {error}"))?;
     let tasks = tasks.into_iter().filter(|task| task.state == TaskState::Running).collect();
     Ok(Brought { queues, tasks, newest: store.newest_instant() })
+}
+
+/// Has the other nodes give this one no shard, before it hands its own over.
+async fn begin_to_leave(fleet: &Arc<Inner>) {
+    if fleet.leaving.lock().insert(fleet.me.clone()) {
+        fleet.tell_all(Request::Leaves(Text::from(&*fleet.me.0))).await;
+    }
 }
 
 /// Takes a step in a store that no engine stands on yet.

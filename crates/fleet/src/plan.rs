@@ -4,15 +4,17 @@
 //! the same shares without speaking to each other. A node takes free shards up to its share, and beyond it those that
 //! have been free for a while. A node above its share hands one shard at a time to a node below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kew_core::ShardId;
 
-use crate::map::{FleetMap, NodeId};
+use crate::map::{FleetMap, NodeId, ShardRow};
 
 /// A shard that has been free for this long is taken by any node.
 const FREE_FOR_ALL_AFTER: Duration = Duration::from_secs(1);
+/// A shard that was handed to a node is taken by others when that one has not come for it in this time.
+const WANTED_FOR: Duration = Duration::from_millis(2_250);
 /// Shards are spread again only while the same nodes have lived for this long: a node that restarts gets its own back.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
@@ -51,10 +53,17 @@ impl Looks {
         }
     }
 
-    /// What node `me` is to do at `now`. One that leaves takes nothing and hands everything over.
-    pub(crate) fn plan(&self, map: &FleetMap, me: &NodeId, leaves: bool, now: Duration) -> Plan {
+    /// What node `me` is to do at `now`. Nodes that leave take nothing; `me`, if it is one, hands everything over.
+    pub(crate) fn plan(
+        &self,
+        map: &FleetMap,
+        me: &NodeId,
+        leaving: &BTreeSet<NodeId>,
+        now: Duration,
+    ) -> Plan {
+        let leaves = leaving.contains(me);
         let staying: Vec<&NodeId> =
-            map.nodes.iter().map(|node| &node.id).filter(|node| !leaves || *node != me).collect();
+            map.nodes.iter().map(|node| &node.id).filter(|node| !leaving.contains(*node)).collect();
         let share = |node: &NodeId| share(&staying, map.shards.len(), node);
         let held = map.owned_by(me);
         let mut plan = Plan::default();
@@ -87,8 +96,10 @@ impl Looks {
     fn to_take(&self, map: &FleetMap, me: &NodeId, room: usize, now: Duration) -> Vec<ShardId> {
         let free = map.shards.iter().filter(|row| row.owner.is_none());
         let (for_me, others): (Vec<_>, Vec<_>) = free.partition(|row| row.wanted.as_ref() == Some(me));
-        let others: Vec<ShardId> =
-            others.iter().filter(|row| row.wanted.is_none()).map(|row| row.shard).collect();
+        // One that another node is to have is left to it for a while.
+        let is_free =
+            |row: &&&ShardRow| row.wanted.is_none() || self.has_been_free(row.shard, WANTED_FOR, now);
+        let others: Vec<ShardId> = others.iter().filter(is_free).map(|row| row.shard).collect();
         // Nodes begin at different shards, so that they seldom try the same one.
         let nodes: Vec<&NodeId> = map.nodes.iter().map(|node| &node.id).collect();
         let before: usize = nodes
@@ -99,12 +110,17 @@ impl Looks {
         let begin = (before * others.len()).checked_div(map.shards.len()).unwrap_or(0);
         let (before, behind) = others.split_at(begin);
         let in_turn = behind.iter().chain(before).copied();
-        let for_all = |shard: &ShardId| {
-            let since = self.free_since.get(shard).copied().unwrap_or(now);
-            now.saturating_sub(since) >= FREE_FOR_ALL_AFTER
-        };
+        let for_all = |shard: &ShardId| self.has_been_free(*shard, FREE_FOR_ALL_AFTER, now);
         let taken = in_turn.enumerate().filter(|(place, shard)| *place < room || for_all(shard));
         for_me.iter().map(|row| row.shard).chain(taken.map(|(_, shard)| shard)).collect()
+    }
+}
+
+impl Looks {
+    /// Whether a shard has had no owner for this long.
+    fn has_been_free(&self, shard: ShardId, long: Duration, now: Duration) -> bool {
+        let since = self.free_since.get(&shard).copied().unwrap_or(now);
+        now.saturating_sub(since) >= long
     }
 }
 
@@ -119,7 +135,7 @@ fn share(nodes: &[&NodeId], shards: usize, node: &NodeId) -> usize {
 #[allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::map::{NodeRow, ShardRow};
+    use crate::map::NodeRow;
 
     fn id(name: &str) -> NodeId {
         NodeId(name.into())
@@ -149,7 +165,7 @@ mod tests {
         let mut looks = Looks::default();
         looks.note(map, Duration::ZERO);
         looks.note(map, at(after));
-        looks.plan(map, &id(me), false, at(after))
+        looks.plan(map, &id(me), &BTreeSet::new(), at(after))
     }
 
     #[test]
@@ -190,8 +206,23 @@ mod tests {
     fn shard_that_is_handed_to_a_node_is_left_to_it() {
         let mut map = fleet(&["a", "b"], &[Some("a"), Some("a"), None]);
         map.shards[2].wanted = Some(id("b"));
-        assert_eq!(plan(&map, "a", 5).take, []);
+        assert_eq!(plan(&map, "a", 2).take, []);
         assert_eq!(plan(&map, "b", 0).take, [ShardId(2)]);
+        assert_eq!(
+            plan(&map, "a", 3).take,
+            [ShardId(2)],
+            "a node that does not come for it is not waited for"
+        );
+    }
+
+    #[test]
+    fn node_that_is_about_to_stop_is_given_nothing() {
+        let map = fleet(&["a", "b", "c"], &[Some("a"), Some("a"), Some("a"), Some("b"), Some("b"), None]);
+        let mut looks = Looks::default();
+        looks.note(&map, Duration::ZERO);
+        let leaving = BTreeSet::from([id("c")]);
+        assert_eq!(looks.plan(&map, &id("a"), &leaving, at(5)).hand_over, []);
+        assert_eq!(looks.plan(&map, &id("b"), &leaving, Duration::ZERO).take, [ShardId(5)]);
     }
 
     #[test]
@@ -199,12 +230,12 @@ mod tests {
         let map = fleet(&["a", "b", "c"], &[Some("a"), None, Some("b"), Some("a"), Some("a")]);
         let mut looks = Looks::default();
         looks.note(&map, Duration::ZERO);
-        let plan = looks.plan(&map, &id("a"), true, Duration::ZERO);
+        let plan = looks.plan(&map, &id("a"), &BTreeSet::from([id("a")]), Duration::ZERO);
         assert_eq!(plan.take, []);
         let given: Vec<(u16, &str)> =
             plan.hand_over.iter().map(|(shard, node)| (shard.0, &*node.0)).collect();
         assert_eq!(given, [(4, "b"), (3, "c"), (0, "b")]);
         let alone = fleet(&["a"], &[Some("a")]);
-        assert_eq!(looks.plan(&alone, &id("a"), true, Duration::ZERO), Plan::default());
+        assert_eq!(looks.plan(&alone, &id("a"), &BTreeSet::from([id("a")]), Duration::ZERO), Plan::default());
     }
 }

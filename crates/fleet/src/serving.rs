@@ -10,6 +10,7 @@ use kew_store::StoreError;
 
 use crate::asking::away;
 use crate::inner::Inner;
+use crate::map::NodeId;
 use kew_peer::{Refusal, Reply, Request};
 
 /// Queues on one page.
@@ -35,6 +36,11 @@ impl Inner {
                     self.directory.shown(queue);
                     engine.show_queue(queue);
                 }
+                Ok(Reply::Shown)
+            }
+            Request::Leaves(node) => {
+                let node = NodeId(node.to_string().into());
+                self.leaving.lock().insert(node);
                 Ok(Reply::Shown)
             }
             Request::Hide(queue) => {

@@ -55,9 +55,13 @@ impl AccessLog {
         if which == Access::Off {
             return Ok(None);
         }
-        let write = |lines: &[u8]| {
-            // Nowhere to write to is no reason to stop serving.
-            let _written = io::stderr().lock().write_all(lines);
+        let write = move |lines: &[u8]| match log.outlet() {
+            // This thread may wait for the reader.
+            Some(outlet) => outlet.give_when_there_is_room(lines.to_vec()),
+            None => {
+                // Nowhere to write to is no reason to stop serving.
+                let _written = io::stderr().lock().write_all(lines);
+            }
         };
         Self::start_with(which, log, dropped, write).map(Some)
     }

@@ -1,7 +1,8 @@
 //! Brings changes of alarms to webhooks: a POST for each, in order for each address, tried a few times.
 //!
 //! It runs on a thread of its own, so that an address that hangs delays nothing else. What is not brought is reported
-//! as work beside requests that fails. What waits when the server ends is given up.
+//! as work beside requests that fails. What waits when the server ends is given up. Only what has arrived is noted in
+//! the file of alarms that fire: what is lost here is posted after the next start, if it is still so.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,8 @@ use kew_http::{Drain, Droppable, Dropped, HeaderMap, HeaderValue, Method, Uri, h
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::firing::FiringAlarms;
+
 /// Changes that wait for one address; more are given up.
 const WAITING_MAX: usize = 64;
 /// How long one try may take.
@@ -29,7 +32,7 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 
 /// Posts changes of alarms.
 pub(crate) struct AlarmPosts {
-    lanes: BTreeMap<Arc<str>, Sender<Bytes>>,
+    lanes: BTreeMap<Arc<str>, Sender<AlarmChange>>,
     upkeep: Arc<dyn Reports>,
     dropped: Arc<Dropped>,
     drain: Drain,
@@ -38,13 +41,18 @@ pub(crate) struct AlarmPosts {
 
 impl AlarmPosts {
     /// Posts for these rules; without an address among them there is no thread.
-    pub(crate) fn start(rules: &[AlarmRule], reports: (Arc<dyn Reports>, Arc<Dropped>)) -> io::Result<Self> {
-        Self::start_with(rules, reports, PAUSES)
+    pub(crate) fn start(
+        rules: &[AlarmRule],
+        reports: (Arc<dyn Reports>, Arc<Dropped>),
+        firing: Arc<FiringAlarms>,
+    ) -> io::Result<Self> {
+        Self::start_with(rules, reports, firing, PAUSES)
     }
 
     fn start_with(
         rules: &[AlarmRule],
         (upkeep, dropped): (Arc<dyn Reports>, Arc<Dropped>),
+        firing: Arc<FiringAlarms>,
         pauses: [Duration; 4],
     ) -> io::Result<Self> {
         let drain = Drain::default();
@@ -56,7 +64,8 @@ impl AlarmPosts {
                 ends.push((Arc::clone(url), receiver));
             }
         }
-        let reports = (Arc::clone(&upkeep), Arc::clone(&dropped));
+        let lane_parts =
+            LaneParts { upkeep: Arc::clone(&upkeep), dropped: Arc::clone(&dropped), firing, pauses };
         let mut posts = Self { lanes, upkeep, dropped, drain, thread: None };
         if ends.is_empty() {
             return Ok(posts);
@@ -67,7 +76,7 @@ impl AlarmPosts {
             let settings = ClientSettings { reply_bytes_max: REPLY_BYTES_MAX, ..ClientSettings::default() };
             let client = Arc::new(Client::new(settings));
             for (url, waiting) in ends {
-                runtime.spawn(lane(Arc::clone(&client), url, waiting, reports.clone(), pauses));
+                runtime.spawn(lane(Arc::clone(&client), url, waiting, lane_parts.clone()));
             }
             // What is under way ends with the runtime.
             runtime.block_on(closing);
@@ -76,14 +85,15 @@ impl AlarmPosts {
         Ok(posts)
     }
 
-    /// Posts a change, if its rule says where. Never waits.
-    pub(crate) fn post(&self, change: &AlarmChange) {
-        let Some(lane) = change.webhook.as_ref().and_then(|url| self.lanes.get(url)) else { return };
-        if lane.try_send(body(change)).is_err() {
+    /// Posts a change, if its rule says where; says whether it does. Never waits.
+    pub(crate) fn post(&self, change: &AlarmChange) -> bool {
+        let Some(lane) = change.webhook.as_ref().and_then(|url| self.lanes.get(url)) else { return false };
+        if lane.try_send(change.clone()).is_err() {
             self.dropped.add(Droppable::AlarmPost, 1);
             self.upkeep
                 .failed(Work::Alarms, &format!("too many changes wait: that of {} is lost", change.name));
         }
+        true
     }
 
     /// Ends the thread.
@@ -115,36 +125,43 @@ fn body(change: &AlarmChange) -> Bytes {
     body.to_string().into()
 }
 
-/// Brings what waits for one address, one after the other.
-async fn lane(
-    client: Arc<Client>,
-    url: Arc<str>,
-    mut waiting: Receiver<Bytes>,
-    (upkeep, dropped): (Arc<dyn Reports>, Arc<Dropped>),
+/// What the lanes share.
+#[derive(Clone)]
+struct LaneParts {
+    upkeep: Arc<dyn Reports>,
+    dropped: Arc<Dropped>,
+    firing: Arc<FiringAlarms>,
     pauses: [Duration; 4],
-) {
+}
+
+/// Brings what waits for one address, one after the other.
+async fn lane(client: Arc<Client>, url: Arc<str>, mut waiting: Receiver<AlarmChange>, parts: LaneParts) {
     let Ok(uri) = url.parse::<Uri>() else { return };
-    while let Some(body) = waiting.recv().await {
-        let mut pauses = pauses.iter();
-        loop {
-            match try_once(&client, &uri, &body).await {
-                Ok(()) => {
-                    upkeep.succeeded(Work::Alarms);
-                    break;
-                }
-                Err(why) => match pauses.next() {
-                    Some(pause) => tokio::time::sleep(*pause).await,
-                    None => {
-                        dropped.add(Droppable::AlarmPost, 1);
-                        // The path may hold a secret.
-                        let host = uri.host().unwrap_or_default();
-                        upkeep.failed(Work::Alarms, &format!("posting to the webhook at {host}: {why}"));
-                        break;
-                    }
-                },
-            }
+    while let Some(change) = waiting.recv().await {
+        if let Err(why) = bring(&client, &uri, &body(&change), &parts.pauses).await {
+            parts.dropped.add(Droppable::AlarmPost, 1);
+            // The path may hold a secret.
+            let host = uri.host().unwrap_or_default();
+            parts.upkeep.failed(Work::Alarms, &format!("posting to the webhook at {host}: {why}"));
+            continue;
+        }
+        parts.upkeep.succeeded(Work::Alarms);
+        parts.firing.note(&change);
+        if waiting.is_empty() {
+            parts.firing.save();
         }
     }
+}
+
+/// Tries it as often as there are pauses, and once more.
+async fn bring(client: &Client, uri: &Uri, body: &Bytes, pauses: &[Duration]) -> Result<(), String> {
+    for pause in pauses {
+        if try_once(client, uri, body).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(*pause).await;
+    }
+    try_once(client, uri, body).await
 }
 
 async fn try_once(client: &Client, uri: &Uri, body: &Bytes) -> Result<(), String> {
@@ -194,8 +211,11 @@ mod tests {
             webhook: Some(Arc::clone(&url)),
         };
         let (book, dropped) = (Arc::new(Book::default()), Arc::<Dropped>::default());
-        let posts = AlarmPosts::start(&[rule], (Arc::clone(&book) as _, Arc::clone(&dropped)))
-            .expect("a thread can be started");
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let rules = [rule];
+        let firing = Arc::new(FiringAlarms::read(Some(directory.path()), &rules, Box::new(|_| {})));
+        let reports = (Arc::clone(&book) as _, Arc::clone(&dropped));
+        let posts = AlarmPosts::start(&rules, reports, Arc::clone(&firing)).expect("a thread can be started");
         let change = AlarmChange {
             name: "many".into(),
             queue: None,
@@ -207,10 +227,17 @@ mod tests {
             webhook: Some(url),
         };
         // One more than may wait may be under way.
-        (0..WAITING_MAX + 3).for_each(|_| posts.post(&change));
+        for _ in 0..WAITING_MAX + 3 {
+            assert!(posts.post(&change), "its rule has an address");
+        }
         let lost = dropped.count(Droppable::AlarmPost);
         assert!((2..=3).contains(&lost), "{lost}");
         assert_eq!(book.0.lock().len() as u64, lost);
         assert!(book.0.lock()[0].contains("that of many is lost"));
+        assert_eq!(firing.all(), [], "what has not arrived is not kept as posted");
+        assert!(
+            !posts.post(&AlarmChange { webhook: None, ..change }),
+            "without an address nothing is posted"
+        );
     }
 }

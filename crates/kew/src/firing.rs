@@ -1,5 +1,5 @@
 //! Which alarms fire, kept in a small file beside the store: the end of one that ended during a restart is posted after
-//! it.
+//! it. An alarm with a webhook counts as firing here from when its beginning was posted until its end was.
 //!
 //! The file is a convenience. One that cannot be read or written costs that news, and nothing else.
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use kew_console::{AlarmChange, Firing};
+use kew_console::{AlarmChange, AlarmRule, Firing};
 use parking_lot::Mutex;
 
 use crate::private;
@@ -18,35 +18,56 @@ const NAME: &str = "ALARMS";
 /// The largest file that is read.
 const BYTES_MAX: u64 = 8 << 20;
 
+/// Hears why the file could not be written.
+type Failed = Box<dyn Fn(&io::Error) + Send + Sync>;
+
 /// The alarms that fire, and where they are kept.
 pub(crate) struct FiringAlarms {
     /// None where the store is not a directory.
     path: Option<PathBuf>,
+    failed: Failed,
     /// Guards the alarms and their file.
-    firing: Mutex<BTreeSet<Firing>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    firing: BTreeSet<Firing>,
+    /// Whether the file says something else.
+    is_changed: bool,
 }
 
 impl FiringAlarms {
-    /// What a store's directory says.
-    pub(crate) fn read(directory: Option<&Path>) -> Self {
+    /// What a store's directory says of the rules that there are.
+    pub(crate) fn read(directory: Option<&Path>, rules: &[AlarmRule], failed: Failed) -> Self {
         let path = directory.map(|directory| directory.join(NAME));
-        let firing = path.as_deref().and_then(read).unwrap_or_default();
-        Self { path, firing: Mutex::new(firing) }
+        let mut firing = path.as_deref().and_then(read).unwrap_or_default();
+        let known = firing.len();
+        firing.retain(|firing| rules.iter().any(|rule| *rule.name == *firing.rule));
+        let is_changed = firing.len() < known;
+        Self { path, failed, kept: Mutex::new(Kept { firing, is_changed }) }
     }
 
     /// Those that fired when the server ended.
     pub(crate) fn all(&self) -> Vec<Firing> {
-        self.firing.lock().iter().cloned().collect()
+        self.kept.lock().firing.iter().cloned().collect()
     }
 
-    /// Notes a change.
-    pub(crate) fn note(&self, change: &AlarmChange) -> io::Result<()> {
+    /// Notes a change, for the next [`FiringAlarms::save`].
+    pub(crate) fn note(&self, change: &AlarmChange) {
         let firing = Firing { rule: change.name.to_string(), queue: change.queue.clone() };
-        let mut all = self.firing.lock();
-        let changes = if change.is_firing { all.insert(firing) } else { all.remove(&firing) };
-        match &self.path {
-            Some(path) if changes => write(path, &all),
-            Some(_) | None => Ok(()),
+        let mut kept = self.kept.lock();
+        let changes = if change.is_firing { kept.firing.insert(firing) } else { kept.firing.remove(&firing) };
+        kept.is_changed |= changes;
+    }
+
+    /// Writes the file, if it says something else.
+    pub(crate) fn save(&self) {
+        let mut kept = self.kept.lock();
+        let Some(path) = self.path.as_deref().filter(|_| kept.is_changed) else { return };
+        match write(path, &kept.firing) {
+            Ok(()) => kept.is_changed = false,
+            Err(error) => (self.failed)(&error),
         }
     }
 }
@@ -74,6 +95,8 @@ fn write(path: &Path, all: &BTreeSet<Firing>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kew_console::AlarmMetric;
+    use std::time::Duration;
 
     fn change(queue: &str, is_firing: bool) -> AlarmChange {
         AlarmChange {
@@ -88,17 +111,48 @@ mod tests {
         }
     }
 
+    fn rule(name: &str) -> AlarmRule {
+        AlarmRule {
+            name: name.into(),
+            queue: "*".into(),
+            metric: AlarmMetric::Visible,
+            above: 0.0,
+            lasting: Duration::ZERO,
+            webhook: None,
+        }
+    }
+
+    fn read_in(directory: &Path) -> FiringAlarms {
+        let failed = |error: &io::Error| panic!("the directory is ours: {error}");
+        FiringAlarms::read(Some(directory), &[rule("old")], Box::new(failed))
+    }
+
     #[test]
     fn alarms_that_fire_are_read_again_and_damage_is_none() {
         let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        let alarms = FiringAlarms::read(Some(directory.path()));
+        let alarms = read_in(directory.path());
         for (queue, is_firing) in [("a", true), ("b", true), ("a", false)] {
-            alarms.note(&change(queue, is_firing)).expect("the directory is ours");
+            alarms.note(&change(queue, is_firing));
         }
-        let again = FiringAlarms::read(Some(directory.path()));
-        assert_eq!(again.all(), [Firing { rule: "old".to_owned(), queue: Some("b".to_owned()) }]);
+        assert!(!directory.path().join(NAME).exists(), "the changes of a look are written once");
+        alarms.save();
+        let expected = [Firing { rule: "old".to_owned(), queue: Some("b".to_owned()) }];
+        assert_eq!(read_in(directory.path()).all(), expected);
         fs::write(directory.path().join(NAME), "[").expect("the directory is ours");
-        assert_eq!(FiringAlarms::read(Some(directory.path())).all(), []);
-        assert_eq!(FiringAlarms::read(None).all(), []);
+        assert_eq!(read_in(directory.path()).all(), []);
+        alarms.note(&change("b", true));
+        alarms.save();
+        assert_eq!(read_in(directory.path()).all(), [], "what changes nothing writes nothing");
+    }
+
+    #[test]
+    fn alarms_of_a_rule_that_was_removed_leave_the_file() {
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let path = directory.path().join(NAME);
+        fs::write(&path, r#"[["old","a"],["removed","a"],["removed",null]]"#).expect("the directory is ours");
+        let alarms = read_in(directory.path());
+        assert_eq!(alarms.all(), [Firing { rule: "old".to_owned(), queue: Some("a".to_owned()) }]);
+        alarms.save();
+        assert_eq!(fs::read_to_string(&path).ok().as_deref(), Some(r#"[["old","a"]]"#));
     }
 }

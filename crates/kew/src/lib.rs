@@ -17,6 +17,7 @@ pub mod listen;
 pub mod log;
 pub mod machine;
 pub mod message_notes;
+mod outlet;
 pub mod private;
 mod reports;
 pub mod shutdown;

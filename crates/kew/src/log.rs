@@ -9,6 +9,7 @@ use kew_core::Timestamp;
 use kew_http::{date, json};
 
 use crate::machine;
+use crate::outlet::Outlet;
 use crate::telemetry::{Exporter, Record};
 
 /// How lines are written.
@@ -171,7 +172,7 @@ impl Levels {
 }
 
 /// Fields whose values are numbers; the values of all others are texts, whatever they look like.
-const NUMBERS: [&str; 20] = [
+const NUMBERS: [&str; 21] = [
     "acked",
     "after_seconds",
     "at_ms",
@@ -183,6 +184,7 @@ const NUMBERS: [&str; 20] = [
     "bytes_out",
     "duration_ms",
     "files",
+    "lines",
     "messages",
     "names",
     "offset",
@@ -200,6 +202,8 @@ pub struct Log {
     format: Format,
     levels: Levels,
     area: Area,
+    /// What writes the lines, where their reader must hold nothing up; else they go to standard error as they come.
+    outlet: Option<&'static Outlet>,
     /// Where lines go besides, if anywhere.
     exporter: Option<&'static Exporter>,
 }
@@ -207,13 +211,24 @@ pub struct Log {
 impl Log {
     /// A log in this format of these levels.
     pub fn new(format: Format, levels: Levels) -> Self {
-        Self { format, levels, area: Area::Server, exporter: None }
+        Self { format, levels, area: Area::Server, outlet: None, exporter: None }
     }
 
     /// The same for lines about an area.
     #[must_use]
     pub fn of(self, area: Area) -> Self {
         Self { area, ..self }
+    }
+
+    /// The same, with its lines written by an outlet.
+    #[must_use]
+    pub(crate) fn through(self, outlet: &'static Outlet) -> Self {
+        Self { outlet: Some(outlet), ..self }
+    }
+
+    /// What writes its lines, if they do not go to standard error as they come.
+    pub(crate) fn outlet(self) -> Option<&'static Outlet> {
+        self.outlet
     }
 
     /// The same, with its lines exported besides.
@@ -245,8 +260,13 @@ impl Log {
             return;
         }
         let line = self.line(at, level, message, fields);
-        // Nowhere to write to is no reason to stop serving.
-        let _written = std::io::stderr().lock().write_all(&line);
+        match self.outlet {
+            Some(outlet) => outlet.give(line),
+            None => {
+                // Nowhere to write to is no reason to stop serving.
+                let _written = std::io::stderr().lock().write_all(&line);
+            }
+        }
         if let Some(exporter) = self.exporter {
             let own = [("area", self.area.name())];
             let attributes = own.iter().chain(fields).map(|(name, value)| ((*name).into(), (*value).into()));
@@ -257,6 +277,12 @@ impl Log {
                 attributes: attributes.collect(),
             });
         }
+    }
+
+    /// The line that stands where this number of lines were dropped.
+    pub fn line_of_dropped(self, lines: u64) -> Vec<u8> {
+        let message = "lines of this log were dropped here: standard error was not read";
+        self.line(machine::system_now(), Level::Warn, message, &[("lines", &lines.to_string())])
     }
 
     /// One line, with its end.

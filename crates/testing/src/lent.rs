@@ -1,9 +1,11 @@
 //! A store that is taken from its node, as the shard of an owner whose tenure ends.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kew_store::{MemoryStore, Store};
+use kew_core::{Command, Timestamp};
+use kew_store::{MemoryStore, Store, StoreError, Submission};
+use tokio::sync::Notify;
 
 use crate::{CountingEntropy, Wrap, Wrapped};
 
@@ -14,6 +16,17 @@ pub type LentStore = Wrapped<MemoryStore, Lent>;
 #[derive(Debug, Default)]
 pub struct Lent {
     is_away: AtomicBool,
+    /// Guards what becomes of the next answer about documents that were put.
+    next: Mutex<NextDocuments>,
+}
+
+/// What becomes of the next answer about documents that were put. They are put in any case.
+#[derive(Debug, Default)]
+enum NextDocuments {
+    #[default]
+    Answered,
+    Lost,
+    Held(Arc<Notify>),
 }
 
 impl LentStore {
@@ -27,9 +40,39 @@ impl LentStore {
     pub fn set_away(&self, is_away: bool) {
         self.wrap.is_away.store(is_away, Ordering::Release);
     }
+
+    /// The next documents are put, and the answer is that this is not known.
+    pub fn lose_next_documents(&self) {
+        *self.wrap.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::Lost;
+    }
+
+    /// The next documents are put, and that is answered when it is rung.
+    pub fn hold_next_documents(&self) -> Arc<Notify> {
+        let rung = Arc::<Notify>::default();
+        *self.wrap.next.lock().unwrap_or_else(PoisonError::into_inner) =
+            NextDocuments::Held(Arc::clone(&rung));
+        rung
+    }
 }
 
 impl<S: Store> Wrap<S> for Lent {
+    fn step(&self, store: &S, now: Timestamp, command: &Command) -> Submission {
+        let taken = store.step(now, command);
+        if !matches!(command, Command::PutDocuments(_)) {
+            return taken;
+        }
+        match std::mem::take(&mut *self.next.lock().unwrap_or_else(PoisonError::into_inner)) {
+            NextDocuments::Answered => taken,
+            NextDocuments::Lost => {
+                Submission::settled(Err(StoreError::Unavailable { cause: "the answer was lost".to_owned() }))
+            }
+            NextDocuments::Held(rung) => Submission::remote(async move {
+                rung.notified().await;
+                taken.await
+            }),
+        }
+    }
+
     fn may_answer(&self, _store: &S) -> bool {
         !self.is_away.load(Ordering::Acquire)
     }

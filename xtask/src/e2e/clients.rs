@@ -223,6 +223,13 @@ pub const CLIENTS: &[Client] = &[
         arguments: &["dialects_play.py"],
     },
     Client {
+        name: "openapi",
+        what: "schemathesis, the admin API fuzzed from its document",
+        classes: false,
+        kit: Kit::Python(Some("python-openapi")),
+        arguments: &["openapi_play.py"],
+    },
+    Client {
         name: "documents",
         what: "the commands of README, transcript and greeting",
         classes: false,

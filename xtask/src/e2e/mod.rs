@@ -51,10 +51,21 @@ struct Kew {
     program: PathBuf,
     /// Where its stores are; without one each is in a directory.
     databases: Option<Databases>,
+    /// How many cases are made up for each operation that is fuzzed; the script's own number without it.
+    cases: Option<String>,
+}
+
+/// Fuzzes the admin API with this number of cases for each operation.
+pub fn fuzz(cases: &str) -> Done {
+    run(&["--cases", cases, "openapi"])
 }
 
 /// Plays all scenarios with the named clients, or with all of them.
 pub fn run(words: &[&str]) -> Done {
+    let (cases, words) = match words {
+        ["--cases", cases, words @ ..] => (Some((*cases).to_owned()), words),
+        words => (None, words),
+    };
     let (on_postgres, names) = match words {
         ["--store", "postgres", names @ ..] => (true, names),
         ["--store", other, ..] => return Err(format!("--store {other}: only postgres can be named")),
@@ -68,7 +79,7 @@ pub fn run(words: &[&str]) -> Done {
     let databases = on_postgres.then(|| Databases::start(&starts)).transpose()?;
     let store = if on_postgres { " over PostgreSQL" } else { "" };
     println!("\n== e2e: {} clients against {}{store}", chosen.len(), program.display());
-    let kew = Kew { program, databases };
+    let kew = Kew { program, databases, cases };
     let next = AtomicUsize::new(0);
     let tallies = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -169,7 +180,10 @@ fn play_chapter(
     let mut server = Server::start(&kew.program, database, directory, &chapter.flags, config)?;
     let errors = directory.join("client-errors");
     if chapter.title.starts_with(&format!("{}:", client.name)) {
-        for (name, result) in script::play(command, chapter, &mut server, &errors)? {
+        let patience = if kew.cases.is_some() { script::LONG_PATIENCE } else { script::PATIENCE };
+        let mut command = command;
+        command.envs(kew.cases.as_ref().map(|cases| ("KEW_OPENAPI_CASES", cases)));
+        for (name, result) in script::play(command, chapter, &mut server, (&errors, patience))? {
             tally.count(&name, result);
         }
         return Ok(());

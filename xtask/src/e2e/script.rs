@@ -15,14 +15,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// All scenarios of one library.
-const PATIENCE: Duration = Duration::from_secs(400);
+pub const PATIENCE: Duration = Duration::from_secs(400);
+/// Where it was asked to try more than usual.
+pub const LONG_PATIENCE: Duration = Duration::from_secs(2 * 3_600);
 
 /// What became of each scenario of the chapter; one that was not reported failed.
 pub fn play(
     mut command: Command,
     chapter: &Chapter,
     server: &mut Server,
-    errors: &Path,
+    (errors, patience): (&Path, Duration),
 ) -> Result<Vec<(String, Done)>, String> {
     let file = File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
     command.env("KEW_ENDPOINT", server.endpoint()).env("KEW_AZURE", server.azure());
@@ -35,7 +37,7 @@ pub fn play(
     let said = lines_of(output);
     let begun = Instant::now();
     let mut reported: BTreeMap<String, Done> = BTreeMap::new();
-    while let Ok(line) = said.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
+    while let Ok(line) = said.recv_timeout(patience.saturating_sub(begun.elapsed())) {
         match line.split_once(' ').unwrap_or((&line, "")) {
             ("PASS", name) => drop(reported.insert(name.to_owned(), Ok(()))),
             ("FAIL", rest) => {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::attempts::Attempts;
 use super::sessions::{COOKIE, LASTS, Session, Sessions};
 use super::users::{Checked, PASSWORD_BYTES_MAX, Passwords};
-use super::{LIVE, Role, TOKEN_HOLDER, UNATTENDED};
+use super::{LIVE, RELOADED, Role, TOKEN_HOLDER, UNATTENDED};
 use crate::Settings;
 use crate::error::{ApiError, answer};
 
@@ -42,7 +42,7 @@ impl Login {
 
     /// Begins a session in place of those that the browser had: an old cookie gives nothing of the new one.
     fn begin(&self, who: (&str, Role), settings: &Settings, request: &Request, now: Duration) -> Reply {
-        cookies(request).for_each(|old| self.sessions.end(old));
+        cookies(request, COOKIE).for_each(|old| self.sessions.end(old));
         begun_session(self.sessions.begin(who, &*settings.entropy, now), request)
     }
 }
@@ -135,19 +135,21 @@ fn set_cookie(value: &str, lasts: Duration, is_secure: bool) -> HeaderValue {
 
 /// The value of our cookie. Where there are several of its name none counts: one may be a neighbour's.
 fn cookie(request: &Request) -> Option<String> {
-    let mut ours = cookies(request);
+    let mut ours = cookies(request, COOKIE);
     let first = ours.next()?.to_owned();
     ours.next().is_none().then_some(first)
 }
 
-/// The values of all cookies of our name.
-fn cookies(request: &Request) -> impl Iterator<Item = &str> {
+/// The values of all cookies of a name.
+fn cookies<'r>(request: &'r Request, wanted: &'static str) -> impl Iterator<Item = &'r str> {
     let headers = request.headers.get_all("cookie").filter_map(FieldValue::text);
     let pairs = headers.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    pairs.filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// Whether a page asks by itself, and no person.
 fn is_unattended(request: &Request) -> bool {
-    request.uri.path().starts_with(LIVE) || request.header(UNATTENDED.as_str()).is_some()
+    request.uri.path().starts_with(LIVE)
+        || request.header(UNATTENDED.as_str()).is_some()
+        || cookies(request, RELOADED).next().is_some()
 }

@@ -28,6 +28,9 @@ pub(crate) const LIVE: &str = "/live/";
 /// What marks a request to the API that such a page makes.
 pub(crate) const UNATTENDED: HeaderName = HeaderName::from_static("x-kew-unattended");
 
+/// The cookie that the script sets, for a moment and one path, before it loads a page again by itself.
+pub(crate) const RELOADED: &str = "kew_reloaded";
+
 /// Who asks.
 #[derive(Clone)]
 pub(crate) struct Caller {

@@ -1,11 +1,12 @@
-//! When delayed messages become visible, counted: by the minute for an hour, by the hour for two days, then by the day.
+//! When delayed messages become visible, counted: by the minute to the end of the next hour, by the hour to the end of
+//! the day after next, then by the day. So no two slots overlap.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kew_core::command::{Browse, StateKind};
-use kew_core::{State, Timestamp};
+use kew_core::{Sequence, State, Timestamp};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Value, json};
 
@@ -26,11 +27,12 @@ type Slots = BTreeMap<(u64, u64), u64>;
 pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
     let queue = cx.queue(&running.engine)?;
-    let from = cx.query.text("cursor").map(sequence).transpose()?.unwrap_or_default();
+    let (from, since) = cx.query.text("cursor").map(cursor).transpose()?.unwrap_or_default();
     let browse = Browse { from, state: Some(StateKind::Delayed), ..Browse::of(queue.id, 1) };
     let engine = Arc::clone(&running.engine);
     let work = move || async move {
-        let (now, slots) = (engine.now(), RefCell::new(Slots::new()));
+        // The slots of further parts are those of the first.
+        let (now, slots) = (since.unwrap_or_else(|| engine.now()), RefCell::new(Slots::new()));
         let count = |until: Timestamp| note(&mut slots.borrow_mut(), slot(until.0, now.0));
         let page = engine
             .browse(browse, |seen| {
@@ -41,17 +43,28 @@ pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
                 false
             })
             .await?;
-        Ok(written(&slots.into_inner(), page.next.map(|next| next.0.to_string())))
+        Ok(written(&slots.into_inner(), page.next.map(|next| format!("{}-{}", next.0, now.0))))
     };
     cx.console.work.run(work).await
 }
 
+/// Where the next part begins, and from which instant its slots are seen.
+fn cursor(text: &str) -> Result<(Sequence, Option<Timestamp>), ApiError> {
+    let malformed = || ApiError::bad_request("cursor is not one that a reply named as `next`");
+    let (from, since) = text.split_once('-').ok_or_else(malformed)?;
+    let since = since.parse().map_err(|_| malformed())?;
+    Ok((sequence(from)?, Some(Timestamp(since))))
+}
+
 /// The slot that an instant is in, seen from now.
 fn slot(at_ms: u64, now_ms: u64) -> (u64, u64) {
-    let length = match at_ms.saturating_sub(now_ms) {
-        0..HOUR_MS => MINUTE_MS,
-        HOUR_MS..172_800_000 => HOUR_MS,
-        _ => DAY_MS,
+    let end_of = |length: u64, after: u64| (now_ms.saturating_add(after) / length).saturating_add(1) * length;
+    let length = if at_ms < end_of(HOUR_MS, HOUR_MS) {
+        MINUTE_MS
+    } else if at_ms < end_of(DAY_MS, 2 * DAY_MS) {
+        HOUR_MS
+    } else {
+        DAY_MS
     };
     let from = at_ms / length * length;
     (from, from.saturating_add(length))
@@ -84,10 +97,25 @@ mod tests {
         for (at, expected) in [
             (now, (10 * DAY_MS, 10 * DAY_MS + MINUTE_MS)),
             (now + 30_000, (10 * DAY_MS + MINUTE_MS, 10 * DAY_MS + 2 * MINUTE_MS)),
-            (now + HOUR_MS, (10 * DAY_MS + HOUR_MS, 10 * DAY_MS + 2 * HOUR_MS)),
-            (now + 2 * DAY_MS, (12 * DAY_MS, 13 * DAY_MS)),
+            (now + HOUR_MS, (10 * DAY_MS + HOUR_MS, 10 * DAY_MS + HOUR_MS + MINUTE_MS)),
+            (now + 2 * HOUR_MS, (10 * DAY_MS + 2 * HOUR_MS, 10 * DAY_MS + 3 * HOUR_MS)),
+            (now + 2 * DAY_MS, (12 * DAY_MS, 12 * DAY_MS + HOUR_MS)),
+            (now + 3 * DAY_MS, (13 * DAY_MS, 14 * DAY_MS)),
         ] {
             assert_eq!(slot(at, now), expected, "{at}");
+        }
+    }
+
+    #[test]
+    fn no_two_slots_overlap_at_whatever_instant_they_are_seen() {
+        for now in (0..DAY_MS).step_by(7 * 60_000 + 13) {
+            let mut end = 0;
+            for at in (now..now + 5 * DAY_MS).step_by(60_000) {
+                let (from, until) = slot(at, now);
+                assert!(from <= at && at < until, "{at} is in its slot");
+                assert!(until == end || from >= end, "the slot of {at} seen from {now} begins before {end}");
+                end = until;
+            }
         }
     }
 

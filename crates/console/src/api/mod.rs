@@ -16,6 +16,7 @@ mod messages;
 mod names;
 mod openapi;
 mod path;
+mod processing;
 mod queue_fields;
 mod queues;
 mod redrives;
@@ -229,6 +230,7 @@ impl Context<'_> {
             Op::PauseQueue => acts::set_paused(self, true).await,
             Op::ResumeQueue => acts::set_paused(self, false).await,
             Op::ShowDelayed => delayed::show(self).await,
+            Op::ShowProcessing => processing::show(self).await,
             Op::ListGroups => groups::list(self).await,
             Op::FindDeduplication => groups::deduplication(self).await,
             Op::SendMessage => messages::send(self).await,

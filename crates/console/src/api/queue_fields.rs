@@ -100,6 +100,26 @@ pub(super) const DELAYED: &[Field] = &[
     field("messages", COUNT, "Messages that become visible in it").required(),
 ];
 
+/// How long consumers kept messages.
+pub(super) const PROCESSING: &[Field] = &[
+    field("messages", COUNT, "Messages that a consumer deleted, of those whose lease the history remembers").required(),
+    field("lapsed", COUNT, "Leases that ran out").required(),
+    field("p50_ms", COUNT, "How long half of the messages were kept at most, from the lease to the deletion; null when there were none").nullable().required(),
+    field("p99_ms", COUNT, "The same of 99 %").nullable().required(),
+    field("visibility_seconds", COUNT, "The visibility timeout of the queue").required(),
+    field("suggested_seconds", COUNT, "The visibility timeout that would suit: twice what 99 % need, rounded up; null with fewer than 20 messages").nullable().required(),
+    field("bounds_ms", Kind::Numbers, "What the counts of a slot are below, in order; the last takes all longer ones too").required(),
+    field("slots", Kind::Objects(PROCESSED), "Twelve equal parts of the time in which the messages were deleted, in order").required(),
+];
+
+/// A part of that time.
+const PROCESSED: &[Field] = &[
+    field("from_ms", COUNT, "Its beginning").required(),
+    field("until_ms", COUNT, "Its end").required(),
+    field("counts", Kind::Numbers, "Messages by how long they were kept, one count for each of `bounds_ms`")
+        .required(),
+];
+
 /// A task that moves messages.
 pub(super) const REDRIVE: &[Field] = &[
     field("task", TEXT, "The task").required(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kew_core::command::{Browse, CreateQueue, DeleteQueue, Purge, UpdateQueue};
 use kew_core::{Counts, Policy, Queue, QueueId, QueueKey, Timestamp};
-use kew_engine::Engine;
+use kew_engine::{Engine, WideListing};
 use kew_http::{Reply, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -30,10 +30,9 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (engine, looks) = (Arc::clone(&running.engine), Arc::clone(&cx.console.looks));
     let work = move || async move {
         let home = Home { account, region: &region };
-        let mut found = engine.all_queues();
-        found.retain(|queue| {
-            queue.key.name.starts_with(&*prefix) && after.as_ref().is_none_or(|after| queue.key > *after)
-        });
+        // One more than is shown says whether there are more.
+        let listing = WideListing { prefix: &prefix, after: after.as_ref(), max: limit.saturating_add(1) };
+        let mut found = engine.wide_page(listing);
         let has_more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| has_more).map(|queue| names::full(&queue.key));
@@ -59,7 +58,7 @@ const QUEUES_OF_ALL_MAX: usize = 100_000;
 
 fn check_account(cx: &Context<'_>, key: &QueueKey) -> Result<(), ApiError> {
     let is_home = key.account == cx.home().account;
-    if is_home || cx.running()?.engine.all_queues().len() < QUEUES_OF_ALL_MAX {
+    if is_home || cx.running()?.engine.queue_count() < QUEUES_OF_ALL_MAX {
         return Ok(());
     }
     Err(ApiError::bad_request(format!(

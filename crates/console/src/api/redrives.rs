@@ -99,6 +99,7 @@ async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked)
     if is_dry {
         return Ok(reply);
     }
+    // Messages behind those that were counted may fit too.
     let through = if counted_all { found.last.unwrap_or_default() } else { Sequence(u64::MAX) };
     let (source, source_key) = (source.id, source.key.clone());
     let order = Order {
@@ -109,8 +110,7 @@ async fn start_filtered(engine: &Arc<Engine>, filtered: &Filtered, asked: Asked)
         filter,
         started_at,
         through,
-        // Messages behind those that were counted may fit too.
-        matched: if counted_all { found.messages } else { found.messages.max(1) },
+        matched: found.messages,
         moved_max: moved_max.max(found.messages),
     };
     reply["task"] = filtered.begin(engine, order).await?.id.clone().into();

@@ -5,7 +5,7 @@ use super::message_fields::{
     ACT, ACTED, DEDUPLICATION_QUERY, DEDUPLICATION_REPLY, EXTEND, FILTER, GROUPS_QUERY, GROUPS_REPLY,
     MESSAGE_QUERY, MESSAGE_REPLY, MESSAGES_QUERY, MESSAGES_REPLY,
 };
-use super::queue_fields::{DELAYED, FAILED, LEASED, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
+use super::queue_fields::{DELAYED, FAILED, LEASED, PROCESSING, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
 use super::server_fields::{
     ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, NODE, SESSION, SHARD, STORE,
 };
@@ -96,12 +96,15 @@ pub(crate) static ROUTES: &[Route] = &[
         .reply(QUEUE_WHOLE)
         .refusals(&[(404, "There is no such queue")]),
     get("/queues/{q}/delayed", Op::ShowDelayed, "showDelayed", "Counts delayed messages by when they become visible; one request looks at about 100 000 of them at most")
-        .query(&[field("cursor", Kind::Text(32), "`next` of the reply before")])
+        .query(&[field("cursor", Kind::Text(48), "`next` of the reply before")])
         .reply(&[
-            field("slots", Kind::Objects(DELAYED), "By the minute for an hour, by the hour for two days, then by the day, in order").required(),
+            field("slots", Kind::Objects(DELAYED), "By the minute to the end of the next hour, by the hour for two days or more, then by the day, in order").required(),
             field("messages", COUNT, "Messages counted").required(),
             field("next", TEXT, "Where to go on; null once all are counted").nullable().required(),
         ])
+        .refusals(&[(404, "There is no such queue")]),
+    get("/queues/{q}/processing", Op::ShowProcessing, "showProcessing", "Shows how long consumers kept the messages that they deleted, of the latest 50 000 events of the queue that the history remembers, and which visibility timeout would suit that")
+        .reply(PROCESSING)
         .refusals(&[(404, "There is no such queue")]),
     get("/queues/{q}/groups", Op::ListGroups, "listGroups", "Shows groups with messages, and which message locks each")
         .query(GROUPS_QUERY)

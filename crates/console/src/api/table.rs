@@ -24,6 +24,7 @@ pub(crate) enum Op {
     PauseQueue,
     ResumeQueue,
     ShowDelayed,
+    ShowProcessing,
     ListGroups,
     FindDeduplication,
     SendMessage,
@@ -80,6 +81,7 @@ impl Op {
             | Self::ShowRedrive
             | Self::CancelRedrive
             | Self::ShowDelayed
+            | Self::ShowProcessing
             | Self::ShowSamples
             | Self::ShowStore => true,
             Self::PushAttempts

@@ -2,7 +2,8 @@
 //!
 //! What waits is the form itself, in memory: at most 256 forms of 64 KiB each. When its moment is over it is followed
 //! as if it were sent then, by the session that sent it. Until then nothing is changed: an undo, the end of that
-//! session and the end of the server leave everything as it was.
+//! session and the end of the server leave everything as it was. The form is checked when it is sent too: what would be
+//! refused then does not wait, and the page says on how many messages it acts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,12 +15,13 @@ use maud::{Markup, html};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::ask::of_message;
 use super::forms::Form;
 use super::layout::{Head, guarded, see};
 use super::message::MessageAct;
 use super::places::{FormOp, form_at};
 use super::trouble::Trouble;
-use super::{PageReply, Visit, message_path, queue_path, text};
+use super::{PageReply, Visit, message_path, queue_path, read, redrive, text};
 use crate::Console;
 use crate::access::UNATTENDED;
 use crate::api::copy_of;
@@ -125,26 +127,46 @@ impl Answer {
     }
 }
 
-/// What a form does that can be undone for a moment, and where it was asked for; nothing for all others.
-pub(super) fn undoable(visit: &Visit<'_>, op: FormOp, places: &[&str]) -> Option<(String, String)> {
+/// What waits: as a sentence without its end, and where it was asked for.
+type What = (String, String);
+
+/// What a form will do that can be undone for a moment; nothing for all others. What would be refused now is refused.
+pub(super) async fn undoable(
+    visit: &Visit<'_>,
+    op: FormOp,
+    places: &[&str],
+) -> Result<Option<What>, Trouble> {
     if visit.console.pages.later.window.is_zero() || !visit.frame.may_act() {
-        return None;
+        return Ok(None);
     }
-    let form = Form::read(visit).ok()?;
     match (op, places) {
-        (FormOp::Redrive, [queue]) if form.text("dry_run") != "true" => {
+        (FormOp::Redrive, [queue]) => {
+            let form = Form::read(visit)?;
+            if form.text("dry_run") == "true" {
+                return Ok(None);
+            }
             let back = format!("{}/dead-letters", queue_path(queue));
-            Some((format!("messages of the queue {queue} are moved"), back))
+            Ok(Some((redrive::foretold(visit, queue, &form).await?, back)))
         }
-        (FormOp::Act(MessageAct::Delete), [queue, id]) if form.text("sure") == "yes" => {
-            Some((format!("the message {id} of the queue {queue} is deleted"), message_path(queue, id)))
+        (FormOp::Act(MessageAct::Delete), [queue, id]) => {
+            let form = Form::read(visit)?;
+            if form.text("sure") != "yes" {
+                return Ok(None);
+            }
+            let found = visit.read(&of_message(queue, id, ""), &[("cursor", form.text("cursor"))]).await?;
+            if read::text(&found, "state") == "gone" {
+                let message = format!("the message {id} is no longer in the queue {queue}");
+                return Err(Trouble::new(StatusCode::NOT_FOUND, "message_not_found", message));
+            }
+            let what = format!("the message {id} of the queue {queue} is deleted");
+            Ok(Some((what, message_path(queue, id))))
         }
-        _ => None,
+        _ => Ok(None),
     }
 }
 
 /// Keeps the form until its moment is over, and leads to the page where it can be undone.
-pub(super) fn keep(visit: &Visit<'_>, (what, back): (String, String)) -> PageReply {
+pub(super) fn keep(visit: &Visit<'_>, (what, back): What) -> PageReply {
     let console = visit.console.clone();
     let entropy: &dyn Entropy = &*console.settings.entropy;
     let id = format!("{:032x}", entropy.wide_bits());
@@ -235,7 +257,7 @@ fn waiting(visit: &Visit<'_>, id: &str, what: &str, left: Option<Duration>) -> M
             }
             None => { h1 { "It has begun" } p { (text::visible(what)) } }
         }
-        p data-refresh="2" { a href=(&*visit.frame.here) { "Load again" } }
+        p data-refresh="2" data-due=[left.map(|left| left.as_millis().to_string())] { a href=(&*visit.frame.here) { "Load again" } }
         p.quiet { "Until it begins nothing is changed. It waits in the memory of the server: if that stops or your session ends before, it is not done." }
     }
 }

@@ -17,6 +17,7 @@ mod forms;
 mod groups;
 mod later;
 mod layout;
+mod leases;
 mod live;
 mod message;
 mod messages;
@@ -205,6 +206,7 @@ impl Visit<'_> {
             ["queues", queue, "settings"] => settings::form(self, queue).await,
             ["queues", queue, "dead-letters"] => self.in_turn(redrive::show(self, queue)).await,
             ["queues", queue, "delayed"] => delayed::show(self, queue).await,
+            ["queues", queue, "leases"] => leases::show(self, queue).await,
             ["queues", queue, "groups"] => groups::show(self, queue).await,
             ["queues", queue, "charts"] => charts::show(self, queue).await,
             ["queues", queue, "messages", id] => self.in_turn(message::show(self, queue, id)).await,
@@ -242,10 +244,11 @@ impl Visit<'_> {
     /// What a form asks for.
     async fn take(&self, parts: &[&str]) -> Option<PageReply> {
         let (op, places) = places::form_at(parts)?;
-        if let Some(what) = later::undoable(self, op, &places) {
-            return Some(later::keep(self, what));
-        }
-        Some(self.follow(op, &places).await)
+        Some(match later::undoable(self, op, &places).await {
+            Ok(Some(what)) => later::keep(self, what),
+            Ok(None) => self.follow(op, &places).await,
+            Err(trouble) => Err(trouble),
+        })
     }
 
     /// Does what a form asks for.

@@ -18,17 +18,19 @@ pub(super) enum Tab {
     Send,
     DeadLetters,
     Delayed,
+    Leases,
     Groups,
     Charts,
     Settings,
 }
 
 /// All parts: where they are below the queue, what they are called, and the letters that the script follows.
-const TABS: [(Tab, &str, &str, &str); 7] = [
+const TABS: [(Tab, &str, &str, &str); 8] = [
     (Tab::Messages, "", "Messages", "m"),
     (Tab::Send, "/send", "Send", "e"),
     (Tab::DeadLetters, "/dead-letters", "Dead letters", "d"),
     (Tab::Delayed, "/delayed", "Delayed", "y"),
+    (Tab::Leases, "/leases", "Leases", "i"),
     (Tab::Groups, "/groups", "Groups", "g"),
     (Tab::Charts, "/charts", "Charts", "h"),
     (Tab::Settings, "/settings", "Settings", "t"),

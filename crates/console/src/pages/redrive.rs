@@ -147,38 +147,71 @@ fn because(reason: &str) -> &str {
     }
 }
 
+/// What a form orders, and what the API is asked for that.
+struct Order {
+    to: Option<String>,
+    rate: Option<u64>,
+    filter: Map<String, Value>,
+}
+
+impl Order {
+    fn of(form: &Form) -> Result<Self, Trouble> {
+        let to = form.given("to").map(str::trim).filter(|to| !to.is_empty());
+        Ok(Self { to: to.map(str::to_owned), rate: form.whole("per_second")?, filter: filter(form)? })
+    }
+
+    fn body(&self, is_dry: bool) -> Value {
+        let mut body = Map::from_iter([("dry_run".to_owned(), Value::from(is_dry))]);
+        body.extend(self.to.as_deref().map(|to| ("to".to_owned(), to.into())));
+        body.extend(self.rate.map(|rate| ("per_second".to_owned(), rate.into())));
+        // Each for itself: one that has no queue to go back to keeps no other.
+        if self.to.is_none() || !self.filter.is_empty() {
+            body.insert("filter".to_owned(), Value::Object(self.filter.clone()));
+        }
+        Value::Object(body)
+    }
+}
+
+/// How many messages a count found; of a very long queue at least.
+fn found(counted: &Value) -> String {
+    let is_part = counted.get("counted_all").and_then(Value::as_bool) == Some(false);
+    let messages = text::counted(read::whole(counted, "matched"), "message");
+    if is_part { format!("at least {messages}") } else { messages }
+}
+
+/// What a form will do, on how many messages, as a sentence without its end; or why it would be refused.
+pub(super) async fn foretold(visit: &Visit<'_>, queue: &str, form: &Form) -> Result<String, Trouble> {
+    let order = Order::of(form)?;
+    let counted = visit.change(Method::POST, &of_queue(queue, "/redrive"), &order.body(true)).await?;
+    let to =
+        order.to.as_ref().map_or_else(|| "where each came from".to_owned(), |to| format!("the queue {to}"));
+    let mut what = format!("{} of the queue {queue} will be moved to {to}", found(&counted));
+    if let Some(rate) = order.rate {
+        what.push_str(&format!(", at most {rate} each second"));
+    }
+    if !order.filter.is_empty() {
+        let asked: Vec<String> =
+            order.filter.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect();
+        what.push_str(&format!("; only those that fit {}", asked.join(" ")));
+    }
+    Ok(what)
+}
+
 /// `POST /queues/{q}/redrive`.
 pub(super) async fn start(visit: &Visit<'_>, queue: &str) -> PageReply {
     let form = Form::read(visit)?;
-    let mut body = Map::new();
-    let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
-    let to = form.given("to").map(str::trim).filter(|to| !to.is_empty());
-    if let Some(to) = to {
-        put("to", to.into());
-    }
-    if let Some(rate) = form.whole("per_second")? {
-        put("per_second", rate.into());
-    }
-    let is_dry = form.text("dry_run") == "true";
-    put("dry_run", is_dry.into());
-    let filter = filter(&form)?;
-    // Each for itself: one that has no queue to go back to keeps no other.
-    if to.is_none() || !filter.is_empty() {
-        put("filter", Value::Object(filter));
-    }
-    let started = visit.change(Method::POST, &of_queue(queue, "/redrive"), &Value::Object(body)).await?;
+    let order = Order::of(&form)?;
+    let body = order.body(form.text("dry_run") == "true");
+    let started = visit.change(Method::POST, &of_queue(queue, "/redrive"), &body).await?;
     if let Some(task) = read::given(&started, "task") {
         return Ok(see(&format!("/redrives/{task}")));
     }
-    let matched = read::whole(&started, "matched");
-    let is_part = started.get("counted_all").and_then(Value::as_bool) == Some(false);
     let path = format!("{}/dead-letters", queue_path(queue));
     let content = html! {
         h1 { "Nothing was moved" }
         p {
-            @if is_part { "At least " }
-            (text::counted(matched, "message")) " would be moved from " (text::isolated(queue)) "."
-            @if to.is_none() { " Those without a queue to go back to are counted too; they stay." }
+            (text::sentence(&format!("{} would be moved from the queue {queue}", found(&started))))
+            @if order.to.is_none() { " Those without a queue to go back to are counted too; they stay." }
         }
         p { a href=(path) { "Back to the dead letters" } }
     };

@@ -131,6 +131,11 @@ pub(super) fn length(seconds: u64) -> String {
     }
 }
 
+/// A length of milliseconds: below a second as they are.
+pub(super) fn span(milliseconds: u64) -> String {
+    if milliseconds < 1_000 { format!("{milliseconds} ms") } else { length(milliseconds / 1_000) }
+}
+
 fn two((large, large_unit): (u64, &str), (small, small_unit): (u64, &str)) -> String {
     if small == 0 {
         return format!("{large} {large_unit}");

@@ -176,4 +176,6 @@ async fn five_thousand_queues_have_a_small_first_page() {
     assert_eq!(answer.body["queues"].as_array().map(Vec::len), Some(100));
     assert!(answer.body.to_string().len() < 150_000, "{}", answer.body.to_string().len());
     assert_eq!(answer.body["next"], "000000000000:us-east-1:queue-0099");
+    let none = rig.get("/queues?prefix=r").await;
+    assert_eq!((&none.body["queues"], &none.body["next"]), (&json!([]), &Value::Null));
 }

@@ -260,3 +260,71 @@ async fn a_dry_run_is_noted_under_a_name_of_its_own() {
     ];
     assert_eq!(rig.audited()[before..], expected);
 }
+
+#[tokio::test]
+async fn a_slow_redrive_by_filter_does_not_look_again_before_each_message() {
+    let rig = rig::open().await;
+    for name in ["dead", "other"] {
+        rig.done("POST", "/queues", &json!({ "name": name }).to_string()).await;
+    }
+    for number in 0..50 {
+        let body = json!({ "body": number.to_string() }).to_string();
+        rig.done("POST", "/queues/dead/messages", &body).await;
+    }
+    let slow = r#"{"to":"other","per_second":10,"filter":{}}"#;
+    let begun = rig.done("POST", "/queues/dead/redrive", slow).await;
+    let before = rig.engine.stats().store_steps.value();
+    for _ in 0..50 {
+        rig.engine.advance(Duration::from_millis(100)).await.expect("the clock is virtual");
+    }
+    let steps = rig.engine.stats().store_steps.value() - before;
+    assert_eq!(ended(&rig, &begun["task"]).await["moved"], 50);
+    assert!(steps <= 75, "{steps} steps of the store for 50 messages");
+}
+
+#[tokio::test]
+async fn a_task_that_could_not_be_stored_is_taken_back_and_begins_at_no_later_start() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    rig.store.lose_next_documents();
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    let refused = rig.post("/queues/dead/redrive", slow).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    rig.engine.advance(Duration::from_secs(2)).await.expect("the clock is virtual");
+    let next = rig::rig_of(Parts { engine: Some(Arc::clone(&rig.engine)), ..Parts::default() }).await;
+    next.console.resume_redrives().await;
+    rig.engine.advance(Duration::from_secs(9)).await.expect("the clock is virtual");
+    assert_eq!(visible(&rig, "other").await, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_begins_while_stored_tasks_are_looked_for_has_one_driver() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    let rung = rig.store.hold_next_documents();
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    let mut beginning = Box::pin(rig.post("/queues/dead/redrive", slow));
+    // Until its document is stored, which is not answered yet.
+    while stored_redrives(&rig).await == 0 {
+        tokio::select! {
+            begun = &mut beginning => panic!("its document is not answered: {begun:?}"),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+        }
+    }
+    rig.console.resume_redrives().await;
+    rung.notify_one();
+    let begun = beginning.await;
+    assert_eq!(begun.status, 200, "{begun:?}");
+    rig.done("POST", &format!("{}/cancel", path(&begun.body["task"])), "").await;
+    let moved = visible(&rig, "other").await;
+    rig.engine.advance(Duration::from_secs(9)).await.expect("the clock is virtual");
+    assert_eq!(visible(&rig, "other").await, moved, "what was cancelled has no other driver");
+}
+
+async fn stored_redrives(rig: &Rig) -> usize {
+    let stored = kew_core::command::Documents {
+        account: kew_core::own::OWN_ACCOUNT,
+        owner: kew_core::own::REDRIVES.into(),
+    };
+    rig.engine.documents(stored).await.expect("the store is there").len()
+}

@@ -207,7 +207,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
         shown: [secret].as_slice().into(),
         undo_window,
         alarms: alarms.as_slice().into(),
-        news: Arc::new(move |news| told.lock().push(news.clone())),
+        news: Arc::new(move |news| told.lock().extend_from_slice(news)),
         notes: Arc::clone(&notes) as Arc<dyn MessageNotes>,
     };
     let board = Arc::new(Board::default());

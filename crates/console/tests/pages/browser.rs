@@ -68,6 +68,11 @@ impl Browser {
         self.get("/").await;
     }
 
+    /// What it sends as its cookies.
+    pub fn cookie(&self) -> String {
+        self.cookie.lock().clone()
+    }
+
     /// The page at an address; its proof is kept for forms.
     pub async fn get(&self, path: &str) -> Page {
         self.kept(self.ask("GET", path, &[], "").await)

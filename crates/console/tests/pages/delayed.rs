@@ -33,3 +33,26 @@ async fn delayed_messages_are_counted_by_when_they_become_visible() {
     assert_eq!(browser.get("/queues/none/delayed").await.status, 404);
     assert_eq!(browser.get("/queues/orders/delayed?cursor=x").await.status, 400);
 }
+
+#[tokio::test]
+async fn a_page_counts_a_queue_that_the_api_counts_in_parts() {
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let queue = browser.rig.engine.all_queues().remove(0).id;
+    // One call of the API looks at a hundred thousand messages.
+    for number in 0..101_000_u64 {
+        let mut message =
+            kew_core::NewMessage::text(browser.rig.engine.message_id(), bytes::Bytes::from_static(b"x"));
+        message.delay = Some(Duration::from_secs(if number < 100_500 { 600 } else { 7_200 }));
+        let receipts = kew_core::command::FirstReceipts::Untold;
+        let send = kew_core::command::Send { queue, messages: vec![message], receipts };
+        browser.rig.engine.send(send).await.expect("the queue is there");
+    }
+    let part = browser.rig.get("/queues/orders/delayed").await.body;
+    let next = part["next"].as_str().expect("there is another part");
+    let rest = browser.rig.get(&format!("/queues/orders/delayed?cursor={next}")).await.body;
+    assert_eq!(part["messages"].as_u64().zip(rest["messages"].as_u64()).map(|(a, b)| a + b), Some(101_000));
+    let page = browser.get("/queues/orders/delayed").await;
+    assert!(page.has("101,000 messages counted:"), "{}", page.text);
+    assert!(page.has(">100,500<") && page.has(">500<"), "a slot is counted over all parts: {}", page.text);
+}

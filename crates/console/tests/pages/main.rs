@@ -8,6 +8,7 @@ mod acts;
 mod browser;
 mod delayed;
 mod guards;
+mod leases;
 mod messages;
 mod queues;
 mod sessions;

@@ -121,6 +121,19 @@ async fn a_page_that_is_left_open_does_not_keep_its_session_alive() {
 }
 
 #[tokio::test]
+async fn a_page_that_loads_itself_again_does_not_keep_its_session_alive() {
+    let browser = Browser::signed_in("anna").await;
+    let cookie = format!("{}; kew_reloaded=1", browser.cookie());
+    for minute in 1..=180 {
+        *browser.rig.clock.0.lock() = Duration::from_secs(minute * 60);
+        let page = browser.ask("GET", "/alarms", &[("cookie", &cookie)], "").await;
+        let expected = if minute < 120 { 200 } else { 401 };
+        assert_eq!(page.status, expected, "minute {minute}: {}", page.text);
+    }
+    assert_eq!(browser.get("/").await.status, 401);
+}
+
+#[tokio::test]
 async fn a_session_that_is_used_goes_on() {
     let browser = Browser::signed_in("anna").await;
     for hour in 1..12 {

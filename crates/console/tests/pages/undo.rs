@@ -57,14 +57,42 @@ async fn an_act_begins_at_once_where_that_is_wanted_and_its_page_leads_on() {
     let sent = browser.post("/queues/dead/redrive", &[("to", "orders")]).await;
     let later = sent.header("location");
     assert!(later.starts_with("/later/"), "{sent:?}");
+    let page = browser.get(&later).await;
+    assert!(page.has("1 message of the queue dead will be moved to the queue orders."), "{}", page.text);
+    assert!(page.has("data-due="), "it is loaded again when its moment is over");
     assert!(browser.get("/queues/dead").await.has(&id), "nothing was moved yet");
     browser.post(&format!("{later}/begin"), &[]).await;
     let page = until_ended(&browser, &later).await;
     assert!(page.header("location").starts_with("/redrives/"), "{page:?}");
-    let refused = browser.post("/queues/dead/redrive", &[("to", "none")]).await.header("location");
-    browser.post(&format!("{refused}/begin"), &[]).await;
-    let page = until_ended(&browser, &refused).await;
-    assert_eq!((page.status, page.has("There is no queue none.")), (404, true), "{}", page.text);
+}
+
+#[tokio::test]
+async fn what_would_be_refused_does_not_wait() {
+    let browser = patient(Guarded::Open).await;
+    for (fields, status, says) in [
+        (&[("to", "none")][..], 404, "There is no queue none."),
+        (&[("per_second", "many")], 400, "er_second must be a whole number"),
+        (&[("json", "order")], 400, "son must be a path"),
+    ] {
+        let page = browser.post("/queues/dead/redrive", fields).await;
+        assert_eq!((page.status, page.has(says)), (status, true), "{fields:?}: {}", page.text);
+    }
+    let gone = "/queues/dead/messages/00000000-0000-4000-8000-000000000000/delete";
+    assert_eq!(browser.post(gone, &[("sure", "yes")]).await.status, 404);
+}
+
+#[tokio::test]
+async fn the_page_of_an_act_says_which_messages_it_is_for() {
+    let browser = patient(Guarded::Open).await;
+    for body in ["one", "two"] {
+        browser.message("dead", &serde_json::json!({ "body": body }).to_string()).await;
+    }
+    browser.get("/").await;
+    let fields = [("to", "orders"), ("per_second", "5"), ("text", "tw")];
+    let sent = browser.post("/queues/dead/redrive", &fields).await;
+    let page = browser.get(&sent.header("location")).await;
+    let says = "1 message of the queue dead will be moved to the queue orders, at most 5 each second; only those that fit text=tw.";
+    assert!(page.has(says), "{}", page.text);
 }
 
 #[tokio::test]

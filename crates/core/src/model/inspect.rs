@@ -56,6 +56,7 @@ impl Model {
                 places.contains(&(event.queue, event.sequence))
                     || event.moved_to().is_some_and(|to| places.contains(&to))
             }
+            Traced::Queue(queue) => event.queue == *queue,
         };
         Trail { events: self.events.iter().rev().filter(is_wanted).copied().collect(), next: None }
     }

@@ -1,4 +1,4 @@
-//! Messages chosen by what they are: counted, and moved slice by slice.
+//! Messages chosen by what they are: counted, looked for, and moved step by step.
 
 use kew_core::command::Browse;
 use kew_core::outcome::Seen;
@@ -19,8 +19,12 @@ async fn filled(bench: &Bench, messages: u32) -> QueueId {
     source
 }
 
-fn slice(source: QueueId, destination: Option<QueueKey>) -> Slice {
-    Slice { browse: Browse::of(source, 1), through: Sequence(u64::MAX), destination, max: 100 }
+/// One look at the beginning of a queue, and one step that moves what fits.
+async fn move_all(bench: &Bench, source: QueueId, to: Option<QueueKey>) -> Result<MovedSlice, EngineError> {
+    let slice = Slice { browse: Browse::of(source, 100), through: Sequence(u64::MAX) };
+    let chosen = bench.engine.choose(&slice, |_| true).await?;
+    let tokens = chosen.messages.into_iter().map(|(_, token)| token).collect();
+    bench.engine.move_these(source, to, tokens).await
 }
 
 async fn bodies(bench: &Bench, queue: QueueId) -> Vec<String> {
@@ -45,19 +49,22 @@ async fn a_count_looks_at_all_visible_messages_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn slices_move_what_fits_at_most_as_many_as_asked_and_leave_the_rest() {
+async fn looks_bring_what_fits_in_order_and_steps_move_it_without_another_look() {
     let bench = Bench::new().await;
     let (source, target) = (filled(&bench, 30).await, bench.queue("target").await);
-    let mut next = Some(Sequence(0));
-    let mut slices = Vec::new();
+    let (mut next, mut found, mut looks) = (Some(Sequence(0)), Vec::new(), 0);
     while let Some(from) = next {
-        let browse = Browse { from, ..Browse::of(source, 1) };
-        let slice = Slice { browse, max: 2, ..slice(source, Some(key("target"))) };
-        let moved = bench.engine.move_matching(slice, |seen| has(seen, "7")).await.expect("a slice");
-        slices.push(moved.moved);
-        next = moved.next;
+        let browse = Browse { from, ..Browse::of(source, 20) };
+        let slice = Slice { browse, through: Sequence(u64::MAX) };
+        let chosen = bench.engine.choose(&slice, |seen| has(seen, "7")).await.expect("the queue is there");
+        found.extend(chosen.messages);
+        (next, looks) = (chosen.next, looks + 1);
     }
-    assert_eq!(slices, [2, 1]);
+    assert_eq!((looks, found.len()), (2, 3));
+    for (_, token) in found {
+        let moved = bench.engine.move_these(source, Some(key("target")), vec![token]).await;
+        assert_eq!(moved, Ok(MovedSlice { moved: 1, ..MovedSlice::default() }));
+    }
     assert_eq!(bodies(&bench, target).await, ["7", "17", "27"]);
     assert_eq!(bodies(&bench, source).await.len(), 27);
 }
@@ -65,14 +72,12 @@ async fn slices_move_what_fits_at_most_as_many_as_asked_and_leave_the_rest() {
 #[tokio::test]
 async fn messages_behind_the_last_one_counted_stay() {
     let bench = Bench::new().await;
-    let (source, target) = (filled(&bench, 3).await, bench.queue("target").await);
-    let slice = Slice { through: Sequence(2), ..slice(source, Some(key("target"))) };
-    let moved = bench.engine.move_matching(slice, |_| true).await;
-    assert_eq!(moved, Ok(MovedSlice { moved: 2, ..MovedSlice::default() }));
-    assert_eq!(
-        (bodies(&bench, target).await, bodies(&bench, source).await.len()),
-        (vec!["0".into(), "1".into()], 1)
-    );
+    let source = filled(&bench, 3).await;
+    for (max, expected) in [(100, None), (1, Some(Sequence(2)))] {
+        let slice = Slice { browse: Browse::of(source, max), through: Sequence(2) };
+        let chosen = bench.engine.choose(&slice, |_| true).await.expect("the queue is there");
+        assert_eq!((chosen.messages.len(), chosen.next), (max.min(2) as usize, expected));
+    }
 }
 
 #[tokio::test]
@@ -80,7 +85,7 @@ async fn a_message_leased_before_its_turn_is_left() {
     let bench = Bench::new().await;
     let (source, target) = (filled(&bench, 2).await, bench.queue("target").await);
     let leased = bench.lease(source).await.expect("a message waits");
-    let moved = bench.engine.move_matching(slice(source, Some(key("target"))), |_| true).await;
+    let moved = move_all(&bench, source, Some(key("target"))).await;
     assert_eq!(moved, Ok(MovedSlice { moved: 1, ..MovedSlice::default() }));
     assert_eq!(bench.ack(&leased).await, Ok(()), "its lease runs on");
     assert_eq!(bodies(&bench, target).await, ["1"]);
@@ -94,12 +99,12 @@ async fn messages_without_a_queue_to_go_back_to_are_counted_and_keep_none_behind
     let (one, two) = (bench.queue("one").await, bench.queue("two").await);
     for (from, text) in [(one, "a"), (two, "b")] {
         bench.send(from, text).await;
-        let there = slice(from, Some(key("dead")));
-        assert_eq!(bench.engine.move_matching(there, |_| true).await.map(|moved| moved.moved), Ok(1));
+        let moved = move_all(&bench, from, Some(key("dead"))).await;
+        assert_eq!(moved.map(|moved| moved.moved), Ok(1));
     }
     let delete = kew_core::command::DeleteQueue { queue: one, if_version: None };
     bench.engine.delete_queue(delete).await.expect("the queue exists");
-    let moved = bench.engine.move_matching(slice(dead, None), |_| true).await;
+    let moved = move_all(&bench, dead, None).await;
     assert_eq!(moved, Ok(MovedSlice { moved: 1, stranded: 2, ..MovedSlice::default() }));
     assert_eq!(bodies(&bench, two).await, ["b"]);
     assert_eq!(bodies(&bench, dead).await, ["sent here", "a"]);
@@ -110,9 +115,26 @@ async fn a_destination_of_another_kind_or_that_is_missing_takes_nothing() {
     let bench = Bench::new().await;
     let source = filled(&bench, 1).await;
     bench.queue_with("f.fifo", Policy::fifo()).await;
-    let moved = bench.engine.move_matching(slice(source, Some(key("f.fifo"))), |_| true).await;
+    let moved = move_all(&bench, source, Some(key("f.fifo"))).await;
     assert_eq!(moved, Ok(MovedSlice { stranded: 1, ..MovedSlice::default() }));
-    let moved = bench.engine.move_matching(slice(source, Some(key("nowhere"))), |_| true).await;
+    let moved = move_all(&bench, source, Some(key("nowhere"))).await;
     assert_eq!(moved, Err(EngineError::Rule(RuleError::QueueNotFound)));
     assert_eq!(bodies(&bench, source).await, ["0"]);
+}
+
+#[tokio::test]
+async fn a_message_leased_after_the_look_is_passed_by_also_when_it_is_back() {
+    let bench = Bench::new().await;
+    let (source, target) = (filled(&bench, 2).await, bench.queue("target").await);
+    let slice = Slice { browse: Browse::of(source, 100), through: Sequence(u64::MAX) };
+    let chosen = bench.engine.choose(&slice, |_| true).await.expect("the queue is there");
+    bench.lease(source).await.expect("a message waits");
+    bench.engine.advance(seconds(600)).await.expect("the clock is virtual");
+    let tokens = chosen.messages.into_iter().map(|(_, token)| token).collect();
+    let moved = bench.engine.move_these(source, Some(key("target")), tokens).await;
+    assert_eq!(moved, Ok(MovedSlice { moved: 1, passed_by: 1, ..MovedSlice::default() }));
+    assert_eq!(
+        (bodies(&bench, target).await, bodies(&bench, source).await),
+        (vec!["1".into()], vec!["0".into()])
+    );
 }

@@ -96,6 +96,10 @@ async fn timeline_leads_through_moves_both_ways() {
         assert!(matches!(kinds[2], (queue, EventKind::Sent { .. }) if queue == target));
         assert_eq!(kinds[3], (target, EventKind::Acked));
     }
+    let events = bench.engine.latest_events(target, 1).await.expect("the history is there");
+    let kinds: Vec<_> = events.iter().map(|event| (event.queue, event.kind)).collect();
+    assert_eq!(kinds, [(target, EventKind::Acked)], "the latest of that queue alone");
+    assert_eq!(bench.engine.latest_events(source, 100).await.map(|events| events.len()), Ok(2));
     bench.engine.shutdown();
     driver.await.expect("the driver ends with the engine");
 }

@@ -14,7 +14,7 @@ use super::{Kept, Parts};
 use crate::config::{Settings, StoreChoice};
 use crate::consumers::push::Pushes;
 use crate::listen::{AdminLoop, Started};
-use crate::log::{Area, Level, Log};
+use crate::log::{Area, Log};
 use crate::machine::{self, SystemTimeSource};
 use crate::store::backups::StoreBackups;
 use crate::{message_notes, notices, push};
@@ -75,18 +75,18 @@ impl Parts<'_> {
         }
     }
 
-    /// Logs the news of the console, and posts changes of alarms.
+    /// Logs the news of the console, and posts changes of alarms. What is not posted is kept for the next start at
+    /// once; what is, when it has arrived.
     fn news(&self) -> Arc<NewsSink> {
         let (log, posts, firing) = (self.log, Arc::clone(&self.alarm_posts), Arc::clone(&self.firing));
         Arc::new(move |news| {
-            notices::tell_news(log, news);
-            if let News::Alarm(change) = news {
-                posts.post(change);
-                if let Err(error) = firing.note(change) {
-                    let line = "which alarms fire could not be kept for the next start";
-                    log.of(Area::Alarms).tell(Level::Warn, line, &[("cause", &error.to_string())]);
-                }
-            }
+            news.iter().for_each(|news| notices::tell_news(log, news));
+            let changes = news.iter().filter_map(|news| match news {
+                News::Alarm(change) => Some(change),
+                _ => None,
+            });
+            changes.filter(|change| !posts.post(change)).for_each(|change| firing.note(change));
+            firing.save();
         })
     }
 

@@ -233,7 +233,8 @@ impl<'a> Parts<'a> {
         let upkeep = upkeep_report(log.of(Area::Store));
         let dropped = log.exporter().map(|exporter| Arc::clone(exporter.dropped())).unwrap_or_default();
         let reports = (Arc::clone(&upkeep) as _, Arc::clone(&dropped));
-        let alarm_posts = AlarmPosts::start(&settings.alarms, reports);
+        let firing = firing_alarms(settings, log);
+        let alarm_posts = AlarmPosts::start(&settings.alarms, reports, Arc::clone(&firing));
         let alarm_posts =
             alarm_posts.map_err(|cause| StartError::Machine { doing: "starting the alarms", cause })?;
         Ok(Self {
@@ -248,7 +249,7 @@ impl<'a> Parts<'a> {
             board: Arc::default(),
             upkeep,
             alarm_posts: Arc::new(alarm_posts),
-            firing: Arc::new(FiringAlarms::read(settings.server.store.directory())),
+            firing,
             token_keys,
             admin_place: bound.admin.map(|address| AdminPlace { address, encrypted }),
             inner_token,
@@ -259,6 +260,16 @@ impl<'a> Parts<'a> {
             log,
         })
     }
+}
+
+/// The alarms that fired when the server ended.
+fn firing_alarms(settings: &Settings, log: Log) -> Arc<FiringAlarms> {
+    let failed = move |error: &std::io::Error| {
+        let line = "which alarms fire could not be kept for the next start";
+        log.of(Area::Alarms).tell(Level::Warn, line, &[("cause", &error.to_string())]);
+    };
+    let directory = settings.server.store.directory();
+    Arc::new(FiringAlarms::read(directory, &settings.alarms, Box::new(failed)))
 }
 
 impl Parts<'_> {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_log_pg::Ending;
 
@@ -12,6 +13,7 @@ use crate::consumers::functions::{self, Beside};
 use crate::greeting;
 use crate::log::{Level, Log};
 use crate::machine::SystemEntropy;
+use crate::outlet::Outlet;
 use crate::reports::refused::Refusing;
 use crate::shutdown::Signals;
 use crate::start_error::StartError;
@@ -20,6 +22,8 @@ use crate::telemetry::{self, Report, TelemetrySettings};
 
 /// What a program killed by Ctrl-C leaves behind.
 const EXIT_AT_ONCE: i32 = 130;
+/// How long the end waits for the reader of standard error.
+const LOG_ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Asked wrongly.
 const EXIT_WRONG: u8 = 2;
 
@@ -59,6 +63,15 @@ fn print_strict() -> ExitCode {
 
 fn serve(settings: &Settings) -> ExitCode {
     let log = Log::new(settings.server.log, settings.server.log_levels);
+    let outlet: &'static Outlet = match Outlet::start(move |lines| log.line_of_dropped(lines)) {
+        // Lines may be written until the program ends.
+        Ok(outlet) => Box::leak(Box::new(outlet)),
+        Err(error) => {
+            let _told = writeln!(io::stderr().lock(), "error: starting the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let log = log.through(outlet);
     // A project that cannot run is an error before anything is opened.
     if let Some(root) = &settings.server.functions
         && let Err(error) = functions::read(root, Some("UseDevelopmentStorage=true"))
@@ -83,6 +96,7 @@ fn serve(settings: &Settings) -> ExitCode {
     if let Some(exporter) = log.exporter() {
         exporter.stop();
     }
+    outlet.flush(LOG_ENDS_WITHIN);
     code
 }
 
@@ -155,6 +169,8 @@ fn serve_once(settings: &Settings, log: Log, looks: &mut Looks) -> Ended {
             return failed(log, &stopped.err().map_or(error.clone(), |also| format!("{error}; {also}")));
         }
     };
+    // At a terminal what was logged of the start stands above it.
+    flush(log);
     // The output may be closed: a closed standard output is no reason not to serve.
     let _greeted = io::stdout().lock().write_all(greeting::lines(&server, settings).as_bytes());
     let ended = server.ended();
@@ -166,8 +182,7 @@ fn serve_once(settings: &Settings, log: Log, looks: &mut Looks) -> Ended {
         }
     });
     let starts_again = matches!(why, Why::Lost(_));
-    why.tell(log);
-    let result = stop(server, beside, runtime, signals);
+    let result = stop(server, beside, runtime, signals, || why.tell(log));
     match result {
         Ok(()) if starts_again => Ended::ToStartAgain,
         Ok(()) => Ended::With(ExitCode::SUCCESS),
@@ -189,12 +204,18 @@ fn begin_beside(server: &Server, settings: &Settings, log: Log) -> Result<Option
     root.map(|root| Beside::start(root, settings, &server.bound, log)).transpose()
 }
 
-/// Stops everything in order; a second signal ends the program at once.
+/// Waits for lines of the log that wait for their reader, for a moment at most.
+fn flush(log: Log) {
+    log.outlet().inspect(|outlet| outlet.flush(LOG_ENDS_WITHIN));
+}
+
+/// Stops everything in order, and says why; a second signal ends the program at once, from before that is said.
 fn stop(
     server: Server,
     beside: Option<Beside>,
     runtime: tokio::runtime::Runtime,
     mut signals: Signals,
+    tell: impl FnOnce(),
 ) -> Result<(), String> {
     let watch = runtime.handle().clone();
     let stop_at_once = watch.spawn(async move {
@@ -206,6 +227,7 @@ fn stop(
         // Ends with the stop, or by a second signal before that.
         let _stopped = runtime.block_on(is_stopped);
     });
+    tell();
     if let Some(beside) = beside {
         // While the server is there: what has been run must be deleted.
         beside.stop();
@@ -242,7 +264,7 @@ impl Why {
 }
 
 /// How often it is looked whether the store has another owner by now.
-const LOOKS_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 /// Returns when the store has another owner, and says meanwhile whether requests are refused.
 async fn lost(server: &Server, log: Log, looks: &mut Looks) -> String {
@@ -297,6 +319,7 @@ fn started(
                 }
             });
             log.tell(Level::Info, "stopped before the store was open", &[("signal", signal)]);
+            flush(log);
             std::process::exit(if is_at_once { EXIT_AT_ONCE } else { 0 });
         }
         starting.join().map_or_else(|panic| std::panic::resume_unwind(panic), |server| server.map(Some))

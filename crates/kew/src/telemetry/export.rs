@@ -60,8 +60,8 @@ type Figures = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Se
 pub struct Exporter {
     items: Sender<Item>,
     dropped: Arc<Dropped>,
-    /// Where the metrics come from; guards nothing else.
-    figures: Arc<Mutex<Option<Figures>>>,
+    /// Where the metrics come from, and since when they count; guards nothing else.
+    figures: Arc<Mutex<Option<(Figures, Timestamp)>>>,
     has_traces: bool,
     has_logs: bool,
     drain: Drain,
@@ -99,7 +99,6 @@ pub fn start(
     let posts = Posts {
         client: Client::new(ClientSettings { reply_bytes_max: REPLY_BYTES_MAX, ..ClientSettings::default() }),
         resource: encode::resource(&settings.service),
-        began: machine::system_now(),
         settings,
         entropy,
         dropped,
@@ -132,7 +131,7 @@ impl Exporter {
         &self,
         figures: impl Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync + 'static,
     ) {
-        *self.figures.lock() = Some(Arc::new(figures));
+        *self.figures.lock() = Some((Arc::new(figures), machine::system_now()));
     }
 
     /// Exports a line of the log.
@@ -185,10 +184,9 @@ struct Posts {
     client: Client,
     settings: TelemetrySettings,
     resource: Json,
-    began: Timestamp,
     entropy: Arc<dyn Entropy>,
     dropped: Arc<Dropped>,
-    figures: Arc<Mutex<Option<Figures>>>,
+    figures: Arc<Mutex<Option<(Figures, Timestamp)>>>,
     report: Box<dyn Fn(Report<'_>) + Send>,
     /// What the latest post of was not taken.
     failing: Vec<Droppable>,
@@ -257,14 +255,14 @@ impl Posts {
 
     async fn post_metrics(&mut self) {
         let figures = self.figures.lock().clone();
-        let (Some(figures), Some(to)) = (figures, self.settings.metrics.clone()) else { return };
+        let (Some((figures, began)), Some(to)) = (figures, self.settings.metrics.clone()) else { return };
         // A store that hangs must not keep spans and lines from leaving.
         let Ok(text) = timeout(self.settings.within, figures()).await else {
             self.dropped.add(Droppable::MetricsReport, 1);
             return;
         };
         let nanoseconds = |at: Timestamp| u128::from(at.0) * 1_000_000;
-        let metrics = figures::metrics(&text, nanoseconds(self.began), nanoseconds(machine::system_now()));
+        let metrics = figures::metrics(&text, nanoseconds(began), nanoseconds(machine::system_now()));
         let body = encode::metrics(&self.resource, &metrics);
         self.bring(Some(to), &body, (Droppable::MetricsReport, 1)).await;
     }

@@ -54,7 +54,13 @@ impl Kew {
     }
 
     /// The same by a command of the test's own.
-    pub fn start_by(mut command: Command, directory: &Path, flags: &[&str]) -> Self {
+    pub fn start_by(command: Command, directory: &Path, flags: &[&str]) -> Self {
+        let errors = File::create(directory.join("errors")).expect("the directory is ours");
+        Self::start_with_errors_to(command, directory, flags, errors.into())
+    }
+
+    /// The same with standard error going elsewhere.
+    pub fn start_with_errors_to(mut command: Command, directory: &Path, flags: &[&str], to: Stdio) -> Self {
         let (errors, greeting, ports) =
             (directory.join("errors"), directory.join("greeting"), directory.join("ports"));
         // Left by a run before.
@@ -64,9 +70,11 @@ impl Kew {
             .arg("--ports-file")
             .arg(&ports)
             .stdout(File::create(&greeting).expect("the directory is ours"))
-            .stderr(File::create(&errors).expect("the directory is ours"))
+            .stderr(to)
             .spawn()
             .expect("the program kew is built with its tests");
+        // What the command holds of it is closed: the reader of a pipe hears of the end of the program.
+        drop(command);
         let ports_file = ports;
         let (ports, sqs, admin) = Default::default();
         let mut kew = Self { child, ports, sqs, admin, errors, greeting };

@@ -51,7 +51,7 @@ choices! {
     OverLimit { 0 => Refuse, 1 => FindNothing, }
     View { 0 => Ready, 1 => Delayed, 2 => Leased, }
     StateKind { 0 => Visible, 1 => InFlight, 2 => Delayed, }
-    Traced { 0 => Id(id), 1 => Places(places), }
+    Traced { 0 => Id(id), 1 => Places(places), 2 => Queue(queue), }
 }
 
 records! {

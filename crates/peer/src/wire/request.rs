@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::Lease;
-use kew_core::{Command, Outcome, Queue, QueueId, ShardId};
+use kew_core::{Command, Outcome, Queue, QueueId, ShardId, Text};
 use kew_store::StoreError;
 use thiserror::Error;
 
@@ -42,6 +42,8 @@ pub enum Request {
     Show(Vec<Arc<Queue>>),
     /// To show a queue no more.
     Hide(QueueId),
+    /// To give no shard to the node that asks: it hands its own over and stops. Names the run of that node.
+    Leaves(Text),
 }
 
 /// What was done.
@@ -79,6 +81,7 @@ choices! {
         2 => Queues { shard, after },
         3 => Show(queues),
         4 => Hide(queue),
+        5 => Leaves(node),
     }
     Reply { 0 => Done(outcome), 1 => Queues(queues, is_last), 2 => Shown, }
     Refusal { 0 => Store(error), 1 => NotTheOwner, 2 => NameIsIn(shard), }
@@ -102,7 +105,7 @@ impl Request {
                     | Command::History(_)
             ),
             Self::Lease { .. } => false,
-            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) => true,
+            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) | Self::Leaves(_) => true,
         }
     }
 
@@ -122,7 +125,8 @@ impl Request {
             (Self::Step { command, .. }, Reply::Done(outcome)) => {
                 command.is_answered_by(outcome) && has_entries(command, outcome)
             }
-            (Self::Queues { .. }, Reply::Queues(..)) | (Self::Show(_) | Self::Hide(_), Reply::Shown) => true,
+            (Self::Queues { .. }, Reply::Queues(..))
+            | (Self::Show(_) | Self::Hide(_) | Self::Leaves(_), Reply::Shown) => true,
             _ => false,
         }
     }

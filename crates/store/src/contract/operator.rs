@@ -210,4 +210,8 @@ pub fn trail_of_a_message_leads_through_its_moves(factory: &dyn Factory) {
         let all = kinds(vec![(dead, Sequence(2)), (source, Sequence(2))], look_max);
         assert_eq!((all.len(), &all[..2]), (5, &[moved, arrived][..]));
     }
+    let of = |queue| trace(&stage, Traced::Queue(queue), 2).events;
+    assert!(of(source).iter().all(|event| event.queue == source), "only what happened in the queue");
+    let sends = of(source).iter().filter(|event| matches!(event.kind, EventKind::Sent { .. })).count();
+    assert_eq!((sends, of(QueueId(99)).len()), (3, 0));
 }

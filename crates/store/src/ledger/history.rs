@@ -236,6 +236,7 @@ impl Ring {
                 is_one(event.queue, event.sequence)
                     || event.moved_to().is_some_and(|(queue, sequence)| is_one(queue, sequence))
             }
+            Traced::Queue(queue) => event.queue == *queue,
         };
         let slice = self.events.range(place(from)..place(before));
         let events = slice.rev().filter(is_wanted).copied().collect();

@@ -1,10 +1,11 @@
-//! Redrives of the messages that fit a filter: tasks of the console, one slice of the engine after the other.
+//! Redrives of the messages that fit a filter: tasks of the console, one step of the engine after the other.
 //!
 //! The task itself is a document of the store, so that it goes on after a restart; which messages were moved is in the
 //! queues. A task ends when the last message that it counted has had its turn. What ended is remembered for a while in
 //! memory.
 
 mod drive;
+mod looked;
 mod task;
 
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ const RUNNING_MAX: usize = 8;
 const KNOWN_MAX: usize = 100;
 /// How often it is looked whether there are tasks to go on with.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// How often, in engine time, it is tried to remove the document of a task that was refused.
+const TAKES_BACK_EVERY: Duration = Duration::from_secs(1);
 /// How long the end of the server waits for a slice under way.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -69,11 +72,15 @@ impl Filtered {
             let mut known = self.known.lock();
             known.check(task.order.source)?;
             known.put(&task);
+            // Before its document is stored: the first look for stored tasks after a start takes it for another one's.
+            task.driven_by(engine);
         }
-        if task.order.matched == 0 {
+        if task.order.is_empty() {
             task.end(task::State::Done);
         } else if let Err(error) = put(engine, &task.id, Some(task.document())).await {
             self.known.lock().tasks.retain(|known| known.id != task.id);
+            // It may be stored all the same.
+            tokio::spawn(take_back(Arc::clone(engine), task.id.clone()));
             return Err(error.into());
         } else {
             self.known.lock().drive(engine, &task);
@@ -179,6 +186,14 @@ impl Known {
         task.driven_by(engine);
         self.drivers.retain(|driver| !driver.is_finished());
         self.drivers.push(tokio::spawn(drive::drive(Arc::clone(engine), Arc::clone(task))));
+    }
+}
+
+/// Removes the document of a task that was refused, until that succeeds or the engine ends: a later start would begin
+/// it.
+async fn take_back(engine: Arc<Engine>, id: String) {
+    while put(&engine, &id, None).await.is_err() && !engine.is_shut_down() {
+        let _busy = engine.wake_at(engine.now().plus(TAKES_BACK_EVERY)).await;
     }
 }
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use kew_core::command::Browse;
 use kew_core::outcome::Seen;
 use kew_core::task::TASK_TIME_MAX;
-use kew_core::{AccountId, QueueId, QueueKey, Sequence, Timestamp};
-use kew_engine::{Engine, MovedSlice};
+use kew_core::{AccountId, LeaseToken, QueueId, QueueKey, Sequence, Timestamp};
+use kew_engine::{Chosen, Engine, MovedSlice, Slice};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use super::super::fields::Members;
 use super::super::message_fields::FILTER;
 use super::super::names::{Home, full};
 use super::super::wanted::Wanted;
+use super::looked::Looked;
 use crate::error::ApiError;
 
 /// The form of the document.
@@ -38,7 +39,7 @@ pub(in crate::api) struct Order {
     pub(in crate::api) started_at: Timestamp,
     /// None behind this one is moved.
     pub(in crate::api) through: Sequence,
-    /// Messages that fitted when it began; of a very long queue at least.
+    /// Messages that fitted when it began; of a very long queue those among the messages that were looked at.
     pub(in crate::api) matched: u64,
     /// Messages that were visible when it began: it moves no more than that.
     pub(in crate::api) moved_max: u64,
@@ -62,8 +63,13 @@ pub(super) struct Progress {
     pub(super) passed_by: u64,
     /// Messages that have no queue to go to.
     pub(super) stranded: u64,
-    /// Where the next slice begins. It is not stored: a slice that is taken again finds what it moved no more.
-    pub(super) from: Sequence,
+}
+
+impl Order {
+    /// Whether nothing has to be looked at: all messages were counted, and none fits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.matched == 0 && self.through == Sequence::default()
+    }
 }
 
 impl Progress {
@@ -83,7 +89,9 @@ pub(in crate::api) struct Task {
     wanted: Wanted,
     /// Guards the progress; held for moments.
     progress: Mutex<Progress>,
-    /// Held while a slice is under way.
+    /// Guards what the latest look found; held for moments.
+    looked: Mutex<Looked>,
+    /// Held while a step is under way.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Rung when a sleeping task has to look around.
     pub(super) bell: Notify,
@@ -99,13 +107,13 @@ struct Driven {
 
 impl Task {
     pub(super) fn new(id: String, order: Order) -> Result<Self, ApiError> {
-        let progress =
-            Progress { state: State::Running, moved: 0, passed_by: 0, stranded: 0, from: Sequence(0) };
+        let progress = Progress { state: State::Running, moved: 0, passed_by: 0, stranded: 0 };
         let asked = Members::of_checked(order.filter.clone());
         let wanted = Wanted::of(&asked, order.source, order.started_at)?;
+        let looked = Mutex::new(Looked::new(order.rate_max));
         let (progress, turn, bell, driven) =
             (Mutex::new(progress), Default::default(), Notify::new(), Default::default());
-        Ok(Self { id, order, wanted, progress, turn, bell, driven })
+        Ok(Self { id, order, wanted, progress, looked, turn, bell, driven })
     }
 
     /// Whether a message is one of those that were ordered.
@@ -113,9 +121,35 @@ impl Task {
         self.wanted.filter.fits(&seen.message.content)
     }
 
-    /// Where the next slice looks.
-    pub(super) fn browse(&self) -> Browse {
-        Browse { from: self.progress.lock().from, ..self.wanted.browse.clone() }
+    /// What is to be looked at before the next step, if anything.
+    pub(super) fn next_look(&self, now: Timestamp) -> Option<Slice> {
+        let (from, max) = self.looked.lock().next_look(now)?;
+        Some(Slice {
+            browse: Browse { from, max, ..self.wanted.browse.clone() },
+            through: self.order.through,
+        })
+    }
+
+    /// Takes what a look found.
+    pub(super) fn looked(&self, chosen: Chosen, now: Timestamp) {
+        self.looked.lock().put(chosen, now);
+    }
+
+    /// Messages for one step, and the sequence of the first of them.
+    pub(super) fn take_chosen(&self, max: u32) -> (Option<Sequence>, Vec<LeaseToken>) {
+        self.looked.lock().take(max)
+    }
+
+    /// Has the next look begin at this sequence.
+    pub(super) fn look_again_from(&self, first: Option<Sequence>) {
+        if let Some(first) = first {
+            self.looked.lock().again_from(first);
+        }
+    }
+
+    /// Whether every message that it may move has had its turn.
+    pub(super) fn has_met_all(&self) -> bool {
+        self.looked.lock().is_over()
     }
 
     /// Messages that it may still move.
@@ -134,6 +168,7 @@ impl Task {
 
     pub(super) fn end(&self, state: State) {
         self.progress.lock().state = state;
+        *self.looked.lock() = Looked::default();
     }
 
     /// Counts what a slice came to; says how many messages were moved in all.
@@ -142,7 +177,6 @@ impl Task {
         progress.moved += slice.moved;
         progress.passed_by += slice.passed_by;
         progress.stranded += slice.stranded;
-        progress.from = slice.next.unwrap_or(progress.from);
         progress.moved
     }
 
@@ -239,7 +273,7 @@ impl Task {
         {
             let mut progress = task.progress.lock();
             progress.moved = whole("moved")?;
-            // The slices begin anew, and meet what is stranded again.
+            // The looks begin anew, and meet what is stranded again.
             progress.passed_by = whole("passed_by")?;
         }
         Some(task)
@@ -287,12 +321,13 @@ mod tests {
     fn a_task_is_the_same_after_its_document() {
         for to in [None, order().to] {
             let task = Task::new("f1".to_owned(), Order { to, ..order() }).expect("the filter is one");
-            let slice = MovedSlice { moved: 3, passed_by: 1, stranded: 2, next: Some(Sequence(40)) };
+            let slice = MovedSlice { moved: 3, passed_by: 1, stranded: 2 };
             task.stepped(&slice);
             let read = Task::of_document("f1", &task.document()).expect("the document is a task");
             assert_eq!(read.order, task.order);
-            assert_eq!((read.moved(), read.browse().from, read.rest_of()), (3, Sequence(0), 5));
-            assert_eq!((read.browse().sent_through, read.browse().attempts_min), (Timestamp(40_000), 2));
+            let look = read.next_look(Timestamp(0)).expect("it has met no message yet").browse;
+            assert_eq!((read.moved(), look.from, read.rest_of()), (3, Sequence(0), 5));
+            assert_eq!((look.sent_through, look.attempts_min), (Timestamp(40_000), 2));
         }
     }
 
@@ -317,13 +352,7 @@ mod tests {
 
     #[test]
     fn messages_that_are_left_are_explained() {
-        let progress = |passed_by, stranded| Progress {
-            state: State::Done,
-            moved: 0,
-            passed_by,
-            stranded,
-            from: Sequence(0),
-        };
+        let progress = |passed_by, stranded| Progress { state: State::Done, moved: 0, passed_by, stranded };
         assert_eq!(left_because(&progress(0, 0)), None);
         assert_eq!(
             left_because(&progress(1, 2)).as_deref(),

@@ -1,0 +1,75 @@
+//! What pages that watch live figures cost the server. With `KEW_LONG=1` it is measured for a minute and not for ten
+//! seconds.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::program::{Kew, data_directory};
+
+const QUEUES: usize = 5_000;
+/// Queues of the page that is watched.
+const SHOWN: usize = 50;
+const WATCHERS: usize = 10;
+/// Of the time of one processor. The event loop has one to itself when it is busy, so this is the most that messages
+/// can lose, also where all threads share it.
+const SHARE_MAX: f64 = 0.01;
+
+#[test]
+fn ten_pages_that_watch_take_at_most_a_hundredth_of_a_processor() {
+    let directory = data_directory();
+    let kew = Kew::start_with(directory.path(), &["--store", "memory"]);
+    for number in 0..QUEUES {
+        let name = format!(r#"{{"QueueName":"queue-{number:04}"}}"#);
+        assert_eq!(kew.ask("CreateQueue", &name).0, 200);
+        if number < SHOWN {
+            let send = format!(r#"{{"QueueUrl":"queue-{number:04}","MessageBody":"x"}}"#);
+            assert_eq!(kew.ask("SendMessage", &send).0, 200);
+        }
+    }
+    let is_long = std::env::var("KEW_LONG").is_ok_and(|value| value == "1");
+    let window = Duration::from_secs(if is_long { 60 } else { 10 });
+    let (quiet, _) = watched(&kew, 0, window);
+    let (busy, events) = watched(&kew, WATCHERS, window);
+    let share = busy.saturating_sub(quiet).as_secs_f64() / window.as_secs_f64();
+    println!(
+        "{WATCHERS} pages, {events} events in {window:?}: {share:.4} of a processor ({quiet:?}, then {busy:?})"
+    );
+    assert!(events >= WATCHERS as u64, "each page has an event at every look: {events}");
+    assert!(
+        share <= SHARE_MAX,
+        "{share:.4} of a processor: {quiet:?} without, {busy:?} with {WATCHERS} pages"
+    );
+}
+
+/// The processor time of the server while this number of pages watch, and the events that they had.
+fn watched(kew: &Kew, pages: usize, window: Duration) -> (Duration, u64) {
+    let (is_over, events) = (AtomicBool::new(false), AtomicU64::new(0));
+    let spent = thread::scope(|scope| {
+        for _ in 0..pages {
+            scope.spawn(|| {
+                let mut seen = String::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let headers = [("Last-Event-ID", seen.as_str())];
+                    let headers = if seen.is_empty() { &[][..] } else { &headers[..] };
+                    let (status, event) = kew.admin("GET", "/live/queues", headers, "");
+                    assert!(status == 200 && event.contains("queue-0049/visible"), "{status}: {event}");
+                    events.fetch_add(1, Ordering::Relaxed);
+                    seen = event
+                        .split("id: ")
+                        .nth(1)
+                        .and_then(|rest| rest.lines().next())
+                        .unwrap_or("")
+                        .to_owned();
+                }
+            });
+        }
+        let begun = kew.processor_time();
+        // The looks come in real time, every five seconds.
+        thread::sleep(window);
+        let spent = kew.processor_time().saturating_sub(begun);
+        is_over.store(true, Ordering::Relaxed);
+        spent
+    });
+    (spent, events.into_inner())
+}
