@@ -9,6 +9,7 @@ mod clocks;
 mod commands;
 mod documents;
 mod failover;
+mod fleet;
 mod hangs;
 mod load;
 mod nodes;

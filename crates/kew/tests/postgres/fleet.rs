@@ -1,0 +1,135 @@
+//! Three nodes that serve one store together: any of them serves any queue.
+
+use std::time::{Duration, Instant};
+
+use kew_log_pg::server::PgServer;
+
+use super::load::Load;
+use super::nodes::{Node, ask, ask_within};
+use super::takeover::{judge, kills};
+
+/// Served again this long after a node went.
+const BACK_MAX: Duration = Duration::from_secs(5);
+/// How long the shards may take to find their first owners.
+const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+
+/// Nodes of one fleet, each of which knows all queues.
+fn fleet(url: &str) -> [Node; 3] {
+    let nodes = [(); 3].map(|()| Node::start_with(url, &[("KEW_PEER", "127.0.0.1:0")]));
+    for node in &nodes {
+        wait_until_it_knows_all(node);
+    }
+    nodes
+}
+
+/// A node lists queues only while it knows all there are.
+fn wait_until_it_knows_all(node: &Node) {
+    let begun = Instant::now();
+    while !ask(node.sqs, "ListQueues", "{}").is_some_and(|listed| !listed.contains("__type")) {
+        assert!(begun.elapsed() < SETTLES_WITHIN, "a node never knew all queues: {}", node.errors());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn begin_load(nodes: &[Node; 3]) -> Load {
+    Load::begin(&[nodes[0].sqs, nodes[1].sqs, nodes[2].sqs], false)
+}
+
+#[test]
+fn any_node_serves_a_queue_that_another_one_keeps() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nodes = fleet(&url);
+    // Each in another shard, so some of them at each node.
+    for number in 0..9 {
+        let name = format!("queue-{number}");
+        let [made, sent, received] = [0, 1, 2].map(|place| nodes[(number + place) % 3].sqs);
+        let create = format!(r#"{{"QueueName":"{name}"}}"#);
+        assert!(ask(made, "CreateQueue", &create).is_some_and(|made| made.contains(&name)), "{name} is made");
+        let send = format!(r#"{{"QueueUrl":"{name}","MessageBody":"for {name}"}}"#);
+        assert!(ask(sent, "SendMessage", &send).is_some_and(|sent| sent.contains("MessageId")));
+        let receive = format!(r#"{{"QueueUrl":"{name}"}}"#);
+        let got = ask(received, "ReceiveMessage", &receive).expect("the node answers");
+        assert!(got.contains(&format!("for {name}")), "{got}");
+    }
+    for node in &nodes {
+        let listed = ask(node.sqs, "ListQueues", "{}").expect("the node answers");
+        assert_eq!(listed.matches("/queue-").count(), 9, "{listed}");
+    }
+}
+
+#[test]
+fn receive_that_waits_at_one_node_gets_what_is_sent_through_another() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nodes = fleet(&url);
+    for name in ["one", "two", "three"] {
+        assert!(ask(nodes[0].sqs, "CreateQueue", &format!(r#"{{"QueueName":"{name}"}}"#)).is_some());
+        let receiver = nodes[1].sqs;
+        let receive = format!(r#"{{"QueueUrl":"{name}","WaitTimeSeconds":20}}"#);
+        let waits = std::thread::spawn(move || {
+            ask_within(receiver, "ReceiveMessage", &receive, Duration::from_secs(25))
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let send = format!(r#"{{"QueueUrl":"{name}","MessageBody":"late"}}"#);
+        assert!(ask(nodes[2].sqs, "SendMessage", &send).is_some());
+        let got = waits.join().expect("the receiver ends").expect("the node answers");
+        assert!(got.contains("late"), "{got}");
+    }
+}
+
+#[test]
+fn killed_node_of_three_is_followed_by_the_others_with_nothing_lost_doubled_or_disordered() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut nodes = fleet(&url);
+    let load = begin_load(&nodes);
+    let mut took = Vec::new();
+    for round in 0..kills() {
+        std::thread::sleep(Duration::from_millis(300));
+        nodes[round % 3].kill();
+        took.push(load.time_to_serve());
+        nodes[round % 3].start_again();
+        wait_until_it_knows_all(&nodes[round % 3]);
+    }
+    let sum = load.end();
+    println!("{} sent, {} deleted", sum.sent, sum.deleted);
+    judge("node of three killed", took, BACK_MAX);
+}
+
+#[test]
+fn each_node_of_three_is_restarted_in_order_with_nothing_lost_doubled_or_disordered() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let mut nodes = fleet(&url);
+    let load = begin_load(&nodes);
+    for node in &mut nodes {
+        std::thread::sleep(Duration::from_millis(300));
+        node.signal("TERM");
+        assert_eq!(node.exit_code(), Some(0), "{}", node.errors());
+        node.start_again();
+        wait_until_it_knows_all(node);
+    }
+    let sum = load.end();
+    println!("{} sent, {} deleted", sum.sent, sum.deleted);
+}
+
+#[test]
+fn node_of_three_that_was_stopped_and_continues_does_nothing_to_its_successors() {
+    let server = PgServer::start(&["fsync=off"]).expect("PostgreSQL starts");
+    let url = server.database().expect("the server makes databases");
+    let nodes = fleet(&url);
+    let load = begin_load(&nodes);
+    let mut took = Vec::new();
+    for round in 0..kills().div_ceil(4) {
+        std::thread::sleep(Duration::from_millis(300));
+        nodes[round % 3].signal("STOP");
+        took.push(load.time_to_serve());
+        std::thread::sleep(Duration::from_secs(4));
+        nodes[round % 3].signal("CONT");
+        wait_until_it_knows_all(&nodes[round % 3]);
+    }
+    let sum = load.end();
+    println!("{} sent, {} deleted", sum.sent, sum.deleted);
+    judge("node of three stopped", took, BACK_MAX);
+}
