@@ -26,7 +26,7 @@ pub enum Lost {
     Unknown,
 }
 
-/// A node that cannot be told of a change for this long knows by itself that it is cut off.
+/// A node that no change reaches for this long knows by itself that it is cut off.
 pub const CUT_OFF_AFTER: Duration = Duration::from_millis(1_250);
 
 /// Carries requests to other nodes.

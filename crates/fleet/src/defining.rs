@@ -74,6 +74,7 @@ impl Inner {
         shard: ShardId,
         command: Command,
     ) -> Result<Outcome, Refusal> {
+        self.must_stay_within(shard, &command)?;
         let _one_at_a_time = self.directory.naming(shard).await;
         self.must_keep(shard)?;
         match command {
@@ -133,6 +134,37 @@ impl Inner {
                 Err(refusal(error))
             }
         }
+    }
+
+    /// Refuses what would move messages from one shard to another: that is not built yet, and a rule that is accepted
+    /// and not followed would be worse.
+    pub(crate) fn must_stay_within(&self, shard: ShardId, command: &Command) -> Result<(), Refusal> {
+        let policy = match command {
+            Command::CreateQueue(create) => Some(&create.policy),
+            Command::UpdateQueue(update) => update.policy.as_ref(),
+            _ => None,
+        };
+        let by_rule =
+            policy.and_then(|policy| policy.dead_letters.as_deref()).and_then(|rule| match &rule.then {
+                DeadLetterAction::MoveTo(key) => Some(key),
+                _ => None,
+            });
+        let by_task = match command {
+            Command::StartMove(start) => start.destination.as_ref(),
+            Command::MoveChosen(chosen) => chosen.destination.as_ref(),
+            _ => None,
+        };
+        let Some(engine) = self.engine() else { return Ok(()) };
+        for key in by_rule.into_iter().chain(by_task) {
+            let to = engine.queue(key).map(|queue| self.places.count.of_queue(queue.id));
+            if let Some(to) = to.filter(|to| *to != shard) {
+                return Err(Refusal::Store(away(&format!(
+                    "the queue {} is in shard {to}: messages of shard {shard} are not moved there yet",
+                    key.name
+                ))));
+            }
+        }
+        Ok(())
     }
 
     async fn claim(&self, shard: ShardId, key: &QueueKey) -> Result<(), Refusal> {

@@ -19,9 +19,9 @@ use crate::known::Known;
 use crate::map::NodeId;
 use crate::places::Place;
 
-/// The pause before what a node has to know is told, or asked for, again.
+/// The pause before another node is notified, or asked, again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a node is told of one change. By then it is cut off, and knows that.
+/// How long it is tried to notify a node of one change. By then it is cut off, and knows that.
 const TELLS_MAX: Duration = CUT_OFF_AFTER.saturating_add(Duration::from_millis(250));
 
 impl Inner {
@@ -34,7 +34,7 @@ impl Inner {
         match self.places.of(shard) {
             Place::Here(_) => true,
             Place::At(node) => self.is_known(shard, &node),
-            // Its last owner told of all it answered for, and no other has answered for anything yet.
+            // Its last owner notified this node of all it answered for, and no other has answered for anything yet.
             Place::Nowhere => self.directory.known(shard).is_some(),
         }
     }
@@ -55,7 +55,7 @@ impl Inner {
                 if self.is_known(shard, &node) {
                     continue;
                 }
-                // Of before the list is read: what is told in a later conversation is not missed.
+                // Of before the list is read: what changes in a later conversation is not missed.
                 let heard_in = self.carrier.heard_in(&node);
                 if heard_in.is_some() && self.read_list(shard, &node).await {
                     self.directory.set_known(shard, Known { from: node, heard_in });
@@ -108,8 +108,8 @@ impl Inner {
     async fn tell(self: Arc<Self>, node: NodeId, news: Request) {
         let until = Instant::now() + TELLS_MAX;
         while Instant::now() < until {
-            let told = tokio::time::timeout_at(until, self.carrier.carry(&node, news.clone())).await;
-            match told {
+            let notified = tokio::time::timeout_at(until, self.carrier.carry(&node, news.clone())).await;
+            match notified {
                 Ok(Ok(Ok(_))) => return,
                 // A node that ends shows nothing any more.
                 Ok(Ok(Err(Refusal::Store(_) | Refusal::NotTheOwner | Refusal::NameIsIn(_)))) => return,

@@ -182,7 +182,10 @@ impl Store for Fleet {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         match self.0.reach(command) {
             Reach::One(shard) => match self.0.places.here(shard) {
-                Some(store) => store.step(now, command),
+                Some(store) => match self.0.must_stay_within(shard, command) {
+                    Err(kew_peer::Refusal::Store(error)) => Submission::settled(Err(error)),
+                    _ => store.step(now, command),
+                },
                 None => {
                     let request = Request::Step { shard, command: command.clone() };
                     Submission::remote(asking::outcome(Arc::clone(&self.0), shard, request))

@@ -126,11 +126,7 @@ impl Keeper {
                     self.act(&map);
                     handed_over.send_replace(self.has_handed_over(&map));
                 }
-                Phase::Closing => {
-                    self.kept.keys().copied().collect::<Vec<_>>().into_iter().for_each(|shard| {
-                        self.close(shard, None);
-                    })
-                }
+                Phase::Closing => self.close_all(),
             }
             if phase == Phase::Closing && self.opening.is_empty() && self.closing.is_empty() {
                 break;
@@ -234,6 +230,12 @@ impl Keeper {
     fn not_opened(&mut self, shard: ShardId, why: String) {
         self.not_before.insert(shard, Instant::now() + TRIES_AGAIN);
         (self.tell)(ShardNews::NotOpened(shard, why));
+    }
+
+    fn close_all(&mut self) {
+        for shard in self.kept.keys().copied().collect::<Vec<_>>() {
+            self.close(shard, None);
+        }
     }
 
     /// Closes the store of a shard beside everything else, and gives the shard away.

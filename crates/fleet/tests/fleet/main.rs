@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use kew_core::command::DeleteQueue;
+use kew_core::command::{DeleteQueue, UpdateQueue};
 use kew_core::{DeadLetterAction, DeadLetterRule, Policy};
 use world::{World, key};
 
@@ -22,9 +22,12 @@ async fn any_node_serves_a_queue_that_another_keeps() {
         for node in [&a, &b, &c] {
             assert_eq!(node.finds(name).map(|queue| queue.id), Some(queue.id), "{name} at {}", node.id);
         }
-        b.send(&queue, "hello").await.expect("it is sent");
-        assert_eq!(c.take(&queue, AT_ONCE).await.expect("it is taken").as_deref(), Some("hello"));
-        assert_eq!(a.take(&queue, AT_ONCE).await.expect("nothing is taken"), None);
+        b.send(&queue, "hello").await.expect("a send through any node is acknowledged");
+        assert_eq!(
+            c.take(&queue, AT_ONCE).await.expect("a receive through any node is answered").as_deref(),
+            Some("hello")
+        );
+        assert_eq!(a.take(&queue, AT_ONCE).await.expect("a receive of an empty queue is answered"), None);
     }
 }
 
@@ -41,7 +44,7 @@ async fn new_queues_go_to_the_emptiest_shard_and_a_source_to_that_of_its_dead_le
     }
     shards.sort_unstable();
     assert_eq!(shards, [0, 1, 2, 3]);
-    let dead = a.finds("three").expect("it was made");
+    let dead = a.finds("three").expect("every node knows a queue that was made");
     let rule = DeadLetterRule {
         attempts_max: 1,
         then: DeadLetterAction::MoveTo(key("three")),
@@ -49,8 +52,19 @@ async fn new_queues_go_to_the_emptiest_shard_and_a_source_to_that_of_its_dead_le
         written_by: "test".into(),
     };
     let policy = Policy { dead_letters: Some(Box::new(rule)), ..Policy::standard() };
-    let source = b.make_with("source", policy).await.expect("the queue is made");
+    let source = b.make_with("source", policy.clone()).await.expect("the queue is made");
     assert_eq!(b.fleet.shard_of(source.id), b.fleet.shard_of(dead.id));
+    // A rule that leads to another shard is refused, not accepted and left undone.
+    let elsewhere = a.finds("one").expect("every node knows a queue that was made");
+    let update = UpdateQueue {
+        queue: elsewhere.id,
+        if_version: None,
+        policy: Some(policy),
+        documents: Vec::new(),
+        rename: None,
+    };
+    let refused = b.engine.update_queue(update).await.expect_err("the rule leads to another shard");
+    assert!(refused.to_string().contains("not moved there yet"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,11 +78,13 @@ async fn receive_that_waits_on_one_node_gets_what_is_sent_through_another() {
         let waits = a.take(&queue, Duration::from_secs(20));
         let sends = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
-            b.send(&queue, "late").await.expect("it is sent");
+            b.send(&queue, "late").await.expect("a send through any node is acknowledged");
             tokio::time::Instant::now()
         };
-        let (taken, sent) =
-            tokio::join!(async { (waits.await.expect("it waits"), tokio::time::Instant::now()) }, sends);
+        let (taken, sent) = tokio::join!(
+            async { (waits.await.expect("a receive that waits is answered"), tokio::time::Instant::now()) },
+            sends
+        );
         assert_eq!(taken.0.as_deref(), Some("late"));
         assert!(taken.1.duration_since(sent) < Duration::from_millis(10), "the receive was served late");
     }
@@ -118,13 +134,16 @@ async fn shards_of_a_node_that_dies_are_kept_by_the_others_with_all_their_messag
     let mut queues = Vec::new();
     for name in ["one", "two", "three", "four", "five", "six"] {
         let queue = a.make(name).await.expect("the queue is made");
-        a.send(&queue, "kept").await.expect("it is sent");
+        a.send(&queue, "kept").await.expect("a send through any node is acknowledged");
         queues.push(queue);
     }
     c.kill(&world);
     // Steps wait for the new owners.
     for queue in &queues {
-        assert_eq!(a.take(queue, AT_ONCE).await.expect("it is taken").as_deref(), Some("kept"));
+        assert_eq!(
+            a.take(queue, AT_ONCE).await.expect("a receive through any node is answered").as_deref(),
+            Some("kept")
+        );
     }
     world.settled(&[&a, &b]).await;
     assert_eq!(world.owned(), [3, 3]);
@@ -137,16 +156,22 @@ async fn node_that_joins_gets_its_share_and_one_that_leaves_gives_its_own_away()
     let a = world.start("a").await;
     world.settled(&[&a]).await;
     let queue = a.make("orders").await.expect("the queue is made");
-    a.send(&queue, "first").await.expect("it is sent");
+    a.send(&queue, "first").await.expect("a send through any node is acknowledged");
     let b = world.start("b").await;
     world.until("the shards are even", || world.owned() == [3, 3]).await;
     world.settled(&[&a, &b]).await;
     assert!(b.finds("orders").is_some());
-    assert_eq!(b.take(&queue, AT_ONCE).await.expect("it is taken").as_deref(), Some("first"));
+    assert_eq!(
+        b.take(&queue, AT_ONCE).await.expect("a receive through any node is answered").as_deref(),
+        Some("first")
+    );
     a.leave(&world).await;
     world.settled(&[&b]).await;
-    b.send(&queue, "second").await.expect("it is sent");
-    assert_eq!(b.take(&queue, AT_ONCE).await.expect("it is taken").as_deref(), Some("second"));
+    b.send(&queue, "second").await.expect("a send through any node is acknowledged");
+    assert_eq!(
+        b.take(&queue, AT_ONCE).await.expect("a receive through any node is answered").as_deref(),
+        Some("second")
+    );
 }
 
 #[tokio::test(start_paused = true)]

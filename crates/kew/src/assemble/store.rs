@@ -16,7 +16,7 @@ use crate::bind::{self, Bound};
 use crate::config::{PgUrl, StoreChoice};
 use crate::consumers::push::{Pushes, WorkersWanted};
 use crate::fleet::{self, FleetNode, Opens};
-use crate::listen::{Entrance, EventLoop, Serves, Started};
+use crate::listen::{Beside, Entrance, EventLoop, Serves, Started};
 use crate::log::{Area, Level};
 use crate::machine::{self, DatabaseTime, SystemTimeSource};
 use crate::start_error::StartError;
@@ -234,7 +234,7 @@ impl Parts<'_> {
             source,
             entropy: Arc::clone(&self.entropy),
             options,
-            fleet,
+            beside: fleet.map(on_loop),
             front_ends: self.front_ends()?,
             entrances,
             syncs: Arc::clone(&self.syncs),
@@ -277,4 +277,9 @@ fn segments() -> SegmentOptions {
 /// Whether an error of a database may be gone a moment later.
 fn may_pass(error: &StartError) -> bool {
     matches!(error, StartError::Postgres { cause, .. } if cause.may_pass())
+}
+
+/// Keeps shards on the event loop, until it ends.
+fn on_loop(node: FleetNode) -> Beside {
+    Box::new(move |engine| Ok(Box::pin(node.run(engine)?.finish())))
 }

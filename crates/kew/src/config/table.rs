@@ -63,7 +63,7 @@ pub const SETTINGS: &[Setting] = &[
         .flag("NAME", "What other nodes and operators call this one, on PostgreSQL; the machine's name otherwise"),
     server("peer", Kind::Address, Some("off")).flag(
         "ADDR|off",
-        "Where the other nodes of a store in PostgreSQL reach this one; with it every node serves every queue",
+        "Being built: where the other nodes of a store in PostgreSQL reach this one; every node serves every queue",
     ),
     // The listeners: one row for each dialect.
     server("sqs", Kind::Address, Some("127.0.0.1:9324")).flag("ADDR|off", "Where SQS is served"),

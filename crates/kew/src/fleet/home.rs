@@ -66,7 +66,7 @@ struct Closing {
 impl Closing {
     fn close(self, to: Option<&NodeId>) {
         self.disks.disks.lock().remove(&self.shard);
-        // The store is left as it is then: whoever takes the shard next recovers it.
+        // The store is left as it is then: the next owner recovers it.
         if let Err(cause) = self.kept.close_for(self.log, to.map(|node| &*node.0)) {
             let line = "a shard could not be closed in order; its next owner recovers it";
             self.log.tell(crate::log::Level::Warn, line, &[("cause", &cause)]);

@@ -101,7 +101,7 @@ pub fn join(
     })
 }
 
-/// Where others reach a node that listens on this address. One that listens everywhere is reached by its machine's name.
+/// Where others reach a node that listens on this address: by its machine's name, if it listens everywhere.
 fn reached_at(address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         format!("{}:{}", crate::machine::host_name(), address.port())

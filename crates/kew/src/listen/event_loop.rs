@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,11 +15,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::fleet::FleetNode;
 use crate::listen::{Door, FrontEndSettings, FrontEnds, Paced, Serves};
 
 /// Requests that are still running when the server is asked to stop get so long.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
+
+/// Begins something on the loop. What it gives back is awaited when no request is left, before the loop ends.
+pub type Beside =
+    Box<dyn FnOnce(&Arc<Engine>) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> + Send>;
 
 /// What one event loop serves.
 pub struct EventLoop<S> {
@@ -30,8 +34,8 @@ pub struct EventLoop<S> {
     pub entropy: Arc<dyn Entropy>,
     /// The engine's settings.
     pub options: Options,
-    /// The node whose shards come and go, if the store is a fleet's.
-    pub fleet: Option<FleetNode>,
+    /// What else runs on the loop with its engine, if anything does.
+    pub beside: Option<Beside>,
     /// The front-ends' settings.
     pub front_ends: FrontEndSettings,
     /// Where they are served.
@@ -146,7 +150,7 @@ impl<S: Store + 'static> EventLoop<S> {
                 return Ok(());
             }
         };
-        let fleet = self.fleet.map(|node| node.run(&engine)).transpose()?;
+        let beside = self.beside.map(|begin| begin(&engine)).transpose()?;
         let (timers, moves) = (Arc::clone(&engine), Arc::clone(&engine));
         let mut timers =
             tokio::spawn(kew_timed::polls("the timers' turn", async move { timers.run_timers().await }));
@@ -179,8 +183,8 @@ impl<S: Store + 'static> EventLoop<S> {
         // Connections that do not end in time are cut off with the loop.
         let _in_time = tokio::time::timeout(FINISH_WITHIN, accepting.join_all()).await;
         self.others_ended.closing().await;
-        if let Some(fleet) = fleet {
-            fleet.finish().await;
+        if let Some(finish) = beside {
+            finish.await;
         }
         let _ended = (timers.await, moves.await);
         Ok(())
@@ -247,7 +251,7 @@ mod tests {
             source: Arc::new(SystemTimeSource),
             entropy: Arc::clone(&entropy),
             options: Options { clock: ClockKind::System, ..Options::default() },
-            fleet: None,
+            beside: None,
             front_ends: FrontEndSettings {
                 admin: None,
                 sqs: kew_sqs::Settings::default(),
