@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::play::{Plan, play};
 
 /// A planted fault is found by then.
-const HISTORIES_TO_FIND: u64 = 600;
+const HISTORIES_TO_FIND: u64 = 2_000;
 
 /// Plays histories with a planted fault until one complains.
 fn finds(planted: Planted) {
