@@ -136,7 +136,9 @@ impl Lane {
 
     /// Reads the consumer anew where its queue has changed. Whether there is one to serve.
     fn read_consumer(&mut self) -> bool {
-        let queue = self.shared.engine.queue_by_id(self.queue).filter(|_| !self.closing);
+        // A queue whose shard has left this node has a lane at its new owner.
+        let is_served = !self.closing && self.shared.engine.keeps(self.queue);
+        let queue = self.shared.engine.queue_by_id(self.queue).filter(|_| is_served);
         let Some(queue) = queue else {
             self.known = None;
             return false;

@@ -1,5 +1,8 @@
 //! A store with something of it changed for a test; all else passes through.
 
+use std::time::Duration;
+
+use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
 use kew_store::{Store, StoreError, Submission};
@@ -87,6 +90,22 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
 
     fn health(&self) -> Result<(), StoreError> {
         self.wrap.health(&self.store)
+    }
+
+    fn keeps(&self, queue: QueueId) -> bool {
+        self.store.keeps(queue)
+    }
+
+    fn knows_all(&self) -> bool {
+        self.store.knows_all()
+    }
+
+    fn define(&self, command: &Command) -> Option<Submission> {
+        self.store.define(command)
+    }
+
+    fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {
+        self.store.lease_elsewhere(lease, wait)
     }
 
     fn may_answer(&self) -> bool {

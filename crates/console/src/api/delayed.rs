@@ -58,7 +58,9 @@ fn cursor(text: &str) -> Result<(Sequence, Option<Timestamp>), ApiError> {
 
 /// The slot that an instant is in, seen from now.
 fn slot(at_ms: u64, now_ms: u64) -> (u64, u64) {
-    let end_of = |length: u64, after: u64| (now_ms.saturating_add(after) / length).saturating_add(1) * length;
+    let end_of = |length: u64, after: u64| {
+        (now_ms.saturating_add(after) / length).saturating_add(1).saturating_mul(length)
+    };
     let length = if at_ms < end_of(HOUR_MS, HOUR_MS) {
         MINUTE_MS
     } else if at_ms < end_of(DAY_MS, 2 * DAY_MS) {
@@ -90,6 +92,12 @@ fn written(slots: &Slots, next: Option<String>) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slot_seen_from_the_last_instant_there_is_does_not_overflow() {
+        assert_eq!(slot(0, u64::MAX).0, 0);
+        assert!(slot(u64::MAX, u64::MAX).0 > 0);
+    }
 
     #[test]
     fn slots_are_the_longer_the_later_they_are() {
