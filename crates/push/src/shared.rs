@@ -61,8 +61,8 @@ impl Shared {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// The consumer of a queue, if there is one that batches can be brought to. A queue that another node keeps has none
-    /// here.
+    /// The consumer of a queue, if there is one that batches can be brought to. A queue that another node keeps has no
+    /// consumer here.
     pub(crate) fn served(&self, queue: &Queue) -> Option<Consumer> {
         let kept = self.engine.keeps(queue.id).then_some(queue)?;
         pushed(kept).filter(|consumer| self.targets.serve(consumer))
