@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::identity::{Identity, Named};
+use super::identity::{Identity, Named, STORE_VERSION};
 use super::manifest::Manifest;
 use crate::disk::{Disk, DiskFile, IDENTITY_FILE, MANIFEST_FILE, replace_whole};
 use crate::error::{Doing, LogError};
@@ -153,18 +153,18 @@ pub(crate) struct Expecting {
 
 /// The file with the slots, and the one of them that counts.
 struct Slots {
-    /// Missing while the file is of format 1, which has no slots.
+    /// `None` while the file is of an older format version: the next write replaces the whole file.
     file: Option<Arc<dyn DiskFile>>,
     /// The slot that counts; `None` while the file has none.
     slot: Option<Slot>,
 }
 
 impl Expecting {
-    /// Goes on from what the file says.
+    /// Goes on from what the file says. Writes nothing, also where the file is of an older version.
     pub fn new(disk: Arc<dyn Disk>, named: &Named) -> Result<Self, LogError> {
-        let file = match named.slot {
-            Some(_) => Some(disk.open(IDENTITY_FILE).doing("opening", IDENTITY_FILE)?),
-            None => None,
+        let file = match named.version {
+            STORE_VERSION => Some(disk.open(IDENTITY_FILE).doing("opening", IDENTITY_FILE)?),
+            _ => None,
         };
         let newest = AtomicU64::new(number_or_zero(named.expected().newest_segment));
         let slots = Lock::new(Slots { file, slot: named.slot });
@@ -189,8 +189,9 @@ impl Expecting {
         self.raise(Expected { newest_segment: None, manifest: true })
     }
 
-    /// Adds to what must exist. Without space (a file of format 1 has to be made longer) it stays as it is: less is
-    /// noticed until the next time, and nothing stops.
+    /// Adds to what must exist. A file of an older format version becomes one of [`STORE_VERSION`], before anything
+    /// is written that an older program would misread; without space for that it fails. Without space for a slot
+    /// alone what must exist stays as it is: less is noticed until the next time, and nothing stops.
     pub fn raise(&self, more: Expected) -> Result<(), LogError> {
         let mut slots = self.slots.lock();
         let before = slots.slot.map_or_else(Expected::default, |slot| slot.expected);
@@ -198,11 +199,12 @@ impl Expecting {
             newest_segment: before.newest_segment.max(more.newest_segment),
             manifest: before.manifest || more.manifest,
         };
-        if slots.file.is_some() && expected == before {
+        let is_newest = slots.file.is_some();
+        if is_newest && expected == before {
             return Ok(());
         }
         match slots.write(&*self.disk, &self.identity, expected) {
-            Err(LogError::NoSpace { .. }) => return Ok(()),
+            Err(LogError::NoSpace { .. }) if is_newest => return Ok(()),
             outcome => outcome?,
         }
         self.newest.store(number_or_zero(expected.newest_segment), Ordering::Release);
@@ -224,7 +226,8 @@ impl Slots {
             }
             None => {
                 let bytes = store_file(identity, slot);
-                replace_whole(disk, IDENTITY_FILE, &bytes).doing("writing", IDENTITY_FILE)?;
+                let doing = "raising the format version of";
+                replace_whole(disk, IDENTITY_FILE, &bytes).doing(doing, IDENTITY_FILE)?;
                 self.file = Some(disk.open(IDENTITY_FILE).doing("opening", IDENTITY_FILE)?);
             }
         }
@@ -236,7 +239,7 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Found, SimDisk};
+    use crate::disk::{Fault, FaultPlan, Found, SimDisk};
 
     const IDENTITY: Identity = Identity { store_id: [1; 16], mac_key: [2; 16], created_ms: 3 };
 
@@ -296,5 +299,40 @@ mod tests {
                 assert_eq!(named.expect("the file STORE exists").identity, IDENTITY, "point {point}");
             }
         }
+    }
+
+    /// What the file of an older version says, which has slots as that of the newest.
+    fn older() -> Named {
+        let slot = Slot { number: 6, expected: expected(Some(7), true) };
+        Named { version: STORE_VERSION - 1, identity: IDENTITY, slot: Some(slot) }
+    }
+
+    #[test]
+    fn a_file_of_an_older_version_becomes_of_the_newest_even_when_nothing_new_must_exist() {
+        let disk = SimDisk::new();
+        let expecting = Expecting::new(Arc::new(disk.clone()), &older()).expect("no file is opened");
+        expecting.raise(expected(Some(7), true)).expect("the simulated disk has space");
+        let after = disk.reopen(0, Found::Lost);
+        let named = Named::load(&after).expect("the file STORE is whole").expect("the file STORE exists");
+        let slot = Slot { number: 7, expected: expected(Some(7), true) };
+        assert_eq!(named, Named { version: STORE_VERSION, slot: Some(slot), ..older() });
+        expecting.segment(SegmentNumber(8)).expect("the disk works");
+        assert_eq!(found(&disk.reopen(0, Found::Lost)), expected(Some(8), true), "slots again");
+    }
+
+    #[test]
+    fn without_space_an_older_version_is_refused_and_a_slot_is_left_out() {
+        let disk = SimDisk::new();
+        IDENTITY.create(&disk).expect("the simulated disk has space");
+        let newest = Named::load(&disk).expect("the file STORE is whole").expect("the file STORE exists");
+        let older = Expecting::new(Arc::new(disk.clone()), &older()).expect("no file is opened");
+        let newest = Expecting::new(Arc::new(disk.clone()), &newest).expect("the file STORE opens");
+        let no_space = Some(FaultPlan { at: 1, fault: Fault::NoSpace });
+        disk.set_fault(no_space);
+        let refused = older.raise(expected(Some(7), true));
+        assert!(matches!(refused, Err(LogError::NoSpace { .. })), "{refused:?}");
+        disk.set_fault(no_space);
+        newest.raise(expected(Some(7), true)).expect("a slot without space stops nothing");
+        assert_eq!(found(&disk), expected(None, false), "it is as it was");
     }
 }

@@ -29,6 +29,8 @@ pub struct Identity {
 /// What the file `STORE` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Named {
+    /// The file's format version.
+    pub version: u32,
     pub identity: Identity,
     /// What must exist; `None` in a file of format 1.
     pub slot: Option<Slot>,
@@ -71,7 +73,7 @@ impl Named {
                 "no slot that says what must exist",
             ));
         }
-        Ok(Self { identity, slot })
+        Ok(Self { version, identity, slot })
     }
 }
 

@@ -20,6 +20,12 @@ fn opened(folder: &Path) -> LogStore {
     LogStore::open(disk, options(), entropy(2), START).unwrap().0
 }
 
+/// The version of the format that a store's head says.
+fn version_of(folder: &Path) -> u32 {
+    let head = std::fs::read(folder.join("STORE")).unwrap();
+    u32::from_le_bytes(head[12..16].try_into().unwrap())
+}
+
 /// Copies the files of a store, without spares, the lock and what tells of it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -47,6 +53,7 @@ fn a_store_of_every_earlier_format_opens_with_everything_in_it() {
         let report = check(disk).unwrap();
         assert!(report.is_sound(), "version {version}: {:?}", report.problems);
         let store = opened(folder.path());
+        assert_eq!(version_of(folder.path()), STORE_VERSION, "an older program would misread it from now on");
         assert_eq!(known(&text_of(&store).unwrap()), known(&expected), "version {version}");
         let asked = Asked::of(store);
         let plain = asked.find("plain");
