@@ -34,7 +34,7 @@ cargo xtask test          check with 2 000 model histories, a crash at every poi
 cargo xtask test-slow     what is about ten minutes, in real time; functions at the vendor's emulator
 cargo xtask test-long     the full counts, long sets, then the benches
 cargo xtask repeat N [PART…]  every test program N times over, or those with a part in their names
-cargo xtask e2e [--store postgres] [CLIENT…]  the vendors' own clients against a real Kew
+cargo xtask e2e [--store postgres [--nodes 3]] [CLIENT…]  the vendors' own clients against a real Kew
 cargo xtask e2e --cases N openapi  the admin API fuzzed, N cases for each operation
 cargo xtask console [PART]  the console in a browser; or the tests with this part in their names
 cargo xtask guard [--write]  instructions of hot paths against bench/guard.txt

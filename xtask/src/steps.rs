@@ -35,6 +35,9 @@ const LONG: Counts = &[
 /// Clients that play over PostgreSQL in a short run, one of each dialect.
 const ON_POSTGRES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript"];
 
+/// Clients that play over three nodes in a short run: one of each dialect, and all dialects on one queue.
+const ON_NODES: &[&str] = &["boto3", "azure-python", "cloudflare-typescript", "dialects"];
+
 /// Cases that are made up for each operation of the admin API in a long run.
 const FUZZED_CASES: &str = "300";
 
@@ -54,7 +57,7 @@ pub fn check() -> Done {
 pub fn test() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, TEST, LIMIT, ON_POSTGRES);
+    everything(&mut run, TEST, LIMIT, [ON_POSTGRES, ON_NODES]);
     run.conclude()
 }
 
@@ -62,7 +65,7 @@ pub fn test() -> Done {
 pub fn test_long() -> Done {
     tools::report()?;
     let mut run = Run::begin();
-    everything(&mut run, LONG, LONG_LIMIT, &[]);
+    everything(&mut run, LONG, LONG_LIMIT, [&[], &[]]);
     run.step("the admin API fuzzed at length", || e2e::fuzz(FUZZED_CASES));
     run.step("every test 50 times", || repeat::command(&["50"]));
     run.step("bench of the engine", || bench(&["engine"]));
@@ -70,10 +73,11 @@ pub fn test_long() -> Done {
     run.conclude()
 }
 
-/// All tests and clients; those named, or all, play over PostgreSQL too.
-fn everything(run: &mut Run, counts: Counts, limit: Duration, on_postgres: &[&str]) {
+/// All tests and clients; those named, or all, play over PostgreSQL too, and over three nodes on it.
+fn everything(run: &mut Run, counts: Counts, limit: Duration, [on_postgres, on_nodes]: [&[&str]; 2]) {
     let browser = tools::browser();
     let has_postgres = tools::postgres();
+    let has_nginx = tools::nginx();
     let has_promtool = tools::promtool();
     house(run);
     tests(run, counts, browser, limit);
@@ -86,6 +90,10 @@ fn everything(run: &mut Run, counts: Counts, limit: Duration, on_postgres: &[&st
     run.step("console in a browser", || console::run(&[]));
     if has_postgres {
         run.step("clients over PostgreSQL", || e2e::run(&[&["--store", "postgres"], on_postgres].concat()));
+    }
+    if has_postgres && has_nginx {
+        let words = [&["--store", "postgres", "--nodes", "3"], on_nodes].concat();
+        run.step("clients over three nodes", || e2e::run(&words));
     }
     run.step("Workers in the real runtime", || workers_in_the_real_runtime(counts));
 }

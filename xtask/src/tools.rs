@@ -107,6 +107,18 @@ pub fn promtool() -> bool {
     PROMTOOL.found_or_installed("prometheus")
 }
 
+const NGINX: Tool = Tool {
+    name: "nginx",
+    version: &["sh", "-c", "PATH=$PATH:/usr/sbin; nginx -v 2>&1"],
+    purpose: "the load balancer before three nodes",
+    origin: "apt-get install nginx-light",
+};
+
+/// Whether there is a load balancer; where packages may be installed it is installed.
+pub fn nginx() -> bool {
+    NGINX.found_or_installed("nginx-light")
+}
+
 /// Whether packages of the system may be installed.
 pub fn is_root() -> bool {
     let asked = Command::new("id").arg("-u").stdin(Stdio::null()).output();

@@ -2,11 +2,14 @@
 //!
 //! `e2e/scenarios.md` holds the one list of scenarios (`scenario` reads it, `play` plays it, `pattern` compares);
 //! `clients` knows the clients, `agent` and `script` talk to them, `server` runs one Kew for each, over a directory or,
-//! with `--store postgres`, over a database of its own on a PostgreSQL that `databases` starts.
+//! with `--store postgres`, over a database of its own on a PostgreSQL that `databases` starts; with `--nodes 3` it is
+//! three of them (`node`), and a load balancer (`front`) sends each request to one at random.
 
 mod agent;
 mod clients;
 mod databases;
+mod front;
+mod node;
 mod packages;
 mod pattern;
 mod play;
@@ -23,7 +26,7 @@ use databases::Databases;
 use play::Stage;
 use scenario::Chapter;
 use serde_json::Value;
-use server::Server;
+use server::{Server, Store};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +38,9 @@ use std::time::Instant;
 const SCENARIOS: &str = "e2e/scenarios.md";
 /// Clients at work at the same time: each is mostly waiting for the others' processor.
 const AT_ONCE: usize = 2;
+
+/// What is about one node: the commands of the documents, and a server that the fuzzer starts itself.
+const OF_ONE_NODE: [&str; 2] = ["documents", "openapi"];
 
 /// What one client's run came to.
 #[derive(Default)]
@@ -51,6 +57,8 @@ struct Kew {
     program: PathBuf,
     /// Where its stores are; without one each is in a directory.
     databases: Option<Databases>,
+    /// How many nodes serve one client; more than one are a fleet on one database.
+    nodes: usize,
     /// How many cases are made up for each operation that is fuzzed; the script's own number without it.
     cases: Option<String>,
 }
@@ -66,20 +74,30 @@ pub fn run(words: &[&str]) -> Done {
         ["--cases", cases, words @ ..] => (Some((*cases).to_owned()), words),
         words => (None, words),
     };
-    let (on_postgres, names) = match words {
-        ["--store", "postgres", names @ ..] => (true, names),
+    let (on_postgres, words) = match words {
+        ["--store", "postgres", words @ ..] => (true, words),
         ["--store", other, ..] => return Err(format!("--store {other}: only postgres can be named")),
-        names => (false, names),
+        words => (false, words),
     };
-    let chosen = chosen(names)?;
+    let (nodes, names) = match words {
+        ["--nodes", count, names @ ..] if on_postgres => (number_of_nodes(count)?, names),
+        ["--nodes", ..] => return Err("--nodes: several nodes need --store postgres before it".to_owned()),
+        names => (1, names),
+    };
+    let mut chosen = chosen(names)?;
+    chosen.retain(|client| nodes == 1 || names.contains(&client.name) || !OF_ONE_NODE.contains(&client.name));
     let text = fs::read_to_string(SCENARIOS).map_err(|error| format!("{SCENARIOS}: {error}"))?;
     let chapters = scenario::parse(&text).map_err(|reason| format!("{SCENARIOS}: {reason}"))?;
     let program = build(on_postgres)?;
     let starts = program.with_file_name("examples").join(databases::PROGRAM);
     let databases = on_postgres.then(|| Databases::start(&starts)).transpose()?;
-    let store = if on_postgres { " over PostgreSQL" } else { "" };
+    let store = match (on_postgres, nodes) {
+        (false, _) => String::new(),
+        (true, 1) => " over PostgreSQL".to_owned(),
+        (true, nodes) => format!(", {nodes} nodes over PostgreSQL"),
+    };
     println!("\n== e2e: {} clients against {}{store}", chosen.len(), program.display());
-    let kew = Kew { program, databases, cases };
+    let kew = Kew { program, databases, nodes, cases };
     let next = AtomicUsize::new(0);
     let tallies = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -95,6 +113,10 @@ pub fn run(words: &[&str]) -> Done {
         }
     });
     conclude(&tallies.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn number_of_nodes(count: &str) -> Result<usize, String> {
+    count.parse().ok().filter(|count| (1..=9).contains(count)).ok_or(format!("--nodes {count}: 1 to 9"))
 }
 
 fn chosen(names: &[&str]) -> Result<Vec<&'static Client>, String> {
@@ -175,9 +197,12 @@ fn play_chapter(
     directory: &Path,
     tally: &mut Tally,
 ) -> Done {
-    let database = kew.databases.as_ref().map(Databases::url).transpose()?;
+    let store = match &kew.databases {
+        Some(databases) => Store::Database { url: databases.url()?, nodes: kew.nodes },
+        None => Store::Directory,
+    };
     let config = chapter.config.as_deref();
-    let mut server = Server::start(&kew.program, database, directory, &chapter.flags, config)?;
+    let mut server = Server::start(&kew.program, &store, directory, &chapter.flags, config)?;
     let errors = directory.join("client-errors");
     if chapter.title.starts_with(&format!("{}:", client.name)) {
         let patience = if kew.cases.is_some() { script::LONG_PATIENCE } else { script::PATIENCE };

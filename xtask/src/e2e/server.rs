@@ -1,112 +1,105 @@
-//! One Kew for one client: started on a free port over a directory of its own, moved through time, killed, started
-//! again on the same port over the same data.
+//! The Kew of one client: one node, or several of a fleet behind a load balancer.
 
-use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use super::front::Front;
+use super::node::{Node, OFF};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What opens the admin API of a strict server.
-const TOKEN: &str = "e2e";
-/// Listeners that are there only where a chapter asks for them: their usual ports would be fought for.
-const OFF: [&str; 2] = ["--azure", "--cloudflare"];
+/// Where a server keeps its messages.
+pub enum Store {
+    /// In its own directory.
+    Directory,
+    /// In the database of this URL, with so many nodes.
+    Database { url: String, nodes: usize },
+}
 
 pub struct Server {
     program: PathBuf,
-    /// A directory, or the URL of a database.
-    store: String,
     directory: PathBuf,
-    flags: Vec<String>,
-    child: Child,
-    pub sqs: String,
-    /// Where the listeners are that a chapter asked for: for each flag its address.
-    asked: [(&'static str, String); 2],
-    admin: String,
+    nodes: Vec<Node>,
+    /// What spreads requests over several nodes.
+    front: Option<Front>,
+    /// The node that crashes next.
+    crashes_next: usize,
 }
 
 impl Server {
     /// Starts it with nothing stored, in a database or in the directory, which is emptied first.
     pub fn start(
         program: &Path,
-        database: Option<String>,
+        store: &Store,
         directory: &Path,
         flags: &[String],
         config: Option<&str>,
     ) -> Result<Self, String> {
         let _left_by_a_run_before = fs::remove_dir_all(directory);
         fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let mut flags = flags.to_vec();
-        let help = Command::new(program).args(["serve", "--help"]).output().map_err(|error| {
-            let program = program.display();
-            format!("{program}: {error}")
-        })?;
-        let help = String::from_utf8_lossy(&help.stdout).into_owned();
-        let is_wanted = |flag: &str| help.contains(flag) && !flags.iter().any(|given| given == flag);
-        let off: Vec<&str> = OFF.into_iter().filter(|flag| is_wanted(flag)).collect();
-        for flag in off {
-            flags.extend([flag.to_owned(), "off".to_owned()]);
+        let flags = flags_for(program, directory, flags, config)?;
+        let mut nodes = Vec::new();
+        match store {
+            Store::Directory => {
+                let data = directory.join("data").to_string_lossy().into_owned();
+                nodes.push(Node::start(program, &data, directory, &flags)?);
+            }
+            Store::Database { url, nodes: 1 } => nodes.push(Node::start(program, url, directory, &flags)?),
+            Store::Database { url, nodes: count } => {
+                for number in 1..=*count {
+                    let name = format!("node-{number}");
+                    let peer = ["--node", &name, "--peer", "127.0.0.1:0"].map(str::to_owned);
+                    let flags = [&flags[..], &peer].concat();
+                    nodes.push(Node::start(program, url, &directory.join(&name), &flags)?);
+                }
+            }
         }
-        if let Some(config) = config {
-            let path = directory.join("kew.toml");
-            fs::write(&path, config).map_err(|error| format!("{}: {error}", path.display()))?;
-            flags.extend(["--config".to_owned(), path.to_string_lossy().into_owned()]);
-        }
-        flags.extend(["--clock".to_owned(), "virtual".to_owned()]);
-        let free = "127.0.0.1:0";
-        let store = database.unwrap_or_else(|| directory.join("data").to_string_lossy().into_owned());
-        let child = spawn(program, &store, directory, &flags, [free, free])?;
-        let mut server = Self {
+        let front = if nodes.len() > 1 { Some(Front::start(directory, &nodes)?) } else { None };
+        Ok(Self {
             program: program.to_owned(),
-            store,
             directory: directory.to_owned(),
-            flags,
-            child,
-            sqs: String::new(),
-            asked: OFF.map(|flag| (flag, String::new())),
-            admin: String::new(),
-        };
-        server.wait_until_ready()?;
-        Ok(server)
+            nodes,
+            front,
+            crashes_next: 0,
+        })
     }
 
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.sqs)
+        self.address("--sqs")
     }
 
     /// Where Azure is served, if the chapter asked for that.
     pub fn azure(&self) -> String {
-        self.asked_for("--azure")
+        self.address("--azure")
     }
 
     /// The same for Cloudflare.
     pub fn cloudflare(&self) -> String {
-        self.asked_for("--cloudflare")
+        self.address("--cloudflare")
     }
 
-    fn asked_for(&self, flag: &str) -> String {
-        let found = self.asked.iter().find(|(asked, _)| *asked == flag);
-        format!("http://{}", found.map(|(_, address)| address.as_str()).unwrap_or_default())
+    fn address(&self, flag: &str) -> String {
+        let address = match &self.front {
+            Some(front) => front.address(flag),
+            None => self.nodes.first().map(|node| node.address(flag)),
+        };
+        format!("http://{}", address.unwrap_or_default())
     }
 
-    /// `kill -9`, then a start over what is left.
+    /// `kill -9` of one node, then a start over what is left. In a fleet the nodes take turns.
     pub fn crash(&mut self) -> Result<(), String> {
-        self.child.kill().and_then(|()| self.child.wait()).map_err(|error| format!("kill: {error}"))?;
-        let _old = fs::remove_file(self.ports_file());
-        self.child =
-            spawn(&self.program, &self.store, &self.directory, &self.flags, [&self.sqs, &self.admin])?;
-        self.wait_until_ready()
+        let count = self.nodes.len();
+        let other = self.nodes.get((self.crashes_next + 1) % count);
+        let now_ms = if count > 1 { other.map(Node::now_ms).transpose()? } else { None };
+        let node = self.nodes.get_mut(self.crashes_next).ok_or("there is no node")?;
+        self.crashes_next = (self.crashes_next + 1) % count;
+        node.crash()?;
+        // A clock that was moved by hand begins anew with its node; those of a fleet agree.
+        let behind = now_ms.map(|now_ms| node.now_ms().map(|own| now_ms.saturating_sub(own))).transpose()?;
+        behind.map_or(Ok(()), |behind| node.advance(behind))
     }
 
     /// Returns when everything that falls due on the way has happened.
     pub fn advance(&self, milliseconds: u64) -> Result<(), String> {
-        let body = format!("{{\"advance_ms\":{milliseconds}}}");
-        let said = post(&self.admin, "/api/v1/clock", &body).map_err(|error| format!("clock: {error}"))?;
-        if said.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(format!("clock: {said}")) }
+        self.nodes.iter().try_for_each(|node| node.advance(milliseconds))
     }
 
     /// Where its data, its greeting and its errors are.
@@ -118,95 +111,31 @@ impl Server {
     pub fn program(&self) -> PathBuf {
         std::path::absolute(&self.program).unwrap_or_else(|_| self.program.clone())
     }
-
-    fn ports_file(&self) -> PathBuf {
-        self.directory.join("ports")
-    }
-
-    /// The next start takes the same port for a listener that a chapter asked for.
-    fn keep_ports(&mut self) {
-        for (flag, address) in &self.asked {
-            let at = self.flags.iter().position(|given| given == flag);
-            if let Some(value) = at.and_then(|at| self.flags.get_mut(at + 1)).filter(|value| *value != "off")
-            {
-                value.clone_from(address);
-            }
-        }
-    }
-
-    fn wait_until_ready(&mut self) -> Result<(), String> {
-        let begun = Instant::now();
-        loop {
-            if let Ok(text) = fs::read_to_string(self.ports_file()) {
-                let ports: Value = serde_json::from_str(&text).map_err(|error| format!("ports: {error}"))?;
-                let address = |name: &str| ports[name].as_str().unwrap_or_default().to_owned();
-                (self.sqs, self.admin) = (address("sqs"), address("admin"));
-                self.asked = OFF.map(|flag| (flag, address(flag.trim_start_matches('-'))));
-                self.keep_ports();
-                return Ok(());
-            }
-            let ended = self.child.try_wait().map_err(|error| error.to_string())?;
-            if ended.is_some() || begun.elapsed() > PATIENCE {
-                let errors = fs::read_to_string(self.directory.join("errors")).unwrap_or_default();
-                return Err(format!("kew does not start: {}", errors.trim()));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ended = (self.child.kill(), self.child.wait());
-    }
-}
-
-fn spawn(
+/// The flags of a chapter, with those that every server of a run has.
+fn flags_for(
     program: &Path,
-    store: &str,
     directory: &Path,
     flags: &[String],
-    [sqs, admin]: [&str; 2],
-) -> Result<Child, String> {
-    let file = |name: &str| {
-        File::options()
-            .create(true)
-            .append(true)
-            .open(directory.join(name))
-            .map_err(|error| format!("{name}: {error}"))
-    };
-    let mut command = Command::new(program);
-    if let Some(workerd) = super::workerd() {
-        command.env("KEW_WORKERD", workerd);
+    config: Option<&str>,
+) -> Result<Vec<String>, String> {
+    let mut flags = flags.to_vec();
+    let help = Command::new(program).args(["serve", "--help"]).output().map_err(|error| {
+        let program = program.display();
+        format!("{program}: {error}")
+    })?;
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let is_wanted = |flag: &str| help.contains(flag) && !flags.iter().any(|given| given == flag);
+    let off: Vec<&str> = OFF.into_iter().filter(|flag| is_wanted(flag)).collect();
+    for flag in off {
+        flags.extend([flag.to_owned(), "off".to_owned()]);
     }
-    command
-        .arg("serve")
-        .arg("--store")
-        .arg(store)
-        .args(["--sqs", sqs, "--admin", admin])
-        .arg("--ports-file")
-        .arg(directory.join("ports"))
-        .args(flags)
-        .env("KEW_ADMIN_TOKEN", TOKEN)
-        .stdin(Stdio::null())
-        .stdout(file("greeting")?)
-        .stderr(file("errors")?)
-        .spawn()
-        .map_err(|error| format!("{}: {error}", program.display()))
-}
-
-fn post(address: &str, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Content-Length: {length}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
-    let mut said = String::new();
-    stream.read_to_string(&mut said)?;
-    Ok(said)
+    if let Some(config) = config {
+        let path = directory.join("kew.toml");
+        fs::write(&path, config).map_err(|error| format!("{}: {error}", path.display()))?;
+        flags.extend(["--config".to_owned(), path.to_string_lossy().into_owned()]);
+    }
+    flags.extend(["--clock".to_owned(), "virtual".to_owned()]);
+    Ok(flags)
 }
