@@ -19,13 +19,15 @@ pub struct WireError {
     challenge: Option<String>,
     /// For our log, never for the client.
     cause: Option<String>,
+    /// Nothing was done: it is not known just now whether there is such a queue.
+    is_unknown: bool,
 }
 
 impl WireError {
     /// An error with its usual text.
     pub fn new(code: Code) -> Self {
         let message = Cow::Borrowed(code.look().1);
-        Self { code, message, details: Vec::new(), challenge: None, cause: None }
+        Self { code, message, details: Vec::new(), challenge: None, cause: None, is_unknown: false }
     }
 
     /// A query parameter has a value it may not have.
@@ -110,6 +112,11 @@ impl WireError {
 
     pub(crate) fn details(&self) -> &[(&'static str, String)] {
         &self.details
+    }
+
+    /// Whether nothing was done since not every queue is known just now.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// What went wrong inside, when something did.
@@ -244,6 +251,9 @@ impl From<EngineError> for WireError {
             | EngineError::NoSpace
             | EngineError::FailStopped { .. }
             | EngineError::Unavailable { .. } => Self::new(Code::ServerBusy).because(error),
+            EngineError::NotAllKnown => {
+                Self { is_unknown: true, ..Self::new(Code::ServerBusy).because(error) }
+            }
             EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
                 Self::new(Code::InternalError).because(error)
             }

@@ -148,6 +148,16 @@ impl Azure {
         Self { engine, settings, leaving }
     }
 
+    /// Once more, when other nodes have said what they keep; the error if that takes too long.
+    async fn perform_when_known(
+        &self,
+        request: &Request,
+        known: &mut Option<Operation>,
+        error: WireError,
+    ) -> Result<Reply, WireError> {
+        if self.engine.until_all_known().await { self.perform(request, known).await } else { Err(error) }
+    }
+
     /// Notes what is asked for, as soon as that is known.
     async fn perform(&self, request: &Request, known: &mut Option<Operation>) -> Result<Reply, WireError> {
         let asked = Asked::read(request, &self.settings)?;
@@ -207,7 +217,12 @@ impl Azure {
 impl Handler for Azure {
     async fn answer(&self, request: &Request) -> Reply {
         let mut known = None;
-        let result = self.perform(request, &mut known).await;
+        let result = match self.perform(request, &mut known).await {
+            Err(error) if error.is_unknown() => {
+                Box::pin(self.perform_when_known(request, &mut known, error)).await
+            }
+            done => done,
+        };
         Reply { operation: known.map(Operation::name), ..self.finish(request, result).await }
     }
 

@@ -44,13 +44,23 @@ pub(crate) fn queue_named(request: &Request) -> Option<&str> {
 
 /// Answers a producer binding.
 pub(crate) async fn answer(house: &Cloudflare, request: &Request) -> Reply {
-    let (name, answer) = match (&request.method, request.uri.path()) {
+    let (name, answer) = match perform(house, request).await {
+        // Once more, when other nodes have said what they keep.
+        (_, Err(told)) if told.is_unknown() && house.engine.until_all_known().await => {
+            Box::pin(perform(house, request)).await
+        }
+        done => done,
+    };
+    answer.unwrap_or_else(|told| failed(house, told, request)).to(name)
+}
+
+async fn perform(house: &Cloudflare, request: &Request) -> (&'static str, Result<Reply, WireError>) {
+    match (&request.method, request.uri.path()) {
         (&Method::POST, "/message") => ("BindingSend", send(house, request).await),
         (&Method::POST, "/batch") => ("BindingSendBatch", send_batch(house, request).await),
         (&Method::GET, "/metrics") => ("BindingMetrics", metrics(house, request).await),
         _ => ("BindingUnknown", Err(Code::NoRoute.into())),
-    };
-    answer.unwrap_or_else(|told| failed(house, told, request)).to(name)
+    }
 }
 
 /// The reply to a request that was not done.

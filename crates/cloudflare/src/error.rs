@@ -19,13 +19,15 @@ pub struct WireError {
     status: Option<StatusCode>,
     /// For our log, never for the client.
     cause: Option<String>,
+    /// Nothing was done: it is not known just now whether there is such a queue.
+    is_unknown: bool,
 }
 
 impl WireError {
     /// An error with its usual text.
     pub fn new(code: Code) -> Self {
         let message = Cow::Borrowed(code.look().2);
-        Self { code, message, chain: None, status: None, cause: None }
+        Self { code, message, chain: None, status: None, cause: None, is_unknown: false }
     }
 
     /// The same with another text.
@@ -71,6 +73,11 @@ impl WireError {
 
     pub(crate) fn chain(&self) -> Option<(u32, &'static str)> {
         self.chain
+    }
+
+    /// Whether nothing was done since not every queue is known just now.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// What went wrong inside, when something did.
@@ -201,6 +208,9 @@ impl From<EngineError> for WireError {
             EngineError::Overloaded { .. }
             | EngineError::FailStopped { .. }
             | EngineError::Unavailable { .. } => Self::new(Code::Overloaded).because(error),
+            EngineError::NotAllKnown => {
+                Self { is_unknown: true, ..Self::new(Code::Overloaded).because(error) }
+            }
             EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
                 Self::new(Code::Internal).because(error)
             }

@@ -111,7 +111,13 @@ impl Cloudflare {
                     route: &route,
                     request,
                 };
-                ops::perform(&cx).await
+                match ops::perform(&cx).await {
+                    // Once more, when other nodes have said what they keep.
+                    Err(error) if error.is_unknown() && self.engine.until_all_known().await => {
+                        Box::pin(ops::perform(&cx)).await
+                    }
+                    done => done,
+                }
             }
             Err(error) => Err(error),
         };

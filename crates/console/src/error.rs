@@ -112,7 +112,9 @@ impl From<EngineError> for ApiError {
             EngineError::Overloaded { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
             }
-            EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => Self::unavailable(message),
+            EngineError::FailStopped { .. } | EngineError::Unavailable { .. } | EngineError::NotAllKnown => {
+                Self::unavailable(message)
+            }
             EngineError::Damaged { .. } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", message),
             EngineError::ClockNotVirtual => Self::new(StatusCode::NOT_FOUND, "clock_not_virtual", message),
         }

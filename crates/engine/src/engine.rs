@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kew_core::{
     AccountId, Ask, Clock, Command, Departures, Entropy, MessageId, MoveTask, OwnerId, Queue, QueueId,
@@ -12,6 +13,7 @@ use kew_store::Store;
 use kew_timed::Stretch;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use crate::EngineError;
 use crate::busy::{Busy, Work};
@@ -21,6 +23,11 @@ use crate::snapshot::{Listing, QueueName, Snapshots, WideListing};
 use crate::state::Pass;
 use crate::stats::Stats;
 use crate::time::{EngineClock, TimeSource};
+
+/// A request waits this long to know all queues: that of a node that died are known again in less.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+/// How often it looks whether they are.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// Commands in, outcomes out, over any store.
 pub struct Engine {
@@ -101,9 +108,20 @@ impl Engine {
         if self.store.knows_all() {
             return Ok(());
         }
-        Err(EngineError::Unavailable {
-            cause: "the queues that other nodes keep are not all known just now".into(),
-        })
+        Err(EngineError::NotAllKnown)
+    }
+
+    /// Waits until every queue is known, as long as it takes others to keep the shards of a node that died; false when
+    /// it took longer.
+    pub async fn until_all_known(&self) -> bool {
+        let until = Instant::now() + KNOWN_WITHIN;
+        while !self.store.knows_all() {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(LOOKS_AGAIN_AFTER).await;
+        }
+        true
     }
 
     /// The queue of this name, as far as queues are known.

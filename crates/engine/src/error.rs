@@ -40,6 +40,10 @@ pub enum EngineError {
         /// Why.
         cause: String,
     },
+    /// Not every queue that other nodes keep is known just now, so it cannot be said that there is none. Nothing was
+    /// done.
+    #[error("the queues that other nodes keep are not all known just now")]
+    NotAllKnown,
     /// Stored bytes are not what was written.
     #[error("stored data is damaged: {what}")]
     Damaged {

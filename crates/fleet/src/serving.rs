@@ -102,8 +102,8 @@ pub(crate) fn refusal(error: EngineError) -> Refusal {
         EngineError::FailStopped { cause } | EngineError::Unavailable { cause } => {
             StoreError::Unavailable { cause }
         }
-        error @ (EngineError::TooManyQueues { .. } | EngineError::ClockNotVirtual) => {
-            away(&error.to_string())
-        }
+        error @ (EngineError::TooManyQueues { .. }
+        | EngineError::NotAllKnown
+        | EngineError::ClockNotVirtual) => away(&error.to_string()),
     })
 }

@@ -19,12 +19,14 @@ pub struct WireError {
     message: Cow<'static, str>,
     /// For our log, never for the client.
     cause: Option<String>,
+    /// Nothing was done: it is not known just now whether there is such a queue.
+    is_unknown: bool,
 }
 
 impl WireError {
     /// An error with its usual text.
     pub fn new(code: Code) -> Self {
-        Self { code, message: Cow::Borrowed(code.usual_text()), cause: None }
+        Self { code, message: Cow::Borrowed(code.usual_text()), cause: None, is_unknown: false }
     }
 
     /// A parameter that must be there is not.
@@ -75,6 +77,11 @@ impl WireError {
     /// What the client reads.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Whether nothing was done since not every queue is known just now.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// What went wrong inside, when something did.
@@ -358,6 +365,9 @@ impl From<EngineError> for WireError {
             EngineError::Overloaded { .. } => Self::new(Code::RequestThrottled).because(error),
             EngineError::NoSpace | EngineError::FailStopped { .. } | EngineError::Unavailable { .. } => {
                 Self::new(Code::ServiceUnavailable).because(error)
+            }
+            EngineError::NotAllKnown => {
+                Self { is_unknown: true, ..Self::new(Code::ServiceUnavailable).because(error) }
             }
             EngineError::Damaged { .. } | EngineError::ClockNotVirtual => {
                 Self::new(Code::InternalFailure).because(error)

@@ -188,7 +188,10 @@ impl Handler for Sqs {
         let result = match self.context(protocol, request) {
             Ok(cx) => {
                 operation = Some(cx.call.action.name());
-                cx.perform().await
+                match cx.perform().await {
+                    Err(error) if error.is_unknown() => Box::pin(cx.perform_when_known(error)).await,
+                    done => done,
+                }
             }
             Err(error) => Err(error),
         };
@@ -234,6 +237,11 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Once more, when other nodes have said what they keep; the error if that takes too long.
+    async fn perform_when_known(&self, error: WireError) -> Result<Reply, WireError> {
+        if self.engine.until_all_known().await { self.perform().await } else { Err(error) }
+    }
+
     /// The table of operations.
     async fn perform(&self) -> Result<Reply, WireError> {
         // Before anything is leased: nothing is, for a reply that cannot be kept.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use kew_core::command::{DeleteQueue, UpdateQueue};
 use kew_core::{DeadLetterAction, DeadLetterRule, Policy};
+use kew_engine::EngineError;
+use kew_fleet::CUT_OFF_AFTER;
 use world::{World, key};
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -147,6 +149,32 @@ async fn shards_of_a_node_that_dies_are_kept_by_the_others_with_all_their_messag
     }
     world.settled(&[&a, &b]).await;
     assert_eq!(world.owned(), [3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_for_a_queue_waits_until_the_shards_of_a_dead_node_are_known() {
+    let world = World::of(6);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    b.kill(&world);
+    let unsure = a.engine.find(&key("orders"));
+    assert_eq!(unsure.err(), Some(EngineError::NotAllKnown), "b may have made one");
+    assert!(a.engine.until_all_known().await, "a keeps all shards in time");
+    assert_eq!(a.engine.find(&key("orders")), Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_for_a_queue_is_refused_when_other_nodes_stay_unheard() {
+    let world = World::of(6);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    world.cut(&a, &b);
+    tokio::time::sleep(CUT_OFF_AFTER).await;
+    let asked = tokio::time::Instant::now();
+    assert!(!a.engine.until_all_known().await);
+    assert!(asked.elapsed() < Duration::from_secs(6), "its client is not kept for long");
 }
 
 #[tokio::test(start_paused = true)]
