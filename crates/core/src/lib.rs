@@ -14,6 +14,7 @@ pub mod message;
 pub mod model;
 pub mod outcome;
 pub mod own;
+pub mod pause;
 pub mod queue;
 pub mod report;
 pub mod room;
@@ -33,6 +34,7 @@ pub use id::{
 };
 pub use lease::{LeaseTerms, LeaseToken, ReceiptRule, Return, WhenFree};
 pub use message::{Content, ContentType, Expiry, Message, MoveReason, NewMessage, Origin, State};
+pub use pause::Pause;
 pub use queue::{
     ByName, Carries, Counts, DeadLetterAction, DeadLetterRule, DeduplicationScope, DocumentKey, Policy,
     Queue, QueueKind,

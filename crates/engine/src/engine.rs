@@ -19,6 +19,7 @@ use crate::EngineError;
 use crate::busy::{Busy, Work};
 use crate::leap::Expiry;
 use crate::options::Options;
+use crate::pauses::Pauses;
 use crate::snapshot::{Listing, QueueName, Snapshots, WideListing};
 use crate::state::Pass;
 use crate::stats::Stats;
@@ -51,6 +52,7 @@ pub struct Engine {
     pub(crate) stats: Stats,
     /// Guards what is known of the clock while expiry is held.
     pub(crate) expiry: Mutex<Expiry>,
+    pub(crate) pauses: Pauses,
 }
 
 impl Engine {
@@ -80,6 +82,7 @@ impl Engine {
             moving_time: Semaphore::new(1),
             stats: Stats::default(),
             expiry: Mutex::default(),
+            pauses: Pauses::default(),
         });
         engine.hold_expiry_at_start(newest);
         engine.load_queues().await?;

@@ -24,6 +24,7 @@ mod operator;
 pub mod options;
 mod pace;
 mod pass;
+mod pauses;
 mod room;
 mod shards;
 pub mod snapshot;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use kew_core::command::CreateQueue;
-use kew_core::{Command, DeadLetterAction, Outcome, Queue, QueueId, QueueKey, ShardId};
+use kew_core::{Command, DeadLetterAction, Outcome, Pause, Queue, QueueId, QueueKey, ShardId, Timestamp};
 use kew_engine::{Engine, EngineError};
 use kew_store::StoreError;
 
@@ -179,6 +179,16 @@ impl Inner {
         if let Outcome::Queue(queue) = outcome {
             self.tell_all(Request::Show(vec![Arc::<Queue>::clone(queue)])).await;
         }
+    }
+
+    /// Tells every other node that something is paused.
+    pub(crate) async fn share(
+        self: Arc<Self>,
+        pause: Pause,
+        until: Timestamp,
+    ) -> Result<Outcome, StoreError> {
+        self.tell_all(Request::Pause { pause, until }).await;
+        Ok(Outcome::Done)
     }
 
     async fn tell_gone(self: &Arc<Self>, queue: QueueId) {

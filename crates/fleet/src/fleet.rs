@@ -6,7 +6,7 @@ use std::time::Duration;
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
 use kew_core::{
-    Command, Departures, Outcome, QueueId, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
+    Command, Departures, Outcome, Pause, QueueId, ShardCount, ShardId, Tally, Timestamp, Traffic, Waits,
 };
 use kew_engine::Engine;
 use kew_store::{Freed, Store, StoreError, Submission};
@@ -206,6 +206,10 @@ impl Store for Fleet {
 
     fn keeps(&self, queue: QueueId) -> bool {
         self.0.places.is_here(self.0.places.count.of_queue(queue))
+    }
+
+    fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
+        Some(Submission::remote(Arc::clone(&self.0).share(pause.clone(), until)))
     }
 
     fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {

@@ -43,6 +43,10 @@ impl Inner {
                 self.leaving.lock().insert(node);
                 Ok(Reply::Shown)
             }
+            Request::Pause { pause, until } => {
+                engine.note_pause(&pause, until);
+                Ok(Reply::Shown)
+            }
             Request::Hide(queue) => {
                 self.directory.hidden(queue);
                 engine.hide_queue(queue);

@@ -13,7 +13,6 @@ mod decode;
 mod documents;
 mod encode;
 pub mod error;
-mod intervals;
 mod limits;
 mod listing;
 mod look;
@@ -31,14 +30,13 @@ mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kew_core::{AccountId, Queue, QueueId, QueueKey};
+use kew_core::{AccountId, Queue};
 use kew_engine::{Engine, QueueName};
 use kew_http::{Guard, Handler, Refusal, Reply, Request, RequestId, Standing, Subject};
 use serde::Deserialize;
 
 use auth::{Caller, Service};
 use encode::Shape;
-use intervals::Intervals;
 use names::Address;
 use policy::Policies;
 use route::{Call, Protocol};
@@ -125,40 +123,26 @@ pub struct Sqs {
     engine: Arc<Engine>,
     settings: Settings,
     policies: Arc<Policies>,
-    pauses: Arc<Pauses>,
-}
-
-/// What may not be done again for a while.
-struct Pauses {
-    /// Names of deleted queues.
-    names: Intervals<QueueKey>,
-    /// Purges.
-    purges: Intervals<QueueId>,
 }
 
 impl Sqs {
     /// A front-end over `engine`.
     pub fn new(engine: Arc<Engine>, settings: Settings) -> Self {
-        let pauses = Pauses {
-            names: Intervals::of(settings.name_hold),
-            purges: Intervals::of(settings.purge_interval),
-        };
-        Self { engine, settings, policies: Arc::default(), pauses: Arc::new(pauses) }
+        Self { engine, settings, policies: Arc::default() }
     }
 
     /// The same front-end for an address where pages of listed origins may not ask: there replies name no origin.
     pub fn without_pages(&self) -> Self {
         let settings = Settings { cors_origins: Arc::default(), ..self.settings.clone() };
-        let (policies, pauses) = (Arc::clone(&self.policies), Arc::clone(&self.pauses));
-        Self { engine: Arc::clone(&self.engine), settings, policies, pauses }
+        Self { engine: Arc::clone(&self.engine), settings, policies: Arc::clone(&self.policies) }
     }
 
     /// Who asks for what.
     fn context<'a>(&'a self, protocol: Protocol, request: &'a Request) -> Result<Context<'a>, WireError> {
         let caller = auth::caller(&self.settings, Service::Sqs, request)?;
         let call = route::call(protocol, request)?;
-        let Self { engine, settings, policies, pauses } = self;
-        Ok(Context { engine, settings, policies, pauses, caller, request, protocol, call })
+        let Self { engine, settings, policies } = self;
+        Ok(Context { engine, settings, policies, caller, request, protocol, call })
     }
 
     /// The reply to what an operation came to.
@@ -229,7 +213,6 @@ struct Context<'a> {
     engine: &'a Engine,
     settings: &'a Settings,
     policies: &'a Policies,
-    pauses: &'a Pauses,
     caller: Caller,
     request: &'a Request,
     protocol: Protocol,

@@ -96,8 +96,8 @@ impl Sqs {
             caller.region = region.into();
         }
         let call = Call { action: Action::ReceiveMessage, body: Bytes::new() };
-        let Self { engine, settings, policies, pauses } = self;
-        let cx = Context { engine, settings, policies, pauses, caller, request, protocol, call };
+        let Self { engine, settings, policies } = self;
+        let cx = Context { engine, settings, policies, caller, request, protocol, call };
         let queue = cx.queue_at(address)?;
         let _kept = request.room.keep(REPLY_BYTES_MAX as usize).await?;
         let messages = peek(&cx, &queue, &asked).await?;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
+use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, Waits};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -115,6 +115,12 @@ pub trait Store: Send + Sync {
     /// `None` where the step may be taken at once.
     fn define(&self, command: &Command) -> Option<Submission> {
         let _is_ours_alone = command;
+        None
+    }
+
+    /// Tells the other nodes that something is paused up to an instant: `None` where there are no others.
+    fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
+        let _there_are_no_others = (pause, until);
         None
     }
 

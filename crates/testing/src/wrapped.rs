@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, QueueId, Tally, Timestamp, Traffic, Waits};
+use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, Waits};
 use kew_store::{Store, StoreError, Submission};
 
 /// What a test changes of a store. Each method may call the store's own.
@@ -102,6 +102,10 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
 
     fn define(&self, command: &Command) -> Option<Submission> {
         self.store.define(command)
+    }
+
+    fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
+        self.store.share(pause, until)
     }
 
     fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {

@@ -6,7 +6,7 @@ mod world;
 use std::time::Duration;
 
 use kew_core::command::{DeleteQueue, UpdateQueue};
-use kew_core::{DeadLetterAction, DeadLetterRule, Policy};
+use kew_core::{DeadLetterAction, DeadLetterRule, Pause, Policy};
 use kew_engine::EngineError;
 use kew_fleet::CUT_OFF_AFTER;
 use world::{World, key};
@@ -175,6 +175,23 @@ async fn question_for_a_queue_is_refused_when_other_nodes_stay_unheard() {
     let asked = tokio::time::Instant::now();
     assert!(!a.engine.until_all_known().await);
     assert!(asked.elapsed() < Duration::from_secs(6), "its client is not kept for long");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_paused_on_one_node_is_paused_on_all_for_the_same_time() {
+    let world = World::of(3);
+    world.keep_publishing();
+    let (a, b) = (world.start("a").await, world.start("b").await);
+    world.settled(&[&a, &b]).await;
+    let pause = Pause::Name(key("orders"));
+    let until = a.engine.now().plus(Duration::from_secs(60));
+    a.engine.note_pause(&pause, until);
+    assert!(!b.engine.is_paused(&pause));
+    a.engine.share_pause(&pause, until).await;
+    assert!(b.engine.is_paused(&pause));
+    assert!(!b.engine.begin_pause(&pause, until));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!a.engine.is_paused(&pause) && !b.engine.is_paused(&pause));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kew_core::command::Lease;
-use kew_core::{Command, Outcome, Queue, QueueId, ShardId, Text};
+use kew_core::{Command, Outcome, Pause, Queue, QueueId, ShardId, Text, Timestamp};
 use kew_store::StoreError;
 use thiserror::Error;
 
@@ -44,6 +44,13 @@ pub enum Request {
     Hide(QueueId),
     /// To give no shard to the node that asks: it hands its own over and stops. Names the run of that node.
     Leaves(Text),
+    /// To know that something is paused.
+    Pause {
+        /// What.
+        pause: Pause,
+        /// Up to when.
+        until: Timestamp,
+    },
 }
 
 /// What was done.
@@ -75,6 +82,7 @@ pub enum Refusal {
 }
 
 choices! {
+    Pause { 0 => Name(key), 1 => Purge(queue), }
     Request {
         0 => Step { shard, command },
         1 => Lease { shard, lease, wait },
@@ -82,6 +90,7 @@ choices! {
         3 => Show(queues),
         4 => Hide(queue),
         5 => Leaves(node),
+        6 => Pause { pause, until },
     }
     Reply { 0 => Done(outcome), 1 => Queues(queues, is_last), 2 => Shown, }
     Refusal { 0 => Store(error), 1 => NotTheOwner, 2 => NameIsIn(shard), }
@@ -105,7 +114,9 @@ impl Request {
                     | Command::History(_)
             ),
             Self::Lease { .. } => false,
-            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) | Self::Leaves(_) => true,
+            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) | Self::Leaves(_) | Self::Pause { .. } => {
+                true
+            }
         }
     }
 
@@ -126,7 +137,7 @@ impl Request {
                 command.is_answered_by(outcome) && has_entries(command, outcome)
             }
             (Self::Queues { .. }, Reply::Queues(..))
-            | (Self::Show(_) | Self::Hide(_) | Self::Leaves(_), Reply::Shown) => true,
+            | (Self::Show(_) | Self::Hide(_) | Self::Leaves(_) | Self::Pause { .. }, Reply::Shown) => true,
             _ => false,
         }
     }
@@ -182,7 +193,7 @@ mod tests {
 
     #[test]
     fn waiting_lease_is_answered_by_leases_alone() {
-        let lease = Lease::of(QueueId(1), 1, kew_core::Timestamp(1));
+        let lease = Lease::of(QueueId(1), 1, Timestamp(1));
         let request = Request::Lease { shard: ShardId(3), lease, wait: Duration::from_secs(20) };
         let nothing = Ok(Reply::Done(Outcome::Leased(Vec::new())));
         assert_eq!(request.read_response(&frame(&nothing)), Ok(nothing));

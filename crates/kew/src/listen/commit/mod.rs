@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use kew_core::command::Lease;
 use kew_core::rules::retention::ExpiryHold;
-use kew_core::{Command, Departures, Outcome, QueueId, Records, Tally, Timestamp, Traffic};
+use kew_core::{Command, Departures, Outcome, Pause, QueueId, Records, Tally, Timestamp, Traffic};
 use kew_http::Histogram;
 use kew_store::{Store, StoreError, Submission};
 use tokio::sync::Notify;
@@ -238,6 +238,10 @@ impl<S: Store + 'static> Store for Paced<S> {
 
     fn define(&self, command: &Command) -> Option<Submission> {
         self.store.define(command)
+    }
+
+    fn share(&self, pause: &Pause, until: Timestamp) -> Option<Submission> {
+        self.store.share(pause, until)
     }
 
     fn lease_elsewhere(&self, lease: &Lease, wait: Duration) -> Option<Submission> {

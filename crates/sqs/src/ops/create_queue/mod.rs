@@ -1,7 +1,7 @@
 //! CreateQueue: makes a queue, or finds the one of this name when nothing that is given says otherwise.
 
 use kew_core::command::CreateQueue;
-use kew_core::{Policy, Queue, QueueKey, RuleError};
+use kew_core::{Pause, Policy, Queue, QueueKey, RuleError};
 use kew_engine::EngineError;
 use kew_http::Reply;
 use serde::Deserialize;
@@ -86,10 +86,10 @@ fn command(key: QueueKey, draft: Draft, fifo: bool, tags: Vec<Write>) -> CreateQ
 }
 
 fn check_name_hold(cx: &Context<'_>, key: &QueueKey) -> Result<(), WireError> {
-    if !cx.pauses.names.runs(key, cx.engine.now()) {
+    if !cx.engine.is_paused(&Pause::Name(key.clone())) {
         return Ok(());
     }
-    let seconds = cx.pauses.names.seconds();
+    let seconds = cx.settings.name_hold.as_secs();
     let text = format!(
         "You must wait {seconds} seconds after deleting a queue before you can create another with the same name."
     );
