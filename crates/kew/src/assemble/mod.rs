@@ -97,6 +97,8 @@ impl Server {
         let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine.now());
         let disk = store_disk(&settings.server.store);
+        // The store is ours now: alarms of rules that were removed leave their file.
+        parts.firing.save();
         parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk)));
         let certificates = certificates.watch(log.of(Area::Tls));
         let certificates = certificates
@@ -174,9 +176,10 @@ impl Server {
         if let Some(backups) = self.backups {
             backups.stop();
         }
+        // It writes into the store's directory, which another server may open once the store is closed.
+        self.alarm_posts.stop();
         let log = self.log.of(Area::Store);
         let closed = self.kept.map_or(Ok(()), |kept| kept.close(log));
-        self.alarm_posts.stop();
         let text = |error: std::io::Error| error.to_string();
         let admin = self.admin.stop().map_err(text);
         let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
