@@ -28,6 +28,7 @@ use crate::listen::{
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
 use crate::reports::refused::Failures;
+use crate::reports::requests::RequestLines;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
 use crate::store::kept::KeptStore;
@@ -291,10 +292,9 @@ impl Parts<'_> {
         let access = self.access.as_ref().map(|access| Arc::clone(access) as Arc<dyn Witness>);
         let spans = self.log.exporter().filter(|exporter| exporter.has_traces());
         let spans = spans.map(|exporter| Arc::new(Spans(exporter)) as Arc<dyn Witness>);
-        let witness = match (access, spans) {
-            (Some(access), Some(spans)) => Arc::new(Both(access, spans)),
-            (access, spans) => access.or(spans)?,
-        };
+        let lines = RequestLines::start(self.log).map(|lines| Arc::new(lines) as Arc<dyn Witness>);
+        let all = [access, spans, lines].into_iter().flatten();
+        let witness = all.reduce(|one, other| Arc::new(Both(one, other)))?;
         Some(Witnesses { witness, clock: Arc::new(machine::SystemClock) })
     }
 }
