@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -86,6 +86,23 @@ async function dev(directory, application, use) {
   }
 }
 
+/** A Kew that checks tokens: without accounts of its own it knows the token `test`. Ends after `use`. */
+async function strict(use) {
+  const ports = join(home, "strict-ports");
+  const words = ["serve", "--store", "memory", "--auth", "strict", "--ports-file", ports, "--cloudflare", "127.0.0.1:0"];
+  const others = ["sqs", "azure", "admin"].flatMap((name) => [`--${name}`, "off"]);
+  const variables = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("KEW_")));
+  const child = spawn(process.env.KEW_PROGRAM, [...words, ...others], { env: variables, stdio: "ignore" });
+  try {
+    await until("the strict server", () => existsSync(ports));
+    await use(`http://${JSON.parse(readFileSync(ports, "utf8")).cloudflare}`);
+  } finally {
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    child.kill();
+    await ended;
+  }
+}
+
 const ask = async (address, path) => (await fetch(`${address}/${path}`)).json();
 const body = (message) => Buffer.from(message.body, "base64").toString();
 
@@ -142,6 +159,25 @@ const scenarios = {
       assert.match((await ask(address, "later/GONE")).error, /Kew does not answer at http:\/\/127\.0\.0\.1:1/);
     });
     assert.deepEqual(await peek(id), []);
+  },
+
+  async a_wrong_token_is_named_and_the_right_one_sends() {
+    await strict(async (kew) => {
+      const headers = { authorization: "Bearer test" };
+      const queues = `${kew}/client/v4/accounts/00000000000000000000000000000000/queues`;
+      const made = await fetch(queues, { method: "POST", headers, body: JSON.stringify({ queue_name: "guarded" }) });
+      assert.equal(made.status, 200, await made.clone().text());
+      for (const [token, expected] of [["wrong", /: KEW_TOKEN is no token of Kew at /], ["test", undefined]]) {
+        const directory = ways(`token-${token}`, { GUARDED: "guarded" }, kew);
+        const config = join(directory, "kew-queues/wrangler.toml");
+        writeFileSync(config, readFileSync(config, "utf8").replace('KEW_TOKEN = "test"', `KEW_TOKEN = "${token}"`));
+        await dev(directory, "ways", async (address) => {
+          const { error } = await ask(address, "later/GUARDED");
+          if (expected) assert.match(error, expected);
+          else assert.equal(error, undefined);
+        });
+      }
+    });
   },
 };
 

@@ -13,6 +13,9 @@ export const launch = async () => {
   return chromium.launch({ executablePath: PROGRAM, headless: true, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 };
 
+/** Where forms were sent to since the tests of this file began: the method is POST, parts of a path are as they came. */
+export const sent = new Set();
+
 /** A page of a fresh profile. `faults` collects what must not happen. */
 export const open = async (browser, url, options = {}) => {
   const context = await browser.newContext({ baseURL: url, viewport: { width: 1280, height: 800 }, ...options });
@@ -29,6 +32,7 @@ export const open = async (browser, url, options = {}) => {
     return dialog.dismiss();
   });
   page.on("request", (request) => {
+    if (request.method() === "POST") sent.add(new URL(request.url()).pathname);
     if (!request.url().startsWith(`${url}/`)) faults.push(`asked elsewhere: ${request.url()}`);
   });
   return { page, context, faults, may };

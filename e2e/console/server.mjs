@@ -15,13 +15,14 @@ export const TOKEN = "a-token-for-tests";
 /** The hash of a password, as the server's settings want it. */
 export const hash = (password) => execFileSync(PROGRAM, ["admin", "hash"], { input: password, env: ENVIRONMENT }).toString().trim();
 
-/** Starts a server; `config` are the lines of its file. */
-export const start = async (flags = [], config = "") => {
+/** Starts a server; `config` are the lines of its file. Its store is in memory unless it is to have files. */
+export const start = async (flags = [], config = "", hasFiles = false) => {
   const directory = await mkdtemp(join(tmpdir(), "kew-console-"));
   const [ports, file] = [join(directory, "ports.json"), join(directory, "kew.toml")];
   await writeFile(file, config, { mode: 0o600 });
   const listeners = ["sqs", "azure", "cloudflare", "admin"].flatMap((name) => [`--${name}`, "127.0.0.1:0"]);
-  const words = ["serve", "--store", "memory", "--config", file, "--ports-file", ports, ...listeners, ...flags];
+  const store = hasFiles ? join(directory, "data") : "memory";
+  const words = ["serve", "--store", store, "--config", file, "--ports-file", ports, ...listeners, ...flags];
   const child = spawn(PROGRAM, words, { stdio: ["ignore", "ignore", "inherit"], env: ENVIRONMENT });
   const ended = new Promise((resolve) => child.once("exit", resolve));
   const begun = Date.now();
@@ -38,7 +39,7 @@ export const start = async (flags = [], config = "") => {
     await ended;
     await rm(directory, { recursive: true, force: true });
   };
-  return { url, stop, api: (path, body, method = "POST") => ask(url, path, body, method) };
+  return { url, stop, directory, api: (path, body, method = "POST") => ask(url, path, body, method) };
 };
 
 const ask = async (url, path, body, method) => {

@@ -1,8 +1,9 @@
 // What operators do, with the keyboard alone; and without scripts.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { flaws, follow, launch, open, picture, tabTo } from "./browser.mjs";
+import { flaws, follow, launch, open, picture, sent, tabTo } from "./browser.mjs";
 import { fill, hash, start, TOKEN } from "./server.mjs";
 
 let [kew, strict, browser] = [];
@@ -229,3 +230,90 @@ for (const colorScheme of ["light", "dark"]) {
     await context.close();
   });
 }
+
+test("a slow move of dead letters is watched and cancelled by keyboard", async () => {
+  for (const name of ["slow-from", "slow-to"]) await kew.api("/queues", { name });
+  for (let number = 0; number < 20; number += 1) await kew.api("/queues/slow-from/messages", { body: `letter ${number}` });
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/queues/slow-from/dead-letters");
+  await type(page, "To", "slow-to");
+  await type(page, "At most, messages a second", "1");
+  await follow(page, "Move them", "button");
+  await follow(page, "Begin now", "button");
+  await page.getByRole("heading", { name: "Messages are being moved" }).waitFor();
+  await follow(page, "Cancel", "button");
+  await page.getByRole("heading", { name: "The move was cancelled" }).waitFor();
+  assert.deepEqual(await flaws(page), []);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a delayed message is promoted by keyboard", async () => {
+  const { id } = await kew.api("/queues/webhooks/messages", { body: "late", delay_seconds: 600 });
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto(`/queues/webhooks/messages/${id}`);
+  await follow(page, "Promote", "button");
+  await page.getByText("The delay was ended.").waitFor();
+  assert.equal((await kew.api(`/messages/${id}`, undefined, "GET")).state, "visible");
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("a suggested visibility timeout is taken by keyboard", async () => {
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/queues/thumbnails/leases");
+  await follow(page, "Set the visibility timeout to 5 s", "button");
+  assert.equal((await kew.api("/queues/thumbnails", undefined, "GET")).settings.visibility_seconds, 5);
+  await page.goto("/queues/thumbnails/leases");
+  await page.getByText("The visibility timeout suits that").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test("groups and deduplication ids are looked up by keyboard, and a FIFO message is sent", async () => {
+  const { page, context, faults } = await open(browser, kew.url);
+  await page.goto("/queues/payments.fifo/groups");
+  await type(page, "Deduplication id", "anna-open");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  await page.getByText("It was sent first as").waitFor();
+  await page.goto("/queues/payments.fifo/groups");
+  await type(page, "Group begins with", "be");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  await page.goto("/queues/payments.fifo/send");
+  await type(page, "Body", "refund");
+  await type(page, "Group", "anna");
+  await type(page, "Deduplication id", "anna-refund");
+  await follow(page, "Send", "button");
+  await page.getByText("The message was sent.").waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`a store in a directory is backed up by keyboard, in ${colorScheme} colours`, async () => {
+    const filed = await start([], "", true);
+    await filed.api("/queues", { name: "orders" });
+    const { page, context, faults } = await open(browser, filed.url, { colorScheme });
+    await page.goto("/store");
+    await type(page, "Directory, as an absolute path", `${filed.directory}/backup`);
+    await follow(page, "Back up", "button");
+    for (let look = 0; look < 100 && (await page.getByText("Look again").count()) > 0; look += 1) {
+      await follow(page, "Look again", "a");
+    }
+    await page.getByText("done", { exact: true }).waitFor();
+    await picture(page, `backup-${colorScheme}`);
+    assert.deepEqual(await flaws(page), []);
+    assert.deepEqual(faults, []);
+    await context.close();
+    await filed.stop();
+  });
+}
+
+test("each page has a task here that sends each of its forms by keyboard", async () => {
+  const table = await readFile(new URL("../../crates/console/src/pages/places.rs", import.meta.url), "utf8");
+  const forms = [...table.matchAll(/\("(\/[^"]+)", FormOp::/g)].map(([, path]) => path);
+  assert.ok(forms.length >= 19, forms.join(" "));
+  const isSent = (form) => [...sent].some((path) => new RegExp(`^${form.replace(/\{\w+\}/g, "[^/]+")}$`).test(path));
+  assert.deepEqual(forms.filter((form) => !isSent(form)), []);
+});

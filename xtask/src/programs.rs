@@ -149,7 +149,7 @@ fn within(
 }
 
 /// Kills a program and those it has started, the youngest first, so that none is left with an open output.
-fn kill_family(child: &mut Child) {
+pub(crate) fn kill_family(child: &mut Child) {
     let mut family = vec![child.id()];
     let parents = parents();
     let mut next = 0;

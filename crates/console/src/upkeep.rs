@@ -44,6 +44,11 @@ pub enum UpkeepNews {
         /// What is wrong.
         what: String,
     },
+    /// It was done, and had not failed before.
+    Done {
+        /// Which work.
+        work: Work,
+    },
     /// It works again.
     Recovered {
         /// Which work.
@@ -147,9 +152,11 @@ impl Reports for UpkeepReport {
     fn succeeded(&self, work: Work) {
         let now = self.source.steady();
         let ended = self.known.lock().get_mut(&work).and_then(|known| known.failing.take());
-        if let Some(ended) = ended.filter(|ended| ended.is_told) {
-            (self.tell)(UpkeepNews::Recovered { work, after: now.saturating_sub(ended.since) });
-        }
+        let news = match ended.filter(|ended| ended.is_told) {
+            Some(ended) => UpkeepNews::Recovered { work, after: now.saturating_sub(ended.since) },
+            None => UpkeepNews::Done { work },
+        };
+        (self.tell)(news);
     }
 
     fn failed(&self, work: Work, cause: &str) {
@@ -248,8 +255,11 @@ mod tests {
             &self.report
         }
 
+        /// What was told of failures.
         fn told(&self) -> Vec<UpkeepNews> {
-            std::mem::take(&mut *self.told.lock())
+            let mut told = std::mem::take(&mut *self.told.lock());
+            told.retain(|news| !matches!(news, UpkeepNews::Done { .. }));
+            told
         }
     }
 
@@ -261,6 +271,7 @@ mod tests {
     fn failure_is_reported_when_it_begins_at_times_while_it_lasts_and_when_it_ends() {
         let bench = bench();
         bench.at(0).succeeded(Work::Checkpoint);
+        assert_eq!(*bench.told.lock(), [UpkeepNews::Done { work: Work::Checkpoint }]);
         assert_eq!(bench.told(), [], "nothing failed");
         for second in 0..1_201 {
             bench.at(100 + second).failed(Work::Checkpoint, "full");

@@ -68,7 +68,10 @@ fn because(events: &[Event]) -> String {
             }
             EventKind::Failed { why, detail } => return failed(why, detail, delay_after(events)),
             EventKind::Promoted => return "An operator ended its delay.".into(),
-            EventKind::Imported => return "It had been delivered before it was imported.".into(),
+            // Which of the two is not known: the history does not reach back to the import.
+            EventKind::Imported => {
+                return "It had been delivered before it was imported, or since then before the history begins.".into();
+            }
             // The failure that led to the end of the lease is named instead.
             EventKind::Released { .. } | EventKind::Lapsed if events.iter().any(is_failure) => {}
             EventKind::Released { visible_at } => {
@@ -242,7 +245,9 @@ mod tests {
             "It was delivered before the history begins, which does not reach far behind the last start.";
         assert_eq!(told[0].because, before);
         let told = redeliveries(&events(&[EventKind::Imported, leased(3)]));
-        assert_eq!(told[0].because, "It had been delivered before it was imported.");
+        let imported =
+            "It had been delivered before it was imported, or since then before the history begins.";
+        assert_eq!(told[0].because, imported);
         assert!(redeliveries(&events(&[EventKind::Imported, leased(1)])).is_empty());
     }
 

@@ -10,6 +10,8 @@ use crate::clock::HostClock;
 /// How much a line matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
+    /// Of use when something is looked for.
+    Debug,
     /// Good to know.
     Info,
     /// Somebody should look at it.
@@ -29,6 +31,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    pub(crate) fn debug(&self, line: &str, fields: &[(&str, &str)]) {
+        self.tell(Level::Debug, line, fields);
+    }
+
     pub(crate) fn info(&self, line: &str) {
         self.tell(Level::Info, line, &[]);
     }

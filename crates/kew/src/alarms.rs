@@ -15,6 +15,7 @@ use kew_console::{AlarmChange, AlarmRule};
 use kew_core::{Reports, Work};
 use kew_http::client::{Client, ClientSettings, Outgoing};
 use kew_http::{Drain, Droppable, Dropped, HeaderMap, HeaderValue, Method, Uri, header};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -35,8 +36,10 @@ pub(crate) struct AlarmPosts {
     lanes: BTreeMap<Arc<str>, Sender<AlarmChange>>,
     upkeep: Arc<dyn Reports>,
     dropped: Arc<Dropped>,
+    firing: Arc<FiringAlarms>,
     drain: Drain,
-    thread: Option<JoinHandle<()>>,
+    /// Taken by the one who waits for its end.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl AlarmPosts {
@@ -64,9 +67,13 @@ impl AlarmPosts {
                 ends.push((Arc::clone(url), receiver));
             }
         }
-        let lane_parts =
-            LaneParts { upkeep: Arc::clone(&upkeep), dropped: Arc::clone(&dropped), firing, pauses };
-        let mut posts = Self { lanes, upkeep, dropped, drain, thread: None };
+        let lane_parts = LaneParts {
+            upkeep: Arc::clone(&upkeep),
+            dropped: Arc::clone(&dropped),
+            firing: Arc::clone(&firing),
+            pauses,
+        };
+        let posts = Self { lanes, upkeep, dropped, firing, drain, thread: Mutex::default() };
         if ends.is_empty() {
             return Ok(posts);
         }
@@ -78,10 +85,11 @@ impl AlarmPosts {
             for (url, waiting) in ends {
                 runtime.spawn(lane(Arc::clone(&client), url, waiting, lane_parts.clone()));
             }
-            // What is under way ends with the runtime.
             runtime.block_on(closing);
+            // What is under way ends with the runtime; a look-up of a name may hang for long.
+            runtime.shutdown_background();
         };
-        posts.thread = Some(std::thread::Builder::new().name("kew-alarms".into()).spawn(run)?);
+        *posts.thread.lock() = Some(std::thread::Builder::new().name("kew-alarms".into()).spawn(run)?);
         Ok(posts)
     }
 
@@ -96,19 +104,24 @@ impl AlarmPosts {
         true
     }
 
-    /// Ends the thread.
+    /// Ends the thread, and keeps what it posted. The store's directory must still be ours.
     pub(crate) fn stop(&self) {
+        self.end();
+        self.firing.save();
+    }
+
+    fn end(&self) {
         self.drain.close();
+        if let Some(thread) = self.thread.lock().take() {
+            // One that panicked has said so itself.
+            let _ended = thread.join();
+        }
     }
 }
 
 impl Drop for AlarmPosts {
     fn drop(&mut self) {
-        self.drain.close();
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has said so itself.
-            let _ended = thread.join();
-        }
+        self.end();
     }
 }
 
@@ -147,9 +160,8 @@ async fn lane(client: Arc<Client>, url: Arc<str>, mut waiting: Receiver<AlarmCha
         }
         parts.upkeep.succeeded(Work::Alarms);
         parts.firing.note(&change);
-        if waiting.is_empty() {
-            parts.firing.save();
-        }
+        // At once: the next one may fail for long, and the server may end.
+        parts.firing.save();
     }
 }
 
@@ -177,7 +189,9 @@ mod tests {
     use super::*;
     use kew_console::AlarmMetric;
     use kew_core::Timestamp;
-    use parking_lot::Mutex;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::path::Path;
 
     #[derive(Default)]
     struct Book(Mutex<Vec<String>>);
@@ -196,36 +210,77 @@ mod tests {
         fn scrub_ended(&self, _: Timestamp) {}
     }
 
-    #[test]
-    fn changes_beyond_those_that_may_wait_for_an_address_are_counted_and_reported() {
-        // It accepts connections and never answers.
-        let hook = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let url: Arc<str> =
-            format!("http://{}/", hook.local_addr().expect("a bound socket has an address")).into();
-        let rule = AlarmRule {
+    /// A rule whose changes are posted there.
+    fn rule(url: &Arc<str>) -> AlarmRule {
+        AlarmRule {
             name: "many".into(),
             queue: "*".into(),
             metric: AlarmMetric::Visible,
             above: 0.0,
             lasting: Duration::ZERO,
-            webhook: Some(Arc::clone(&url)),
-        };
-        let (book, dropped) = (Arc::new(Book::default()), Arc::<Dropped>::default());
-        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
-        let rules = [rule];
-        let firing = Arc::new(FiringAlarms::read(Some(directory.path()), &rules, Box::new(|_| {})));
-        let reports = (Arc::clone(&book) as _, Arc::clone(&dropped));
-        let posts = AlarmPosts::start(&rules, reports, Arc::clone(&firing)).expect("a thread can be started");
-        let change = AlarmChange {
+            webhook: Some(Arc::clone(url)),
+        }
+    }
+
+    fn begins(queue: Option<&str>, url: &Arc<str>) -> AlarmChange {
+        AlarmChange {
             name: "many".into(),
-            queue: None,
+            queue: queue.map(str::to_owned),
             metric: "visible",
             is_firing: true,
             at: Timestamp(1),
             value: 1.0,
             bound: 0.0,
-            webhook: Some(url),
-        };
+            webhook: Some(Arc::clone(url)),
+        }
+    }
+
+    fn hook() -> (TcpListener, Arc<str>) {
+        let hook = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/", hook.local_addr().expect("a bound socket has an address"));
+        (hook, url.into())
+    }
+
+    fn firing(directory: &Path, url: &Arc<str>) -> Arc<FiringAlarms> {
+        Arc::new(FiringAlarms::read(Some(directory), &[rule(url)], Box::new(|_| {})))
+    }
+
+    #[test]
+    fn a_change_that_was_posted_is_kept_although_the_next_one_cannot_be() {
+        let (hook, url) = hook();
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let firing_alarms = firing(directory.path(), &url);
+        let book = Arc::new(Book::default());
+        let reports = (Arc::clone(&book) as _, Arc::default());
+        let no_pauses = [Duration::ZERO; 4];
+        let posts = AlarmPosts::start_with(&[rule(&url)], reports, firing_alarms, no_pauses)
+            .expect("a thread can be started");
+        for queue in ["a", "b"] {
+            assert!(posts.post(&begins(Some(queue), &url)), "its rule has an address");
+        }
+        // All tries of the second one are refused.
+        for status in [200, 500, 500, 500, 500, 500] {
+            let (mut stream, _) = hook.accept().expect("the change is posted");
+            let _head = stream.read(&mut [0; 4096]).expect("the client writes a request");
+            let reply = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(reply.as_bytes()).expect("the client reads the reply");
+        }
+        let kept: Vec<Option<String>> =
+            firing(directory.path(), &url).all().into_iter().map(|firing| firing.queue).collect();
+        assert_eq!(kept, [Some("a".to_owned())], "before the server has ended");
+    }
+
+    #[test]
+    fn changes_beyond_those_that_may_wait_for_an_address_are_counted_and_reported() {
+        // It accepts connections and never answers.
+        let (_hook, url) = hook();
+        let (book, dropped) = (Arc::new(Book::default()), Arc::<Dropped>::default());
+        let directory = tempfile::tempdir().expect("the machine has a temporary directory");
+        let firing = firing(directory.path(), &url);
+        let reports = (Arc::clone(&book) as _, Arc::clone(&dropped));
+        let posts = AlarmPosts::start(&[rule(&url)], reports, Arc::clone(&firing));
+        let posts = posts.expect("a thread can be started");
+        let change = begins(None, &url);
         // One more than may wait may be under way.
         for _ in 0..WAITING_MAX + 3 {
             assert!(posts.post(&change), "its rule has an address");

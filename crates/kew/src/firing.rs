@@ -35,6 +35,8 @@ struct Kept {
     firing: BTreeSet<Firing>,
     /// Whether the file says something else.
     is_changed: bool,
+    /// Whether it was reported that the file cannot be written.
+    is_told: bool,
 }
 
 impl FiringAlarms {
@@ -45,7 +47,7 @@ impl FiringAlarms {
         let known = firing.len();
         firing.retain(|firing| rules.iter().any(|rule| *rule.name == *firing.rule));
         let is_changed = firing.len() < known;
-        Self { path, failed, kept: Mutex::new(Kept { firing, is_changed }) }
+        Self { path, failed, kept: Mutex::new(Kept { firing, is_changed, is_told: false }) }
     }
 
     /// Those that fired when the server ended.
@@ -61,13 +63,18 @@ impl FiringAlarms {
         kept.is_changed |= changes;
     }
 
-    /// Writes the file, if it says something else.
+    /// Writes the file, if it says something else. Only for the one who has the store.
     pub(crate) fn save(&self) {
         let mut kept = self.kept.lock();
         let Some(path) = self.path.as_deref().filter(|_| kept.is_changed) else { return };
         match write(path, &kept.firing) {
-            Ok(()) => kept.is_changed = false,
-            Err(error) => (self.failed)(&error),
+            Ok(()) => (kept.is_changed, kept.is_told) = (false, false),
+            Err(error) => {
+                // Once while it lasts: each alarm that changes tries again.
+                if !std::mem::replace(&mut kept.is_told, true) {
+                    (self.failed)(&error);
+                }
+            }
         }
     }
 }

@@ -83,17 +83,25 @@ pub enum Area {
     Functions,
     /// Alarms.
     Alarms,
-    /// Changes through the admin API.
+    /// Changes through the admin API, and requests to it.
     Admin,
     /// Certificates and keys.
     Tls,
+    /// Requests to SQS.
+    Sqs,
+    /// Requests to Azure Queue Storage.
+    Azure,
+    /// Requests to Cloudflare Queues.
+    Cloudflare,
+    /// Requests that no dialect took.
+    Http,
     /// Requests, if `[log] access` asks for them: no level leaves them out.
     Access,
 }
 
 impl Area {
     /// All that have a level.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Server,
         Self::Store,
         Self::Clock,
@@ -103,7 +111,15 @@ impl Area {
         Self::Alarms,
         Self::Admin,
         Self::Tls,
+        Self::Sqs,
+        Self::Azure,
+        Self::Cloudflare,
+        Self::Http,
     ];
+
+    /// Those whose debug lines are about requests.
+    pub(crate) const OF_REQUESTS: [Self; 5] =
+        [Self::Sqs, Self::Azure, Self::Cloudflare, Self::Admin, Self::Http];
 
     /// Its name in settings and lines.
     pub fn name(self) -> &'static str {
@@ -117,6 +133,10 @@ impl Area {
             Self::Alarms => "alarms",
             Self::Admin => "admin",
             Self::Tls => "tls",
+            Self::Sqs => "sqs",
+            Self::Azure => "azure",
+            Self::Cloudflare => "cloudflare",
+            Self::Http => "http",
             Self::Access => "access",
         }
     }

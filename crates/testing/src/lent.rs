@@ -26,6 +26,10 @@ enum NextDocuments {
     #[default]
     Answered,
     Lost,
+    /// The same, and those after these are refused.
+    LostThenRefused,
+    /// They are not put, other than all else says here.
+    Refused,
     Held(Arc<Notify>),
 }
 
@@ -46,6 +50,11 @@ impl LentStore {
         *self.wrap.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::Lost;
     }
 
+    /// The same, and the documents after those are not put.
+    pub fn lose_next_documents_and_refuse_those_after(&self) {
+        *self.wrap.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::LostThenRefused;
+    }
+
     /// The next documents are put, and that is answered when it is rung.
     pub fn hold_next_documents(&self) -> Arc<Notify> {
         let rung = Arc::<Notify>::default();
@@ -57,14 +66,22 @@ impl LentStore {
 
 impl<S: Store> Wrap<S> for Lent {
     fn step(&self, store: &S, now: Timestamp, command: &Command) -> Submission {
-        let taken = store.step(now, command);
         if !matches!(command, Command::PutDocuments(_)) {
-            return taken;
+            return store.step(now, command);
         }
-        match std::mem::take(&mut *self.next.lock().unwrap_or_else(PoisonError::into_inner)) {
-            NextDocuments::Answered => taken,
-            NextDocuments::Lost => {
-                Submission::settled(Err(StoreError::Unavailable { cause: "the answer was lost".to_owned() }))
+        let next = std::mem::take(&mut *self.next.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed =
+            |cause: &str| Submission::settled(Err(StoreError::Unavailable { cause: cause.to_owned() }));
+        if matches!(next, NextDocuments::Refused) {
+            return failed("the test wants it");
+        }
+        let taken = store.step(now, command);
+        match next {
+            NextDocuments::Answered | NextDocuments::Refused => taken,
+            NextDocuments::Lost => failed("the answer was lost"),
+            NextDocuments::LostThenRefused => {
+                *self.next.lock().unwrap_or_else(PoisonError::into_inner) = NextDocuments::Refused;
+                failed("the answer was lost")
             }
             NextDocuments::Held(rung) => Submission::remote(async move {
                 rung.notified().await;

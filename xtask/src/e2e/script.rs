@@ -5,6 +5,7 @@
 use super::scenario::Chapter;
 use super::server::Server;
 use crate::Done;
+use crate::programs::kill_family;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -55,8 +56,8 @@ pub fn play(
             _ => {}
         }
     }
-    // It has said all, or has had all the time there is.
-    let _ended = (child.kill(), child.wait());
+    // It has said all, or has had all the time there is: then what it has started ends with it.
+    kill_family(&mut child);
     Ok(results(chapter, reported, errors))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use kew_http::{FieldValue, HeaderName, HeaderValue, Reply, Request, StatusCode, secret};
+use kew_http::{FieldValue, HeaderName, HeaderValue, Method, Reply, Request, StatusCode, secret};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -147,9 +147,8 @@ fn cookies<'r>(request: &'r Request, wanted: &'static str) -> impl Iterator<Item
     pairs.filter(move |(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// Whether a page asks by itself, and no person.
+/// Whether a page asks by itself, and no person. Pages reload themselves, and send no forms.
 fn is_unattended(request: &Request) -> bool {
-    request.uri.path().starts_with(LIVE)
-        || request.header(UNATTENDED.as_str()).is_some()
-        || cookies(request, RELOADED).next().is_some()
+    let is_reloaded = || request.method == Method::GET && cookies(request, RELOADED).next().is_some();
+    request.uri.path().starts_with(LIVE) || request.header(UNATTENDED.as_str()).is_some() || is_reloaded()
 }

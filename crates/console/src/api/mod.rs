@@ -129,6 +129,8 @@ impl Console {
             (Err(error), target) => {
                 self.audit.note(at, who, action, target.unwrap_or_default(), error.code());
             }
+            // It changed nothing, and pages ask for one before each redrive.
+            (Ok(_), _) if action == redrives::DRY_RUN => {}
             (Ok(_), target) => self.audit.note(at, who, action, target.unwrap_or_default(), "ok"),
         }
         ended

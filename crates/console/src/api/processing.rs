@@ -30,6 +30,24 @@ struct Observed {
     times: Vec<(Timestamp, u64)>,
     /// Leases that ended by themselves.
     lapsed: u64,
+    /// Of each message that no consumer deleted after that: how many milliseconds its longest such lease lasted. So
+    /// long at least a consumer would have needed.
+    ran_out: HashMap<Sequence, u64>,
+}
+
+/// A lease, until its message is deleted or leased again.
+struct Lease {
+    since: Timestamp,
+    lapsed_at: Option<Timestamp>,
+}
+
+impl Lease {
+    /// For how long a consumer had a message that is deleted now; none where that is no consumer any more. A deletion
+    /// that is late by more than the lease's length is an operator's.
+    fn took(&self, at: Timestamp) -> Option<u64> {
+        let is_late = |lapsed: Timestamp| at > lapsed.plus(lapsed.since(self.since));
+        (!self.lapsed_at.is_some_and(is_late)).then(|| millis(at, self.since))
+    }
 }
 
 /// `GET /queues/{q}/processing`.
@@ -47,43 +65,62 @@ pub(super) async fn show(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// Reads events, oldest first.
 fn observed(events: &[Event]) -> Observed {
-    let (mut leased, mut observed) = (HashMap::<Sequence, Timestamp>::new(), Observed::default());
+    let (mut leased, mut observed) = (HashMap::<Sequence, Lease>::new(), Observed::default());
     for event in events {
+        let (at, sequence) = (event.at, event.sequence);
         match event.kind {
             EventKind::Leased { .. } => {
-                leased.insert(event.sequence, event.at);
+                leased.insert(sequence, Lease { since: at, lapsed_at: None });
             }
             EventKind::Acked => {
-                if let Some(since) = leased.remove(&event.sequence) {
-                    let took = u64::try_from(event.at.since(since).as_millis()).unwrap_or(u64::MAX);
-                    observed.times.push((event.at, took));
+                if let Some(took) = leased.remove(&sequence).and_then(|lease| lease.took(at)) {
+                    observed.times.push((at, took));
+                    observed.ran_out.remove(&sequence);
                 }
             }
             // A consumer may still delete it afterwards: then this is how long it took.
-            EventKind::Lapsed => observed.lapsed += u64::from(leased.contains_key(&event.sequence)),
-            EventKind::Extended { until } if until > event.at => {}
+            EventKind::Lapsed => {
+                if let Some(lease) = leased.get_mut(&sequence) {
+                    lease.lapsed_at = Some(at);
+                    observed.lapsed += 1;
+                    let longest = observed.ran_out.entry(sequence).or_default();
+                    *longest = millis(at, lease.since).max(*longest);
+                }
+            }
+            EventKind::Rewritten => {}
+            EventKind::Extended { until } if until > at => {}
             _ => {
-                leased.remove(&event.sequence);
+                leased.remove(&sequence);
             }
         }
     }
     observed
 }
 
+fn millis(at: Timestamp, since: Timestamp) -> u64 {
+    u64::try_from(at.since(since).as_millis()).unwrap_or(u64::MAX)
+}
+
 fn written(observed: &Observed, visibility_seconds: u64) -> Value {
     let mut times: Vec<u64> = observed.times.iter().map(|(_, took)| *took).collect();
     times.sort_unstable();
-    let (half, most) = (quantile(&times, 50), quantile(&times, 99));
     json!({
         "messages": times.len(),
         "lapsed": observed.lapsed,
-        "p50_ms": half,
-        "p99_ms": most,
+        "p50_ms": quantile(&times, 50),
+        "p99_ms": quantile(&times, 99),
         "visibility_seconds": visibility_seconds,
-        "suggested_seconds": most.filter(|_| times.len() >= MESSAGES_MIN).map(suggested),
+        "suggested_seconds": suggestion(&observed.ran_out, times.clone()),
         "bounds_ms": BOUNDS_MS,
         "slots": slots(&observed.times),
     })
+}
+
+/// What is suggested once enough was observed. Without the leases that ran out only the fast consumers would count.
+fn suggestion(ran_out: &HashMap<Sequence, u64>, mut times: Vec<u64>) -> Option<u64> {
+    times.extend(ran_out.values());
+    times.sort_unstable();
+    quantile(&times, 99).filter(|_| times.len() >= MESSAGES_MIN).map(suggested)
 }
 
 /// The time that this share of all did not exceed; `times` are sorted.
@@ -135,27 +172,57 @@ mod tests {
             lease(0, 1),
             lease(0, 2),
             lease(0, 3),
+            event(400, 1, EventKind::Rewritten),
             event(500, 1, EventKind::Acked),
             event(1_000, 2, EventKind::Lapsed),
             event(1_000, 3, EventKind::Lapsed),
-            event(3_000, 2, EventKind::Acked),
+            event(2_000, 2, EventKind::Acked),
             lease(4_000, 3),
             event(4_100, 3, EventKind::Released { visible_at: Timestamp(4_100) }),
             event(5_000, 3, EventKind::Acked),
             event(6_000, 4, EventKind::Acked),
         ];
         let observed = observed(&events);
-        assert_eq!(observed.times, [(Timestamp(500), 500), (Timestamp(3_000), 3_000)]);
+        assert_eq!(observed.times, [(Timestamp(500), 500), (Timestamp(2_000), 2_000)]);
         assert_eq!(observed.lapsed, 2);
+        assert_eq!(observed.ran_out, HashMap::from([(Sequence(3), 1_000)]));
+    }
+
+    #[test]
+    fn a_deletion_long_after_the_lease_is_an_operators_and_no_time() {
+        let late = |at| {
+            let events = [lease(0, 1), event(1_000, 1, EventKind::Lapsed), event(at, 1, EventKind::Acked)];
+            let observed = observed(&events);
+            (observed.times.len(), observed.ran_out.len())
+        };
+        assert_eq!(late(2_000), (1, 0));
+        assert_eq!(late(2_001), (0, 1));
+    }
+
+    #[test]
+    fn leases_that_ran_out_count_as_long_as_they_lasted_unless_the_message_was_deleted_later() {
+        let fast = |sequence| [lease(0, sequence), event(10, sequence, EventKind::Acked)];
+        let slow = |sequence| [lease(0, sequence), event(30_000, sequence, EventKind::Lapsed)];
+        let again = |sequence| [lease(31_000, sequence), event(31_010, sequence, EventKind::Acked)];
+        let mut events: Vec<Event> = (0..98).flat_map(fast).chain((98..100).flat_map(slow)).collect();
+        let shown = written(&observed(&events), 30);
+        assert_eq!((&shown["p99_ms"], &shown["suggested_seconds"]), (&json!(10), &json!(60)));
+        events.extend((98..100).flat_map(again));
+        let shown = written(&observed(&events), 30);
+        assert_eq!(
+            [&shown["lapsed"], &shown["suggested_seconds"]],
+            [2, 5],
+            "their consumers died: others needed no longer than usual"
+        );
     }
 
     #[test]
     fn twice_what_nearly_all_need_is_suggested_once_enough_was_observed() {
         let times = |count: u64, took: u64| (0..count).map(|at| (Timestamp(at), took)).collect();
-        let shown = written(&Observed { times: times(100, 20_000), lapsed: 3 }, 30);
+        let shown = written(&Observed { times: times(100, 20_000), lapsed: 3, ..Observed::default() }, 30);
         assert_eq!(shown["suggested_seconds"], 60);
         assert_eq!((&shown["p50_ms"], &shown["p99_ms"]), (&json!(20_000), &json!(20_000)));
-        let few = written(&Observed { times: times(19, 1), lapsed: 0 }, 30);
+        let few = written(&Observed { times: times(19, 1), ..Observed::default() }, 30);
         assert_eq!(few["suggested_seconds"], Value::Null);
         assert_eq!(suggested(u64::MAX), 43_200);
         let counted: u64 = shown["slots"]

@@ -21,10 +21,13 @@ const RUNNING_MAX: u32 = 100;
 /// What stands for the queues that messages came from.
 const ORIGIN: &str = "origin";
 
+/// The name of a dry run of a redrive in the audit log, which only has those that were refused.
+pub(super) const DRY_RUN: &str = "countRedrive";
+
 /// The name of a redrive in the audit log: a dry run moves nothing.
 pub(super) fn action(body: &[u8]) -> &'static str {
     let asked = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    if asked["dry_run"] == true { "countRedrive" } else { "redrive" }
+    if asked["dry_run"] == true { DRY_RUN } else { "redrive" }
 }
 
 /// `POST /queues/{q}/redrive`.

@@ -149,7 +149,7 @@ pub(crate) static ROUTES: &[Route] = &[
             field("failed", Kind::Objects(FAILED), "Receipts that count no more, and why").required(),
         ])
         .refusals(&[(404, "There is no such queue")]),
-    post("/queues/{q}/redrive", Op::Redrive, "redrive", "Moves the visible messages of a queue, all or those that fit a filter, as a task that goes on by itself. A dry run is in the audit log as `countRedrive`")
+    post("/queues/{q}/redrive", Op::Redrive, "redrive", "Moves the visible messages of a queue, all or those that fit a filter, as a task that goes on by itself. A dry run changes nothing: only one that was refused is in the audit log, as `countRedrive`")
         .body(&[
             field("to", Kind::Text(200), "A queue; `origin` returns each to the queue it came from").default("\"origin\""),
             field("filter", Kind::Object(FILTER), "Only messages that fit it, each for itself: one that is leased when its turn comes, or has no queue to go to, stays and keeps none behind it. Without a filter the task stops at such a message. `{}` fits all"),

@@ -16,16 +16,21 @@ const HEATS: u64 = 4;
 pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let found = visit.read(&of_queue(queue, "/processing"), &[]).await?;
-    let messages = read::whole(&found, "messages");
+    let (messages, lapsed) = (read::whole(&found, "messages"), read::whole(&found, "lapsed"));
     let content = html! {
         (queue::top(visit, queue, &shown, Tab::Leases))
         section aria-labelledby="leases-title" {
             h2 #leases-title { "How long consumers keep messages" }
-            @if messages == 0 {
+            @if messages == 0 && lapsed == 0 {
                 p.empty { "The history remembers no message of this queue that a consumer has deleted." }
             } @else {
                 (figures(&found, messages))
                 (suggestion(visit, queue, &found))
+                @if lapsed > 0 {
+                    p.quiet {
+                        "A message whose lease ran out counts as needing as long as it lasted, unless a consumer deleted it later."
+                    }
+                }
                 (map(read::list(&found, "slots"), read::list(&found, "bounds_ms")))
             }
         }
@@ -90,9 +95,9 @@ fn map(slots: &[Value], bounds: &[Value]) -> Markup {
                     }
                 }
                 tbody {
-                    @for (row, bound) in bounds.iter().enumerate().rev() {
+                    @for row in (0..bounds.len()).rev() {
                         tr {
-                            th scope="row" { (text::span(bound.as_u64().unwrap_or_default())) }
+                            th scope="row" { (label(bounds, row)) }
                             @for (_, counts) in &columns {
                                 @let count = counts.get(row).copied().unwrap_or_default();
                                 td class={ "number heat-" (heat(count, most)) } { @if count > 0 { (text::count(count)) } }
@@ -105,6 +110,12 @@ fn map(slots: &[Value], bounds: &[Value]) -> Markup {
     }
 }
 
+/// Which times a row has: the last one those that no other has.
+fn label(bounds: &[Value], row: usize) -> String {
+    let bound = |row: usize| text::span(bounds.get(row).and_then(Value::as_u64).unwrap_or_default());
+    if row > 0 && row + 1 == bounds.len() { format!("{} or more", bound(row - 1)) } else { bound(row) }
+}
+
 /// How warm a count is: 0 of none, the highest of the most.
 fn heat(count: u64, most: u64) -> u64 {
     count.saturating_mul(HEATS).div_ceil(most.max(1))
@@ -113,6 +124,13 @@ fn heat(count: u64, most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_row_has_all_times_that_no_other_has() {
+        let bounds = [100, 1_000, 900_000, 43_200_000].map(Value::from);
+        let labels: Vec<String> = (0..4).map(|row| label(&bounds, row)).collect();
+        assert_eq!(labels, ["100 ms", "1 s", "15 min", "15 min or more"]);
+    }
 
     #[test]
     fn a_single_message_is_seen_beside_many() {

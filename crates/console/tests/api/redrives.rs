@@ -245,19 +245,16 @@ async fn a_task_whose_queue_is_deleted_says_so() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_noted_under_a_name_of_its_own() {
+async fn a_dry_run_changes_nothing_and_is_noted_only_if_it_was_refused() {
     let rig = with_dead_letters().await;
     let before = rig.audited().len();
     rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true}"#).await;
     rig.done("POST", "/queues/dead/redrive", r#"{"dry_run":true,"filter":{}}"#).await;
     rig.done("POST", "/queues/dead/redrive", r#"{"filter":{"text":"nothing"}}"#).await;
     rig.post("/queues/dead/redrive", r#"{"dry_run":1}"#).await;
-    let expected = [
-        "open countRedrive dead ok",
-        "open countRedrive dead ok",
-        "open redrive dead ok",
-        "open redrive dead bad_request",
-    ];
+    rig.post("/queues/dead/redrive", r#"{"dry_run":true,"to":"dead"}"#).await;
+    let expected =
+        ["open redrive dead ok", "open redrive dead bad_request", "open countRedrive dead bad_request"];
     assert_eq!(rig.audited()[before..], expected);
 }
 
@@ -295,6 +292,21 @@ async fn a_task_that_could_not_be_stored_is_taken_back_and_begins_at_no_later_st
     next.console.resume_redrives().await;
     rig.engine.advance(Duration::from_secs(9)).await.expect("the clock is virtual");
     assert_eq!(visible(&rig, "other").await, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_was_refused_and_is_stored_all_the_same_is_not_gone_on_with() {
+    let rig = with_mixed_origins().await;
+    rig.done("POST", "/queues", r#"{"name":"other"}"#).await;
+    rig.store.lose_next_documents_and_refuse_those_after();
+    let slow = r#"{"to":"other","per_second":1,"filter":{}}"#;
+    assert_eq!(rig.post("/queues/dead/redrive", slow).await.status, 503);
+    assert_eq!(stored_redrives(&rig).await, 1, "it was not taken back yet");
+    // The first look for stored tasks after a start.
+    rig.console.resume_redrives().await;
+    rig.engine.advance(Duration::from_secs(9)).await.expect("the clock is virtual");
+    assert_eq!(visible(&rig, "other").await, 0, "its client was told that nothing began");
+    assert_eq!(stored_redrives(&rig).await, 0);
 }
 
 #[tokio::test]

@@ -134,6 +134,19 @@ async fn a_page_that_loads_itself_again_does_not_keep_its_session_alive() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_sent_counts_whatever_was_loaded_again_a_moment_before() {
+    let browser = Browser::signed_in("anna").await;
+    let cookie = format!("{}; kew_reloaded=1", browser.cookie());
+    for minutes in [90, 180, 270] {
+        *browser.rig.clock.0.lock() = Duration::from_secs(minutes * 60);
+        // It is refused, for its proof is missing: a person sent it all the same.
+        let headers = [("cookie", cookie.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+        assert_eq!(browser.ask("POST", "/new-queue", &headers, "").await.status, 403, "minute {minutes}");
+    }
+    assert_eq!(browser.get("/").await.status, 200);
+}
+
+#[tokio::test]
 async fn a_session_that_is_used_goes_on() {
     let browser = Browser::signed_in("anna").await;
     for hour in 1..12 {

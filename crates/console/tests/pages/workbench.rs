@@ -1,5 +1,8 @@
 //! The workbench for dead letters, groups and what the server shows of itself.
 
+use kew_core::command::{FirstReceipts, Lease, Send};
+use kew_core::{ContentType, NewMessage, QueueId};
+
 use super::browser::{Browser, Page};
 
 /// A queue whose messages were leased too often, and its dead-letter queue with them.
@@ -180,6 +183,38 @@ async fn one_dead_letter_is_corrected_and_sent_again() {
     assert!(page.has("The message was sent.") && page.has("right"), "{}", page.text);
     let page = browser.get(&format!("/queues/dead/messages/{id}")).await;
     assert!(page.has("gone"), "{}", page.text);
+}
+
+#[tokio::test]
+async fn a_message_that_is_no_text_is_sent_again_as_the_bytes_that_it_is() {
+    const BODY: &[u8] = b"{\"a\":\xff\xfe}";
+    let browser = Browser::open().await;
+    browser.queue(r#"{"name":"orders"}"#).await;
+    let engine = &browser.rig.engine;
+    // The first of the store.
+    let queue = QueueId(1);
+    let mut message = NewMessage::text(engine.message_id(), BODY);
+    // It says JSON of itself, as a client may that encodes wrongly.
+    message.content.content_type = ContentType::Json;
+    let send = Send { queue, messages: vec![message], receipts: FirstReceipts::Told };
+    engine.send(send).await.expect("the queue is there");
+    let found = browser.rig.get("/queues/orders/messages").await.body;
+    let id = found["messages"][0]["id"].as_str().expect("the message is there").to_owned();
+    let page = browser.get(&format!("/queues/orders/messages/{id}/resend")).await;
+    let body =
+        page.between("<textarea name=\"body\" rows=\"8\" spellcheck=\"false\" required>\n", "</textarea>");
+    assert!(page.has("<option value=\"bytes\" selected>"), "{}", page.text);
+    let fields = [("body", body.as_str()), ("content_type", "bytes")];
+    browser.done("/queues/orders/send", &fields).await;
+    let leased = leased_bodies(&browser, queue).await;
+    assert_eq!(leased, [BODY, BODY]);
+}
+
+/// The bodies of a queue's first messages.
+async fn leased_bodies(browser: &Browser, queue: QueueId) -> Vec<Vec<u8>> {
+    let engine = &browser.rig.engine;
+    let leased = engine.lease(Lease::of(queue, 10, engine.now())).await.expect("the queue is there");
+    leased.into_iter().map(|leased| leased.message.content.body.to_vec()).collect()
 }
 
 #[tokio::test]

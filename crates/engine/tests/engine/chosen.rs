@@ -1,11 +1,18 @@
 //! Messages chosen by what they are: counted, looked for, and moved step by step.
 
-use kew_core::command::Browse;
-use kew_core::outcome::Seen;
-use kew_core::{Policy, QueueId, QueueKey, RuleError, Sequence};
-use kew_engine::{EngineError, Matching, MovedSlice, Slice};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use crate::bench::{Bench, body, key, seconds};
+use kew_core::command::{Browse, CreateQueue, FirstReceipts, Send};
+use kew_core::outcome::Seen;
+use kew_core::{
+    Command, Content, NewMessage, Outcome, Policy, QueueId, QueueKey, RuleError, Sequence, Timestamp,
+};
+use kew_engine::{ClockKind, Engine, EngineError, Matching, MovedSlice, Options, Slice};
+use kew_store::{MemoryStore, Store, Submission};
+use kew_testing::{Wrap, Wrapped};
+
+use crate::bench::{Bench, Dice, Hands, START, body, key, seconds};
 
 fn has(seen: &Seen, end: &str) -> bool {
     String::from_utf8_lossy(&seen.message.content.body).ends_with(end)
@@ -137,4 +144,51 @@ async fn a_message_leased_after_the_look_is_passed_by_also_when_it_is_back() {
         (bodies(&bench, target).await, bodies(&bench, source).await),
         (vec!["1".into()], vec!["0".into()])
     );
+}
+
+/// A store that cannot read the content of the second message of a queue.
+struct Damaged;
+
+impl Wrap<MemoryStore> for Damaged {
+    fn step(&self, store: &MemoryStore, now: Timestamp, command: &Command) -> Submission {
+        let submission = store.step(now, command);
+        let Some(Outcome::Browsed(page)) = submission.peek() else { return submission };
+        let mut page = page.clone();
+        for seen in page.messages.iter_mut().filter(|seen| seen.message.sequence == Sequence(2)) {
+            (seen.is_readable, seen.message.content) = (false, Content::default());
+        }
+        Submission::settled(Ok(Outcome::Browsed(page)))
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_message_is_neither_counted_nor_chosen_and_keeps_none_behind_it() {
+    let dice = Arc::new(Dice(AtomicU64::new(1)));
+    let store = Wrapped { store: MemoryStore::new(Arc::clone(&dice) as _), wrap: Damaged };
+    let hands = Arc::new(Hands(AtomicU64::new(START.0)));
+    let options = Options { clock: ClockKind::Virtual, ..Options::default() };
+    let engine = Engine::start(Arc::new(store), hands, dice, options).await.expect("the engine starts");
+    let mut queues = Vec::new();
+    for name in ["source", "target"] {
+        let create = CreateQueue { key: key(name), policy: Policy::standard(), documents: Vec::new() };
+        queues.push(engine.create_queue(create).await.expect("the queue is new").id);
+    }
+    let (source, target) = (queues[0], queues[1]);
+    for text in ["a", "b", "c"] {
+        let messages = vec![NewMessage::text(engine.message_id(), text.to_owned())];
+        let send = Send { queue: source, messages, receipts: FirstReceipts::Told };
+        engine.send(send).await.expect("the send is fine");
+    }
+    // Also by a filter that would take anything.
+    let counted = engine.count_matching(&Browse::of(source, 1), |_| true).await;
+    assert_eq!(counted, Ok(Matching { messages: 2, last: Some(Sequence(3)), next: None }));
+    let slice = Slice { browse: Browse::of(source, 100), through: Sequence(u64::MAX) };
+    let chosen = engine.choose(&slice, |_| true).await.expect("the queue is there");
+    let places: Vec<Sequence> = chosen.messages.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!((places, chosen.next), (vec![Sequence(1), Sequence(3)], None));
+    let tokens = chosen.messages.into_iter().map(|(_, token)| token).collect();
+    let moved = engine.move_these(source, Some(key("target")), tokens).await;
+    assert_eq!(moved, Ok(MovedSlice { moved: 2, ..MovedSlice::default() }));
+    let visible = async |queue| engine.counts(queue).await.map(|counts| counts.visible);
+    assert_eq!((visible(source).await, visible(target).await), (Ok(1), Ok(2)), "it stays for rescue");
 }

@@ -153,7 +153,7 @@ impl Worker<'_> {
         let mut pause = AGAIN_MIN;
         let mut is_told = false;
         loop {
-            let Err(error) = self.try_to(end, &mut put).await else { return };
+            let Err(error) = self.try_to(end, &mut put).await else { return self.tell_complete(end) };
             if error.fault.is_passing() && self.shared.clock.now() < self.lease.until() {
                 if !is_told {
                     is_told = true;
@@ -166,6 +166,13 @@ impl Worker<'_> {
             }
             return self.tell_incomplete(end, &error);
         }
+    }
+
+    fn tell_complete(&self, end: &End<'_>) {
+        let (id, queue) = (self.lease.message.id.as_str(), self.function.trigger.queue.as_str());
+        self.shared
+            .log
+            .debug("what follows a run was done", &[("what", end.what()), ("id", id), ("queue", queue)]);
     }
 
     fn tell_incomplete(&self, end: &End<'_>, error: &QueueError) {

@@ -28,6 +28,7 @@ use crate::listen::{
 use crate::log::{Area, Level, Log};
 use crate::machine::{self, SystemEntropy};
 use crate::reports::refused::Failures;
+use crate::reports::requests::RequestLines;
 use crate::start_error::StartError;
 use crate::store::backups::StoreBackups;
 use crate::store::kept::KeptStore;
@@ -97,6 +98,8 @@ impl Server {
         let backups = parts.backups(&kept)?;
         let place = store_place(settings, &kept, running.engine.now());
         let disk = store_disk(&settings.server.store);
+        // The store is ours now: alarms of rules that were removed leave their file.
+        parts.firing.save();
         parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk)));
         let certificates = certificates.watch(log.of(Area::Tls));
         let certificates = certificates
@@ -174,9 +177,10 @@ impl Server {
         if let Some(backups) = self.backups {
             backups.stop();
         }
+        // It writes into the store's directory, which another server may open once the store is closed.
+        self.alarm_posts.stop();
         let log = self.log.of(Area::Store);
         let closed = self.kept.map_or(Ok(()), |kept| kept.close(log));
-        self.alarm_posts.stop();
         let text = |error: std::io::Error| error.to_string();
         let admin = self.admin.stop().map_err(text);
         let certificates = self.certificates.map_or(Ok(()), |watch| watch.stop().map_err(text));
@@ -288,10 +292,9 @@ impl Parts<'_> {
         let access = self.access.as_ref().map(|access| Arc::clone(access) as Arc<dyn Witness>);
         let spans = self.log.exporter().filter(|exporter| exporter.has_traces());
         let spans = spans.map(|exporter| Arc::new(Spans(exporter)) as Arc<dyn Witness>);
-        let witness = match (access, spans) {
-            (Some(access), Some(spans)) => Arc::new(Both(access, spans)),
-            (access, spans) => access.or(spans)?,
-        };
+        let lines = RequestLines::start(self.log).map(|lines| Arc::new(lines) as Arc<dyn Witness>);
+        let all = [access, spans, lines].into_iter().flatten();
+        let witness = all.reduce(|one, other| Arc::new(Both(one, other)))?;
         Some(Witnesses { witness, clock: Arc::new(machine::SystemClock) })
     }
 }

@@ -182,7 +182,7 @@ fn serve_once(settings: &Settings, log: Log, looks: &mut Looks) -> Ended {
         }
     });
     let starts_again = matches!(why, Why::Lost(_));
-    let result = stop(server, beside, runtime, signals, || why.tell(log));
+    let result = stop(server, beside, runtime, (signals, log), || why.tell(log));
     match result {
         Ok(()) if starts_again => Ended::ToStartAgain,
         Ok(()) => Ended::With(ExitCode::SUCCESS),
@@ -214,12 +214,14 @@ fn stop(
     server: Server,
     beside: Option<Beside>,
     runtime: tokio::runtime::Runtime,
-    mut signals: Signals,
+    (mut signals, log): (Signals, Log),
     tell: impl FnOnce(),
 ) -> Result<(), String> {
     let watch = runtime.handle().clone();
     let stop_at_once = watch.spawn(async move {
         signals.next().await;
+        // What was logged last is what somebody will look for who was in a hurry.
+        flush(log);
         std::process::exit(EXIT_AT_ONCE);
     });
     let (stopped, is_stopped) = tokio::sync::oneshot::channel::<()>();

@@ -77,6 +77,7 @@ pub async fn host(
 
 fn level_of(level: kew_functions::Level) -> Level {
     match level {
+        kew_functions::Level::Debug => Level::Debug,
         kew_functions::Level::Info => Level::Info,
         kew_functions::Level::Warn => Level::Warn,
         kew_functions::Level::Error => Level::Error,

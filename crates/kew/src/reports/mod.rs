@@ -2,3 +2,4 @@
 
 pub mod notices;
 pub(crate) mod refused;
+pub(crate) mod requests;

@@ -53,7 +53,8 @@ pub fn tell(log: Log, upkeep: &dyn Reports, notice: Notice) {
     }
 }
 
-/// Logs how work beside requests goes: a failure when it begins, at a bounded rate while it lasts, and its end.
+/// Logs how work beside requests goes: a failure when it begins, at a bounded rate while it lasts, and its end; work
+/// that is done as a debug line.
 pub fn tell_upkeep(log: Log, news: &UpkeepNews) {
     match news {
         UpkeepNews::Fails { work, cause, since, times } => {
@@ -65,6 +66,10 @@ pub fn tell_upkeep(log: Log, news: &UpkeepNews) {
         UpkeepNews::Damaged { file, offset, what } => {
             let fields = [("file", file.as_str()), ("offset", &offset.to_string()), ("cause", what)];
             log.tell(Level::Error, "a stored record is damaged: its message cannot be read", &fields);
+        }
+        // A checkpoint, a file made ahead: not often, and of use to who asks what the disk is busy with.
+        UpkeepNews::Done { work } => {
+            log.tell(Level::Debug, "work beside requests was done", &[("work", work.name())]);
         }
         UpkeepNews::Recovered { work, after } => {
             let fields = [("work", work.name()), ("after_seconds", &after.as_secs().to_string())];

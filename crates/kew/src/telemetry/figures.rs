@@ -187,12 +187,16 @@ mod tests {
     #[test]
     fn families_are_counters_gauges_and_histograms_with_counts_of_each_bucket() {
         let metrics = metrics(TEXT, 1, 2);
+        let times = |point: &Json| (point["startTimeUnixNano"].clone(), point["timeUnixNano"].clone());
         let named = |name: &str| {
             metrics.iter().find(|metric| metric["name"] == name).expect("each family of the text is a metric")
         };
         let counter = &named("kew_a_total")["sum"];
         assert_eq!((&counter["isMonotonic"], &counter["aggregationTemporality"]), (&true.into(), &2.into()));
         assert_eq!(counter["dataPoints"][0]["attributes"][0]["value"]["stringValue"], "x \"y\"");
+        let counted = (Json::from("1"), Json::from("2"));
+        assert_eq!(times(&counter["dataPoints"][0]), counted, "since when it is counted is told");
+        assert_eq!(times(&named("kew_h_seconds")["histogram"]["dataPoints"][0]), counted);
         assert_eq!(named("kew_g")["gauge"]["dataPoints"][0]["asDouble"], 0.5);
         let histogram = &named("kew_h_seconds")["histogram"]["dataPoints"][0];
         assert_eq!(histogram["bucketCounts"], json!(["2", "3"]));

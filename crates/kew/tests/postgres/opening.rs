@@ -66,6 +66,25 @@ fn store_that_is_lost_while_it_is_opened_is_waited_for_and_opened_again() {
 }
 
 #[test]
+fn store_that_is_lost_while_it_is_opened_is_served_on_no_port_meanwhile() {
+    let (server, url) = store();
+    let psql = |text: &str| server.psql(name_in(&url), text).expect("the server answers");
+    let node = while_opening(&server, &url, |_| {
+        // Another node takes it, and lives.
+        psql("INSERT INTO kew_node (id, name, until) VALUES ('o', 'other', clock_timestamp() + '1 hour')");
+        psql("UPDATE kew_shard SET epoch = epoch + 1, node = 'o'");
+    });
+    node.wait_until_standing_by();
+    for address in [node.sqs, node.azure, node.cloudflare] {
+        let refused = std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused), "clients go to the other node");
+    }
+    psql("DELETE FROM kew_node WHERE id = 'o'");
+    node.wait_until_ready();
+    assert!(ask(node.sqs, "ListQueues", "{}").is_some_and(|queues| queues.contains("orders")));
+}
+
+#[test]
 fn signal_while_a_store_is_opened_gives_it_up_at_once() {
     let (server, url) = store();
     while_opening(&server, &url, |node| {

@@ -37,6 +37,11 @@ fn ask_each_dialect(kew: &Kew) {
         &[("Authorization", "Bearer secret")],
         "",
     );
+    // A Worker sends, and one is visited that nobody has deployed.
+    let binding = [("X-Kew-Queue", "orders"), ("X-Msg-Fmt", "text")];
+    program::http(cloudflare, "POST", "/message", &binding, "secret");
+    let visited = [("Host", "absent.workers.localhost"), ("X-Api-Key", "secret")];
+    program::http(cloudflare, "POST", "/path?token=secret", &visited, "secret");
     kew.admin("GET", "/api/v1/queues/orders", &[], "");
     kew.admin("GET", "/api/v1/queues/absent", &[], "");
     // Refused before any front-end is asked.
@@ -75,7 +80,7 @@ fn each_request_of_every_dialect_and_the_admin_api_has_one_line_without_secrets(
     let sends = told.iter().filter(|line| *line == "sqs SendMessage orders 200 -").count();
     assert_eq!(sends, 2, "one for each protocol");
     assert!(told.iter().any(|line| line.starts_with("sqs unknown - 421")), "{told:#?}");
-    assert_eq!(lines.len(), 10, "{told:#?}");
+    assert_eq!(lines.len(), 12, "{told:#?}");
     assert!(lines.iter().all(|line| !line.to_string().contains("secret")), "{lines:#?}");
     let send = lines
         .iter()
@@ -94,4 +99,29 @@ fn errors_alone_have_a_line_where_that_is_asked_for_and_nothing_has_by_default()
     let kew = start(directory.path(), "off");
     ask_each_dialect(&kew);
     assert_eq!(lines(kew), Vec::<Value>::new());
+}
+
+#[test]
+fn debug_lines_tell_of_requests_in_the_areas_of_their_dialects_without_secrets() {
+    let directory = data_directory();
+    let flags =
+        ["--store", "memory", "--log-level", "warn,sqs=debug,azure=debug,cloudflare=debug,http=debug"];
+    let also = ["--also", "127.0.0.1:0"];
+    let mut kew = Kew::start_with(directory.path(), &[&flags[..], &also[..]].concat());
+    ask_each_dialect(&kew);
+    let also = kew.ports["also"][0].as_str().unwrap_or_default().to_owned();
+    program::http(&also, "GET", "/nobodys?token=secret", &[], "secret");
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let errors = kew.errors();
+    for expected in [
+        "debug [sqs] a request was answered operation=\"SendMessage\" queue=\"orders\" status=200",
+        "debug [sqs] a request was refused operation=\"GetQueueUrl\" queue=\"missing\" status=400",
+        "debug [azure] a request was refused operation=\"GetMessages\" queue=\"absent\" status=404 error=\"QueueNotFound\"",
+        "debug [cloudflare] a request was answered operation=\"ListQueues\" status=200",
+        "debug [http] a request was refused operation=\"unknown\" status=404",
+    ] {
+        assert!(errors.contains(expected), "no {expected} in {errors}");
+    }
+    assert!(!errors.contains("secret") && !errors.contains("[admin]"), "{errors}");
 }

@@ -106,3 +106,20 @@ fn the_log_holds_what_its_levels_ask_for() {
         "{told}"
     );
 }
+
+#[test]
+fn alarms_of_removed_rules_leave_their_file_at_the_start_of_the_one_who_has_the_store() {
+    let directory = data_directory();
+    let mut kew = Kew::start(directory.path());
+    kew.signal("TERM");
+    assert_eq!(kew.exit_code(), Some(0), "{}", kew.errors());
+    let file = directory.path().join("data/ALARMS");
+    std::fs::write(&file, r#"[["removed","orders"]]"#).expect("the directory is ours");
+    let kept = || std::fs::read_to_string(&file).expect("the file is there");
+    let _kew = Kew::start(directory.path());
+    assert_eq!(kept(), "[]");
+    std::fs::write(&file, r#"[["removed","orders"]]"#).expect("the directory is ours");
+    let (code, told) = fail(&["--store", &directory.path().join("data").to_string_lossy()]);
+    assert_eq!(code, Some(1), "{told}");
+    assert_eq!(kept(), r#"[["removed","orders"]]"#, "one that is refused the store leaves the file alone");
+}

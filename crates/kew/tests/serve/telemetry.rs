@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -153,6 +153,34 @@ fn a_message_hands_its_trace_to_a_webhook_also_where_nothing_is_exported() {
     let (_, head, _) = post(&mut BufReader::new(stream)).expect("the batch is whole");
     let expected = "traceparent: 00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
     assert!(head.to_ascii_lowercase().contains(expected), "{head}");
+}
+
+#[test]
+fn counters_say_since_when_they_count_and_that_stays_the_same() {
+    let directory = data_directory();
+    let (endpoint, received) = collector(200);
+    let nanoseconds = || SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970").as_nanos();
+    let before = nanoseconds();
+    let kew = start(directory.path(), &endpoint);
+    let after = nanoseconds();
+    assert_eq!(kew.ask("CreateQueue", r#"{"QueueName":"orders"}"#).0, 200);
+    assert_eq!(kew.ask("SendMessage", r#"{"QueueUrl":"orders","MessageBody":"a"}"#).0, 200);
+    let points = |posts: &[Post]| -> Vec<Value> {
+        let sent = metrics(posts).into_iter().filter(|metric| metric["name"] == "kew_messages_sent_total");
+        sent.filter_map(|metric| metric.pointer("/sum/dataPoints/0").cloned()).collect()
+    };
+    let posts = until(&received, |posts| points(posts).len() >= 3);
+    let times: Vec<(u128, u128)> = points(&posts)
+        .iter()
+        .map(|point| {
+            let time = |name: &str| point[name].as_str().and_then(|text| text.parse().ok());
+            time("startTimeUnixNano").zip(time("timeUnixNano")).expect("a point has both times")
+        })
+        .collect();
+    // The server's clock is in milliseconds.
+    assert!((before / 1_000_000 * 1_000_000..=after).contains(&times[0].0), "{before} {times:?} {after}");
+    assert!(times.iter().all(|(began, at)| *began == times[0].0 && began <= at), "{times:?}");
+    assert!(times.is_sorted_by(|one, next| one.1 < next.1), "each is a later look: {times:?}");
 }
 
 #[test]

@@ -53,7 +53,9 @@ export class Queue extends WorkerEntrypoint {
       throw new Error(`What answers at ${KEW_URL} is not Kew's Cloudflare API (status ${response.status})`);
     }
     if (!reply.success) {
-      throw new Error(reply.errors.map(({ code, message }) => `${message} (${code})`).join("; "));
+      const why = reply.errors.map(({ code, message }) => `${message} (${code})`).join("; ");
+      const isToken = response.status === 401 || response.status === 403;
+      throw new Error(isToken ? `${why}: KEW_TOKEN is no token of Kew at ${KEW_URL} that may read and write queues` : why);
     }
     return reply.result;
   }

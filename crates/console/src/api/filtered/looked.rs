@@ -26,13 +26,16 @@ pub(super) struct Looked {
     at: Timestamp,
     /// Messages that the next look brings.
     max: u32,
+    /// Messages that fit which a look had best find: what can be moved while it lasts.
+    wanted: u32,
 }
 
 impl Looked {
     /// Nothing yet. The first look of a slow task brings what it can move while a look lasts.
     pub(super) fn new(rate_max: Option<u32>) -> Self {
         let per_look = rate_max.map_or(LOOK_MAX, |rate| rate.saturating_mul(LASTS.as_secs() as u32));
-        Self { next: Some(Sequence(0)), max: per_look.clamp(LOOK_MIN, LOOK_MAX), ..Self::default() }
+        let wanted = per_look.clamp(LOOK_MIN, LOOK_MAX);
+        Self { next: Some(Sequence(0)), max: wanted, wanted, ..Self::default() }
     }
 
     /// Where a look is needed before the next step, and how many messages it brings.
@@ -45,10 +48,13 @@ impl Looked {
         if self.chosen.is_empty() { self.next.map(|from| (from, self.max)) } else { None }
     }
 
-    /// Takes what a look found. Where few messages fit, the next one brings more.
+    /// Takes what a look found. Where few messages fit, the next one brings more; where many do, fewer.
     pub(super) fn put(&mut self, chosen: Chosen, now: Timestamp) {
-        if (chosen.messages.len() as u64) * 2 < u64::from(self.max) {
+        let found = u32::try_from(chosen.messages.len()).unwrap_or(u32::MAX);
+        if found < self.wanted / 2 {
             self.max = self.max.saturating_mul(2).min(LOOK_MAX);
+        } else if found > self.wanted {
+            self.max = (self.max.saturating_mul(self.wanted) / found).max(self.wanted);
         }
         (self.chosen, self.next, self.at) = (chosen.messages, chosen.next, now);
     }
@@ -68,5 +74,33 @@ impl Looked {
 
     pub(super) fn is_over(&self) -> bool {
         self.chosen.is_empty() && self.next.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::QueueId;
+
+    /// How many messages the look brings that follows one which found this many.
+    fn next_max(looked: &mut Looked, found: u64) -> u32 {
+        let token = LeaseToken { queue: QueueId(1), sequence: Sequence(1), nonce: 0, mac: 0 };
+        let messages = (0..found).map(|number| (Sequence(number), token)).collect();
+        looked.put(Chosen { messages, next: Some(Sequence(found)) }, Timestamp(0));
+        let _all = looked.take(u32::MAX);
+        looked.next_look(Timestamp(0)).expect("there are more").1
+    }
+
+    #[test]
+    fn looks_grow_where_little_fits_and_shrink_again_where_much_does() {
+        let mut looked = Looked::new(Some(1));
+        let grown: Vec<u32> = (0..8).map(|_| next_max(&mut looked, 0)).collect();
+        assert_eq!(grown, [20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        assert_eq!(next_max(&mut looked, 10), 1_000, "one in a hundred fits");
+        assert_eq!(next_max(&mut looked, 100), 100, "one in ten");
+        assert_eq!(next_max(&mut looked, 100), 10, "all do");
+        assert_eq!(next_max(&mut looked, 10), 10);
+        let mut fast = Looked::new(None);
+        assert_eq!([0, 1_000].map(|found| next_max(&mut fast, found)), [1_000, 1_000]);
     }
 }

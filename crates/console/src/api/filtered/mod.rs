@@ -26,6 +26,8 @@ pub(super) use task::{Order, Task};
 const RUNNING_MAX: usize = 8;
 /// Tasks that are known, with those that ended.
 const KNOWN_MAX: usize = 100;
+/// Tasks that are known to have been refused.
+const REFUSED_MAX: usize = 1_000;
 /// How often it is looked whether there are tasks to go on with.
 const LOOKS_EVERY: Duration = Duration::from_secs(1);
 /// How often, in engine time, it is tried to remove the document of a task that was refused.
@@ -45,6 +47,8 @@ struct Known {
     /// Oldest first.
     tasks: VecDeque<Arc<Task>>,
     drivers: Vec<JoinHandle<()>>,
+    /// Tasks that were refused and may be stored all the same, oldest first: none of them is gone on with.
+    refused: VecDeque<String>,
     /// The engine whose stored tasks were taken on.
     resumed: Weak<Engine>,
     is_ending: bool,
@@ -78,7 +82,7 @@ impl Filtered {
         if task.order.is_empty() {
             task.end(task::State::Done);
         } else if let Err(error) = put(engine, &task.id, Some(task.document())).await {
-            self.known.lock().tasks.retain(|known| known.id != task.id);
+            self.known.lock().refuse(&task);
             // It may be stored all the same.
             tokio::spawn(take_back(Arc::clone(engine), task.id.clone()));
             return Err(error.into());
@@ -138,7 +142,8 @@ impl Filtered {
         known.resumed = Arc::downgrade(engine);
         for (key, bytes) in stored {
             let is_driven = known.tasks.iter().any(|task| *task.id == *key.key && task.is_driven_by(engine));
-            if let Some(task) = Task::of_document(&key.key, &bytes).filter(|_| !is_driven) {
+            let is_refused = known.refused.iter().any(|id| **id == *key.key);
+            if let Some(task) = Task::of_document(&key.key, &bytes).filter(|_| !is_driven && !is_refused) {
                 let task = Arc::new(task);
                 known.tasks.retain(|known| known.id != task.id);
                 known.put(&task);
@@ -180,6 +185,15 @@ impl Known {
             self.tasks.remove(oldest);
         }
         self.tasks.push_back(Arc::clone(task));
+    }
+
+    /// Forgets a task whose document could not be stored; its client was told that nothing began.
+    fn refuse(&mut self, task: &Task) {
+        self.tasks.retain(|known| known.id != task.id);
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(task.id.clone());
     }
 
     fn drive(&mut self, engine: &Arc<Engine>, task: &Arc<Task>) {
