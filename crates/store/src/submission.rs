@@ -47,7 +47,7 @@ impl fmt::Display for BatchNumber {
 pub struct Through {
     /// This batch, and so all before it, is written.
     pub written: BatchNumber,
-    /// This batch and all before it are as durable as their answers promise.
+    /// As far as this every batch that must be synced is.
     pub open: BatchNumber,
 }
 
@@ -198,7 +198,7 @@ impl Submission {
     }
 
     /// What was done, where that is known before it is durable. Not to be answered to a client: a message that is
-    /// still being read has its place and its receipt, but neither name nor body.
+    /// still being read has its place and its receipt, but neither id nor body.
     #[inline]
     pub fn peek(&self) -> Option<&Outcome> {
         self.result.as_ref()?.as_ref().ok()

@@ -83,7 +83,7 @@ impl Model {
             held.state = State::Leased { until };
             held.lease_end = Some(until);
             held.before = None;
-            let held = queue.find(*sequence).expect("the message is stored");
+            let held = queue.stored(*sequence);
             repeated.push(outcome::Leased { message: queue.message(held), token: queue.token(held), until });
         }
         for each in &repeated {
@@ -180,7 +180,7 @@ impl Model {
         let attempts = held.attempts;
         let group = held.group.clone();
         queue.settle_group(group.as_ref(), Join::Back);
-        let held = queue.find(sequence).expect("the message is stored");
+        let held = queue.stored(sequence);
         let leased = outcome::Leased { message: queue.message(held), token: queue.token(held), until };
         self.note(now, index, sequence, EventKind::Leased { by: lease.by, until, attempts });
         leased

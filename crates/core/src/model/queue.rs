@@ -126,8 +126,13 @@ impl ModelQueue {
     }
 
     /// The message of this sequence, which is known to be stored.
+    pub fn stored(&self, sequence: Sequence) -> &Held {
+        self.find(sequence).unwrap_or_else(|| lost(sequence))
+    }
+
+    /// The same, to be changed.
     pub fn held(&mut self, sequence: Sequence) -> &mut Held {
-        self.messages.iter_mut().find(|held| held.sequence == sequence).expect("the message is stored")
+        self.messages.iter_mut().find(|held| held.sequence == sequence).unwrap_or_else(|| lost(sequence))
     }
 
     pub fn token(&self, held: &Held) -> LeaseToken {
@@ -163,8 +168,8 @@ impl ModelQueue {
     }
 
     pub fn remove(&mut self, sequence: Sequence) -> Held {
-        let place =
-            self.messages.iter().position(|held| held.sequence == sequence).expect("the message is stored");
+        let place = self.messages.iter().position(|held| held.sequence == sequence);
+        let place = place.unwrap_or_else(|| lost(sequence));
         let held = self.messages.remove(place);
         self.forget_attempt_of(sequence);
         self.settle_group(held.group.as_ref(), Join::Back);
@@ -316,4 +321,8 @@ impl Held {
     pub fn show_at(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.state = if visible_at > now { State::Delayed { until: visible_at } } else { State::Ready };
     }
+}
+
+fn lost(sequence: Sequence) -> ! {
+    panic!("the model lost message {sequence:?}")
 }

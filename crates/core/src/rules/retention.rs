@@ -1,7 +1,7 @@
-//! When a message dies unread, and what happens while the time is in doubt.
+//! When a message expires, and what happens while the clock is in doubt.
 //!
-//! After a leap of the clock expiry can be held: until the hold is moved or lifted no message dies whose time is over
-//! after the instant that it names. Leases and delays end as usual meanwhile.
+//! After a leap of the clock expiry can be held: until the hold is moved or lifted no message expires whose time is
+//! over after the instant that it names. Leases and delays end as usual meanwhile.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub enum HoldEnd {
     Settled,
 }
 
-/// The instant a message dies while nothing dies that is over after `through`; `None` is not for now.
+/// The instant a message expires while nothing expires that is over after `through`; `None` is not for now.
 pub fn dies_at(expires_at: Option<Timestamp>, through: Timestamp) -> Option<Timestamp> {
     expires_at.filter(|at| *at <= through)
 }

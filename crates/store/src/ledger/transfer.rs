@@ -104,7 +104,7 @@ pub struct Remembered {
     pub identity: u128,
     /// When it was.
     pub at: Timestamp,
-    /// The message's name.
+    /// The message's id.
     pub id: MessageId,
     /// Its place.
     pub sequence: Sequence,

@@ -1,4 +1,5 @@
-//! A queue as it is at one moment, taken in a few looks however many messages it has, and written at leisure.
+//! A queue as it is at one moment, taken in a few looks however many messages it has, and written
+//! later, without the lock.
 //!
 //! The image shares the large pieces of the book: whatever is changed afterwards is copied first, piece by piece. So a
 //! checkpoint of a queue shows one moment of it, and the writer's lock is held only to take the image.
