@@ -389,7 +389,7 @@ impl<S: Shelf> Ledger<S> {
             book.registered = Timestamp::NEVER;
             // The list may know an earlier instant than the queue does by now.
             if book.next_instant() <= at {
-                self.pass(queue, at, now);
+                self.pass_instant(queue, at, now);
             }
             self.register(queue);
             if self.pace.left.departures == 0 {
@@ -398,10 +398,10 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
+    fn pass_instant(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let mark = self.shelf.mark();
-        let mut happened = book.pass(&Moment {
+        let mut happened = book.pass_instant(&Moment {
             at,
             now,
             settled: self.settled,

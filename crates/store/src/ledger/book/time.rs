@@ -40,7 +40,7 @@ impl Book {
     /// Does what happens here by itself at one instant. Nothing earlier is left to do. If more leases of a standard
     /// queue end than may be seen to, all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for
     /// long, all whose delay is over by now are shown. What they do at that instant does not hang on it.
-    pub(crate) fn pass(&mut self, moment: &Moment) -> Happened {
+    pub(crate) fn pass_instant(&mut self, moment: &Moment) -> Happened {
         let Moment { at, now, .. } = *moment;
         let mut happened = Happened::default();
         // Groups of a FIFO queue take their turns in the order in which their leases ended.

@@ -91,7 +91,7 @@ impl Busy {
                 self.now += self.roll(40);
                 while self.book.next_instant() <= Timestamp(self.now) {
                     let at = self.book.next_instant();
-                    self.book.pass(&Moment { departures_max: 2, ..Moment::alone(at) });
+                    self.book.pass_instant(&Moment { departures_max: 2, ..Moment::alone(at) });
                     self.book.show(1);
                 }
             }
