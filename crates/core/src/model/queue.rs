@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::dedup::{self, Identity};
-use crate::rules::{delay, fairness, fifo, replay, retention};
+use crate::rules::{attempts, delay, fairness, fifo, retention};
 use crate::{
     Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, NewMessage, Origin,
     OwnerId, Queue, QueueId, Return, Sequence, State, Text, Timestamp,
@@ -287,7 +287,7 @@ impl ModelQueue {
     /// Ends of the time ids are remembered.
     pub fn windows(&self) -> impl Iterator<Item = Timestamp> {
         let ids = self.remembered.iter().map(|remembered| remembered.first_at.plus(dedup::WINDOW));
-        ids.chain(self.attempts.iter().map(|attempt| attempt.first_at.plus(replay::WINDOW)))
+        ids.chain(self.attempts.iter().map(|attempt| attempt.first_at.plus(attempts::WINDOW)))
     }
 
     /// What must hold between two steps.

@@ -336,7 +336,7 @@ impl Book {
     /// The messages of a receive that may be repeated.
     pub(crate) fn attempt(&self, id: &Text, now: Timestamp) -> Option<Vec<Sequence>> {
         let attempt = self.held.attempts.get(id)?;
-        rules::replay::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
+        rules::attempts::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
     }
 
     /// Remembers a receive so that it may be repeated.
