@@ -120,7 +120,7 @@ impl Book {
     pub(crate) fn see_off(&mut self, item: &Item) {
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
-            self.rest();
+            self.give_back_room();
         } else if let Some(slot) = item.group {
             self.held.groups.forget_empty(slot);
         }
