@@ -20,7 +20,7 @@ use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, W
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{BatchNumber, Freed, Gate, Rest, Submission, Through, Wait};
+pub use submission::{BatchNumber, Freed, Gate, Submission, Through, Unread, Wait};
 
 /// A place that keeps queues and their messages.
 ///
