@@ -66,7 +66,7 @@ pub trait Gate: Send + Sync {
     fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>>;
 
     /// Ready once the gate has come so far, or never will. `wanted.open` is `wanted.written` or an earlier batch.
-    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn poll_through(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         self.poll_open(wanted.written.0, cx)
     }
 }
@@ -212,7 +212,7 @@ impl Future for Submission {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.wait {
             Wait::Nothing => {}
-            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_through(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Remote(answer) => return answer.as_mut().poll(cx),
             Wait::Unread { .. } => ready!(self.poll_unread(cx))?,
@@ -228,7 +228,7 @@ impl Submission {
             return Poll::Ready(Ok(()));
         };
         match &**first {
-            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_through(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Nothing | Wait::Unread { .. } | Wait::Remote(_) => {}
         }

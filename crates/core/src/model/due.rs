@@ -37,7 +37,7 @@ impl ModelQueue {
         };
         let (queue, sequence) = (self.id(), held.sequence);
         let item = move |phase| move |at| Item { at, queue, phase, sequence };
-        let expiry = retention::dies_at(self.expires_at(held), through).map(item(Phase::Expiry));
+        let expiry = retention::expires_unless_held(self.expires_at(held), through).map(item(Phase::Expiry));
         let wake = wakes_at.map(item(Phase::Wake));
         let departure = held.leaves_at.map(item(Phase::Departure));
         [expiry, wake, departure].into_iter().flatten()

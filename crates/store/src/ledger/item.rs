@@ -130,8 +130,8 @@ impl Item {
         rules::retention::expires_at(self.sent_at, self.expiry, retention).unwrap_or(Timestamp::NEVER)
     }
 
-    /// Whether it was ever leased, or hidden by a receipt.
-    pub fn is_touched(&self) -> bool {
+    /// Whether it was leased, or given a new receipt, in this queue.
+    pub fn has_nonce(&self) -> bool {
         self.nonce != 0
     }
 }

@@ -266,7 +266,7 @@ impl Book {
             .entries
             .values()
             .filter(|entry| {
-                !entry.item.is_touched()
+                !entry.item.has_nonce()
                     && entry.item.visible_at != Timestamp::ZERO
                     && entry.item.attempts == 0
             })

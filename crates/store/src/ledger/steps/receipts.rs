@@ -51,7 +51,7 @@ impl<S: Shelf> Ledger<S> {
             Some(entry) => &entry.item,
             None => &book.find_without_entry(token.sequence).ok_or(RuleError::MessageNotFound)?,
         };
-        if book.queue.policy.kind.is_fifo() && !item.is_touched() {
+        if book.queue.policy.kind.is_fifo() && !item.has_nonce() {
             // Groups are served in order: a message that was never leased cannot be settled ahead of its turn.
             match rule {
                 ReceiptRule::OutOfTurn => {}
