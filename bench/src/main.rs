@@ -23,7 +23,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use options::Options;
+use options::{Options, Wanted};
 
 /// The program's own allocator, so that figures are the program's.
 #[global_allocator]
@@ -43,7 +43,11 @@ fn main() -> ExitCode {
         return postgres::run(name, rest);
     }
     let options = match Options::parse(words.into_iter()) {
-        Ok(options) => options,
+        Ok(Wanted::Run(options)) => options,
+        Ok(Wanted::List(names)) => {
+            println!("{names}");
+            return ExitCode::SUCCESS;
+        }
         Err(problem) => {
             eprintln!("{problem}");
             return ExitCode::from(2);

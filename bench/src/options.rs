@@ -16,7 +16,15 @@ usage: kew-bench [names…] [--scale FACTOR] [--rounds N] [--dir PATH] [--out FI
   --out     also writes the table to this file
   --list    names the scenarios";
 
-/// The command line.
+/// What the command line asks for.
+pub enum Wanted {
+    /// To run something.
+    Run(Options),
+    /// To see a list of names.
+    List(String),
+}
+
+/// What to run, how large, and where.
 pub struct Options {
     pub names: Vec<String>,
     pub scale: f64,
@@ -31,7 +39,7 @@ pub struct Options {
 
 impl Options {
     /// Reads the command line; what cannot be read is answered with the usage.
-    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
         let mut options = Self {
             names: Vec::new(),
             scale: 1.0,
@@ -50,8 +58,8 @@ impl Options {
                 "--out" => options.out = Some(value()?.into()),
                 "--child" => options.child = Some(value()?),
                 "--guard" => options.guard = Some(value()?),
-                "--guard-list" => return Err(guard::names().join("\n")),
-                "--list" => return Err(scenarios::ALL.map(|scenario| scenario.name).join("\n")),
+                "--guard-list" => return Ok(Wanted::List(guard::names().join("\n"))),
+                "--list" => return Ok(Wanted::List(scenarios::ALL.map(|scenario| scenario.name).join("\n"))),
                 name if scenarios::ALL.iter().any(|scenario| scenario.name == name) => {
                     options.names.push(word);
                 }
@@ -59,7 +67,7 @@ impl Options {
             }
         }
         if options.scale > 0.0 && options.rounds > 0 {
-            Ok(options)
+            Ok(Wanted::Run(options))
         } else {
             Err(format!("the scale and the number of rounds are above zero\n\n{USAGE}"))
         }

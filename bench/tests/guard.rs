@@ -7,7 +7,8 @@ fn every_hot_path_is_walked() {
     let dir = std::env::temp_dir().join(format!("kew-bench-guard-{}", std::process::id()));
     let program = env!("CARGO_BIN_EXE_kew-bench");
     let listed = Command::new(program).arg("--guard-list").output().expect("the program starts");
-    let names = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert!(listed.status.success(), "{listed:?}");
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(names.lines().count() >= 15, "{names}");
     for name in names.lines() {
         let walked = Command::new(program).args(["--guard", name, "--dir"]).arg(&dir).output();

@@ -166,8 +166,7 @@ fn build() -> Result<PathBuf, String> {
 fn names(program: &Path) -> Result<Vec<String>, String> {
     let said = Command::new(program).arg("--guard-list").output();
     let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
-    // The list is on standard error, as usage is.
-    Ok(String::from_utf8_lossy(&said.stderr).lines().map(str::to_owned).collect())
+    Ok(String::from_utf8_lossy(&said.stdout).lines().map(str::to_owned).collect())
 }
 
 /// Instructions of one hot path, each time.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// One crate of the workspace and what it may know.
-struct Room {
+struct CrateRow {
     name: &'static str,
     /// Crates of the workspace it may import.
     imports: Imports,
@@ -22,7 +22,7 @@ enum Imports {
     Only(&'static [&'static str]),
 }
 
-/// Which crates from outside the workspace a room may build on. Tests are free in this.
+/// Which crates from outside the workspace a crate may build on. Tests are free in this.
 #[derive(Clone, Copy)]
 enum Outside {
     Anything,
@@ -33,52 +33,50 @@ enum Outside {
 const HTTP: &[&str] =
     &["axum", "http", "http-body", "http-body-util", "hyper", "hyper-util", "reqwest", "tower-http"];
 
-const ROOMS: &[Room] = &[
-    room("kew-timed", &[]),
-    room("kew-core", &[]).outside(Outside::Only(&["bytes", "thiserror"])),
-    room("kew-store", &["kew-core"]).outside(Outside::NoHttp),
-    room("kew-store-log", &["kew-store", "kew-core", "kew-timed"])
+const ROWS: &[CrateRow] = &[
+    row("kew-timed", &[]),
+    row("kew-core", &[]).outside(Outside::Only(&["bytes", "thiserror"])),
+    row("kew-store", &["kew-core"]).outside(Outside::NoHttp),
+    row("kew-store-log", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    room("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"])
+    row("kew-log-pg", &["kew-store-log", "kew-store", "kew-core"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    room("kew-engine", &["kew-store", "kew-core", "kew-timed"])
+    row("kew-engine", &["kew-store", "kew-core", "kew-timed"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    room("kew-peer", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
-    room("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
-    // Its wire tests run over each store that ships, which `kew-testing` opens: what the spec calls recorded must hold
-    // on the one people use.
-    room("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
-    room("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
-    room("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"])
+    row("kew-peer", &["kew-store", "kew-core"]).outside(Outside::NoHttp),
+    row("kew-http", &["kew-core", "kew-timed"]).tests_also(&["kew-testing"]),
+    // Its wire tests run over each store that ships, which `kew-testing` opens: answers recorded from the service must
+    // hold on all of them.
+    row("kew-sqs", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
+    row("kew-azure", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
+    row("kew-cloudflare", &["kew-http", "kew-engine", "kew-core", "kew-push"])
         .tests_also(&["kew-store", "kew-testing"]),
-    room("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
-    room("kew-functions", &["kew-azure", "kew-http", "kew-core"]).tests_also(&["kew-testing"]),
-    room("kew-fleet", &["kew-peer", "kew-engine", "kew-store", "kew-core"])
+    row("kew-push", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-testing"]),
+    row("kew-functions", &["kew-azure", "kew-http", "kew-core"]).tests_also(&["kew-testing"]),
+    row("kew-fleet", &["kew-peer", "kew-engine", "kew-store", "kew-core"])
         .tests_also(&["kew-testing"])
         .outside(Outside::NoHttp),
-    room("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
+    row("kew-console", &["kew-http", "kew-engine", "kew-core"]).tests_also(&["kew-store", "kew-testing"]),
     // Only dev-dependencies of others name it.
-    room("kew-testing", &["kew-http", "kew-engine", "kew-store", "kew-store-log", "kew-core"]),
-    // The program puts everything together, the next three drive it from outside, scripts import no crate.
-    open_room("kew"),
-    open_room("kew-sim"),
-    open_room("kew-e2e"),
-    open_room("kew-bench"),
-    room("xtask", &[]),
+    row("kew-testing", &["kew-http", "kew-engine", "kew-store", "kew-store-log", "kew-core"]),
+    // The program puts everything together, the benches drive it from outside, scripts import no crate.
+    open_row("kew"),
+    open_row("kew-bench"),
+    row("xtask", &[]),
 ];
 
-const fn room(name: &'static str, imports: &'static [&'static str]) -> Room {
-    Room { name, imports: Imports::Only(imports), tests_also: &[], outside: Outside::Anything }
+const fn row(name: &'static str, imports: &'static [&'static str]) -> CrateRow {
+    CrateRow { name, imports: Imports::Only(imports), tests_also: &[], outside: Outside::Anything }
 }
 
-const fn open_room(name: &'static str) -> Room {
-    Room { name, imports: Imports::Anything, tests_also: &[], outside: Outside::Anything }
+const fn open_row(name: &'static str) -> CrateRow {
+    CrateRow { name, imports: Imports::Anything, tests_also: &[], outside: Outside::Anything }
 }
 
-impl Room {
+impl CrateRow {
     const fn tests_also(self, tests_also: &'static [&'static str]) -> Self {
         Self { tests_also, ..self }
     }
@@ -102,7 +100,7 @@ pub fn compare(metadata: &Value) -> Result<Findings, String> {
     let mut findings = Findings { edges: 0, violations: Vec::new() };
     for package in packages {
         let name = text(package, "name")?;
-        let Some(room) = ROOMS.iter().find(|room| room.name == name) else {
+        let Some(row) = ROWS.iter().find(|row| row.name == name) else {
             findings.violations.push(format!(
                 "{name} has no row in the table of xtask/src/layers.rs: a new crate needs a decision record, then a row"
             ));
@@ -111,7 +109,7 @@ pub fn compare(metadata: &Value) -> Result<Findings, String> {
         for dependency in list(package, "dependencies")? {
             let edge = Edge::read(dependency, &inside)?;
             findings.edges += 1;
-            findings.violations.extend(room.refusal(&edge));
+            findings.violations.extend(row.refusal(&edge));
         }
     }
     Ok(findings)
@@ -132,7 +130,7 @@ impl<'a> Edge<'a> {
     }
 }
 
-impl Room {
+impl CrateRow {
     fn refusal(&self, edge: &Edge<'_>) -> Option<String> {
         if edge.inside { self.refusal_inside(edge) } else { self.refusal_outside(edge) }
     }
@@ -148,7 +146,7 @@ impl Room {
         }
         let verb = if edge.tests_only { "imports, in its tests," } else { "imports" };
         Some(format!(
-            "{} {verb} {to}, but may only import {}: the word you want is probably in the wrong room; move the word, not the wall",
+            "{} {verb} {to}, but may only import {}: the item you want is probably in the wrong crate; move the item, not the boundary",
             self.name,
             sentence(allowed)
         ))
@@ -283,14 +281,14 @@ mod tests {
 
     #[test]
     fn every_name_in_the_table_has_a_row() {
-        let rows: BTreeSet<&str> = ROOMS.iter().map(|room| room.name).collect();
-        assert_eq!(rows.len(), ROOMS.len(), "a room stands twice");
-        for room in ROOMS {
-            let Imports::Only(imports) = room.imports else {
+        let rows: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(rows.len(), ROWS.len(), "a crate stands twice");
+        for row in ROWS {
+            let Imports::Only(imports) = row.imports else {
                 continue;
             };
-            for name in imports.iter().chain(room.tests_also) {
-                assert!(rows.contains(name), "{} names {name}", room.name);
+            for name in imports.iter().chain(row.tests_also) {
+                assert!(rows.contains(name), "{} names {name}", row.name);
             }
         }
     }

@@ -41,7 +41,7 @@ impl Content {
     }
 }
 
-/// When a message dies unread.
+/// When a message expires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expiry {
     /// With the queue's retention, whatever it is when it matters.
@@ -59,7 +59,7 @@ pub enum Expiry {
 /// A message on its way in.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
-    /// Its name, made by the caller.
+    /// Its id, made by the caller.
     pub id: MessageId,
     /// What it carries.
     pub content: Content,
@@ -73,7 +73,7 @@ pub struct NewMessage {
     pub delay: Option<Duration>,
     /// Where it takes its place once the delay has ended.
     pub returns: Return,
-    /// When it dies unread.
+    /// When it expires.
     pub expiry: Expiry,
 }
 
@@ -137,7 +137,7 @@ pub struct Message {
     pub queue: QueueId,
     /// Its place in that queue's sends.
     pub sequence: Sequence,
-    /// Its name.
+    /// Its id.
     pub id: MessageId,
     /// What it carries.
     pub content: Content,
@@ -147,7 +147,7 @@ pub struct Message {
     pub deduplication: Option<DeduplicationId>,
     /// When it was sent: what retention counts from.
     pub sent_at: Timestamp,
-    /// When it dies; `None` is never.
+    /// When it expires; `None` is never.
     pub expires_at: Option<Timestamp>,
     /// How often it was leased.
     pub attempts: u32,

@@ -13,7 +13,7 @@ pub struct Sent {
     pub sent_at: Timestamp,
     /// When it shows.
     pub visible_at: Timestamp,
-    /// When it dies.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// Its first receipt, where the send asked for it.
     pub token: Option<LeaseToken>,

@@ -1,4 +1,4 @@
-//! Work that is done beside requests: its kinds, and whom it tells how it went.
+//! Work beside requests: its kinds, and the listener that gets its results.
 //!
 //! No request waits for an answer of such work, so its failures must be made visible: the code that does it reports
 //! each success and each failure, and the program makes log lines, metrics and reasons in `/readyz` of the reports.

@@ -1,4 +1,4 @@
-//! Room for what leases hand out: who hands it on keeps account of it, and what is full is not leased into.
+//! The bytes that one receiver may be given: its caller counts them, and nothing is leased while the count is full.
 
 use std::fmt::Debug;
 

@@ -38,7 +38,8 @@ pub trait Ask {
     fn answer(outcome: Outcome) -> Self::Answer;
 }
 
-/// What becomes of a command's records before its answer leaves. What was due before it may ask for more.
+/// What a command's answer is likely to wait for, for the pace of commits. What is really synced, `Change::must_sync`
+/// in `kew-store` decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Records {
     /// It records nothing.
@@ -98,7 +99,7 @@ macro_rules! table {
         }
 
         impl Command {
-            /// Whether what it records must be synced before its answer leaves.
+            /// What its answer is likely to wait for, for the pace of commits.
             #[inline]
             pub fn records(&self) -> Records {
                 match self {

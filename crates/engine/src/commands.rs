@@ -471,7 +471,7 @@ impl Engine {
         let mut on_its_way = None;
         let command = Command::Lease(lease);
         let found = look(self.attempt(&mut pass, queue, &command));
-        let Command::Lease(lease) = command else { unreachable!("it was made a lease just now") };
+        let Command::Lease(lease) = command else { unreachable!("the command built above is a Lease") };
         match found {
             Found::Leases(submission) => {
                 let held = Held::of(room.as_ref(), &submission);

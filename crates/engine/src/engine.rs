@@ -246,7 +246,7 @@ impl Engine {
     }
 
     /// Writes and syncs what was applied so far, on this thread, where the store leaves that to its caller.
-    /// True when something was waiting. An event loop calls it at the end of each pass.
+    /// True when something was waiting. An event loop calls it at the end of each turn.
     pub fn commit(&self) -> bool {
         self.store.commit()
     }

@@ -1,8 +1,8 @@
 //! The engine: commands in, outcomes out. It decides who waits, who is woken, what is due, and what time it is.
 //!
 //! It owns no thread and knows no protocol and no back-end. A request task takes its step in place ([`Engine`]) and
-//! awaits the outcome; waiting receives, timers and move tasks are engine state fed by outcomes. Everything that may
-//! change who gets a message goes through one lock, the pass, so that order is what it looks like.
+//! awaits the outcome; waiting receives, timers and move tasks are engine state fed by outcomes. Every step that
+//! may change who gets a message is taken under one lock (the pass), so steps happen in the order of calls.
 
 mod advance;
 mod agenda;

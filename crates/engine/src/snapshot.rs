@@ -1,6 +1,6 @@
 //! What queues there are, for everyone who only needs to look: never a store call.
 //!
-//! Front-ends look a queue up on every request, so that is one read lock of one shard and one hash; a listing walks a
+//! Front-ends look a queue up on every request, so that is one read lock of one stripe and one hash; a listing walks a
 //! sorted map. A change replaces one entry, however many queues there are. Changes are published in the order of the
 //! steps that made them, a moment before they are durable: what they allow is still answered in that order.
 
@@ -58,17 +58,17 @@ pub struct WideListing<'a> {
 }
 
 /// A power of two.
-const SHARDS: u64 = 16;
+const STRIPES: u64 = 16;
 
-type Shard<T> = RwLock<HashTable<T>>;
+type Stripe<T> = RwLock<HashTable<T>>;
 
 /// All queues, found by name, by number and in order.
 pub(crate) struct Snapshots {
     hasher: DefaultHashBuilder,
     /// Each guards the queues whose name hashes to it.
-    by_name: Box<[Shard<Arc<Queue>>]>,
+    by_name: Box<[Stripe<Arc<Queue>>]>,
     /// Each guards the queues whose number falls to it.
-    by_id: Box<[Shard<Arc<Queue>>]>,
+    by_id: Box<[Stripe<Arc<Queue>>]>,
     /// Guards the order. Changes hold it throughout, so they come one after the other.
     sorted: RwLock<BTreeSet<ByName>>,
     /// Guards how many queues each account has; changed only while the order is.
@@ -77,11 +77,11 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     pub(crate) fn new() -> Self {
-        let shards = || (0..SHARDS).map(|_| Shard::default()).collect();
+        let stripes = || (0..STRIPES).map(|_| Stripe::default()).collect();
         Self {
             hasher: DefaultHashBuilder::default(),
-            by_name: shards(),
-            by_id: shards(),
+            by_name: stripes(),
+            by_id: stripes(),
             sorted: RwLock::default(),
             counts: Mutex::default(),
         }
@@ -89,14 +89,14 @@ impl Snapshots {
 
     pub(crate) fn by_name(&self, name: QueueName<'_>) -> Option<Arc<Queue>> {
         let hash = self.hasher.hash_one(name);
-        self.shard(&self.by_name, hash)
+        self.stripe(&self.by_name, hash)
             .find(hash, |queue| QueueName::from(&queue.key) == name)
             .map(Arc::clone)
     }
 
     pub(crate) fn by_id(&self, id: QueueId) -> Option<Arc<Queue>> {
         let hash = self.hasher.hash_one(id);
-        self.shard(&self.by_id, hash).find(hash, |queue| queue.id == id).map(Arc::clone)
+        self.stripe(&self.by_id, hash).find(hash, |queue| queue.id == id).map(Arc::clone)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Queue>> {
@@ -209,7 +209,7 @@ impl Snapshots {
     pub(crate) fn remove(&self, id: QueueId) {
         let mut sorted = self.sorted.write();
         let hash = self.hasher.hash_one(id);
-        let Ok(entry) = shard_of(&self.by_id, hash)
+        let Ok(entry) = stripe_of(&self.by_id, hash)
             .write()
             .find_entry(hash, |queue| queue.id == id)
             .map(|entry| entry.remove().0)
@@ -237,35 +237,35 @@ impl Snapshots {
             sorted.remove(&queue.key);
         }
         let hash = self.name_hash(queue);
-        let mut shard = shard_of(&self.by_name, hash).write();
-        if let Ok(entry) = shard.find_entry(hash, |other| other.id == queue.id) {
+        let mut stripe = stripe_of(&self.by_name, hash).write();
+        if let Ok(entry) = stripe.find_entry(hash, |other| other.id == queue.id) {
             entry.remove();
         }
     }
 
     fn set(
         &self,
-        shards: &[Shard<Arc<Queue>>],
+        stripes: &[Stripe<Arc<Queue>>],
         hash: u64,
         queue: &Arc<Queue>,
         rehash: impl Fn(&Queue) -> u64,
     ) {
-        let mut shard = shard_of(shards, hash).write();
+        let mut stripe = stripe_of(stripes, hash).write();
         let same = |other: &Arc<Queue>| other.id == queue.id || other.key == queue.key;
-        match shard.find_mut(hash, same) {
+        match stripe.find_mut(hash, same) {
             Some(place) => *place = Arc::clone(queue),
             None => {
-                shard.insert_unique(hash, Arc::clone(queue), |queue| rehash(queue));
+                stripe.insert_unique(hash, Arc::clone(queue), |queue| rehash(queue));
             }
         }
     }
 
-    fn shard<'a>(
+    fn stripe<'a>(
         &self,
-        shards: &'a [Shard<Arc<Queue>>],
+        stripes: &'a [Stripe<Arc<Queue>>],
         hash: u64,
     ) -> RwLockReadGuard<'a, HashTable<Arc<Queue>>> {
-        shard_of(shards, hash).read()
+        stripe_of(stripes, hash).read()
     }
 
     fn name_hash(&self, queue: &Queue) -> u64 {
@@ -284,9 +284,9 @@ fn sends_to(queue: &Queue, key: &QueueKey) -> bool {
 }
 
 /// Taken from the middle of the hash: the table itself uses its two ends.
-fn shard_of<T>(shards: &[Shard<T>], hash: u64) -> &Shard<T> {
-    let place = (hash >> 32) & (SHARDS - 1);
-    shards.get(place as usize).expect("the place of a shard is below SHARDS")
+fn stripe_of<T>(stripes: &[Stripe<T>], hash: u64) -> &Stripe<T> {
+    let place = (hash >> 32) & (STRIPES - 1);
+    stripes.get(place as usize).expect("the place of a stripe is below STRIPES")
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) async fn around(fleet: Arc<Inner>, command: Command) -> Result<Outcom
             Ok(Outcome::Moves(tasks))
         }
         Command::Trace(trace) => trace_around(fleet, trace).await.map(Outcome::Traced),
-        _ => Err(StoreError::Damaged { what: "a step of one shard was taken around all".to_owned() }),
+        _ => Err(away("a step of one shard was taken around all")),
     }
 }
 

@@ -1,8 +1,8 @@
 //! One connection, from its first byte to its end.
 //!
 //! Here is decided which HTTP is spoken, and what ends a connection from outside: the end of the server, and whatever
-//! takes too long. How HTTP/1 and HTTP/2 are spoken is said in their own rooms; what they hand to a front-end, and
-//! when, is the same.
+//! takes too long. How HTTP/1 and HTTP/2 are spoken is in `http1/` and `http2/`; what they hand to a front-end,
+//! and when, is the same.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

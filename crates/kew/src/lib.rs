@@ -1,4 +1,4 @@
-//! Kew, the program: it reads settings, puts the rooms together, listens, and stops cleanly.
+//! Kew, the program: it reads settings, puts the parts together, listens, and stops cleanly.
 
 pub mod access;
 mod alarms;

@@ -1,6 +1,7 @@
 //! Where a log's tasks run: on a thread of their own or, in tests, on the thread that waits for them.
 
 use std::future::Future;
+use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -87,12 +88,12 @@ impl Driver {
     }
 
     /// Runs `tell` with each of the messages, in order: on a thread of its own, since it may be slow. It may take
-    /// further ones that wait.
+    /// further ones that wait. Fails when the system gives no more threads.
     pub fn tell<T: Send + 'static>(
         &self,
         mut messages: tokio::sync::mpsc::UnboundedReceiver<T>,
         mut tell: impl FnMut(T, &mut dyn FnMut() -> Option<T>) + Send + 'static,
-    ) {
+    ) -> io::Result<()> {
         match &self.0 {
             Runs::OnThread(_) => {
                 let run = move || {
@@ -100,11 +101,14 @@ impl Driver {
                         tell(next, &mut || messages.try_recv().ok());
                     }
                 };
-                let thread = std::thread::Builder::new().name("kew-answers".into()).spawn(run);
-                thread.expect("the system gives one more thread while the store is opened");
+                // It ends by itself, with the messages.
+                std::thread::Builder::new().name("kew-answers".into()).spawn(run).map(drop)
             }
             #[cfg(feature = "simulated")]
-            Runs::Simulated(machine) => machine.tell(messages, tell),
+            Runs::Simulated(machine) => {
+                machine.tell(messages, tell);
+                Ok(())
+            }
         }
     }
 }

@@ -41,8 +41,8 @@ impl Gate for OwnersGate {
         self.look(opened)
     }
 
-    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        let opened = ready!(self.gate.poll_written(wanted, cx));
+    fn poll_through(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let opened = ready!(self.gate.poll_through(wanted, cx));
         self.look(opened)
     }
 }

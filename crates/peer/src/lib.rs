@@ -2,7 +2,8 @@
 //!
 //! Each shard of a store is owned by one node. A node that is asked about a queue of another node's shard carries the
 //! engine's command to the owner and gets the answer back. [`wire`] is how a command, an answer and a refusal are
-//! written as bytes.
+//! written as bytes. [`link`] carries those bytes: one connection to each other node. First to read: `wire/mod.rs`,
+//! then `link/mod.rs`.
 
 pub mod link;
 pub mod wire;

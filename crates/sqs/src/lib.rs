@@ -1,4 +1,4 @@
-//! The SQS front-end: their words in, one command of ours; our outcome, their words out.
+//! The SQS front-end: a request becomes one command, its outcome becomes a reply.
 //!
 //! It speaks AWS JSON 1.0 and AWS Query. `route` tells which protocol and which [`Action`] a request means, `auth` who
 //! asks, `decode` turns a body of either protocol into the same checked request, `ops` holds one file per action,

@@ -1,8 +1,8 @@
 //! The one contract every store keeps, and what the embedded stores share.
 //!
-//! [`Store`] is a single atomic step in Kew's own words. [`ledger`] is the book of all queues in memory: it applies the
-//! laws, says what changed, and can be rebuilt from those changes. The in-memory store is the ledger alone; the log
-//! store is the ledger with a journal under it. `contract` is the suite all stores pass.
+//! [`Store`] is the contract: one atomic step at a time, in Kew's own words. [`ledger`] holds all queues in memory: it
+//! applies the laws, says what changed, and can be rebuilt from those changes. The in-memory store is the ledger alone;
+//! the log store is the ledger with a journal under it. `contract` is the suite all stores pass.
 
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -20,7 +20,7 @@ use kew_core::{Command, Departures, Pause, QueueId, Tally, Timestamp, Traffic, W
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use submission::{BatchNumber, Freed, Gate, Rest, Submission, Through, Wait};
+pub use submission::{BatchNumber, Freed, Gate, Submission, Through, Unread, Wait};
 
 /// A place that keeps queues and their messages.
 ///

@@ -47,7 +47,7 @@ impl fmt::Display for BatchNumber {
 pub struct Through {
     /// This batch, and so all before it, is written.
     pub written: BatchNumber,
-    /// This batch and all before it are as durable as their answers promise.
+    /// As far as this every batch that must be synced is.
     pub open: BatchNumber,
 }
 
@@ -66,16 +66,16 @@ pub trait Gate: Send + Sync {
     fn poll_open(&self, turn: u64, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>>;
 
     /// Ready once the gate has come so far, or never will. `wanted.open` is `wanted.written` or an earlier batch.
-    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn poll_through(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         self.poll_open(wanted.written.0, cx)
     }
 }
 
 /// What is missing of an answer: bodies that are not in memory, and are being read. Dropped, they are not read any
 /// more.
-pub trait Rest: Send {
+pub trait Unread: Send {
     /// Ready once all is read. What was read is in the answer then; what cannot be read is taken out of it.
-    fn poll_rest(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_unread(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()>;
 
     /// Bytes that are on their way, about.
     fn bytes(&self) -> usize;
@@ -113,11 +113,11 @@ pub enum Wait {
         gate: Arc<dyn Gate>,
     },
     /// Something else first, and then that the rest of it is read.
-    Rest {
+    Unread {
         /// What it waits for beside that. Both go on at once.
         first: Box<Wait>,
         /// What is still to be read.
-        rest: Box<dyn Rest>,
+        unread: Box<dyn Unread>,
     },
     /// That it comes from elsewhere.
     Remote(Pin<Box<dyn Future<Output = Result<Outcome, StoreError>> + Send>>),
@@ -174,13 +174,13 @@ impl Submission {
     pub fn behind(mut self, last: &Arc<dyn Gate>) -> Self {
         match &mut self.wait {
             Wait::Gate { gate, .. } => *gate = Arc::clone(last),
-            Wait::Rest { first, .. } => match &mut **first {
+            Wait::Unread { first, .. } => match &mut **first {
                 Wait::Gate { gate, .. } => *gate = Arc::clone(last),
                 Wait::Nothing => {
                     let wanted = Through::batch(BatchNumber::BEFORE_FIRST);
                     **first = Wait::Gate { wanted, gate: Arc::clone(last) };
                 }
-                Wait::Again { .. } | Wait::Rest { .. } | Wait::Remote(_) => {}
+                Wait::Again { .. } | Wait::Unread { .. } | Wait::Remote(_) => {}
             },
             // Answered in this very moment, a refusal, or known elsewhere.
             Wait::Nothing | Wait::Again { .. } | Wait::Remote(_) => {}
@@ -192,13 +192,13 @@ impl Submission {
     #[inline]
     pub fn bytes_on_their_way(&self) -> usize {
         match &self.wait {
-            Wait::Rest { rest, .. } => rest.bytes(),
+            Wait::Unread { unread, .. } => unread.bytes(),
             _ => 0,
         }
     }
 
     /// What was done, where that is known before it is durable. Not to be answered to a client: a message that is
-    /// still being read has its place and its receipt, but neither name nor body.
+    /// still being read has its place and its receipt, but neither id nor body.
     #[inline]
     pub fn peek(&self) -> Option<&Outcome> {
         self.result.as_ref()?.as_ref().ok()
@@ -212,10 +212,10 @@ impl Future for Submission {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.wait {
             Wait::Nothing => {}
-            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_through(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
             Wait::Remote(answer) => return answer.as_mut().poll(cx),
-            Wait::Rest { .. } => ready!(self.poll_rest(cx))?,
+            Wait::Unread { .. } => ready!(self.poll_unread(cx))?,
         }
         Poll::Ready(self.result.take().expect("a submission is polled to its end once"))
     }
@@ -223,16 +223,16 @@ impl Future for Submission {
 
 impl Submission {
     #[cold]
-    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
-        let Self { wait: Wait::Rest { first, rest }, result: Some(result), .. } = self else {
+    fn poll_unread(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+        let Self { wait: Wait::Unread { first, unread }, result: Some(result), .. } = self else {
             return Poll::Ready(Ok(()));
         };
         match &**first {
-            Wait::Gate { wanted, gate } => ready!(gate.poll_written(*wanted, cx))?,
+            Wait::Gate { wanted, gate } => ready!(gate.poll_through(*wanted, cx))?,
             Wait::Again { turn, gate } => ready!(gate.poll_open(*turn, cx))?,
-            Wait::Nothing | Wait::Rest { .. } | Wait::Remote(_) => {}
+            Wait::Nothing | Wait::Unread { .. } | Wait::Remote(_) => {}
         }
-        rest.poll_rest(result, cx).map(Ok)
+        unread.poll_unread(result, cx).map(Ok)
     }
 }
 
@@ -242,7 +242,7 @@ impl fmt::Debug for Submission {
             Wait::Nothing => "nothing",
             Wait::Gate { .. } => "its batch",
             Wait::Again { .. } => "another try",
-            Wait::Rest { .. } => "bodies that are being read",
+            Wait::Unread { .. } => "bodies that are being read",
             Wait::Remote(_) => "an answer from elsewhere",
         };
         f.debug_struct("Submission").field("waits_for", &waits_for).field("freed", &self.freed).finish()

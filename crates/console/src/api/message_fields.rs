@@ -33,11 +33,11 @@ pub(crate) const MESSAGES_QUERY: &[Field] = &[
 pub(crate) const FILTER: &[Field] = &[
     field("state", Kind::Choice(&["visible", "any"]), "Only visible messages are moved, whichever is said")
         .default("\"visible\""),
-    MESSAGES_QUERY[1],
-    MESSAGES_QUERY[2],
-    MESSAGES_QUERY[3],
-    MESSAGES_QUERY[4],
-    MESSAGES_QUERY[5],
+    named(MESSAGES_QUERY, "text"),
+    named(MESSAGES_QUERY, "json"),
+    named(MESSAGES_QUERY, "group"),
+    named(MESSAGES_QUERY, "min_attempts"),
+    named(MESSAGES_QUERY, "older_than_seconds"),
 ];
 
 /// A page of messages.
@@ -99,26 +99,43 @@ pub(crate) const MESSAGE_REPLY: &[Field] = &[
     field("timeline", Kind::Objects(EVENT), "What happened to it as far as is remembered, oldest first"),
     field("why", Kind::Objects(WHY), "Why it was delivered again, for each time it was"),
     field("next", TEXT, "With status 202: the cursor to go on with"),
-    optional(2),
-    optional(3),
-    optional(4),
-    optional(5),
-    optional(6),
-    optional(7),
-    optional(8),
-    optional(9),
-    optional(10),
-    optional(11),
-    optional(12),
-    optional(13),
-    optional(14),
-    optional(15),
-    optional(16),
+    optional("readable"),
+    optional("attempts"),
+    optional("sent_at_ms"),
+    optional("visible_at_ms"),
+    optional("expires_at_ms"),
+    optional("lease"),
+    optional("group"),
+    optional("deduplication_id"),
+    optional("origin"),
+    optional("reason"),
+    optional("body"),
+    optional("body_base64"),
+    optional("content_type"),
+    optional("attributes"),
+    optional("sequence"),
 ];
 
 /// A field of pages, which a message that is gone does not have.
-const fn optional(place: usize) -> Field {
-    Field { is_required: false, ..SEEN[place] }
+const fn optional(name: &str) -> Field {
+    Field { is_required: false, ..named(SEEN, name) }
+}
+
+/// The field of a list that has this name. Without one the table does not compile.
+const fn named(fields: &[Field], name: &str) -> Field {
+    let mut at = 0;
+    while !is_same(fields[at].name.as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    fields[at]
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 const EVENT: &[Field] = &[

@@ -1,8 +1,8 @@
-//! What happens by itself: messages die, leases and delays end, exhausted messages leave.
+//! What happens by itself: messages expire, leases and delays end, exhausted messages depart.
 //!
-//! The earliest instant comes first, and at one instant the queue made first. There the dying go before the waking and
-//! these before the leaving, each in the order of sends. Then everything is looked at again, because a message that
-//! left may have made something due elsewhere.
+//! The earliest instant comes first, and at one instant the queue that was made first. Within a queue expiry goes
+//! before the ends of leases and delays, and those before departures, each in the order of sends. Then everything is
+//! looked at again, because a message that departed may have made something due elsewhere.
 
 use super::Model;
 use super::queue::{Held, Join, ModelQueue};
@@ -27,7 +27,7 @@ pub(super) enum Phase {
 }
 
 impl ModelQueue {
-    /// What will happen to a message by itself, while nothing dies that is over after `through`.
+    /// What will happen to a message by itself, while nothing expires that is over after `through`.
     pub fn items_of(&self, held: &Held, through: Timestamp) -> impl Iterator<Item = Item> {
         let wakes_at = match held.state {
             State::Ready => None,
@@ -37,7 +37,7 @@ impl ModelQueue {
         };
         let (queue, sequence) = (self.id(), held.sequence);
         let item = move |phase| move |at| Item { at, queue, phase, sequence };
-        let expiry = retention::dies_at(self.expires_at(held), through).map(item(Phase::Expiry));
+        let expiry = retention::expires_unless_held(self.expires_at(held), through).map(item(Phase::Expiry));
         let wake = wakes_at.map(item(Phase::Wake));
         let departure = held.leaves_at.map(item(Phase::Departure));
         [expiry, wake, departure].into_iter().flatten()

@@ -3,7 +3,7 @@
 use super::Model;
 use super::queue::{Attempt, Before, Join, Terms};
 use crate::command::{Lease, OverLimit, Withdraw};
-use crate::rules::{batching, dead_letters, delivery, fairness, replay, visibility};
+use crate::rules::{attempts, batching, dead_letters, delivery, fairness, visibility};
 use crate::{EventKind, Outcome, RuleError, Sequence, State, Timestamp, outcome};
 
 /// A receive being filled.
@@ -35,7 +35,7 @@ impl Model {
         }
         let attempt = lease.attempt.as_ref().filter(|_| queue.is_fifo());
         if let Some(known) = queue.attempts.iter().find(|known| Some(&known.id) == attempt)
-            && replay::may_repeat(known.first_at, now)
+            && attempts::may_repeat(known.first_at, now)
         {
             let known = known.clone();
             return Ok(self.repeat(now, index, &lease, &known));
@@ -83,7 +83,7 @@ impl Model {
             held.state = State::Leased { until };
             held.lease_end = Some(until);
             held.before = None;
-            let held = queue.find(*sequence).expect("the message is stored");
+            let held = queue.stored(*sequence);
             repeated.push(outcome::Leased { message: queue.message(held), token: queue.token(held), until });
         }
         for each in &repeated {
@@ -180,7 +180,7 @@ impl Model {
         let attempts = held.attempts;
         let group = held.group.clone();
         queue.settle_group(group.as_ref(), Join::Back);
-        let held = queue.find(sequence).expect("the message is stored");
+        let held = queue.stored(sequence);
         let leased = outcome::Leased { message: queue.message(held), token: queue.token(held), until };
         self.note(now, index, sequence, EventKind::Leased { by: lease.by, until, attempts });
         leased

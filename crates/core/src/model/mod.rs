@@ -35,7 +35,7 @@ pub struct Model {
     tasks_made: u64,
     documents: Vec<(AccountId, DocumentKey, Bytes)>,
     events: Vec<Event>,
-    /// Messages whose time is over after this instant do not die for now.
+    /// Messages whose time is over after this instant do not expire for now.
     expiry_through: Timestamp,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::rules::dedup::{self, Identity};
-use crate::rules::{delay, fairness, fifo, replay, retention};
+use crate::rules::{attempts, delay, fairness, fifo, retention};
 use crate::{
     Content, Counts, DeduplicationId, Expiry, GroupId, LeaseToken, Message, MessageId, NewMessage, Origin,
     OwnerId, Queue, QueueId, Return, Sequence, State, Text, Timestamp,
@@ -126,8 +126,13 @@ impl ModelQueue {
     }
 
     /// The message of this sequence, which is known to be stored.
+    pub fn stored(&self, sequence: Sequence) -> &Held {
+        self.find(sequence).unwrap_or_else(|| lost(sequence))
+    }
+
+    /// The same, to be changed.
     pub fn held(&mut self, sequence: Sequence) -> &mut Held {
-        self.messages.iter_mut().find(|held| held.sequence == sequence).expect("the message is stored")
+        self.messages.iter_mut().find(|held| held.sequence == sequence).unwrap_or_else(|| lost(sequence))
     }
 
     pub fn token(&self, held: &Held) -> LeaseToken {
@@ -163,8 +168,8 @@ impl ModelQueue {
     }
 
     pub fn remove(&mut self, sequence: Sequence) -> Held {
-        let place =
-            self.messages.iter().position(|held| held.sequence == sequence).expect("the message is stored");
+        let place = self.messages.iter().position(|held| held.sequence == sequence);
+        let place = place.unwrap_or_else(|| lost(sequence));
         let held = self.messages.remove(place);
         self.forget_attempt_of(sequence);
         self.settle_group(held.group.as_ref(), Join::Back);
@@ -282,7 +287,7 @@ impl ModelQueue {
     /// Ends of the time ids are remembered.
     pub fn windows(&self) -> impl Iterator<Item = Timestamp> {
         let ids = self.remembered.iter().map(|remembered| remembered.first_at.plus(dedup::WINDOW));
-        ids.chain(self.attempts.iter().map(|attempt| attempt.first_at.plus(replay::WINDOW)))
+        ids.chain(self.attempts.iter().map(|attempt| attempt.first_at.plus(attempts::WINDOW)))
     }
 
     /// What must hold between two steps.
@@ -316,4 +321,8 @@ impl Held {
     pub fn show_at(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.state = if visible_at > now { State::Delayed { until: visible_at } } else { State::Ready };
     }
+}
+
+fn lost(sequence: Sequence) -> ! {
+    panic!("the model lost message {sequence:?}")
 }

@@ -68,7 +68,7 @@ impl Model {
         let group = held.group.clone();
         queue.forget_attempt_of(sequence);
         queue.settle_group(group.as_ref(), Join::Back);
-        let token = queue.token(queue.find(sequence).expect("the message is stored"));
+        let token = queue.token(queue.stored(sequence));
         self.note(now, index, sequence, EventKind::Extended { until });
         if entry.content.is_some() {
             self.note(now, index, sequence, EventKind::Rewritten);

@@ -25,7 +25,7 @@ impl Model {
         let mut seen = Vec::new();
         let mut taken_bytes = 0;
         for sequence in wanted.into_iter().skip(skip).take(peek.max as usize) {
-            let held = queue.find(sequence).expect("the message is stored");
+            let held = queue.stored(sequence);
             if !batching::fits(seen.len(), taken_bytes, held.body_bytes(), peek.body_bytes_max) {
                 break;
             }

@@ -1,7 +1,7 @@
-//! When a message dies unread, and what happens while the time is in doubt.
+//! When a message expires, and what happens while the clock is in doubt.
 //!
-//! After a leap of the clock expiry can be held: until the hold is moved or lifted no message dies whose time is over
-//! after the instant that it names. Leases and delays end as usual meanwhile.
+//! After a leap of the clock expiry can be held: until the hold is moved or lifted no message expires whose time is
+//! over after the instant that it names. Leases and delays end as usual meanwhile.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub enum HoldEnd {
     Settled,
 }
 
-/// The instant a message dies while nothing dies that is over after `through`; `None` is not for now.
-pub fn dies_at(expires_at: Option<Timestamp>, through: Timestamp) -> Option<Timestamp> {
+/// The instant a message expires while nothing expires that is over after `through`; `None` is not for now.
+pub fn expires_unless_held(expires_at: Option<Timestamp>, through: Timestamp) -> Option<Timestamp> {
     expires_at.filter(|at| *at <= through)
 }
 
@@ -49,12 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn held_message_dies_up_to_the_very_instant_of_the_hold() {
+    fn held_message_expires_up_to_the_very_instant_of_the_hold() {
         let through = Timestamp(500);
-        assert_eq!(dies_at(Some(Timestamp(500)), through), Some(Timestamp(500)));
-        assert_eq!(dies_at(Some(Timestamp(501)), through), None);
-        assert_eq!(dies_at(Some(Timestamp(501)), Timestamp::NEVER), Some(Timestamp(501)));
-        assert_eq!(dies_at(None, Timestamp::NEVER), None);
+        assert_eq!(expires_unless_held(Some(Timestamp(500)), through), Some(Timestamp(500)));
+        assert_eq!(expires_unless_held(Some(Timestamp(501)), through), None);
+        assert_eq!(expires_unless_held(Some(Timestamp(501)), Timestamp::NEVER), Some(Timestamp(501)));
+        assert_eq!(expires_unless_held(None, Timestamp::NEVER), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use kew_core::command::{CreateQueue, FirstReceipts, Lease, Send, Withdraw};
 use kew_core::{Command, NewMessage, Outcome, Policy, Timestamp};
 use kew_engine::{ClockKind, Engine, EngineError, Options};
-use kew_store::{MemoryStore, Rest, Store, StoreError, Submission, Wait};
+use kew_store::{MemoryStore, Store, StoreError, Submission, Unread, Wait};
 
 use crate::bench::{Dice, Hands, START, bodies, key, rest, seconds};
 
@@ -30,8 +30,8 @@ struct Reading {
     back: Withdraw,
 }
 
-impl Rest for Reading {
-    fn poll_rest(&mut self, result: &mut Result<Outcome, StoreError>, _: &mut Context<'_>) -> Poll<()> {
+impl Unread for Reading {
+    fn poll_unread(&mut self, result: &mut Result<Outcome, StoreError>, _: &mut Context<'_>) -> Poll<()> {
         if !self.is_read.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
@@ -57,7 +57,7 @@ impl Store for Unreadable {
             Withdraw { queue: lease.queue, tokens: leased.iter().map(|leased| leased.token).collect() };
         let (store, is_read) = (Arc::clone(&self.store), Arc::clone(&self.is_read));
         let reading = Reading { store, is_read, now, back };
-        let wait = Wait::Rest { first: Box::new(Wait::Nothing), rest: Box::new(reading) };
+        let wait = Wait::Unread { first: Box::new(Wait::Nothing), unread: Box::new(reading) };
         Submission::new(Ok(Outcome::Leased(leased)), wait, submission.freed)
     }
 

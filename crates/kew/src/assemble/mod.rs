@@ -1,4 +1,4 @@
-//! Puts the rooms together: the store that was chosen, under an engine, behind listeners.
+//! Puts the parts together: the store that was chosen, under an engine, behind listeners.
 
 mod admin;
 mod front_ends;

@@ -16,6 +16,7 @@ mod rest;
 mod rows;
 mod trouble;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,8 +155,8 @@ impl Lane {
     }
 
     /// Reports progress to `listener` from now on.
-    pub fn report_to(&self, driver: &Driver, listener: Arc<dyn AppendListener>) {
-        self.news.begin(driver, Arc::clone(&self.tenure), listener);
+    pub fn report_to(&self, driver: &Driver, listener: Arc<dyn AppendListener>) -> io::Result<()> {
+        self.news.begin(driver, Arc::clone(&self.tenure), listener)
     }
 
     /// Nothing is sent from now on. Idle connections of reads and file operations may lead to a server that was failed

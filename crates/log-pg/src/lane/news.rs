@@ -1,5 +1,6 @@
 //! What the store hears of its appends, in order.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +37,12 @@ impl Passing {
     /// Passes news on to `listener` from now on. The store may be slow to take it, and the lane goes on meanwhile;
     /// progress that was overtaken is left out, so that what waits stays small. A node that was stopped in between has
     /// lost its tenure when it goes on: so that is looked at again here.
-    pub fn begin(&self, driver: &Driver, tenure: Arc<Tenure>, listener: Arc<dyn AppendListener>) {
+    pub fn begin(
+        &self,
+        driver: &Driver,
+        tenure: Arc<Tenure>,
+        listener: Arc<dyn AppendListener>,
+    ) -> io::Result<()> {
         let (news, heard) = mpsc::unbounded_channel();
         let held_back = Arc::clone(&self.held_back);
         let pass = move |news| {
@@ -59,8 +65,9 @@ impl Passing {
                 }
             }
             pass(next);
-        });
+        })?;
         *self.sender.lock() = Some(news);
+        Ok(())
     }
 
     /// Whether progress was held back since this was last asked.

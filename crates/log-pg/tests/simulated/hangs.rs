@@ -83,7 +83,7 @@ fn heard_while(hanging: Hanging, work: impl FnOnce(&PgDisk, &dyn DiskFile)) -> V
     file.append(0, b"row", BatchMark { number: 1, must_sync: true }).unwrap();
     file.sync_data().unwrap();
     let heard = Arc::new(Heard::default());
-    disk.appends().unwrap().report_to(Arc::clone(&heard) as _);
+    disk.appends().unwrap().report_to(Arc::clone(&heard) as _).unwrap();
     world.database().let_hang(hanging);
     work(&disk, &*file);
     world.settle();

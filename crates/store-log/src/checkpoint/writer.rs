@@ -2,7 +2,7 @@
 //!
 //! A checkpoint writes the slices that changed to a new generation file and refers to the others where they lie. The
 //! manifest, replaced in one step, makes it count. Steps: [`CheckpointWriter::put`] and [`CheckpointWriter::keep`]
-//! (between batches, as slowly as one likes), [`CheckpointWriter::seal`], [`SealedCheckpoint::install`],
+//! (between batches, at any pace), [`CheckpointWriter::seal`], [`SealedCheckpoint::install`],
 //! [`Manifest::sweep`]; between any two the power may go.
 //!
 //! A generation file that is mostly dead, and the smallest ones when there are many, are written again: their keys

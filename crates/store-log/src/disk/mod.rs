@@ -1,4 +1,4 @@
-//! The seam between the log and the machine: one directory, its files, and what each sync promises.
+//! The seam between the log and where its files lie (a directory, tables of a database), and what each sync promises.
 //!
 //! Everything the log does to the disk goes through [`Disk`] and [`DiskFile`], so tests can tear, lose, delay and
 //! fail any of it ([`SimDisk`]), and measurements can count it or slow it down ([`WatchedDisk`]). Names are relative to
@@ -41,7 +41,11 @@ pub use watched::{WatchedDisk, Watcher};
 /// keep the disk busy for long, and the journal's syncs would wait behind it.
 pub(crate) const SYNC_BYTES: u64 = 1 << 20;
 
-/// A directory that holds a store. The empty folder name means the directory itself.
+/// A directory that holds a store, or what stands for one. The empty folder name means the directory itself.
+///
+/// Errors: `NotFound`, `AlreadyExists`, `StorageFull` (sends are refused), `NotConnected` (passes by itself).
+/// `hard_link` and `hard_link_out` may be `Unsupported`. A file of `segments/` is written from its begin to its end;
+/// where [`Disk::recycles`] is true it may be used again. Each disk passes `tests/disk_laws/laws.rs`.
 pub trait Disk: Send + Sync + 'static {
     /// Makes a new file, open for reading and writing; fails when the name is taken.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -98,8 +102,8 @@ pub trait Disk: Send + Sync + 'static {
 /// 5. A read shows what was handed over, whether it has ended or not.
 /// 6. [`DiskFile::sync_data`] returns when everything handed over before it is durable.
 pub trait Appends: Send + Sync + 'static {
-    /// Reports progress to `listener` from now on.
-    fn report_to(&self, listener: Arc<dyn AppendListener>);
+    /// Reports progress to `listener` from now on. Fails when the system gives no thread for that.
+    fn report_to(&self, listener: Arc<dyn AppendListener>) -> io::Result<()>;
     /// Whether another append, of this many bytes, may be handed over now.
     fn takes_more(&self, bytes: u64) -> bool;
 }

@@ -307,19 +307,21 @@ mod tests {
     #[test]
     fn a_second_lock_is_refused_and_names_the_holder() {
         let (_folder, disk) = disk();
-        let held = disk.lock().expect("free");
-        let error = disk.lock().expect_err("taken");
+        let held = disk.lock().expect("the first lock is free");
+        let error = disk.lock().expect_err("a second lock is refused");
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
         drop(held);
-        disk.lock().expect("free again");
+        disk.lock().expect("the lock is free once its holder is dropped");
     }
 
     #[test]
     fn a_directory_that_cannot_be_locked_is_named() {
         let (folder, disk) = disk();
         fs::create_dir(folder.path().join("store").join(LOCK_FILE)).expect("the test owns its folder");
-        let error = crate::disk::lock_store(&disk).expect_err("no file").to_string();
+        let error = crate::disk::lock_store(&disk)
+            .expect_err("a folder in place of LOCK cannot be locked")
+            .to_string();
         let named = format!("locking the store's directory: {}", folder.path().join("store").display());
         assert!(error.starts_with(&named), "{error}");
     }

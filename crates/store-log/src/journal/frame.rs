@@ -118,7 +118,7 @@ pub(crate) fn frame_bytes(bytes: &[u8]) -> Option<usize> {
 
 /// The number at an offset. The caller has checked that the bytes reach that far.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were sliced"))
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("a slice of four bytes is a [u8; 4]"))
 }
 
 #[cfg(test)]

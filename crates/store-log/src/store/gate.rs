@@ -109,7 +109,7 @@ impl Gate for LogGate {
         self.poll(Through::batch(BatchNumber(turn)), cx)
     }
 
-    fn poll_written(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
+    fn poll_through(&self, wanted: Through, cx: &mut Context<'_>) -> Poll<Result<(), StoreError>> {
         self.poll(wanted, cx)
     }
 }

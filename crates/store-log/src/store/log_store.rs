@@ -20,7 +20,7 @@ use super::recover::{self, OpenReport};
 use super::threads::spawn;
 use super::upkeep::scrub::{Scrub, ScrubPace};
 use crate::disk::Disk;
-use crate::error::LogError;
+use crate::error::{Doing, LogError};
 use crate::journal::Segments;
 
 /// The embedded store.
@@ -40,7 +40,8 @@ impl LogStore {
         let (inner, report) = recover::open(disk, options, entropy, now)?;
         let inner = Arc::new(inner);
         if let Some(appends) = &inner.appends {
-            appends.report_to(Arc::new(Progress(Arc::downgrade(&inner))));
+            let progress = Arc::new(Progress(Arc::downgrade(&inner)));
+            appends.report_to(progress).doing("starting the thread", "kew-answers")?;
         }
         let mut threads = Vec::new();
         if options.drive == Drive::Threads {

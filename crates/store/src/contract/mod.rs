@@ -63,7 +63,7 @@ topics!(
     fifo,
     rotation,
     dedup,
-    replay,
+    attempts,
     delay,
     retention,
     expiry_hold,
@@ -224,7 +224,7 @@ macro_rules! contract_tests {
             same_id_in_two_queues_is_two_sends,
             many_ids_are_told_apart,
         }
-        $crate::contract_tests! { @topic $factory, replay:
+        $crate::contract_tests! { @topic $factory, attempts:
             same_id_gives_the_same_messages_and_a_fresh_end,
             another_id_is_another_receive,
             start_of_the_twelve_hours_does_not_move,

@@ -23,7 +23,8 @@ use crate::token::Sealed;
 /// Finished tasks that are remembered.
 const FINISHED_TASKS: usize = 100;
 
-/// Which halves of a change an older checkpoint of a queue already holds.
+/// Whether the checkpoint of this queue reflects the change already. A dead letter touches two queues, whose slices may
+/// differ in age.
 pub type Known<'a> = &'a dyn Fn(QueueId) -> bool;
 
 impl<S: Shelf> Ledger<S> {

@@ -120,7 +120,7 @@ pub struct Sent<'a> {
     pub queue: QueueId,
     /// As which.
     pub sequence: Sequence,
-    /// Its name.
+    /// Its id.
     pub id: MessageId,
     /// What it carries.
     pub content: &'a Content,
@@ -130,7 +130,7 @@ pub struct Sent<'a> {
     pub deduplication: Option<&'a DeduplicationId>,
     /// The hash its deduplication is remembered under.
     pub identity: Option<u128>,
-    /// When it shows. On a FIFO queue this follows the queue's delay and is not looked at.
+    /// When it shows. On a FIFO queue it is looked at as the message enters, and then the queue's delay counts.
     pub visible_at: Timestamp,
     /// Its place among the ready ones.
     pub rank: Timestamp,
@@ -185,7 +185,7 @@ pub struct Extended<'a> {
 /// A content that takes another's place.
 #[derive(Clone, Debug)]
 pub struct Rewritten<'a> {
-    /// The message's name.
+    /// The message's id.
     pub id: MessageId,
     /// What it carries now.
     pub content: &'a Content,

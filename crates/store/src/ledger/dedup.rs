@@ -21,7 +21,7 @@ pub(crate) const GENERATION: Duration = Duration::from_secs(10);
 pub(crate) struct First {
     /// When.
     pub at: Timestamp,
-    /// The message's name.
+    /// The message's id.
     pub id: MessageId,
     /// Its place.
     pub sequence: Sequence,
@@ -349,7 +349,7 @@ mod tests {
         let mut entries = sends.entries(start, 0..600).expect("the generation is in memory");
         entries.extend(sends.entries(start, 600..count).expect("the generation is in memory"));
         let bytes = sorted(entries);
-        sends.set_away(start, heads(&bytes).expect("just written"));
+        sends.set_away(start, heads(&bytes).expect("bytes that this test wrote are read back"));
         while sends.let_some_go(100) {}
         assert_eq!((sends.len(), sends.len_here()), (1_000, 0));
         for identity in &identities {

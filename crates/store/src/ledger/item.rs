@@ -93,7 +93,8 @@ pub struct Item {
     pub sent_at: Timestamp,
     /// Ready messages are offered by (rank, sequence).
     pub rank: Timestamp,
-    /// When it shows; looked at only while it is delayed.
+    /// When it shows. Zero where nothing hides it; for a message that enters a FIFO queue, zero says that the queue's
+    /// delay does not apply.
     pub visible_at: Timestamp,
     /// How it expires.
     pub expiry: Expiry,
@@ -124,13 +125,13 @@ impl Item {
         (self.rank, self.sequence)
     }
 
-    /// When it dies under this retention; `NEVER` is never.
+    /// When it expires under this retention; `NEVER` is never.
     pub fn expires_at(&self, retention: Duration) -> Timestamp {
         rules::retention::expires_at(self.sent_at, self.expiry, retention).unwrap_or(Timestamp::NEVER)
     }
 
-    /// Whether it was ever leased, or hidden by a receipt.
-    pub fn is_touched(&self) -> bool {
+    /// Whether it was leased, or given a new receipt, in this queue.
+    pub fn has_nonce(&self) -> bool {
         self.nonce != 0
     }
 }

@@ -474,7 +474,8 @@ mod tests {
             lane.take(Sequence(sequence));
         }
         let bytes = written(|out| write_blocks(&lane.image(), out));
-        let mut again = Lane::read(&mut Reader::new(&bytes), &mut |_| {}).expect("just written");
+        let mut again = Lane::read(&mut Reader::new(&bytes), &mut |_| {})
+            .expect("bytes that this test wrote are read back");
         assert!(again.iter().eq(lane.iter()));
         assert_eq!(again.len(), 700);
         assert!(again.takes(&item(1_001)));

@@ -105,11 +105,11 @@ const DEPARTURES_PER_STEP: usize = 1_000;
 /// Messages that are over and are seen off in one step to find what a FIFO queue offers, if there are as many.
 const SEEN_OFF_FOR_ONE: usize = 256;
 
-/// How long after the newest step the next slice is due, of what purged queues held, of what begins to show and of what
-/// expired. Never at once: a caller that does all that is due would do all of it.
+/// The pause between two slices of due work (purged contents, ended delays, expired messages). Never zero: a caller
+/// that does all that is due would do all slices at once.
 const GIVE_BACK_REST: Duration = Duration::from_millis(1);
 
-/// The book of all queues.
+/// All queues, each a [`Book`].
 pub struct Ledger<S> {
     /// Where changes and contents go.
     pub shelf: S,
@@ -131,12 +131,13 @@ pub struct Ledger<S> {
     emptied: Emptied,
     /// Queues of which messages are shown that are not among those offered yet.
     showing: BTreeSet<QueueId>,
-    /// Messages that expired and were not seen off yet, by their queue. They go on when that is emptied or deleted.
+    /// Messages that expired and were not seen off yet, by their queue. They stay here when that queue is emptied or
+    /// deleted.
     expiring: BTreeMap<QueueId, Expired>,
     /// Queues of which leases are over whose messages are not among those offered yet.
     lapsing: BTreeSet<QueueId>,
     newest: Timestamp,
-    /// The newest instant before this step: what is due by then in spite of that was made due by the last change.
+    /// The instant of the step before this one: what was due by then is done, but for what that step made due.
     settled: Timestamp,
     /// Messages whose time is over after this instant do not expire for now; `NEVER` holds none back.
     expiry_through: Timestamp,
@@ -148,7 +149,7 @@ pub struct Ledger<S> {
 }
 
 impl<S: Shelf> Ledger<S> {
-    /// An empty book.
+    /// A ledger without queues.
     pub fn new(shelf: S, key: TokenKey, entropy: Arc<dyn Entropy>, bounds: Bounds) -> Self {
         Self {
             shelf,
@@ -388,7 +389,7 @@ impl<S: Shelf> Ledger<S> {
             book.registered = Timestamp::NEVER;
             // The list may know an earlier instant than the queue does by now.
             if book.next_instant() <= at {
-                self.pass(queue, at, now);
+                self.pass_instant(queue, at, now);
             }
             self.register(queue);
             if self.pace.left.departures == 0 {
@@ -397,10 +398,10 @@ impl<S: Shelf> Ledger<S> {
         }
     }
 
-    fn pass(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
+    fn pass_instant(&mut self, queue: QueueId, at: Timestamp, now: Timestamp) {
         let Some(book) = self.books.get_mut(&queue) else { return };
         let mark = self.shelf.mark();
-        let mut happened = book.pass(&Moment {
+        let mut happened = book.pass_instant(&Moment {
             at,
             now,
             settled: self.settled,

@@ -439,7 +439,8 @@ mod tests {
         assert!(order.is_sorted());
         assert_eq!(order.len(), 20_000);
         let bytes = written(|out| ready.image().write(out));
-        let mut again = Ready::read(&mut Reader::new(&bytes), DAY, &mut |_| {}).expect("just written");
+        let mut again = Ready::read(&mut Reader::new(&bytes), DAY, &mut |_| {})
+            .expect("bytes that this test wrote are read back");
         let out: Vec<Key> = std::iter::from_fn(|| again.pop_front()).map(|item| item.key()).collect();
         assert_eq!(out, order);
     }

@@ -24,7 +24,7 @@ pub struct Place {
 /// A message's content, as it comes back from the shelf.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stored {
-    /// The message's name.
+    /// The message's id.
     pub id: MessageId,
     /// What it carries.
     pub content: Content,

@@ -104,7 +104,7 @@ pub struct Remembered {
     pub identity: u128,
     /// When it was.
     pub at: Timestamp,
-    /// The message's name.
+    /// The message's id.
     pub id: MessageId,
     /// Its place.
     pub sequence: Sequence,
@@ -215,7 +215,7 @@ impl<S: Shelf> Ledger<S> {
         let mut book = Book::new(carried.queue.clone());
         book.expire_through(self.expiry_through);
         book.next_sequence = carried.next_sequence.0;
-        book.epoch = carried.epoch;
+        book.ids_epoch = carried.epoch;
         self.next_queue = self.next_queue.max(QueueId(id.0 + 1));
         self.names.replace(ByName(carried.queue.clone()));
         self.books.insert(id, Box::new(book));
@@ -308,7 +308,7 @@ impl<S: Shelf> Ledger<S> {
 
 fn carried_book(book: &Book) -> CarriedQueue {
     let next_sequence = Sequence(book.next_sequence);
-    CarriedQueue { queue: book.queue.clone(), next_sequence, epoch: book.epoch }
+    CarriedQueue { queue: book.queue.clone(), next_sequence, epoch: book.ids_epoch }
 }
 
 fn state_of(book: &Book, item: &Item, first_delayed: Option<Sequence>) -> State {

@@ -1,7 +1,7 @@
-//! The end of a pass: when to commit what the pass applied, and on which thread.
+//! The end of a turn: when to commit what the turn applied, and on which thread.
 //!
 //! Steps are applied as requests come; their answers wait until their batch is written and synced. A commit costs much
-//! the same for one request as for sixty, so it pays to let a pass's requests share one, and never to wait for requests
+//! the same for one request as for sixty, so it pays to let a turn's requests share one, and never to wait for requests
 //! that do not come. [`Paced`] sees every step on its way to the store and rings; its task gathers by looking at the
 //! sockets again, never by sleeping: the group it hopes for is seven eighths of the largest of the last eight.
 //! While syncs are slow they happen on a thread of their own, so that nothing else waits for the disk; and so does
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use pace::Pace;
 
 /// Looks at the sockets in a row that may bring nothing new.
-const EMPTY_PASSES_MAX: u32 = 8;
+const EMPTY_TURNS_MAX: u32 = 8;
 
 /// A store whose commits an event loop does.
 pub struct Paced<S> {
@@ -91,15 +91,15 @@ impl<S: Store + 'static> Paced<S> {
     /// Lets the other tasks of the loop go on until enough answers wait for the sync, or no more come. Leases wait for
     /// a write only: a client that gets its answer now may come back with an ack that the same sync serves.
     async fn gather(&self, target: u32) {
-        let (mut seen, mut empty_passes) = (self.waiting.load(Ordering::Relaxed), 0);
-        while seen < target && empty_passes < EMPTY_PASSES_MAX {
+        let (mut seen, mut empty_turns) = (self.waiting.load(Ordering::Relaxed), 0);
+        while seen < target && empty_turns < EMPTY_TURNS_MAX {
             tokio::task::yield_now().await;
             let wrote = self.syncs.load(Ordering::Relaxed) && self.leases.load(Ordering::SeqCst) > 0;
             if wrote {
                 self.write_leases();
             }
             let now = self.waiting.load(Ordering::Relaxed);
-            empty_passes = if now == seen && !wrote { empty_passes + 1 } else { 0 };
+            empty_turns = if now == seen && !wrote { empty_turns + 1 } else { 0 };
             seen = now;
         }
     }
@@ -117,7 +117,7 @@ impl<S: Store + 'static> Paced<S> {
         }
     }
 
-    /// Waits for leases, and for those of the same pass.
+    /// Waits for leases, and for those of the same turn.
     async fn leases(&self) {
         while self.leases.load(Ordering::SeqCst) == 0 {
             self.lease_bell.notified().await;
@@ -133,22 +133,22 @@ impl<S: Store + 'static> Paced<S> {
         let _waiting = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, without);
     }
 
-    fn note(&self, answer: Waits) {
+    fn note(&self, answer: Rests) {
         match answer {
-            Waits::ForSync => {
+            Rests::ForSync => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
                 self.syncs.store(true, Ordering::Relaxed);
             }
-            Waits::ForWrite => {
+            Rests::ForWrite => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
                 if self.leases.fetch_add(1, Ordering::SeqCst) == 0 {
                     self.lease_bell.notify_one();
                 }
             }
-            Waits::ForCommit => {
+            Rests::ForCommit => {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
-            Waits::Perhaps => {}
+            Rests::Perhaps => {}
         }
     }
 
@@ -170,7 +170,7 @@ fn fall(error: tokio::task::JoinError) {
 impl<S: Store + 'static> Store for Paced<S> {
     fn step(&self, now: Timestamp, command: &Command) -> Submission {
         let submission = self.store.step(now, command);
-        self.note(submission.peek().map_or(Waits::Perhaps, |outcome| Waits::of(command, outcome)));
+        self.note(submission.peek().map_or(Rests::Perhaps, |outcome| Rests::of(command, outcome)));
         // Any step may have done due work, which somebody has to write down.
         self.ring();
         submission
@@ -254,7 +254,7 @@ impl<S: Store + 'static> Store for Paced<S> {
 }
 
 /// What an answer waits for.
-enum Waits {
+enum Rests {
     ForSync,
     ForWrite,
     /// The commit, which syncs only if a body was replaced or something before it must be synced.
@@ -263,7 +263,7 @@ enum Waits {
     Perhaps,
 }
 
-impl Waits {
+impl Rests {
     fn of(command: &Command, outcome: &Outcome) -> Self {
         match (command.records(), outcome) {
             (Records::Synced, _) => Self::ForSync,

@@ -150,7 +150,7 @@ async fn many_clients_share_commits_although_they_come_in_different_passes() {
 async fn leases_are_written_while_sends_gather_for_their_sync() {
     let store = Arc::new(Recorder::default());
     let paced = Paced::new(Arc::clone(&store), Arc::default());
-    for answer in [Waits::ForSync, Waits::ForWrite, Waits::ForWrite] {
+    for answer in [Rests::ForSync, Rests::ForWrite, Rests::ForWrite] {
         paced.note(answer);
     }
     paced.gather(16).await;
@@ -163,7 +163,7 @@ async fn leases_are_written_while_sends_gather_for_their_sync() {
 async fn leases_alone_are_left_to_the_commit_which_syncs_nothing_then() {
     let store = Arc::new(Recorder::default());
     let paced = Paced::new(Arc::clone(&store), Arc::default());
-    paced.note(Waits::ForWrite);
+    paced.note(Rests::ForWrite);
     paced.gather(16).await;
     assert_eq!(store.writes.load(Ordering::Relaxed), 0);
     assert_eq!(paced.waiting.load(Ordering::Relaxed), 1);

@@ -375,10 +375,10 @@ impl Shared {
 struct Journal(Weak<Shared>);
 
 impl Appends for Journal {
-    fn report_to(&self, listener: Arc<dyn AppendListener>) {
-        let Some(shared) = self.0.upgrade() else { return };
+    fn report_to(&self, listener: Arc<dyn AppendListener>) -> io::Result<()> {
+        let Some(shared) = self.0.upgrade() else { return Ok(()) };
         shared.serves.store(true, Ordering::Release);
-        shared.journal.report_to(&shared.home.driver, listener);
+        shared.journal.report_to(&shared.home.driver, listener)
     }
 
     fn takes_more(&self, bytes: u64) -> bool {

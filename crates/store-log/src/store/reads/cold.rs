@@ -8,7 +8,7 @@ use kew_core::command::Withdraw;
 use kew_core::outcome::Page;
 use kew_core::{Command, LeaseToken, Outcome, Sequence, Timestamp};
 use kew_store::ledger::{Place, Stored};
-use kew_store::{Freed, Rest, StoreError, Submission, Wait};
+use kew_store::{Freed, StoreError, Submission, Unread, Wait};
 
 use super::{BEING_READ, Read, Reads, Wanted, Whole};
 use crate::journal::Address;
@@ -87,10 +87,10 @@ impl Inner {
             return self.withdraw(now, command, &result, freed);
         };
         let mut rest = OnTheirWay { inner: Arc::downgrade(self), whole, bytes };
-        if rest.poll_rest(&mut result, &mut Context::from_waker(Waker::noop())).is_ready() {
+        if rest.poll_unread(&mut result, &mut Context::from_waker(Waker::noop())).is_ready() {
             return Submission::new(result, wait, freed);
         }
-        Submission::new(result, Wait::Rest { first: Box::new(wait), rest: Box::new(rest) }, freed)
+        Submission::new(result, Wait::Unread { first: Box::new(wait), unread: Box::new(rest) }, freed)
     }
 
     /// What a step needs is read, and kept with what it has, for another try.
@@ -159,8 +159,8 @@ pub(crate) struct OnTheirWay {
     pub bytes: usize,
 }
 
-impl Rest for OnTheirWay {
-    fn poll_rest(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()> {
+impl Unread for OnTheirWay {
+    fn poll_unread(&mut self, result: &mut Result<Outcome, StoreError>, cx: &mut Context<'_>) -> Poll<()> {
         let found = ready!(Reads::poll(&self.whole, cx));
         let unreadable = fill(result, found);
         let Some((_, why)) = unreadable.first() else { return Poll::Ready(()) };

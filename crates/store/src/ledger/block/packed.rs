@@ -14,7 +14,7 @@ const LATER: u8 = 1 << 1;
 const RANKED: u8 = 1 << 2;
 const OWN_LIFE: u8 = 1 << 3;
 const GROUPED: u8 = 1 << 4;
-const TOUCHED: u8 = 1 << 5;
+const LEASED: u8 = 1 << 5;
 const RESIZED: u8 = 1 << 6;
 /// A second byte follows, with those that are rare.
 const MORE: u8 = 1 << 7;
@@ -63,7 +63,7 @@ pub(in crate::ledger) fn pack(items: &[Item]) -> Box<[u8]> {
 
 /// Writes what the message before it does not let one expect.
 fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
-    let touched =
+    let leased =
         item.nonce != 0 || item.attempts != 0 || item.lease_end.is_some() || item.first_leased_at.is_some();
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let flags = flag(item.sequence.0 != last.sequence.0.wrapping_add(1), SKIPS)
@@ -71,7 +71,7 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
         | flag(item.rank != item.sent_at, RANKED)
         | flag(item.expiry != Expiry::ByQueue, OWN_LIFE)
         | flag(item.group.is_some(), GROUPED)
-        | flag(touched, TOUCHED)
+        | flag(leased, LEASED)
         | flag((item.record_bytes, item.body_bytes) != (last.record_bytes, last.body_bytes), RESIZED);
     let more = flag(item.origin.is_some(), MOVED) | flag(item.visible_at != Timestamp::ZERO, HIDDEN);
     out.push(flags | flag(more != 0, MORE));
@@ -98,7 +98,7 @@ fn pack_one(out: &mut Vec<u8>, last: &Item, item: &Item) {
     if flags & GROUPED != 0 {
         varint::put(out, u64::from(GroupSlot::number_of(item.group)));
     }
-    if flags & TOUCHED != 0 {
+    if flags & LEASED != 0 {
         varint::put(out, u64::from(item.attempts));
         varint::put(out, item.nonce);
         varint::put_signed(out, item.first_leased_at.number().wrapping_sub(item.sent_at.0).cast_signed());
@@ -154,7 +154,7 @@ impl<'a> Unpack<'a> {
         if flags & GROUPED != 0 {
             item.group = GroupSlot::of_number(u32::try_from(from.number()?).ok()?);
         }
-        if flags & TOUCHED != 0 {
+        if flags & LEASED != 0 {
             item.attempts = u32::try_from(from.number()?).ok()?;
             item.nonce = from.number()?;
             item.first_leased_at = MaybeInstant::of_number(since(item.sent_at, from.signed()?).0);

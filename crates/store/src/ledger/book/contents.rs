@@ -20,9 +20,9 @@ use crate::ledger::ready::Ready;
 
 /// Messages that may have been tried too often, by the instant at which they leave.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Departures(pub Ordered<(Timestamp, Sequence), ()>);
+pub(crate) struct DepartureTimes(pub Ordered<(Timestamp, Sequence), ()>);
 
-impl Departures {
+impl DepartureTimes {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -62,12 +62,12 @@ pub(crate) struct Contents {
     pub alarms: Alarms,
     /// When leases end, if they end before anything else happens to their messages.
     pub ends: Ends,
-    pub departures: Departures,
+    pub departures: DepartureTimes,
     pub ready: Ready,
     pub far: Far,
     pub groups: Groups,
     pub fifo: Option<Box<Fifo>>,
-    pub attempts: Keyed<Text, Attempt>,
+    pub repeatable: Keyed<Text, Attempt>,
     pub origins: Vec<(QueueKey, MoveReason)>,
 }
 
@@ -79,12 +79,12 @@ impl Contents {
     /// Takes everything apart, a piece each time it is asked. No piece is larger than what lies in one block, run or
     /// slab of it.
     pub(crate) fn into_remains(self) -> Remains {
-        let Self { entries, alarms, ends, departures, ready, far, groups, fifo, attempts, .. } = self;
+        let Self { entries, alarms, ends, departures, ready, far, groups, fifo, repeatable, .. } = self;
         let entries = entries.into_pieces().map(|entry| Some(entry?.item));
         let rest = fifo.into_iter().flat_map(|fifo| fifo.into_pieces());
         let beside =
             alarms.into_pieces().chain(ends.into_pieces()).chain(departures.0.into_values().map(drop));
-        let beside = beside.chain(groups.into_pieces()).chain(attempts.into_pieces().map(drop));
+        let beside = beside.chain(groups.into_pieces()).chain(repeatable.into_pieces().map(drop));
         let messages = entries.chain(ready.into_pieces()).chain(far.into_pieces()).chain(rest);
         Box::new(messages.chain(beside.map(|()| None)))
     }
@@ -98,7 +98,7 @@ impl Contents {
     }
 
     /// Takes out a message that has no entry.
-    pub(crate) fn take_rest(&mut self, sequence: Sequence) -> Option<Item> {
+    pub(crate) fn take_without_entry(&mut self, sequence: Sequence) -> Option<Item> {
         match &mut self.fifo {
             Some(fifo) => {
                 let item = fifo.find_rest(sequence)?;
@@ -112,7 +112,7 @@ impl Contents {
 
 /// A queue's contents, or nothing. A look at nothing finds contents that are empty; a change makes them.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct MaybeContents {
     contents: Option<Box<Contents>>,
     is_fifo: bool,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Held {
 static NOTHING: LazyLock<Contents> = LazyLock::new(|| Contents::of(false));
 static NOTHING_IN_ORDER: LazyLock<Contents> = LazyLock::new(|| Contents::of(true));
 
-impl Held {
+impl MaybeContents {
     pub(crate) fn nothing(kind: QueueKind) -> Self {
         Self { contents: None, is_fifo: kind.is_fifo() }
     }
@@ -141,7 +141,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for MaybeContents {
     type Target = Contents;
 
     #[inline]
@@ -154,7 +154,7 @@ impl Deref for Held {
     }
 }
 
-impl DerefMut for Held {
+impl DerefMut for MaybeContents {
     #[inline]
     fn deref_mut(&mut self) -> &mut Contents {
         let is_fifo = self.is_fifo;
@@ -191,10 +191,10 @@ mod tests {
     fn contents_are_made_by_a_message_and_let_go_when_none_is_left() {
         let mut book = Book::of(Policy::standard());
         book.enter(item(1), Timestamp(1));
-        book.rest();
+        book.give_back_room();
         assert!(!is_idle(&book), "a message is there");
         assert!(book.leave(Sequence(1)).is_some());
-        book.rest();
+        book.give_back_room();
         assert!(is_idle(&book));
         assert_eq!(book.next_sequence, 2, "places are never given twice");
     }

@@ -47,7 +47,7 @@ impl Book {
                 self.regroup_of(&item, End::Back);
             }
             None if hidden => {
-                let put = if held.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_away(item, now) };
+                let put = if held.delayed < HIDDEN_AT_HAND { Some(item) } else { self.put_far(item, now) };
                 if let Some(item) = put {
                     self.add_entry(item, true);
                 }
@@ -58,7 +58,7 @@ impl Book {
         }
     }
 
-    pub(super) fn put_away(&mut self, item: Item, now: Timestamp) -> Option<Item> {
+    pub(super) fn put_far(&mut self, item: Item, now: Timestamp) -> Option<Item> {
         self.held.far.put(item, now, self.queue.policy.retention)
     }
 
@@ -83,7 +83,7 @@ impl Book {
                 }
                 entry.item
             }
-            None => self.held.take_rest(sequence)?,
+            None => self.held.take_without_entry(sequence)?,
         };
         self.note_left(&item);
         Some(item)
@@ -145,7 +145,7 @@ impl Book {
         let fresh = Self::new(self.queue.clone());
         let kept = Self {
             next_sequence: self.next_sequence,
-            epoch: self.epoch + 1,
+            ids_epoch: self.ids_epoch + 1,
             registered: self.registered,
             changed: self.changed,
             expiry_through: self.expiry_through,

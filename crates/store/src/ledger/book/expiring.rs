@@ -137,7 +137,7 @@ impl Book {
         }
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
-            self.rest();
+            self.give_back_room();
         }
         taken.items
     }

@@ -1,4 +1,5 @@
-//! A queue as it is at one moment, taken in a few looks however many messages it has, and written at leisure.
+//! A queue as it is at one moment, taken in a few looks however many messages it has, and written
+//! later, without the lock.
 //!
 //! The image shares the large pieces of the book: whatever is changed afterwards is copied first, piece by piece. So a
 //! checkpoint of a queue shows one moment of it, and the writer's lock is held only to take the image.
@@ -22,7 +23,7 @@ use crate::ledger::transfer::CarriedOrder;
 pub(crate) struct Image {
     pub queue: Arc<Queue>,
     pub next_sequence: u64,
-    pub epoch: u32,
+    pub ids_epoch: u32,
     pub origins: Vec<(QueueKey, MoveReason)>,
     pub groups: Groups,
     pub ready: ReadyImage,
@@ -30,19 +31,19 @@ pub(crate) struct Image {
     pub fifo: Option<Fifo>,
     pub entries: KeyedImage<Sequence, Entry>,
     pub departures: Ordered<(Timestamp, Sequence), ()>,
-    pub attempts: KeyedImage<Text, Attempt>,
+    pub repeatable: KeyedImage<Text, Attempt>,
 }
 
 impl Book {
     /// The queue as it is now, for a checkpoint; and as far as that knows, it is unchanged from here.
     pub(crate) fn image(&mut self) -> Image {
         self.changed = false;
-        self.rest();
+        self.give_back_room();
         let held = &*self.held;
         Image {
             queue: self.queue.clone(),
             next_sequence: self.next_sequence,
-            epoch: self.epoch,
+            ids_epoch: self.ids_epoch,
             origins: held.origins.clone(),
             groups: held.groups.image(),
             ready: held.ready.image(),
@@ -50,7 +51,7 @@ impl Book {
             fifo: held.fifo.as_ref().map(|fifo| fifo.image()),
             entries: held.entries.image(),
             departures: held.departures.0.clone(),
-            attempts: held.attempts.image(),
+            repeatable: held.repeatable.image(),
         }
     }
 
@@ -59,7 +60,7 @@ impl Book {
         let held = &*self.held;
         let name = |slot| held.groups.get(slot).map(|group| GroupId(Text::from(&*group.name)));
         let turns = held.fifo.iter().flat_map(|fifo| fifo.rotation(&held.groups)).filter_map(name).collect();
-        let attempts = held.attempts.image();
+        let attempts = held.repeatable.image();
         let carried =
             |(id, attempt): &(Text, Attempt)| (id.clone(), attempt.first_at, attempt.sequences.clone());
         let mut attempts: Vec<_> = attempts.iter().flatten().map(carried).collect();
@@ -73,7 +74,7 @@ impl Image {
     /// How many pieces were shared or copied to take it: what the lock was held for.
     pub(crate) fn pieces(&self) -> usize {
         let fifo = self.fifo.as_ref().map_or(0, Fifo::pieces);
-        let tables = self.groups.pieces() + self.entries.pieces() + self.attempts.pieces();
+        let tables = self.groups.pieces() + self.entries.pieces() + self.repeatable.pieces();
         let order = self.ready.pieces() + self.far.pieces() + fifo;
         1 + self.origins.len() + tables + order + self.departures.leaves()
     }
@@ -87,7 +88,7 @@ impl Image {
 
     /// The receives that may be repeated, in the order of their names.
     pub(crate) fn attempts(&self) -> Vec<&(Text, Attempt)> {
-        let mut attempts: Vec<&(Text, Attempt)> = self.attempts.iter().flatten().collect();
+        let mut attempts: Vec<&(Text, Attempt)> = self.repeatable.iter().flatten().collect();
         attempts.sort_unstable_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));
         attempts
     }

@@ -238,7 +238,7 @@ impl Book {
         let Some(entry) = self.held.entries.remove(&sequence) else { return };
         self.held.drop_alarm(&(entry.alarm, sequence));
         self.held.delayed -= 1;
-        if let Some(item) = self.put_away(entry.item, now) {
+        if let Some(item) = self.put_far(entry.item, now) {
             self.add_entry(item, true);
         }
     }
@@ -335,8 +335,8 @@ impl Book {
 
     /// The messages of a receive that may be repeated.
     pub(crate) fn attempt(&self, id: &Text, now: Timestamp) -> Option<Vec<Sequence>> {
-        let attempt = self.held.attempts.get(id)?;
-        rules::replay::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
+        let attempt = self.held.repeatable.get(id)?;
+        rules::attempts::may_repeat(attempt.first_at, now).then(|| attempt.sequences.clone())
     }
 
     /// Remembers a receive so that it may be repeated.
@@ -348,11 +348,11 @@ impl Book {
                 lease.attempt = Some(id.clone());
             }
         }
-        self.held.attempts.insert(id, Attempt { first_at, sequences });
+        self.held.repeatable.insert(id, Attempt { first_at, sequences });
     }
 
     pub(super) fn forget_attempt(&mut self, id: Option<&Text>) {
-        let Some(attempt) = id.and_then(|id| self.held.attempts.remove(id)) else { return };
+        let Some(attempt) = id.and_then(|id| self.held.repeatable.remove(id)) else { return };
         for sequence in attempt.sequences {
             if let Some(Entry { hold: Hold::Leased(lease), .. }) = self.held.entries.get_mut(&sequence) {
                 lease.attempt = None;

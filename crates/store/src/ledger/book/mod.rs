@@ -23,10 +23,10 @@ use super::fifo::Fifo;
 use super::groups::{Group, GroupSlot, Groups};
 use super::item::{Entry, Hold, Item, Lease, OriginSlot};
 pub(crate) use browsing::{Look, Looked};
-use contents::{Contents, Held};
+use contents::{Contents, MaybeContents};
 pub(crate) use image::Image;
 
-/// Messages hidden for a while that a queue keeps at hand before it puts them away by time.
+/// Messages hidden for a while that a queue keeps at hand before it puts them among the far ones.
 const HIDDEN_AT_HAND: u64 = 1_024;
 
 /// Messages put among those that are offered when a receive finds none of these.
@@ -109,7 +109,7 @@ pub(crate) struct Book {
     /// The place of the next message that enters.
     pub next_sequence: u64,
     /// Raised when deduplication ids are forgotten.
-    pub epoch: u32,
+    pub ids_epoch: u32,
     /// The instant this queue stands under in the list of what is due.
     pub registered: Timestamp,
     /// Whether a lease found less than it could because too many were running.
@@ -121,7 +121,7 @@ pub(crate) struct Book {
     pub acked: u32,
     /// Messages whose time is over after this instant do not expire for now.
     expiry_through: Timestamp,
-    held: Held,
+    held: MaybeContents,
 }
 
 /// When a message expires, if that is not held back; `NEVER` is not for now.
@@ -132,11 +132,11 @@ fn held_until(expires_at: Timestamp, through: Timestamp) -> Timestamp {
 
 impl Book {
     pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        let held = Held::nothing(queue.policy.kind);
+        let held = MaybeContents::nothing(queue.policy.kind);
         Self {
             queue,
             next_sequence: 1,
-            epoch: 0,
+            ids_epoch: 0,
             registered: Timestamp::NEVER,
             limited: false,
             changed: false,
@@ -148,8 +148,8 @@ impl Book {
     }
 
     /// Gives back the room of what is not there any more, or need not be open.
-    pub(crate) fn rest(&mut self) {
-        let is_bare = self.held.attempts.is_empty() && self.held.departures.is_empty() && !self.has_over();
+    pub(crate) fn give_back_room(&mut self) {
+        let is_bare = self.held.repeatable.is_empty() && self.held.departures.is_empty() && !self.has_over();
         if self.held.stored == 0 && is_bare {
             self.held.let_go();
         } else if let Some(fifo) = &mut self.held.fifo {
@@ -330,7 +330,7 @@ impl Book {
     pub(crate) fn find(&self, sequence: Sequence) -> Option<(Item, Option<&Entry>)> {
         match self.entry(sequence) {
             Some(entry) => Some((entry.item, Some(entry))),
-            None => Some((self.find_rest(sequence)?, None)),
+            None => Some((self.find_without_entry(sequence)?, None)),
         }
     }
 
@@ -340,7 +340,7 @@ impl Book {
     }
 
     /// A message without an entry.
-    pub(crate) fn find_rest(&self, sequence: Sequence) -> Option<Item> {
+    pub(crate) fn find_without_entry(&self, sequence: Sequence) -> Option<Item> {
         match &self.held.fifo {
             Some(fifo) => fifo.find_rest(sequence),
             None => self.held.ready.get(sequence).or_else(|| self.held.far.get(sequence)),
@@ -464,7 +464,7 @@ impl Book {
     }
 
     /// Messages with an entry that stand so, with the instant they are listed by.
-    pub(crate) fn held(&self, leased: bool) -> Vec<(Timestamp, Item)> {
+    pub(crate) fn leased_or_hidden(&self, leased: bool) -> Vec<(Timestamp, Item)> {
         let listed = |entry: &Entry| match &entry.hold {
             Hold::Ready => false,
             Hold::Delayed => !leased,

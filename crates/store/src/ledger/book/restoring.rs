@@ -92,7 +92,7 @@ impl Book {
                 held.ready.put(Item { visible_at: Timestamp::ZERO, ..item }, self.queue.policy.retention);
                 self.restore_count(&item)
             }
-            (None, Hold::Delayed) if held.delayed >= HIDDEN_AT_HAND => match self.put_away(item, now) {
+            (None, Hold::Delayed) if held.delayed >= HIDDEN_AT_HAND => match self.put_far(item, now) {
                 Some(item) => self.restore_entry(entry(item)),
                 None => self.restore_count(&item),
             },

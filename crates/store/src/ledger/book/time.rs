@@ -40,7 +40,7 @@ impl Book {
     /// Does what happens here by itself at one instant. Nothing earlier is left to do. If more leases of a standard
     /// queue end than may be seen to, all of them are over and wait for [`Book::lapse_some`]. Of messages hidden for
     /// long, all whose delay is over by now are shown. What they do at that instant does not hang on it.
-    pub(crate) fn pass(&mut self, moment: &Moment) -> Happened {
+    pub(crate) fn pass_instant(&mut self, moment: &Moment) -> Happened {
         let Moment { at, now, .. } = *moment;
         let mut happened = Happened::default();
         // Groups of a FIFO queue take their turns in the order in which their leases ended.
@@ -120,7 +120,7 @@ impl Book {
     pub(crate) fn see_off(&mut self, item: &Item) {
         if self.held.stored == 0 {
             // The next checkpoint would be the first to do it.
-            self.rest();
+            self.give_back_room();
         } else if let Some(slot) = item.group {
             self.held.groups.forget_empty(slot);
         }
@@ -266,7 +266,7 @@ impl Book {
             .entries
             .values()
             .filter(|entry| {
-                !entry.item.is_touched()
+                !entry.item.has_nonce()
                     && entry.item.visible_at != Timestamp::ZERO
                     && entry.item.attempts == 0
             })

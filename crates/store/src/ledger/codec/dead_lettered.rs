@@ -8,6 +8,12 @@ use crate::ledger::change::DeadLettered;
 use crate::ledger::shelf::{Address, Place};
 use crate::ledger::varint::{Reader, put, put_bytes};
 
+// The byte of flags.
+const DELAYED: u8 = 1;
+const DUE: u8 = 1 << 1;
+/// All of them: a record with another bit is damaged. A new one raises the store's version (`docs/storage-format.md`).
+const KNOWN: u8 = DELAYED | DUE;
+
 pub(super) fn put_dead_lettered(out: &mut Vec<u8>, moved: &DeadLettered) {
     for number in [moved.from.0, moved.sequence.0, moved.to.0, moved.as_sequence.0, moved.place.address.0] {
         put(out, number);
@@ -20,7 +26,8 @@ pub(super) fn put_dead_lettered(out: &mut Vec<u8>, moved: &DeadLettered) {
     put(out, u64::from(moved.attempts));
     put_option(out, moved.first_leased_at, |out, at| put(out, at.0));
     put(out, moved.visible_at.0);
-    out.push(u8::from(moved.delayed) | (u8::from(moved.due) << 1));
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    out.push(flag(moved.delayed, DELAYED) | flag(moved.due, DUE));
     put_key(out, &moved.origin);
 }
 
@@ -42,8 +49,8 @@ pub(super) fn read_dead_lettered(from: &mut Reader<'_>, record: &Bytes) -> Optio
         due: false,
         origin: QueueKey::new(AccountId(0), "", ""),
     };
-    let flags = from.byte().filter(|flags| *flags < 4)?;
-    (moved.delayed, moved.due) = (flags & 1 != 0, flags & 2 != 0);
+    let flags = from.byte().filter(|flags| flags & !KNOWN == 0)?;
+    (moved.delayed, moved.due) = (flags & DELAYED != 0, flags & DUE != 0);
     moved.origin = read_key(from)?;
     Some(moved)
 }

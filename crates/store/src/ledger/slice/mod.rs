@@ -234,7 +234,7 @@ fn write_image(image: &Image, out: &mut Sink<'_>) {
     out.with(|out| {
         codec::put_queue(out, &image.queue);
         put(out, image.next_sequence);
-        put(out, u64::from(image.epoch));
+        put(out, u64::from(image.ids_epoch));
         put(out, image.origins.len() as u64);
         for (key, reason) in &image.origins {
             codec::put_key(out, key);
@@ -287,7 +287,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -
     let is_fifo = queue.policy.kind.is_fifo();
     let mut book = Book::new(queue);
     let next_sequence = from.number()?;
-    book.epoch = u32::try_from(from.number()?).ok()?;
+    book.ids_epoch = u32::try_from(from.number()?).ok()?;
     let mut origins = Vec::new();
     for _ in 0..from.number()? {
         origins.push((codec::read_key(from)?, codec::read_reason(from)?));
@@ -326,7 +326,7 @@ fn read_book(from: &mut Reader<'_>, bytes: &Bytes, see: &mut dyn FnMut(&Item)) -
         book.remember_attempt(&id, first_at, codec::read_sequences(from)?);
     }
     book.next_sequence = next_sequence;
-    book.rest();
+    book.give_back_room();
     Some(book)
 }
 

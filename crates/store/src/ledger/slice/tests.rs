@@ -91,7 +91,7 @@ impl Busy {
                 self.now += self.roll(40);
                 while self.book.next_instant() <= Timestamp(self.now) {
                     let at = self.book.next_instant();
-                    self.book.pass(&Moment { departures_max: 2, ..Moment::alone(at) });
+                    self.book.pass_instant(&Moment { departures_max: 2, ..Moment::alone(at) });
                     self.book.show(1);
                 }
             }
@@ -109,7 +109,7 @@ fn images_stay(policy: &Policy, seed: u64) {
         let then = bytes_of(&image);
         for _ in 0..4 {
             (0..700).for_each(|_| busy.happen());
-            busy.book.rest();
+            busy.book.give_back_room();
             assert!(bytes_of(&image) == then, "seed {seed}: the image changed with its queue");
         }
         let (read, bytes) = (Bytes::from(then.clone()), then.len());

@@ -38,7 +38,7 @@ impl<S: Shelf> Ledger<S> {
         command: &FirstSend,
     ) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
-        let (queue, epoch) = (book.queue.clone(), book.epoch);
+        let (queue, epoch) = (book.queue.clone(), book.ids_epoch);
         let identity = Identity { group: command.group.clone(), id: command.id.clone() };
         let hash = self.identity_hash(&queue, epoch, &identity);
         let first = match self.put_away(now, Some(hash))? {

@@ -69,11 +69,11 @@ fn seen(book: &Book, command: &Peek) -> Vec<(Item, State)> {
         }
         View::Ready => book.ready_items().skip(skip).take(max).map(|item| (item, State::Ready)).collect(),
         View::Delayed => {
-            let held = book.held(false).into_iter().skip(skip).take(max);
+            let held = book.leased_or_hidden(false).into_iter().skip(skip).take(max);
             held.map(|(until, item)| (item, State::Delayed { until })).collect()
         }
         View::Leased => {
-            let held = book.held(true).into_iter().skip(skip).take(max);
+            let held = book.leased_or_hidden(true).into_iter().skip(skip).take(max);
             held.map(|(until, item)| (item, State::Leased { until })).collect()
         }
     }

@@ -37,7 +37,7 @@ impl<S: Shelf> Ledger<S> {
 
     /// The nonce of a message's newest receipt.
     fn newest_nonce(&self, queue: QueueId, item: &Item) -> u64 {
-        if item.is_touched() { item.nonce } else { self.key.first_nonce(queue, item.sequence) }
+        if item.has_nonce() { item.nonce } else { self.key.first_nonce(queue, item.sequence) }
     }
 
     /// A nonce that cannot be foreseen; zero is kept for "never leased".

@@ -49,9 +49,9 @@ impl<S: Shelf> Ledger<S> {
         }
         let item = match entry {
             Some(entry) => &entry.item,
-            None => &book.find_rest(token.sequence).ok_or(RuleError::MessageNotFound)?,
+            None => &book.find_without_entry(token.sequence).ok_or(RuleError::MessageNotFound)?,
         };
-        if book.queue.policy.kind.is_fifo() && !item.is_touched() {
+        if book.queue.policy.kind.is_fifo() && !item.has_nonce() {
             // Groups are served in order: a message that was never leased cannot be settled ahead of its turn.
             match rule {
                 ReceiptRule::OutOfTurn => {}

@@ -34,7 +34,7 @@ struct Checked<'a> {
 impl<S: Shelf> Ledger<S> {
     pub(in crate::ledger) fn send(&mut self, now: Timestamp, command: &Send) -> Result<Outcome, StoreError> {
         let book = self.book(command.queue)?;
-        let (queue, epoch, mut next) = (book.queue.clone(), book.epoch, book.next_sequence);
+        let (queue, epoch, mut next) = (book.queue.clone(), book.ids_epoch, book.next_sequence);
         let mut checked: SmallVec<[Checked<'_>; 1]> = SmallVec::with_capacity(command.messages.len());
         for message in &command.messages {
             let identity = dedup::identity(queue.policy.kind, message)?;
