@@ -43,6 +43,8 @@ impl Inner {
                 self.leaving.lock().insert(node);
                 Ok(Reply::Shown)
             }
+            Request::HandOver { shard, to } => self.begin_to_hand_over(shard, NodeId(to.to_string().into())),
+            Request::Look(question) => self.show(question).await,
             Request::Hide(queue) => {
                 self.directory.hidden(queue);
                 engine.hide_queue(queue);
