@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use kew_core::QueueId;
 use kew_engine::Engine;
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 
+use crate::fleet::Fleet;
 use crate::sources::{Backups, LatestPushes, OpenCircuits, PushAttempts, StoreBytes, StoreDisk, StorePlace};
 
 /// Where the program tells what there is to show.
@@ -49,6 +51,15 @@ pub struct Running {
     pub backups: Option<Arc<dyn Backups>>,
     /// What and where its store is.
     pub place: StorePlace,
+    /// The fleet that it is a node of; `None` where its store has one owner.
+    pub fleet: Option<Arc<dyn Fleet>>,
+}
+
+impl Running {
+    /// The number of the shard that a queue is in.
+    pub(crate) fn shard_of(&self, queue: QueueId) -> u64 {
+        self.fleet.as_ref().map_or(0, |fleet| fleet.shard_of(queue))
+    }
 }
 
 impl Board {

@@ -10,6 +10,7 @@ mod audit;
 mod board;
 mod clock;
 mod error;
+mod fleet;
 mod followers;
 mod health;
 mod looks;
@@ -17,6 +18,7 @@ mod metrics;
 mod news;
 mod notes;
 mod pages;
+mod peers;
 mod pushes;
 mod route;
 mod samples;
@@ -36,6 +38,7 @@ pub use access::{Role, User, UserError, hash as hash_password};
 pub use alarms::{AlarmMetric, AlarmRule, Firing};
 pub use audit::{AuditEntry, AuditSink};
 pub use board::{Board, Running};
+pub use fleet::{Begun, Fleet, FleetNode, FleetNow, FleetShard, OwnNode, OwnShard, Seen};
 pub use metrics::InFlightLimits;
 pub use news::{AlarmChange, News, NewsSink};
 pub use notes::{Attribute, AttributeValue, MessageNotes};
@@ -112,6 +115,7 @@ pub struct Console {
     filtered: Arc<api::Filtered>,
     looks: Arc<looks::Looks>,
     pages: Arc<pages::Pages>,
+    peers: Arc<peers::Peers>,
 }
 
 impl Console {
@@ -123,8 +127,22 @@ impl Console {
         let pages = Arc::new(pages::Pages::new(&settings));
         let filtered = Arc::new(api::Filtered::new(Arc::clone(&settings.entropy)));
         let (scrapes, followers, work, changes) = Default::default();
+        let peers = Arc::new(peers::Peers::new(Arc::clone(&settings.time)));
         let settings = Arc::new(settings);
-        Self { board, settings, scrapes, followers, login, audit, work, changes, filtered, looks, pages }
+        Self {
+            board,
+            settings,
+            scrapes,
+            followers,
+            login,
+            audit,
+            work,
+            changes,
+            filtered,
+            looks,
+            pages,
+            peers,
+        }
     }
 }
 
@@ -166,6 +184,18 @@ impl Console {
     /// store is closed.
     pub async fn tell_departures(&self, engine: &Engine) {
         self.looks.tell_departures(engine).await;
+    }
+
+    /// What this server shows to another node of its fleet that asks ([`Fleet::look_at`]).
+    pub async fn show_to_node(&self, question: String) -> String {
+        let board::Phase::Serving(running) = self.board.phase() else { return "null".to_owned() };
+        let (peers, samples) = (Arc::clone(&self.peers), Arc::clone(&self.looks.samples));
+        let answer = move || {
+            let answer = peers.answer(&running, &samples, &question);
+            tokio::runtime::Handle::current().block_on(answer).to_string()
+        };
+        // It is asked on the event loop, where nobody's figures may be felt.
+        tokio::task::spawn_blocking(answer).await.unwrap_or_else(|_| "null".to_owned())
     }
 
     /// One such look, for tests that move time by hand.

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// What is looked at.
 pub(crate) struct Looks {
-    pub(crate) samples: Samples,
+    pub(crate) samples: Arc<Samples>,
     pub(crate) totals: Totals,
     pub(crate) alarms: Alarms,
     limits: InFlightLimits,
@@ -43,7 +43,7 @@ pub(crate) struct Looks {
 impl Looks {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
-            samples: Samples::default(),
+            samples: Arc::default(),
             totals: Totals::new(settings.metrics_queues),
             alarms: Alarms::new(&settings.alarms, &settings.firing),
             limits: settings.in_flight_limits,
@@ -94,7 +94,9 @@ impl Looks {
         let queues = engine.all_queues();
         let dead: HashSet<QueueKey> = self.alarms.dead_letter_queues(&queues);
         let mut counted = 0;
-        for queue in queues.iter().filter(|queue| self.alarms.are_for(&queue.key)) {
+        // Each alarm is one node's: that of the node which keeps its queue.
+        let here = queues.iter().filter(|queue| engine.keeps(queue.id));
+        for queue in here.filter(|queue| self.alarms.are_for(&queue.key)) {
             let name: Arc<str> = self.home().text(&queue.key).into();
             if !self.alarms.has_room_for(&name, &mut news) {
                 continue;

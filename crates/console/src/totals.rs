@@ -56,12 +56,14 @@ impl Totals {
         Self { max, kept: Mutex::default() }
     }
 
-    /// Looks at the counts of all queues.
+    /// Looks at the counts of all queues that this node keeps.
     pub(crate) fn look(&self, engine: &Engine) -> Look {
         let mut kept = self.kept.lock();
         // Asked first: what happens meanwhile counts for queues with a series now, and for the others at the next look.
         let all = engine.tally();
-        let (named, unnamed) = kept.name(engine.all_queues(), self.max);
+        let mut queues = engine.all_queues();
+        queues.retain(|queue| engine.keeps(queue.id));
+        let (named, unnamed) = kept.name(queues, self.max);
         for some in named.chunks(AT_ONCE) {
             let ids: Vec<QueueId> = some.iter().map(|queue| queue.id).collect();
             for (id, tally) in ids.iter().zip(engine.tallies(&ids)) {

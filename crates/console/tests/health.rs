@@ -117,6 +117,7 @@ async fn console_with(store: &Arc<Troubled>, upkeep: Arc<UpkeepReport>) -> (Arc<
         open_circuits,
         disk: None,
         backups: None,
+        fleet: None,
         store_bytes: None,
         place,
     });

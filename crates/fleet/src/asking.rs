@@ -27,7 +27,7 @@ pub(crate) async fn outcome(
 ) -> Result<Outcome, StoreError> {
     match fleet.ask_owner(shard, request).await? {
         Reply::Done(outcome) => Ok(outcome),
-        Reply::Queues(..) | Reply::Shown => Err(away("the owner answered another request")),
+        Reply::Queues(..) | Reply::Shown | Reply::Seen(_) => Err(away("the owner answered another request")),
     }
 }
 

@@ -17,6 +17,12 @@ pub type Carried = Pin<Box<dyn Future<Output = Result<Result<Reply, Refusal>, Lo
 /// An answer about names on its way.
 pub type Agreed<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
+/// What this node shows to another one, on its way.
+pub type Shown = Pin<Box<dyn Future<Output = String> + Send>>;
+
+/// Says what this node shows to the others. What they ask is agreed upon by those who call.
+pub type Shows = dyn Fn(String) -> Shown + Send + Sync;
+
 /// What became of a request that got no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {

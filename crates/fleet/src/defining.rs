@@ -35,7 +35,7 @@ impl Inner {
                 Ok(Reply::Done(outcome)) => return Ok(outcome),
                 Err(Refusal::NameIsIn(other)) => shard = other,
                 Err(Refusal::Store(error)) => return Err(error),
-                Ok(Reply::Queues(..) | Reply::Shown) | Err(Refusal::NotTheOwner) => break,
+                Ok(Reply::Queues(..) | Reply::Shown | Reply::Seen(_)) | Err(Refusal::NotTheOwner) => break,
             }
         }
         Err(away("no node keeps the shard of the queue"))

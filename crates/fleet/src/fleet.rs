@@ -48,6 +48,8 @@ impl Fleet {
             map: RwLock::default(),
             resting: Resting::default(),
             leaving: Mutex::default(),
+            orders: Mutex::default(),
+            shows: OnceLock::new(),
         }))
     }
 

@@ -1,13 +1,13 @@
 //! What one node of a fleet knows and reaches. The steps that are taken with it stand in the files of their subjects.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kew_core::{QueueKey, ShardId};
 use kew_engine::Engine;
 use parking_lot::{Mutex, RwLock};
 
-use crate::contracts::{Carrier, Names};
+use crate::contracts::{Carrier, Names, Shows};
 use crate::known::Directory;
 use crate::map::{FleetMap, NodeId};
 use crate::places::Places;
@@ -27,6 +27,10 @@ pub(crate) struct Inner {
     pub(crate) resting: Resting,
     /// Guards the nodes that are about to stop; held for a moment.
     pub(crate) leaving: Mutex<BTreeSet<NodeId>>,
+    /// Guards the shards that an operator wants to be elsewhere, until the keeper has begun; held for a moment.
+    pub(crate) orders: Mutex<BTreeMap<ShardId, NodeId>>,
+    /// What this node shows to others.
+    pub(crate) shows: OnceLock<Box<Shows>>,
 }
 
 impl Inner {

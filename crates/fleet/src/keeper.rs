@@ -164,7 +164,7 @@ impl Keeper {
 
     fn act(&mut self, map: &FleetMap) {
         let now = self.begun.elapsed();
-        self.looks.note(map, now);
+        self.looks.note(map, &self.fleet.me, now);
         let leaving = {
             let mut leaving = self.fleet.leaving.lock();
             leaving.retain(|node| *node == self.fleet.me || map.node(node).is_some());
@@ -184,9 +184,24 @@ impl Keeper {
                 let _told = done.send(Done::Opened(shard, home.take(shard)));
             });
         }
+        if !leaves {
+            self.obey(map, &leaving);
+        }
         let room = if leaves { CLOSES_MAX } else { 1 };
         for (shard, to) in plan.hand_over {
             if self.closing.len() < room && self.kept.contains_key(&shard) {
+                self.close(shard, Some(to.clone()));
+                (self.tell)(ShardNews::Left(shard, Some(to)));
+            }
+        }
+    }
+
+    /// Hands over what an operator wants to be elsewhere.
+    fn obey(&mut self, map: &FleetMap, leaving: &BTreeSet<NodeId>) {
+        let orders = std::mem::take(&mut *self.fleet.orders.lock());
+        for (shard, to) in orders {
+            let may_have_it = map.node(&to).is_some() && !leaving.contains(&to);
+            if may_have_it && self.kept.contains_key(&shard) {
                 self.close(shard, Some(to.clone()));
                 (self.tell)(ShardNews::Left(shard, Some(to)));
             }

@@ -9,7 +9,8 @@
 //! memory.
 //!
 //! First to read: `fleet.rs`, then `asking.rs` (a step that goes elsewhere), `defining.rs` (queues made and deleted),
-//! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go).
+//! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go),
+//! `operator.rs` (what people ask of a fleet).
 
 mod asking;
 mod contracts;
@@ -20,12 +21,13 @@ mod inner;
 mod keeper;
 mod known;
 mod map;
+mod operator;
 mod places;
 mod plan;
 mod serving;
 mod upkeep;
 
-pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names};
+pub use contracts::{Agreed, CUT_OFF_AFTER, Carried, Carrier, Close, Home, Kept, Lost, Names, Shown, Shows};
 pub use fleet::Fleet;
 pub use keeper::{Keeper, Phase, ShardNews};
 pub use map::{FleetMap, NodeId, NodeRow, ShardRow};

@@ -35,11 +35,15 @@ pub(crate) struct Looks {
     /// The nodes of the last look, and since when they have been the same.
     nodes: Vec<NodeId>,
     same_since: Duration,
+    /// Shards that were handed to this node.
+    handed: BTreeSet<ShardId>,
+    /// One of them went beyond its share, while the nodes were the same.
+    is_filled_by_hand: bool,
 }
 
 impl Looks {
     /// Notes a look at `now` of a steady clock.
-    pub(crate) fn note(&mut self, map: &FleetMap, now: Duration) {
+    pub(crate) fn note(&mut self, map: &FleetMap, me: &NodeId, now: Duration) {
         let free: BTreeMap<ShardId, Duration> = map
             .shards
             .iter()
@@ -50,7 +54,16 @@ impl Looks {
         let nodes: Vec<NodeId> = map.nodes.iter().map(|node| node.id.clone()).collect();
         if nodes != self.nodes {
             (self.nodes, self.same_since) = (nodes, now);
+            self.is_filled_by_hand = false;
+            self.handed.clear();
         }
+        // Nodes hand each other nothing beyond a share, unless one leaves; and then the nodes change.
+        let is_new = |row: &ShardRow| row.owner.as_ref() == Some(me) && self.handed.contains(&row.shard);
+        let has_come = map.shards.iter().any(is_new);
+        let all: Vec<&NodeId> = self.nodes.iter().collect();
+        self.is_filled_by_hand |= has_come && map.owned_by(me) > share(&all, map.shards.len(), me);
+        let wanted = map.shards.iter().filter(|row| row.owner.is_none() && row.wanted.as_ref() == Some(me));
+        self.handed = wanted.map(|row| row.shard).collect();
     }
 
     /// What node `me` is to do at `now`. Nodes that leave take nothing; `me`, if it is one, hands everything over.
@@ -72,7 +85,8 @@ impl Looks {
         }
         let is_settled = now.saturating_sub(self.same_since) >= SETTLED_AFTER;
         let is_moving = map.shards.iter().any(|row| row.owner.is_none());
-        let most = if leaves { held } else { usize::from(is_settled && !is_moving && held > share(me)) };
+        let spreads = is_settled && !is_moving && !self.is_filled_by_hand;
+        let most = if leaves { held } else { usize::from(spreads && held > share(me)) };
         let others = staying.iter().filter(|node| **node != me);
         let mut room: Vec<(usize, &NodeId)> =
             others.map(|node| (share(node).saturating_sub(map.owned_by(node)), *node)).collect();
@@ -163,8 +177,8 @@ mod tests {
 
     fn plan(map: &FleetMap, me: &str, after: u64) -> Plan {
         let mut looks = Looks::default();
-        looks.note(map, Duration::ZERO);
-        looks.note(map, at(after));
+        looks.note(map, &id(me), Duration::ZERO);
+        looks.note(map, &id(me), at(after));
         looks.plan(map, &id(me), &BTreeSet::new(), at(after))
     }
 
@@ -216,10 +230,43 @@ mod tests {
     }
 
     #[test]
+    fn node_that_was_handed_more_than_its_share_keeps_it_until_a_node_joins_or_leaves() {
+        let mut looks = Looks::default();
+        let mut look = |map: &FleetMap, second: u64| {
+            looks.note(map, &id("b"), at(second));
+            looks.plan(map, &id("b"), &BTreeSet::new(), at(second))
+        };
+        let even = fleet(&["a", "b"], &[Some("a"), Some("a"), Some("b"), Some("b")]);
+        assert_eq!(look(&even, 0), Plan::default());
+        let mut given = fleet(&["a", "b"], &[Some("a"), None, Some("b"), Some("b")]);
+        given.shards[1].wanted = Some(id("b"));
+        assert_eq!(look(&given, 10).take, [ShardId(1)], "also beyond its share");
+        let filled = fleet(&["a", "b"], &[Some("a"), Some("b"), Some("b"), Some("b")]);
+        assert_eq!(look(&filled, 11), Plan::default());
+        assert_eq!(look(&filled, 3_600), Plan::default());
+        let joined = fleet(&["a", "b", "c"], &[Some("a"), Some("b"), Some("b"), Some("b")]);
+        assert_eq!(look(&joined, 3_601), Plan::default(), "the fleet has not settled");
+        assert_eq!(look(&joined, 3_604).hand_over, [(ShardId(3), id("c"))]);
+    }
+
+    #[test]
+    fn node_that_was_handed_what_it_lacked_is_filled_by_nobody_s_hand() {
+        let mut looks = Looks::default();
+        let mut handed = fleet(&["a", "b"], &[Some("a"), None, Some("a"), Some("b")]);
+        handed.shards[1].wanted = Some(id("b"));
+        looks.note(&handed, &id("b"), at(0));
+        looks.note(&fleet(&["a", "b"], &[Some("a"), Some("b"), Some("a"), Some("b")]), &id("b"), at(1));
+        // Shards of one that died came to it later, for want of another.
+        let more = fleet(&["a", "b"], &[Some("b"), Some("b"), Some("a"), Some("b")]);
+        looks.note(&more, &id("b"), at(10));
+        assert_eq!(looks.plan(&more, &id("b"), &BTreeSet::new(), at(10)).hand_over, [(ShardId(3), id("a"))]);
+    }
+
+    #[test]
     fn node_that_is_about_to_stop_is_given_nothing() {
         let map = fleet(&["a", "b", "c"], &[Some("a"), Some("a"), Some("a"), Some("b"), Some("b"), None]);
         let mut looks = Looks::default();
-        looks.note(&map, Duration::ZERO);
+        looks.note(&map, &id("a"), Duration::ZERO);
         let leaving = BTreeSet::from([id("c")]);
         assert_eq!(looks.plan(&map, &id("a"), &leaving, at(5)).hand_over, []);
         assert_eq!(looks.plan(&map, &id("b"), &leaving, Duration::ZERO).take, [ShardId(5)]);
@@ -229,7 +276,7 @@ mod tests {
     fn node_that_leaves_hands_everything_over_and_takes_nothing() {
         let map = fleet(&["a", "b", "c"], &[Some("a"), None, Some("b"), Some("a"), Some("a")]);
         let mut looks = Looks::default();
-        looks.note(&map, Duration::ZERO);
+        looks.note(&map, &id("a"), Duration::ZERO);
         let plan = looks.plan(&map, &id("a"), &BTreeSet::from([id("a")]), Duration::ZERO);
         assert_eq!(plan.take, []);
         let given: Vec<(u16, &str)> =

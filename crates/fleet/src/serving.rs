@@ -47,6 +47,8 @@ impl Inner {
                 engine.note_pause(&pause, until);
                 Ok(Reply::Shown)
             }
+            Request::HandOver { shard, to } => self.begin_to_hand_over(shard, NodeId(to.to_string().into())),
+            Request::Look(question) => self.show(question).await,
             Request::Hide(queue) => {
                 self.directory.hidden(queue);
                 engine.hide_queue(queue);

@@ -165,7 +165,7 @@ const EVENT: &[Field] = &[
     )
     .required(),
     field("queue", TEXT, "In which queue; missing when that is deleted"),
-    field("by", TEXT, "Who took the lease, at most 16 bytes"),
+    field("by", TEXT, "Who took the lease, at most 16 bytes; the node that took the shard over"),
     field("until_ms", COUNT, "The end of the lease or the delay that began"),
     field("reason", TEXT, "Why, in a word"),
     field("detail", TEXT, "What else is known, such as the other queue of a move"),

@@ -23,6 +23,7 @@ mod redrives;
 mod routes;
 mod server_fields;
 mod settings;
+mod shards;
 mod shows;
 mod table;
 mod timeline;
@@ -246,9 +247,10 @@ impl Context<'_> {
             Op::ShowStore => shows::store(self).await,
             Op::BeginBackup => backups::begin(self).await,
             Op::ShowBackup => backups::show(self),
-            Op::ShowShards => shows::shards(self),
+            Op::ShowShards => shards::list(self).await,
+            Op::HandOverShard => shards::hand_over(self).await,
             Op::ListAlarms => shows::alarms(self).await,
-            Op::ListNodes => shows::nodes(self),
+            Op::ListNodes => shards::nodes(self).await,
             Op::ShowConfig => Ok(shows::config(self)),
             Op::ShowAudit => shows::audit(self).await,
             Op::BeginSession => self.begin_session().await,

@@ -129,6 +129,7 @@ fn parameters(route: &Route) -> Value {
         let help = match name {
             "q" => "A queue: its name, or account:region:name, URL-encoded",
             "id" => "A message's id, as a UUID or as 32 hex digits",
+            "shard" => "A shard's number",
             _ => "A task, as it was answered",
         };
         let schema = json!({ "type": "string", "minLength": 1 });

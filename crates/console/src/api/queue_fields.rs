@@ -6,27 +6,41 @@ use super::settings::SETTINGS;
 const TEXT: Kind = Kind::Text(usize::MAX);
 const COUNT: Kind = Kind::Whole(0, u64::MAX);
 
-/// What every listing of queues shows.
+/// What every listing of queues shows. Figures are null where the node that keeps the queue does not answer.
 pub(super) const QUEUE: &[Field] = &[
     field("queue", TEXT, "What stands for it in paths: its name, or account:region:name").required(),
     field("name", TEXT, "Its name").required(),
     field("account", TEXT, "Its account, 12 digits").required(),
     field("region", TEXT, "Its region").required(),
     field("kind", Kind::Choice(&["standard", "fifo"]), "What it keeps in order").required(),
-    field("visible", COUNT, "Messages that may be leased").required(),
-    field("in_flight", COUNT, "Messages that are leased").required(),
-    field("delayed", COUNT, "Messages hidden by a delay").required(),
-    field("body_bytes", COUNT, "Bytes of all bodies").required(),
-    field("oldest_age_seconds", Kind::Number, "Since the oldest message was sent; null when it is empty")
+    field(
+        "visible",
+        COUNT,
+        "Messages that may be leased; figures are null where the node that keeps the queue does not answer",
+    )
+    .nullable()
+    .required(),
+    field("in_flight", COUNT, "Messages that are leased").nullable().required(),
+    field("delayed", COUNT, "Messages hidden by a delay").nullable().required(),
+    field("body_bytes", COUNT, "Bytes of all bodies").nullable().required(),
+    field(
+        "oldest_age_seconds",
+        Kind::Number,
+        "Since the oldest message was sent; null when it is empty, or not known",
+    )
+    .nullable()
+    .required(),
+    field("sent_per_second", Kind::Number, "Messages sent or moved in each second, in the last few seconds")
         .nullable()
         .required(),
-    field("sent_per_second", Kind::Number, "Messages sent or moved in each second, in the last few seconds")
+    field("leased_per_second", Kind::Number, "Leases taken each second").nullable().required(),
+    field("acked_per_second", Kind::Number, "Messages deleted by their receivers each second")
+        .nullable()
         .required(),
-    field("leased_per_second", Kind::Number, "Leases taken each second").required(),
-    field("acked_per_second", Kind::Number, "Messages deleted by their receivers each second").required(),
     field("dead_letters_to", TEXT, "Where messages go after `max_attempts` leases").nullable().required(),
     field("max_attempts", COUNT, "Leases of a message that are allowed").nullable().required(),
     field("paused", Kind::Flag, "Whether deliveries are paused").required(),
+    field("shard", COUNT, "The shard that it is in").required(),
 ];
 
 /// A queue alone.
@@ -47,6 +61,7 @@ pub(super) const QUEUE_WHOLE: &[Field] = &[
     QUEUE[13],
     QUEUE[14],
     QUEUE[15],
+    QUEUE[16],
     field(
         "takes_dead_letters",
         Kind::Flag,

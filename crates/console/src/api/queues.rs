@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::names::{self, Home};
 use super::settings;
+use super::work::render;
 use crate::error::{ApiError, answer};
 use crate::samples::Rates;
 
@@ -26,30 +27,32 @@ pub(super) async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let prefix = cx.query.text("prefix").unwrap_or_default().to_owned();
     let limit = usize::try_from(cx.query.whole("limit").unwrap_or(LIMIT_USUAL)).unwrap_or(usize::MAX);
     let after = cx.query.text("cursor").map(|cursor| cx.home().key(cursor)).transpose()?;
-    let (account, region) = (cx.console.settings.account, Arc::clone(&cx.console.settings.region));
-    let (engine, looks) = (Arc::clone(&running.engine), Arc::clone(&cx.console.looks));
+    let engine = Arc::clone(&running.engine);
     let work = move || async move {
-        let home = Home { account, region: &region };
         // One more than is shown says whether there are more.
-        let listing = WideListing { prefix: &prefix, after: after.as_ref(), max: limit.saturating_add(1) };
-        let mut found = engine.wide_page(listing);
-        let has_more = found.len() > limit;
-        found.truncate(limit);
-        let next = found.last().filter(|_| has_more).map(|queue| names::full(&queue.key));
-        let mut rows = Vec::with_capacity(found.len());
-        for queue in &found {
-            // A queue that was deleted a moment ago has nothing to show.
-            let Ok(counts) = engine.counts_so_far(queue.id).await else { continue };
-            rows.push(Value::Object(row(
-                queue,
-                (counts, looks.samples.rates(queue.id)),
-                engine.now(),
-                &home,
-            )));
-        }
-        Ok(answer(StatusCode::OK, &json!({ "queues": rows, "next": next })))
+        let max = limit.saturating_add(1);
+        Ok(engine.wide_page(WideListing { prefix: &prefix, after: after.as_ref(), max }))
     };
-    cx.console.work.run(work).await
+    let mut found = cx.console.work.run(work).await?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| has_more).map(|queue| names::full(&queue.key));
+    let gathered = cx.console.peers.figures(&running, &cx.console.looks.samples, &found).await;
+    let (account, region) = (cx.console.settings.account, Arc::clone(&cx.console.settings.region));
+    render(move || {
+        let (home, now) = (Home { account, region: &region }, running.engine.now());
+        // A queue that was deleted a moment ago has nothing to show.
+        let shown = found.iter().filter(|queue| !gathered.is_gone(queue.id));
+        let rows: Vec<Value> = shown
+            .map(|queue| {
+                let figures = gathered.of(queue.id);
+                let known = (figures.map(|of| of.counts), figures.map(|of| of.rates));
+                Value::Object(row(queue, known, (now, running.shard_of(queue.id)), &home))
+            })
+            .collect();
+        json!({ "queues": rows, "next": next, "silent": gathered.silent })
+    })
+    .await
 }
 
 /// Maximum queues of the server when one is made in an account that is not the default one. Each account may have as
@@ -188,7 +191,14 @@ pub(super) async fn shown(
     };
     let (counts, now, takes_dead_letters) = cx.console.work.run(work).await?;
     let home = cx.home();
-    let mut members = row(queue, (counts, cx.console.looks.samples.rates(id)), now, &home);
+    // Another node's rates are as it says; its counts were just asked for, and waited for.
+    let samples = &cx.console.looks.samples;
+    let rates = if running.engine.keeps(id) {
+        Some(samples.rates(id))
+    } else {
+        cx.console.peers.figures(&running, samples, &[Arc::clone(queue)]).await.of(id).map(|of| of.rates)
+    };
+    let mut members = row(queue, (Some(counts), rates), (now, running.shard_of(id)), &home);
     members.insert("settings".to_owned(), Value::Object(settings::shown(&queue.policy, &home)));
     members.insert("takes_dead_letters".to_owned(), takes_dead_letters.into());
     members.insert("created_at_ms".to_owned(), queue.created_at.0.into());
@@ -210,15 +220,18 @@ async fn takes_dead_letters(engine: &Engine, id: QueueId, key: &QueueKey) -> boo
         .is_ok_and(|page| page.messages.iter().any(|seen| seen.message.origin.is_some()))
 }
 
-/// What every listing shows of a queue.
+/// What every listing shows of a queue. Figures that another node did not tell are null.
 fn row(
     queue: &Queue,
-    (counts, rates): (Counts, Rates),
-    now: Timestamp,
+    (counts, rates): (Option<Counts>, Option<Rates>),
+    (now, shard): (Timestamp, u64),
     home: &Home<'_>,
 ) -> Map<String, Value> {
     let rule = queue.policy.dead_letters.as_deref();
-    let age = counts.oldest_sent_at.map(|sent| now.since(sent).as_millis() as f64 / 1_000.0);
+    let sent_at = counts.and_then(|counts| counts.oldest_sent_at);
+    let age = sent_at.map(|sent| now.since(sent).as_millis() as f64 / 1_000.0);
+    let count = |of: fn(&Counts) -> u64| Value::from(counts.as_ref().map(of));
+    let rate = |of: fn(&Rates) -> f64| Value::from(rates.as_ref().map(|rates| hundredths(of(rates))));
     let mut row = Map::new();
     let mut put = |name: &str, value: Value| row.insert(name.to_owned(), value);
     put("queue", home.text(&queue.key).into());
@@ -226,17 +239,18 @@ fn row(
     put("account", queue.key.account.to_string().into());
     put("region", queue.key.region.to_string().into());
     put("kind", if queue.policy.kind.is_fifo() { "fifo" } else { "standard" }.into());
-    put("visible", counts.visible.into());
-    put("in_flight", counts.in_flight.into());
-    put("delayed", counts.delayed.into());
-    put("body_bytes", counts.body_bytes.into());
+    put("visible", count(|counts| counts.visible));
+    put("in_flight", count(|counts| counts.in_flight));
+    put("delayed", count(|counts| counts.delayed));
+    put("body_bytes", count(|counts| counts.body_bytes));
     put("oldest_age_seconds", age.into());
-    put("sent_per_second", hundredths(rates.sent).into());
-    put("leased_per_second", hundredths(rates.leased).into());
-    put("acked_per_second", hundredths(rates.acked).into());
+    put("sent_per_second", rate(|rates| rates.sent));
+    put("leased_per_second", rate(|rates| rates.leased));
+    put("acked_per_second", rate(|rates| rates.acked));
     put("dead_letters_to", rule.and_then(settings::target).map_or(Value::Null, |key| home.text(key).into()));
     put("max_attempts", rule.map_or(Value::Null, |rule| rule.attempts_max.into()));
     put("paused", queue.policy.paused.into());
+    put("shard", shard.into());
     row
 }
 

@@ -7,7 +7,8 @@ use super::message_fields::{
 };
 use super::queue_fields::{DELAYED, FAILED, LEASED, PROCESSING, QUEUE, QUEUE_WHOLE, REDRIVE, SAMPLE};
 use super::server_fields::{
-    ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, NODE, SESSION, SHARD, STORE,
+    ALARM, ATTEMPT, AUDIT, BACKUP, CIRCUIT, CLOCK, CLOCK_TOLD, CONFIG, FOLLOW, HANDED_OVER, NODE, SESSION,
+    SHARD, STORE,
 };
 use super::settings::SETTINGS;
 use super::table::{Needs, Op, Route, get, post};
@@ -35,6 +36,7 @@ pub(crate) static ROUTES: &[Route] = &[
         .reply(&[
             field("queues", Kind::Objects(QUEUE), "The queues").required(),
             field("next", TEXT, "The cursor of the next page; null on the last").nullable().required(),
+            field("silent", Kind::Texts(1_024), "Nodes that did not answer: the figures of their queues are null").required(),
         ]),
     post("/queues", Op::CreateQueue, "createQueue", "Makes a queue; one that is there with the same settings is answered 200")
         .body(&[
@@ -201,8 +203,14 @@ pub(crate) static ROUTES: &[Route] = &[
     get("/store/backups/{task}", Op::ShowBackup, "showBackup", "Shows how far a backup is; the last 16 since the server started are known")
         .reply(BACKUP)
         .refusals(&[(404, "There is no such task")]),
-    get("/shards", Op::ShowShards, "showShards", "The shards that this server knows").reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
-    get("/nodes", Op::ListNodes, "listNodes", "The nodes that this server knows").reply(&[field("nodes", Kind::Objects(NODE), "The nodes").required()]),
+    get("/shards", Op::ShowShards, "showShards", "Every shard of the store, and which node keeps it; in a fleet each node tells of its own")
+        .reply(&[field("shards", Kind::Objects(SHARD), "The shards").required()]),
+    post("/shards/{shard}/hand-over", Op::HandOverShard, "handOverShard", "Has the node that keeps a shard hand it to another one. Its queues pause for a moment; requests wait for that. It stays there until a node joins or leaves")
+        .body(&[field("to", Kind::Text(200), "The node, by its name or id; the one with the fewest shards when missing")])
+        .reply(HANDED_OVER)
+        .refusals(&[(404, "There is no such shard"), (409, "The store has one owner, no such node lives, it is about to stop, or no node keeps the shard just now")]),
+    get("/nodes", Op::ListNodes, "listNodes", "The nodes that live")
+        .reply(&[field("nodes", Kind::Objects(NODE), "The nodes").required()]),
     get("/alarms", Op::ListAlarms, "listAlarms", "The alarms of the rules in the settings, looked at every 5 s, those that fire first; at most 10 000")
         .reply(&[field("alarms", Kind::Objects(ALARM), "One for each rule and queue it is for").required()]),
     get("/config", Op::ShowConfig, "showConfig", "Every setting with its value and where that came from; secrets are hidden")

@@ -68,30 +68,59 @@ pub(super) const BACKUP: &[Field] = &[
 /// A shard.
 pub(super) const SHARD: &[Field] = &[
     field("shard", COUNT, "Its number").required(),
-    field("owner", TEXT, "The node that owns it").required(),
+    field("owner", TEXT, "The node that owns it; null while none does").nullable().required(),
     field("epoch", COUNT, "Raised by every take-over").required(),
-    field("state", Kind::Choice(&["serving", "failed"]), "Whether requests are served").required(),
+    field(
+        "state",
+        Kind::Choice(&["serving", "opening", "waiting", "failed", "unreachable"]),
+        "Whether requests are served; `opening`: its new owner reads it; `waiting`: no node owns it; `failed`: \
+         its owner may not answer just now; `unreachable`: its owner lives and does not answer this node",
+    )
+    .required(),
     field(
         "append_ms_p50",
         Kind::Number,
-        "How long the median batch took to be durable; null before the first",
+        "How long the median batch took to be durable, lately; null before the first, and where it is not known",
     )
     .nullable()
     .required(),
     field("append_ms_p99", Kind::Number, "The 99th percentile").nullable().required(),
-    field("taken_over_at_ms", COUNT, "When its owner took it").required(),
+    field("taken_over_at_ms", COUNT, "When its owner took it; null where that is not known")
+        .nullable()
+        .required(),
+    field("reason", TEXT, "Why it is `failed`").nullable().required(),
+];
+
+/// A shard that was handed over.
+pub(super) const HANDED_OVER: &[Field] = &[
+    field("shard", COUNT, "Its number").required(),
+    field("from", TEXT, "The node that owned it").required(),
+    field("to", TEXT, "The node that owns it").required(),
+    field("done", Kind::Flag, "False where it is still on its way after 5 s").required(),
 ];
 
 /// A node.
 pub(super) const NODE: &[Field] = &[
-    field("node", TEXT, "Its name").required(),
+    field("node", TEXT, "Its name; its id where two have one name").required(),
+    field("id", TEXT, "Names this run of it; null where the store has one owner").nullable().required(),
     field("address", TEXT, "Where other nodes reach it; null where there are no others")
         .nullable()
         .required(),
-    field("state", Kind::Choice(&["serving", "failed"]), "Whether it serves requests").required(),
+    field(
+        "state",
+        Kind::Choice(&["serving", "leaving", "failed", "unreachable"]),
+        "Whether it serves requests; `leaving`: it hands its shards over and stops; `unreachable`: it lives and \
+         does not answer this node",
+    )
+    .required(),
     field("shards", Kind::Numbers, "The shards that it owns").required(),
-    field("heartbeat_age_seconds", Kind::Number, "When it was last heard of; 0 of the server that answers")
-        .required(),
+    field(
+        "heartbeat_age_seconds",
+        Kind::Number,
+        "How long ago it told the database that it lives; null where it does not answer",
+    )
+    .nullable()
+    .required(),
     field("version", TEXT, "The program's version").required(),
 ];
 

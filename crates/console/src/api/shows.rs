@@ -1,15 +1,15 @@
-//! What the server shows of itself: store, shards, settings, the audit log, and who asks.
+//! What the server shows of itself: store, samples, alarms, settings, the audit log, and who asks.
 
 use std::sync::Arc;
 
-use kew_http::{Distribution, Reply, StatusCode};
+use kew_http::{Reply, StatusCode};
 use serde_json::{Value, json};
 
 use super::Context;
 use super::work::render;
 use crate::alarms::Alarm;
 use crate::error::{ApiError, answer};
-use crate::samples::Sample;
+use crate::peers::Span;
 
 /// Entries of a page that does not say.
 const LIMIT_USUAL: u64 = 100;
@@ -45,70 +45,18 @@ pub(super) async fn store(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(answer(StatusCode::OK, &cx.console.work.run(work).await?))
 }
 
-/// `GET /shards`: one, as long as a server has one store.
-pub(super) fn shards(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let running = cx.running()?;
-    let appends = cx.console.settings.store_syncs.distribution();
-    let state = if running.engine.health().is_ok() { "serving" } else { "failed" };
-    let shard = json!({
-        "shard": 0,
-        "owner": running.place.owner,
-        "epoch": running.place.epoch,
-        "state": state,
-        "append_ms_p50": quantile_ms(&appends, 0.50),
-        "append_ms_p99": quantile_ms(&appends, 0.99),
-        "taken_over_at_ms": running.place.since.0,
-    });
-    Ok(answer(StatusCode::OK, &json!({ "shards": [shard] })))
-}
-
-/// The upper end of the bucket in which a share of all values is reached; none before the first value.
-fn quantile_ms(distribution: &Distribution, share: f64) -> Option<f64> {
-    let seconds = distribution.quantile(share)?;
-    Some((seconds * 1_000_000.0).round() / 1_000.0)
-}
-
 /// `GET /queues/{q}/samples`.
 pub(super) async fn samples(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let running = cx.running()?;
-    let queue = cx.queue(&running.engine)?;
+    let queue = cx.queue(&running.engine)?.id;
     let seconds = cx.query.whole("seconds").unwrap_or(SECONDS_USUAL);
-    let (step, samples) =
-        cx.console.looks.samples.of(queue.id, seconds, cx.query.whole("step"), running.engine.now());
-    let shown = |sample: &Sample| {
-        json!({
-            "at_ms": sample.at.0,
-            "visible": sample.counts.visible,
-            "in_flight": sample.counts.in_flight,
-            "delayed": sample.counts.delayed,
-            "oldest_age_seconds": sample.counts.oldest_age_seconds,
-            "sent": sample.traffic.sent,
-            "leased": sample.traffic.leased,
-            "acked": sample.traffic.acked,
-            "p50_ms": sample.waited.half,
-            "p99_ms": sample.waited.most,
-        })
-    };
-    render(move || {
-        let samples: Vec<Value> = samples.iter().map(shown).collect();
-        json!({ "step": step, "samples": samples })
-    })
-    .await
-}
-
-/// `GET /nodes`: this one, as long as a server knows no other.
-pub(super) fn nodes(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let running = cx.running()?;
-    let state = if running.engine.health().is_ok() { "serving" } else { "failed" };
-    let node = json!({
-        "node": running.place.owner,
-        "address": null,
-        "state": state,
-        "shards": [0],
-        "heartbeat_age_seconds": 0,
-        "version": cx.console.settings.version,
-    });
-    Ok(answer(StatusCode::OK, &json!({ "nodes": [node] })))
+    let (step, samples) = (cx.query.whole("step"), Arc::clone(&cx.console.looks.samples));
+    let span = Span { queue, seconds, step };
+    let shown = cx.console.peers.samples(&running, &samples, span).await;
+    let shown = shown.ok_or_else(|| {
+        ApiError::unavailable("the node that keeps the queue does not answer: try again").retry_after(1)
+    })?;
+    render(move || Value::clone(&shown)).await
 }
 
 /// `GET /alarms`.

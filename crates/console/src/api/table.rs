@@ -39,6 +39,7 @@ pub(crate) enum Op {
     BeginBackup,
     ShowBackup,
     ShowShards,
+    HandOverShard,
     ListNodes,
     ListAlarms,
     ShowConfig,
@@ -88,6 +89,7 @@ impl Op {
             | Self::BeginBackup
             | Self::ShowBackup
             | Self::ShowShards
+            | Self::HandOverShard
             | Self::ListNodes
             | Self::ListAlarms
             | Self::ShowConfig

@@ -14,7 +14,9 @@ use super::browse::{instant, row};
 use super::locate::{Cursor, Located, locate, message_id};
 use super::names::Home;
 use crate::Console;
+use crate::board::Running;
 use crate::error::{ApiError, answer};
+use crate::peers::Taken;
 
 /// `GET /queues/{q}/messages/{id}`.
 pub(super) async fn show_in_queue(cx: &Context<'_>) -> Result<Reply, ApiError> {
@@ -32,10 +34,10 @@ async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Re
     let running = cx.running()?;
     let id = message_id(cx.parts.last().map_or("", String::as_str))?;
     let cursor = cx.query.text("cursor").map(Cursor::read).transpose()?;
-    let (engine, console) = (Arc::clone(&running.engine), cx.console.clone());
+    let console = cx.console.clone();
     let work = move || async move {
-        let located = locate(&engine, only.as_ref(), id, cursor).await?;
-        written(&console, &engine, id, located).await
+        let located = locate(&running.engine, only.as_ref(), id, cursor).await?;
+        written(&console, &running, id, located).await
     };
     cx.console.work.run(work).await
 }
@@ -43,11 +45,11 @@ async fn show(cx: &Context<'_>, only: Option<Arc<kew_core::Queue>>) -> Result<Re
 /// A message that was looked for; a megabyte of it is not written on the admin thread.
 async fn written(
     console: &Console,
-    engine: &Engine,
+    running: &Running,
     id: MessageId,
     located: Located,
 ) -> Result<Reply, ApiError> {
-    let home = console.home();
+    let (home, engine) = (console.home(), &*running.engine);
     let (mut shown, queue, events) = match located {
         Located::Here { queue, seen, mut events } => {
             if let Some(at) = imported(engine, &seen, &events).await? {
@@ -75,7 +77,8 @@ async fn written(
     let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
     put("id", id.to_string().into());
     put("queue", queue_name(engine, &home, queue).into());
-    put("timeline", timeline(&events, engine, &home));
+    let taken = console.peers.taken(running, &console.settings.store_syncs, queue).await;
+    put("timeline", timeline(&events, taken, engine, &home));
     put("why", redeliveries(&events));
     Ok(answer(StatusCode::OK, &Value::Object(shown)))
 }
@@ -109,7 +112,9 @@ fn redeliveries(events: &[Event]) -> Value {
     why::redeliveries(events).iter().map(sentence).collect()
 }
 
-fn timeline(events: &[Event], engine: &Engine, home: &Home<'_>) -> Value {
+/// The events in words. Where the shard of the queue was `taken` by another node while the message was leased, that is
+/// said too: nothing was written of it.
+fn timeline(events: &[Event], taken: Option<Taken>, engine: &Engine, home: &Home<'_>) -> Value {
     // A move is shown by the queue that it left, unless that is forgotten.
     let departures: BTreeSet<(QueueId, Sequence)> = events
         .iter()
@@ -121,7 +126,27 @@ fn timeline(events: &[Event], engine: &Engine, home: &Home<'_>) -> Value {
         _ => true,
     };
     let name = |queue| queue_name(engine, home, queue);
-    events.iter().filter(is_told).map(|event| Value::Object(entry(event, &name))).collect()
+    let mut entries: Vec<Value> =
+        events.iter().filter(is_told).map(|event| Value::Object(entry(event, &name))).collect();
+    if let Some(Taken { at, node }) = taken.filter(|taken| is_leased_at(events, taken.at)) {
+        let place = events.iter().filter(is_told).take_while(|event| event.at <= at).count();
+        let detail = "the lease goes on";
+        let entry =
+            json!({ "at_ms": at.0, "event": "taken_over", "by": node, "reason": "shard", "detail": detail });
+        entries.insert(place.min(entries.len()), entry);
+    }
+    entries.into()
+}
+
+/// Whether a lease that ends by itself went on at an instant.
+fn is_leased_at(events: &[Event], at: Timestamp) -> bool {
+    let until =
+        events.iter().take_while(|event| event.at <= at).fold(None, |until, event| match event.kind {
+            EventKind::Leased { until, .. } | EventKind::Extended { until } => Some(until),
+            EventKind::Failed { .. } | EventKind::Rewritten | EventKind::Imported => until,
+            _ => None,
+        });
+    until.is_some_and(|until| until > at && until != Timestamp::NEVER)
 }
 
 /// One event; what is not known is left out.
@@ -192,5 +217,31 @@ fn failed(why: Failure) -> Told {
         Failure::Status => Told { reason: Some("status"), ..told("failed") },
         Failure::Unreachable => Told { reason: Some("unreachable"), ..told("failed") },
         Failure::OwnerGone => told("taken_over"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kew_core::event::Tag;
+
+    #[test]
+    fn lease_that_was_ended_or_had_ended_does_not_go_on() {
+        let at = |second: u64, kind: EventKind| Event {
+            at: Timestamp(second * 1_000),
+            queue: QueueId(1),
+            sequence: Sequence(1),
+            kind,
+        };
+        let leased = at(10, EventKind::Leased { by: Tag::default(), until: Timestamp(40_000), attempts: 1 });
+        let extended = at(20, EventKind::Extended { until: Timestamp(90_000) });
+        let acked = at(30, EventKind::Acked);
+        let is_leased = |events: &[Event], second: u64| is_leased_at(events, Timestamp(second * 1_000));
+        assert!(!is_leased(&[leased], 9) && is_leased(&[leased], 10) && is_leased(&[leased], 39));
+        assert!(!is_leased(&[leased], 40));
+        assert!(is_leased(&[leased, extended], 89) && !is_leased(&[leased, extended], 90));
+        assert!(is_leased(&[leased, extended, acked], 29) && !is_leased(&[leased, extended, acked], 30));
+        let endless = at(10, EventKind::Leased { by: Tag::default(), until: Timestamp::NEVER, attempts: 1 });
+        assert!(!is_leased(&[endless], 11), "the ledger itself says what became of it");
     }
 }

@@ -1,9 +1,12 @@
 //! `/metrics`: figures in Prometheus' text format, under the names the design promises.
 //!
+//! They are of this node: of the shards that it keeps and their queues, and of the requests that it took.
+//!
 //! Counters and gauges are read from where they are kept anyway; only queues are asked one by one, on a thread that may
 //! wait: neither health checks nor the event loop wait for a scrape.
 
 mod queues;
+mod shards;
 mod text;
 
 use std::sync::Arc;
@@ -13,6 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::Console;
 use crate::board::{Phase, Running};
+use crate::peers::own_shards;
 use crate::sources::DiskSpace;
 use text::Text;
 
@@ -51,6 +55,8 @@ impl Console {
                     write_clock(&mut text, &running);
                     write_pushes(&mut text, &running);
                     write_backups(&mut text, &running);
+                    let own = own_shards(&running, &self.settings.store_syncs);
+                    shards::write(&mut text, &running, &own);
                     census.write(&mut text);
                     write_store_bytes(&mut text, bytes);
                     write_disk(&mut text, disk);

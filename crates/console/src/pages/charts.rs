@@ -71,7 +71,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let axis = Axis::of(span, read::whole(&found, "step"), visit.console.now().0);
     let path = format!("{}/charts", queue_path(queue));
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Charts))
+        (queue::top(visit, queue, &shown, Tab::Charts).await)
         nav.tabs aria-label="How far back" {
             @for (seconds, title) in SPANS {
                 a href={ (path) "?seconds=" (seconds) } aria-current=[(seconds == span).then_some("page")] { (title) }

@@ -21,7 +21,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let found = counted(visit, queue, cursor).await?;
     let (path, now) = (queue_path(queue), visit.console.now().0);
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Delayed))
+        (queue::top(visit, queue, &shown, Tab::Delayed).await)
         section aria-labelledby="delayed-title" {
             h2 #delayed-title { "When delayed messages become visible" }
             p.quiet {

@@ -35,6 +35,8 @@ const SENTENCES: &[(&str, &str)] = &[
     ("extended", "The lease ends at another time now."),
     ("promoted", "The delay was ended."),
     ("removed", "The queue was deleted."),
+    ("handed_over", "The shard was handed over."),
+    ("hands_over", "The shard is on its way to its new node."),
 ];
 
 /// What the form before did, if this page is the first since.

@@ -20,7 +20,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let path = format!("{}/groups", queue_path(queue));
     let now = visit.console.now().0;
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Groups))
+        (queue::top(visit, queue, &shown, Tab::Groups).await)
         section aria-labelledby="groups-title" {
             h2 #groups-title { "Groups" }
             form.filter action=(path) role="search" aria-label="Groups" {

@@ -18,7 +18,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let found = visit.read(&of_queue(queue, "/processing"), &[]).await?;
     let (messages, lapsed) = (read::whole(&found, "messages"), read::whole(&found, "lapsed"));
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Leases))
+        (queue::top(visit, queue, &shown, Tab::Leases).await)
         section aria-labelledby="leases-title" {
             h2 #leases-title { "How long consumers keep messages" }
             @if messages == 0 && lapsed == 0 {

@@ -52,7 +52,7 @@ pub(super) async fn queues(visit: &Visit<'_>) -> PageReply {
     let found = queues::page_of(visit, prefix, cursor).await?;
     let rows: Vec<&Value> = read::list(&found, "queues").iter().collect();
     drop(place);
-    Ok(event(visit, look, &rows, true))
+    Ok(event(visit, look, &rows, true).await)
 }
 
 /// `GET /live/queue?q=`: one queue.
@@ -60,7 +60,7 @@ pub(super) async fn queue(visit: &Visit<'_>) -> PageReply {
     let (place, look) = next_look(visit).await?;
     let shown = visit.read(&of_queue(visit.asked("q").unwrap_or_default(), ""), &[]).await?;
     drop(place);
-    Ok(event(visit, look, &[&shown], false))
+    Ok(event(visit, look, &[&shown], false).await)
 }
 
 /// Waits until there has been a look that the page has not seen; the number of the latest.
@@ -88,7 +88,9 @@ async fn next_look(visit: &Visit<'_>) -> Result<(OwnedSemaphorePermit, u64), Tro
 }
 
 /// The figures of queues as one event. A table says which queues it has, so that a page can tell that others are there.
-fn event(visit: &Visit<'_>, look: u64, rows: &[&Value], is_table: bool) -> Reply {
+async fn event(visit: &Visit<'_>, look: u64, rows: &[&Value], is_table: bool) -> Reply {
+    let names: Vec<&str> = rows.iter().map(|row| read::text(row, "queue")).collect();
+    let mut sparks = spark::of_queues(visit.console, &names).await;
     let (mut texts, mut points) = (Map::new(), Map::new());
     for row in rows {
         let queue = read::text(row, "queue");
@@ -96,9 +98,9 @@ fn event(visit: &Visit<'_>, look: u64, rows: &[&Value], is_table: bool) -> Reply
             texts.insert(format!("{queue}/{figure}"), value.into());
         }
         texts.insert(format!("{queue}/bytes"), text::bytes(read::whole(row, "body_bytes")).into());
-        points.insert(queue.to_owned(), spark::of_queue(visit.console, queue).points.into());
+        let spark = sparks.remove(queue).unwrap_or_default();
+        points.insert(queue.to_owned(), spark.points.into());
     }
-    let names: Vec<&str> = rows.iter().map(|row| read::text(row, "queue")).collect();
     let names = if is_table { json!(names) } else { Value::Null };
     let data = json!({ "texts": texts, "points": points, "queues": names });
     let body = format!("retry: {AGAIN_IN_MS}\nid: {look}\ndata: {data}\n\n");

@@ -29,6 +29,7 @@ mod redrive;
 mod send;
 mod server_places;
 mod settings;
+mod shards;
 mod sign_in;
 mod spark;
 mod story;
@@ -263,6 +264,7 @@ impl Visit<'_> {
             FormOp::Send => send::take(self, first).await,
             FormOp::Settings => settings::take(self, first).await,
             FormOp::Backup => backups::begin(self).await,
+            FormOp::HandOver => shards::hand_over(self, first).await,
             FormOp::Pause => queue::set_paused(self, first, true).await,
             FormOp::Resume => queue::set_paused(self, first, false).await,
             FormOp::Purge => queue::purge(self, first).await,

@@ -8,6 +8,7 @@ use super::ask::of_queue;
 use super::done::see_done;
 use super::forms::Form;
 use super::layout::Head;
+use super::spark::Spark;
 use super::trouble::Trouble;
 use super::{PageReply, Visit, messages, query_of, queue_path, queues, read, spark, text};
 
@@ -39,7 +40,7 @@ const TABS: [(Tab, &str, &str, &str); 8] = [
 /// `GET /queues/{q}`.
 pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
-    let top = top(visit, queue, &shown, Tab::Messages);
+    let top = top(visit, queue, &shown, Tab::Messages).await;
     let found = messages::list(visit, queue, &shown).await?;
     let content = html! { (top) (found) };
     let stream = format!("/live/queue{}", query_of(&[("q", queue)]));
@@ -47,8 +48,9 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
 }
 
 /// What every page of a queue begins with.
-pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Markup {
+pub(super) async fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Markup {
     let path = queue_path(queue);
+    let spark = spark::of_queue(visit.console, queue).await;
     html! {
         nav.crumbs aria-label="Where this is" { a href="/" { "Queues" } }
         div.head {
@@ -56,7 +58,7 @@ pub(super) fn top(visit: &Visit<'_>, queue: &str, shown: &Value, tab: Tab) -> Ma
             @if visit.frame.may_act() { (pause(visit, &path, read::is_set(shown, "paused"))) }
         }
         (visit.frame.done())
-        (figures(visit, queue, shown))
+        (figures(&spark, queue, shown))
         nav.tabs aria-label="Parts of the queue" {
             @for (place, below, name, key) in TABS.iter().copied().filter(|(place, ..)| has_tab(shown, *place, tab)) {
                 a href={ (path) (below) } aria-current=[(place == tab).then_some("page")] aria-keyshortcuts=(key) { (name) }
@@ -78,7 +80,7 @@ fn pause(visit: &Visit<'_>, path: &str, is_paused: bool) -> Markup {
     }
 }
 
-fn figures(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
+fn figures(spark: &Spark, queue: &str, shown: &Value) -> Markup {
     let titles = ["Visible", "In flight", "Delayed", "Oldest", "Sent/s", "Leased/s", "Done/s"];
     let bytes = text::bytes(read::whole(shown, "body_bytes"));
     html! {
@@ -87,13 +89,14 @@ fn figures(visit: &Visit<'_>, queue: &str, shown: &Value) -> Markup {
                 div { dt { (title) } dd data-live={ (queue) "/" (figure) } { (value) } }
             }
             div { dt { "Bodies" } dd data-live={ (queue) "/bytes" } { (bytes) } }
-            div.drawn { dt { "Visible, 5 minutes" } dd { (spark::drawn(&spark::of_queue(visit.console, queue), queue)) } }
+            div.drawn { dt { "Visible, 5 minutes" } dd { (spark::drawn(spark, queue)) } }
         }
         p.quiet {
             @if let Some(dead) = read::given(shown, "dead_letters_to") {
                 "After " (text::counted(read::whole(shown, "max_attempts"), "lease"))
                 " a message goes to " a href=(queue_path(dead)) { (text::isolated(dead)) } ". "
             }
+            "It is in " a href="/store" { "shard " (read::whole(shown, "shard")) } ". "
             a href={ "/push" (query_of(&[("queue", read::text(shown, "name"))])) } { "Deliveries to push consumers" }
         }
     }

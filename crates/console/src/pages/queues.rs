@@ -1,5 +1,7 @@
 //! The table of queues, page by page, and the form that makes one.
 
+use std::collections::HashMap;
+
 use kew_http::{Method, Reply, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -31,6 +33,8 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
     let found = page_of(visit, prefix, cursor).await?;
     let rows = read::list(&found, "queues");
     let next = read::given(&found, "next");
+    let names: Vec<&str> = rows.iter().map(|row| read::text(row, "queue")).collect();
+    let sparks = spark::of_queues(visit.console, &names).await;
     let content = html! {
         div.head {
             h1 { "Queues" }
@@ -46,7 +50,8 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageReply {
         @if rows.is_empty() {
             (nothing(prefix, cursor, visit.frame.may_act()))
         } @else {
-            (table(visit, rows))
+            (silent(read::list(&found, "silent")))
+            (table(rows, &sparks))
         }
         (pager(prefix, cursor, next))
     };
@@ -74,7 +79,21 @@ fn nothing(prefix: &str, cursor: &str, may_act: bool) -> Markup {
     }
 }
 
-fn table(visit: &Visit<'_>, rows: &[Value]) -> Markup {
+/// Which nodes of a fleet did not tell the figures of their queues.
+fn silent(nodes: &[Value]) -> Markup {
+    let names: Vec<&str> = nodes.iter().filter_map(Value::as_str).collect();
+    html! {
+        @if !names.is_empty() {
+            p.note role="status" {
+                "Figures are missing: " strong { (text::isolated(&names.join(", "))) }
+                @if names.len() == 1 { " does" } @else { " do" } " not answer. " a href="/store" { "Shards and nodes" }
+            }
+        }
+    }
+}
+
+fn table(rows: &[Value], sparks: &HashMap<String, Spark>) -> Markup {
+    let spark = |row: &Value| sparks.get(read::text(row, "queue")).cloned().unwrap_or_default();
     html! {
         div.wide tabindex="0" role="region" aria-label="Table of queues" {
             table.figures {
@@ -86,7 +105,7 @@ fn table(visit: &Visit<'_>, rows: &[Value]) -> Markup {
                         th scope="col" { "Dead letters to" }
                     }
                 }
-                tbody { @for row in rows { (line(row, &spark::of_queue(visit.console, read::text(row, "queue")))) } }
+                tbody { @for row in rows { (line(row, &spark(row))) } }
             }
         }
     }
@@ -121,10 +140,12 @@ pub(super) fn badges(row: &Value) -> Markup {
     }
 }
 
-/// The figures of a queue as they are shown, each under the name that live figures call it.
+/// The figures of a queue as they are shown, each under the name that live figures call it. A dash stands for what its
+/// node does not tell.
 pub(super) fn figures(row: &Value) -> [(&'static str, String); 7] {
-    let count = |name: &str| text::count(read::whole(row, name));
-    let rate = |name: &str| text::rate(read::number(row, name).unwrap_or_default());
+    let none = || text::age(None);
+    let count = |name: &str| read::whole_given(row, name).map_or_else(none, text::count);
+    let rate = |name: &str| read::number(row, name).map_or_else(none, text::rate);
     [
         ("visible", count("visible")),
         ("in_flight", count("in_flight")),

@@ -31,7 +31,7 @@ pub(super) async fn show(visit: &Visit<'_>, queue: &str) -> PageReply {
     let next = read::given(&found, "next");
     let now = visit.console.now().0;
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::DeadLetters))
+        (queue::top(visit, queue, &shown, Tab::DeadLetters).await)
         section aria-labelledby="all-title" {
             h2 #all-title { "Move messages back" }
             @if visit.frame.may_act() { (form(visit, queue, read::whole(&shown, "visible"))) }

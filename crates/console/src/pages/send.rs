@@ -44,7 +44,7 @@ pub(super) struct Draft {
 pub(super) async fn form(visit: &Visit<'_>, queue: &str) -> PageReply {
     let shown = visit.read(&of_queue(queue, ""), &[]).await?;
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Send))
+        (queue::top(visit, queue, &shown, Tab::Send).await)
         section aria-labelledby="send-title" {
             h2 #send-title { "Send a message" }
             @if visit.frame.may_act() { (fields(visit, queue, &shown, &Draft::default())) }
@@ -176,7 +176,7 @@ async fn again(visit: &Visit<'_>, queue: &str, form: &Form, trouble: &Trouble) -
         cursor: form.text("cursor").to_owned(),
     };
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Send))
+        (queue::top(visit, queue, &shown, Tab::Send).await)
         section aria-labelledby="send-title" {
             h2 #send-title { "Send a message" }
             p.trouble role="alert" { (text::visible(&text::sentence(&trouble.message))) }

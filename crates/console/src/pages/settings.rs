@@ -31,7 +31,7 @@ async fn page(visit: &Visit<'_>, queue: &str, refused: Option<(&Form, &Trouble)>
     let is_fifo = read::text(&shown, "kind") == "fifo";
     let path = queue_path(queue);
     let content = html! {
-        (queue::top(visit, queue, &shown, Tab::Settings))
+        (queue::top(visit, queue, &shown, Tab::Settings).await)
         section aria-labelledby="settings-title" {
             h2 #settings-title { "Settings" }
             @if let Some((_, trouble)) = refused { (trouble.alert()) }

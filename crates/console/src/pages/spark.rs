@@ -1,15 +1,15 @@
 //! A line of a queue's last minutes, small enough for a table.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use kew_core::Timestamp;
+use kew_core::{QueueId, Timestamp};
 use maud::{Markup, html};
 
 use super::text;
 use crate::Console;
 use crate::api::Home;
 use crate::board::Phase;
-use crate::samples::Sample;
 
 /// How far it reaches back.
 const SECONDS: u64 = 300;
@@ -25,28 +25,34 @@ pub(super) struct Spark {
     pub(super) says: String,
 }
 
-/// The visible messages of a queue lately; nothing of a queue without samples.
-pub(super) fn of_queue(console: &Console, queue: &str) -> Spark {
-    let Phase::Serving(running) = console.board.phase() else { return Spark::default() };
+/// The visible messages of queues lately, by what the queues are called; nothing of one without samples.
+pub(super) async fn of_queues(console: &Console, queues: &[&str]) -> HashMap<String, Spark> {
+    let Phase::Serving(running) = console.board.phase() else { return HashMap::new() };
     let home = Home { account: console.settings.account, region: &console.settings.region };
-    let Some(found) = home.key(queue).ok().and_then(|key| running.engine.queue(&key)) else {
-        return Spark::default();
-    };
+    let id = |queue: &str| Some(running.engine.queue(&home.key(queue).ok()?)?.id);
+    let known: Vec<(&str, QueueId)> = queues.iter().filter_map(|queue| Some((*queue, id(queue)?))).collect();
+    let ids: Vec<QueueId> = known.iter().map(|(_, id)| *id).collect();
+    let curves = console.peers.curves(&running, &console.looks.samples, &ids, SECONDS).await;
     let now = running.engine.now();
-    let (_, samples) = console.looks.samples.of(found.id, SECONDS, None, now);
-    of_samples(&samples, now)
+    let drawn = |(queue, id): (&str, QueueId)| Some((queue.to_owned(), of_curve(curves.get(&id)?, now)));
+    known.into_iter().filter_map(drawn).collect()
+}
+
+/// The same of one queue.
+pub(super) async fn of_queue(console: &Console, queue: &str) -> Spark {
+    of_queues(console, &[queue]).await.remove(queue).unwrap_or_default()
 }
 
 /// A line that ends at the right now; each sample stands at its instant.
-fn of_samples(samples: &[Sample], now: Timestamp) -> Spark {
-    let counts = || samples.iter().map(|sample| sample.counts.visible);
+fn of_curve(curve: &[(Timestamp, u32)], now: Timestamp) -> Spark {
+    let counts = || curve.iter().map(|(_, visible)| *visible);
     let (Some(least), Some(most)) = (counts().min(), counts().max()) else { return Spark::default() };
-    let mut points = String::with_capacity(samples.len() * 6);
-    for sample in samples {
-        let ago = now.since(sample.at).as_secs_f64() / (SECONDS as f64);
+    let mut points = String::with_capacity(curve.len() * 6);
+    for (at, visible) in curve {
+        let ago = now.since(*at).as_secs_f64() / (SECONDS as f64);
         let x = f64::from(WIDTH) * (1.0 - ago.min(1.0));
         // From zero up: a small change of a large number is a small change.
-        let height = u64::from(sample.counts.visible) * u64::from(HEIGHT) / u64::from(most.max(1));
+        let height = u64::from(*visible) * u64::from(HEIGHT) / u64::from(most.max(1));
         let y = u64::from(HEIGHT).saturating_sub(height);
         let _written = write!(points, "{x:.1},{y} ");
     }
@@ -68,17 +74,13 @@ pub(super) fn drawn(spark: &Spark, key: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::SmallCounts;
-    use kew_core::Traffic;
 
-    fn sample(second: u64, visible: u32) -> Sample {
-        let counts = SmallCounts { visible, ..SmallCounts::default() };
-        let at = Timestamp(second * 1_000);
-        Sample { at, counts, traffic: Traffic::default(), waited: Default::default() }
+    fn sample(second: u64, visible: u32) -> (Timestamp, u32) {
+        (Timestamp(second * 1_000), visible)
     }
 
-    fn points(samples: &[Sample]) -> String {
-        of_samples(samples, Timestamp(310_000)).points
+    fn points(curve: &[(Timestamp, u32)]) -> String {
+        of_curve(curve, Timestamp(310_000)).points
     }
 
     #[test]

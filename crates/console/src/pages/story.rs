@@ -38,7 +38,7 @@ fn moment(event: &Value) -> Markup {
     html! {
         li {
             (text::instant(read::whole(event, "at_ms"))) " "
-            strong { (words(read::text(event, "event"))) }
+            strong { (words(read::text(event, "event"), read::text(event, "reason"))) }
             @if let Some(by) = by { " by " (text::isolated(by)) }
             @if let Some(until) = until { " until " (text::instant(until)) }
             @if let Some(why) = read::given(event, "reason") { ", because " (because(why)) }
@@ -48,8 +48,9 @@ fn moment(event: &Value) -> Markup {
     }
 }
 
-fn words(event: &str) -> &str {
+fn words<'e>(event: &'e str, reason: &str) -> &'e str {
     match event {
+        "taken_over" if reason == "shard" => "the queue's shard taken over",
         "sent" => "sent",
         "leased" => "leased",
         "extended" => "lease extended",
@@ -78,6 +79,7 @@ fn because(reason: &str) -> &str {
         "threw" => "the consumer threw",
         "status" => "the consumer answered with an error",
         "unreachable" => "the consumer cannot be reached",
+        "shard" => "the node before handed it over, or was lost",
         other => other,
     }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::layout::Head;
-use super::{PageReply, Visit, backups, query_of, queue_path, read, text};
+use super::{PageReply, Visit, backups, query_of, queue_path, read, shards, text};
 
 /// Rows of a page.
 const LIMIT: &str = "100";
@@ -17,6 +17,7 @@ pub(super) async fn store(visit: &Visit<'_>) -> PageReply {
     let store = visit.read("/store", &[]).await?;
     let shards = visit.read("/shards", &[]).await?;
     let nodes = visit.read("/nodes", &[]).await?;
+    let is_fleet = read::list(&nodes, "nodes").iter().any(|node| read::given(node, "id").is_some());
     let counts = [
         ("queues", "Queues"),
         ("sent", "Sent"),
@@ -30,62 +31,18 @@ pub(super) async fn store(visit: &Visit<'_>) -> PageReply {
     ];
     let content = html! {
         h1 { "Store" }
+        (visit.frame.done())
         p { (read::text(&store, "kind")) " at " code { (text::isolated(read::text(&store, "place"))) } }
         dl.cards {
             div { dt { "Live" } dd { (text::bytes(read::whole(&store, "live_bytes"))) } }
             div { dt { "Dead" } dd { (text::bytes(read::whole(&store, "dead_bytes"))) } }
             @for (name, title) in counts { div { dt { (title) } dd { (text::count(read::whole(&store, name))) } } }
         }
-        p.quiet { "Counts are of the time since the server started." }
-        h2 { "Shards" }
-        (table("Shards", &["Shard", "Owner", "State", "Epoch", "Append, median", "99th percentile", "Taken over"], &shards_rows(&shards)))
-        h2 { "Nodes" }
-        (table("Nodes", &["Node", "State", "Shards", "Heard of", "Version"], &nodes_rows(&nodes)))
+        p.quiet { "Counts are of the time since the server started" @if is_fleet { ", and of the shards of the node that answers" } "." }
+        (shards::map(visit, &shards, &nodes))
         (backups::form(visit))
     };
     Ok(visit.frame.page(StatusCode::OK, &Head::of("Store").at("/store"), &content))
-}
-
-fn shards_rows(shards: &Value) -> Vec<Vec<Markup>> {
-    let ms = |shard: &Value, name: &str| match read::number(shard, name) {
-        Some(ms) => html! { (ms) " ms" },
-        None => html! { span.quiet { "–" } },
-    };
-    let row = |shard: &Value| {
-        vec![
-            html! { (read::whole(shard, "shard")) },
-            text::isolated(read::text(shard, "owner")),
-            match read::text(shard, "state") {
-                "serving" => html! { span.badge.good { "serving" } },
-                other => html! { span.badge.warn { (other) } },
-            },
-            html! { (read::whole(shard, "epoch")) },
-            ms(shard, "append_ms_p50"),
-            ms(shard, "append_ms_p99"),
-            text::instant(read::whole(shard, "taken_over_at_ms")),
-        ]
-    };
-    read::list(shards, "shards").iter().map(row).collect()
-}
-
-fn nodes_rows(nodes: &Value) -> Vec<Vec<Markup>> {
-    let row = |node: &Value| {
-        let shards = read::list(node, "shards").iter().map(ToString::to_string).collect::<Vec<_>>();
-        vec![
-            text::isolated(read::text(node, "node")),
-            match read::text(node, "state") {
-                "serving" => html! { span.badge.good { "serving" } },
-                other => html! { span.badge.warn { (text::visible(other)) } },
-            },
-            html! { (shards.join(", ")) },
-            match read::number(node, "heartbeat_age_seconds") {
-                Some(0.0) => html! { "now" },
-                age => html! { (text::age(age)) " ago" },
-            },
-            text::isolated(read::text(node, "version")),
-        ]
-    };
-    read::list(nodes, "nodes").iter().map(row).collect()
 }
 
 /// `GET /config`.

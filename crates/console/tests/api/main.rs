@@ -5,6 +5,8 @@ mod alarms;
 mod backups;
 mod browse;
 mod counters;
+mod fleet;
+mod fleet_rig;
 mod large;
 mod messages;
 mod queues;

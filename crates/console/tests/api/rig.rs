@@ -8,8 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use kew_console::{
-    AlarmRule, Attribute, AttributeValue, AuditEntry, Backups, Board, Console, DiskSpace, InFlightLimits,
-    MessageNotes, News, Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport, User,
+    AlarmRule, Attribute, AttributeValue, AuditEntry, Backups, Board, Console, DiskSpace, Fleet,
+    InFlightLimits, MessageNotes, News, Role, Running, Settings, ShownSetting, StorePlace, UpkeepReport,
+    User,
 };
 use kew_core::{AccountId, Content, Timestamp};
 use kew_engine::{Engine, Options, TimeSource};
@@ -138,6 +139,7 @@ pub async fn rig(guarded: Guarded) -> Rig {
 pub struct Parts {
     pub guarded: Guarded,
     pub backups: Option<Arc<dyn Backups>>,
+    pub fleet: Option<Arc<dyn Fleet>>,
     pub alarms: Vec<AlarmRule>,
     /// Queues with metrics of their own.
     pub metrics_queues: usize,
@@ -151,6 +153,7 @@ impl Default for Parts {
         Self {
             guarded: Guarded::Open,
             backups: None,
+            fleet: None,
             alarms: Vec::new(),
             metrics_queues: 10,
             engine: None,
@@ -160,7 +163,7 @@ impl Default for Parts {
 }
 
 pub async fn rig_of(parts: Parts) -> Rig {
-    let Parts { guarded, backups, alarms, metrics_queues, engine, undo_window } = parts;
+    let Parts { guarded, backups, fleet, alarms, metrics_queues, engine, undo_window } = parts;
     let store = LentStore::new();
     let engine = match engine {
         Some(engine) => engine,
@@ -219,6 +222,7 @@ pub async fn rig_of(parts: Parts) -> Rig {
         open_circuits: Box::new(Vec::new),
         disk: Some(Box::new(|| Some(DiskSpace { free: 25, all: 100 }))),
         backups,
+        fleet,
         store_bytes: None,
         place: StorePlace {
             kind: "memory",

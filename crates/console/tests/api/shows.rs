@@ -18,9 +18,14 @@ async fn store_shards_and_settings_are_shown() {
     );
     let nodes = rig.get("/nodes").await.body;
     let node = json!({
-        "node": "here", "address": null, "state": "serving", "shards": [0], "heartbeat_age_seconds": 0, "version": "0",
+        "node": "here", "id": null, "address": null, "state": "serving", "shards": [0], "heartbeat_age_seconds": 0, "version": "0",
     });
     assert_eq!(nodes, json!({ "nodes": [node] }));
+    let refused = rig.post("/shards/0/hand-over", "{}").await;
+    assert_eq!((refused.status, refused.code()), (409, "no_fleet"));
+    for unknown in ["1", "x"] {
+        assert_eq!(rig.post(&format!("/shards/{unknown}/hand-over"), "{}").await.status, 404);
+    }
     let config = rig.get("/config").await.body;
     assert_eq!(config["settings"][0]["value"], "********");
 }

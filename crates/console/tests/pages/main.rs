@@ -4,9 +4,14 @@
 #[path = "../api/rig.rs"]
 mod rig;
 
+#[allow(dead_code, reason = "the tests of the API use the rest of it")]
+#[path = "../api/fleet_rig.rs"]
+mod fleet_rig;
+
 mod acts;
 mod browser;
 mod delayed;
+mod fleet;
 mod guards;
 mod leases;
 mod messages;

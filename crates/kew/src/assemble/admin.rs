@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kew_console::{
-    Console, DiskSpace, InFlightLimits, News, NewsSink, Running, StoreDisk, StorePlace, UpkeepReport,
+    Console, DiskSpace, Fleet, InFlightLimits, News, NewsSink, Running, StoreDisk, StorePlace, UpkeepReport,
 };
 use kew_core::{AccountId, Timestamp};
 use kew_http::Tls;
@@ -111,7 +111,7 @@ pub(super) fn on_board(
     running: &Started,
     pushes: &Pushes,
     (kept, backups): (&Kept, &Option<Arc<StoreBackups>>),
-    (place, disk): (StorePlace, Option<Box<StoreDisk>>),
+    (place, disk, fleet): (StorePlace, Option<Box<StoreDisk>>, Option<Arc<dyn Fleet>>),
 ) -> Running {
     let (counted, latest) = (Arc::clone(&pushes.attempts), Arc::clone(&pushes.attempts));
     let circuits = Arc::clone(&pushes.circuits);
@@ -124,6 +124,7 @@ pub(super) fn on_board(
         open_circuits: Box::new(move || push::open(&circuits)),
         store_bytes: store.map(|store| Box::new(move || store.live_and_dead_bytes()) as Box<_>),
         disk,
+        fleet,
         backups: backups.as_ref().map(|backups| Arc::clone(backups) as Arc<_>),
         place,
     }
@@ -149,7 +150,7 @@ pub(super) fn store_place(settings: &Settings, kept: &Kept, now: Timestamp) -> S
             StoreChoice::Postgres(_) => "postgres",
         },
         text: settings.server.store.to_string(),
-        owner: machine::host_name(),
+        owner: settings.server.node.clone().unwrap_or_else(machine::host_name),
         epoch: owned.and_then(|disk| u64::try_from(disk.tenure().epoch()).ok()).unwrap_or_default(),
         since: now,
     }

@@ -85,6 +85,10 @@ impl Server {
         let admin = admin.map_err(|cause| StartError::Machine { doing: "starting the admin API", cause })?;
         let node = parts.join_fleet(&mut entrances, &mut bound, ending)?;
         let fleet_end = node.as_ref().map(FleetNode::end);
+        let fleet = node.as_ref().map(|node| {
+            node.show_with(&console);
+            Arc::new(node.shown()) as Arc<dyn kew_console::Fleet>
+        });
         let owned = match node {
             Some(_) => None,
             None => parts.own_store(&mut entrances, &mut bound, ending)?,
@@ -100,7 +104,7 @@ impl Server {
         let disk = store_disk(&settings.server.store);
         // The store is ours now: alarms of rules that were removed leave their file.
         parts.firing.save();
-        parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk)));
+        parts.board.serving(on_board(&running, &pushes, (&kept, &backups), (place, disk, fleet)));
         let certificates = certificates.watch(log.of(Area::Tls));
         let certificates = certificates
             .map_err(|cause| StartError::Machine { doing: "watching the certificates", cause })?;

@@ -33,8 +33,11 @@ pub(super) struct PgHome {
     url: PgUrl,
     opens: Opens,
     /// Guards the logs of the shards that this node owns; held for a moment.
-    disks: Mutex<BTreeMap<ShardId, PgDisk>>,
+    disks: Mutex<BTreeMap<ShardId, Taken>>,
 }
+
+/// The log of a shard, and when this node took it, by the database's clock.
+type Taken = (PgDisk, u64);
 
 impl PgHome {
     pub fn new(node: PgNode, url: PgUrl, opens: Opens) -> Self {
@@ -43,6 +46,11 @@ impl PgHome {
 
     /// The log of a shard that this node owns.
     pub fn disk(&self, shard: ShardId) -> Option<PgDisk> {
+        self.taken(shard).map(|(disk, _)| disk)
+    }
+
+    /// The same, with when this node took it.
+    pub fn taken(&self, shard: ShardId) -> Option<Taken> {
         self.disks.lock().get(&shard).cloned()
     }
 
@@ -85,6 +93,7 @@ impl Home for SharedHome {
             Err(PgError::Owned { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        let taken_at = disk.tenure().now_ms();
         let store = match home.open(shard, &disk) {
             Ok(store) => store,
             Err(why) => {
@@ -93,7 +102,7 @@ impl Home for SharedHome {
             }
         };
         store.report_to(Arc::clone(&home.opens.reports));
-        home.disks.lock().insert(shard, disk.clone());
+        home.disks.lock().insert(shard, (disk.clone(), taken_at));
         let tenure = Arc::clone(disk.tenure());
         let kept = KeptStore { store: Arc::clone(&store), place: home.url.to_string(), owned: Some(disk) };
         let closing = Closing { disks: Arc::clone(home), shard, kept, log: home.opens.log };

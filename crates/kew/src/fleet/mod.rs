@@ -3,12 +3,14 @@
 mod home;
 mod links;
 mod names;
+mod shown;
 mod time;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kew_console::Console;
 use kew_core::Entropy;
 use kew_engine::Engine;
 use kew_fleet::{Fleet, FleetMap, Keeper, NodeId, NodeRow, Phase, ShardNews, ShardRow};
@@ -21,6 +23,7 @@ use crate::log::{Level, Log};
 use crate::start_error::StartError;
 
 pub use home::Opens;
+pub use shown::ShownFleet;
 pub use time::FleetTime;
 
 use home::{PgHome, SharedHome};
@@ -132,6 +135,20 @@ impl FleetNode {
     /// The time of the fleet.
     pub fn time(&self) -> Arc<FleetTime> {
         Arc::new(FleetTime::following(&self.node))
+    }
+
+    /// What the console shows of the fleet.
+    pub fn shown(&self) -> ShownFleet {
+        ShownFleet::new(&self.fleet, &self.node, &self.home)
+    }
+
+    /// Answers what other nodes want to see of this one by its console.
+    pub fn show_with(&self, console: &Console) {
+        let console = console.clone();
+        self.fleet.show_with(Box::new(move |question| {
+            let console = console.clone();
+            Box::pin(async move { console.show_to_node(question).await })
+        }));
     }
 
     /// What has it hand its shards over.

@@ -23,7 +23,7 @@ fn fleet(url: &str) -> [Node; 3] {
 }
 
 /// A node lists queues only while it knows all there are.
-fn wait_until_it_knows_all(node: &Node) {
+pub fn wait_until_it_knows_all(node: &Node) {
     let begun = Instant::now();
     while ask(node.sqs, "ListQueues", "{}").is_none_or(|listed| listed.contains("__type")) {
         assert!(begun.elapsed() < SETTLES_WITHIN, "a node never knew all queues: {}", node.errors());

@@ -14,6 +14,7 @@ mod hangs;
 mod load;
 mod nodes;
 mod opening;
+mod operator;
 mod proxy;
 mod refusals;
 mod standby;

@@ -8,12 +8,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a test waits for a node.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client waits for a reply: a node that was stopped never gives one.
 const REPLY_MAX: Duration = Duration::from_secs(2);
+
+/// How long the admin API may take for a reply: a hand-over is waited for.
+const API_MAX: Duration = Duration::from_secs(10);
 
 /// A node.
 pub struct Node {
@@ -76,6 +80,22 @@ impl Node {
     /// The reply of `/readyz`.
     pub fn ready(&self) -> io::Result<(u16, String)> {
         request(self.admin, "GET", "/readyz", &[], "")
+    }
+
+    /// A request to the admin API below `/api/v1`; status and body of the reply.
+    pub fn api(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
+        let json = ["Content-Type: application/json"];
+        let (status, body) =
+            request_within(self.admin, method, &format!("/api/v1{path}"), &json, body, API_MAX)?;
+        Ok((status, serde_json::from_str(&body).unwrap_or_default()))
+    }
+
+    /// What the admin API shows at a path.
+    pub fn shows(&self, path: &str) -> Value {
+        match self.api("GET", path, "") {
+            Ok((200, shown)) => shown,
+            other => panic!("{path}: {other:?}\n{}", self.errors()),
+        }
     }
 
     /// Returns once `/readyz` says so.

@@ -14,6 +14,7 @@ mod mend;
 mod news;
 mod rest;
 mod rows;
+mod took;
 mod trouble;
 
 use std::io;
@@ -36,6 +37,7 @@ use crate::tenure::{TENURE, Tenure};
 use news::{News, Passing};
 pub(crate) use rest::Kind;
 use rows::{Reached, Rows};
+use took::Took;
 use trouble::Failed;
 
 /// A row this large is sent beside others.
@@ -83,6 +85,7 @@ struct State {
     suspended: Option<String>,
     /// Steps that wait for a new file are refused.
     is_without_room: bool,
+    took: Took,
 }
 
 impl State {
@@ -358,6 +361,9 @@ impl Lane {
                 return self.broken.notify_one();
             }
         }
+        if let Some(took) = state.rows.has_taken(index) {
+            state.took.note(took);
+        }
         state.rows.ended(index);
         if state.is_broken && state.rows.is_quiet() {
             self.broken.notify_one();
@@ -410,6 +416,11 @@ impl Lane {
             state.reported = None;
         }
         self.report(state);
+    }
+
+    /// How long the latest rows took to be committed, in no order.
+    pub fn latest_took(&self) -> Vec<Duration> {
+        self.state.lock().took.latest()
     }
 
     /// How long the oldest row that is not committed has waited.

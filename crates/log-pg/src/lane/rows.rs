@@ -101,6 +101,11 @@ impl Rows {
         self.under_way -= 1;
     }
 
+    /// How long a row has been under way. `None` for one that only makes others durable.
+    pub fn has_taken(&mut self, index: u64) -> Option<Duration> {
+        self.at(index).filter(|kept| kept.row.batch > 0).map(|kept| kept.sent.elapsed())
+    }
+
     /// A row's commit has ended.
     pub fn ended(&mut self, index: u64) {
         self.under_way -= 1;

@@ -44,6 +44,16 @@ pub enum Request {
     Hide(QueueId),
     /// To give no shard to the node that asks: it hands its own over and stops. Names the run of that node.
     Leaves(Text),
+    /// To hand a shard over to a node: an operator's wish.
+    HandOver {
+        /// The shard, which the node that is asked keeps.
+        shard: ShardId,
+        /// The run of the node that is to have it.
+        to: Text,
+    },
+    /// To answer what an operator wants to see of the node that is asked. What the words mean is agreed upon above: one
+    /// that is not understood is answered by an empty text.
+    Look(Text),
     /// To know that something is paused.
     Pause {
         /// What.
@@ -62,6 +72,8 @@ pub enum Reply {
     Queues(Vec<Arc<Queue>>, bool),
     /// The queues are shown so.
     Shown,
+    /// What an operator wants to see.
+    Seen(Text),
 }
 
 /// What a node answers.
@@ -90,9 +102,11 @@ choices! {
         3 => Show(queues),
         4 => Hide(queue),
         5 => Leaves(node),
-        6 => Pause { pause, until },
+        6 => HandOver { shard, to },
+        7 => Look(question),
+        8 => Pause { pause, until },
     }
-    Reply { 0 => Done(outcome), 1 => Queues(queues, is_last), 2 => Shown, }
+    Reply { 0 => Done(outcome), 1 => Queues(queues, is_last), 2 => Shown, 3 => Seen(text), }
     Refusal { 0 => Store(error), 1 => NotTheOwner, 2 => NameIsIn(shard), }
 }
 
@@ -114,9 +128,13 @@ impl Request {
                     | Command::History(_)
             ),
             Self::Lease { .. } => false,
-            Self::Queues { .. } | Self::Show(_) | Self::Hide(_) | Self::Leaves(_) | Self::Pause { .. } => {
-                true
-            }
+            Self::Queues { .. }
+            | Self::Show(_)
+            | Self::Hide(_)
+            | Self::Leaves(_)
+            | Self::HandOver { .. }
+            | Self::Pause { .. }
+            | Self::Look(_) => true,
         }
     }
 
@@ -137,7 +155,11 @@ impl Request {
                 command.is_answered_by(outcome) && has_entries(command, outcome)
             }
             (Self::Queues { .. }, Reply::Queues(..))
-            | (Self::Show(_) | Self::Hide(_) | Self::Leaves(_) | Self::Pause { .. }, Reply::Shown) => true,
+            | (
+                Self::Show(_) | Self::Hide(_) | Self::Leaves(_) | Self::HandOver { .. } | Self::Pause { .. },
+                Reply::Shown,
+            )
+            | (Self::Look(_), Reply::Seen(_)) => true,
             _ => false,
         }
     }

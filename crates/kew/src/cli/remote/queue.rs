@@ -215,6 +215,12 @@ async fn all(api: &Api, prefix: &str) -> Result<Vec<Value>, Failure> {
         let prefix = percent::encode(prefix.as_bytes());
         let page = api.get(&format!("/queues?limit=1000&prefix={prefix}{cursor}")).await?;
         queues.extend(page["queues"].as_array().cloned().unwrap_or_default());
+        for node in page["silent"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            output::note(&format!(
+                "figures are missing: the node {} does not answer",
+                output::harmless(node)
+            ));
+        }
         let Some(next) = page["next"].as_str() else { return Ok(queues) };
         cursor = format!("&cursor={}", percent::encode(next.as_bytes()));
     }

@@ -158,6 +158,11 @@ impl PgDisk {
         lanes.max(shared.holder.longest_statement())
     }
 
+    /// How long the latest appends to the journal took, in no order: at most 512 of them.
+    pub fn latest_appends(&self) -> Vec<Duration> {
+        self.shared.journal.latest_took()
+    }
+
     /// Begins to drop the tables of files that were removed, also by an earlier owner.
     pub(crate) fn begin_to_drop(&self) {
         self.shared.home.driver.spawn(dropping::drop_removed(Arc::downgrade(&self.shared)));
