@@ -11,11 +11,15 @@
 //! First to read: `fleet.rs`, then `asking.rs` (a step that goes elsewhere), `defining.rs` (queues made and deleted),
 //! `directory.rs` (what each node knows of all queues), `keeper.rs` with `plan.rs` (shards that come and go).
 
+mod ahead;
 mod asking;
+mod bringing;
+mod commits;
 mod contracts;
 mod defining;
 mod directory;
 mod fleet;
+mod holds;
 mod inner;
 mod keeper;
 mod known;

@@ -1,6 +1,8 @@
 //! Nodes of a fleet, over shards in memory: any node serves any queue, and shards go from node to node.
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod faults;
+mod time;
 mod world;
 
 use std::time::Duration;
