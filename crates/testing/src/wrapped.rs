@@ -24,6 +24,11 @@ pub trait Wrap<S: Store>: Send + Sync {
         store.health()
     }
 
+    /// In place of [`Store::keeps`].
+    fn keeps(&self, store: &S, queue: QueueId) -> bool {
+        store.keeps(queue)
+    }
+
     /// In place of [`Store::may_answer`].
     fn may_answer(&self, store: &S) -> bool {
         store.may_answer()
@@ -93,7 +98,7 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
     }
 
     fn keeps(&self, queue: QueueId) -> bool {
-        self.store.keeps(queue)
+        self.wrap.keeps(&self.store, queue)
     }
 
     fn knows_all(&self) -> bool {
@@ -114,6 +119,10 @@ impl<S: Store, W: Wrap<S>> Store for Wrapped<S, W> {
 
     fn may_answer(&self) -> bool {
         self.wrap.may_answer(&self.store)
+    }
+
+    fn may_answer_for(&self, queue: QueueId) -> bool {
+        self.may_answer() && self.store.may_answer_for(queue)
     }
 
     fn write(&self) {
